@@ -1,0 +1,151 @@
+//! Time, randomness and new ids are handed in, so that tests can choose them.
+//!
+//! The clock gives wall time for `time` members only; timers are tokio's.
+
+use std::fmt;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::cursor::Epoch;
+use super::ids::SessionId;
+
+/// Milliseconds since 1970-01-01T00:00:00Z; spelled as RFC 3339 in UTC with milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    pub const fn as_millis(self) -> i64 {
+        self.0
+    }
+
+    #[must_use]
+    pub fn after(self, span: std::time::Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let moment = jiff::Timestamp::from_millisecond(self.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        write!(f, "{moment:.3}")
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl serde::Serialize for Timestamp {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Timestamp {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let moment: jiff::Timestamp = text.parse().map_err(serde::de::Error::custom)?;
+        Ok(Self(moment.as_millisecond()))
+    }
+}
+
+pub trait Clock: Send + Sync + fmt::Debug {
+    fn now(&self) -> Timestamp;
+}
+
+pub trait Entropy: Send + Sync + fmt::Debug {
+    /// Fills `bytes` with what nobody can guess.
+    fn fill(&self, bytes: &mut [u8]);
+}
+
+/// The machine's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
+    fn now(&self) -> Timestamp {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// The kernel's random numbers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn fill(&self, bytes: &mut [u8]) {
+        getrandom::fill(bytes).expect("the kernel gives random numbers");
+    }
+}
+
+/// Where new ids, keys and epochs come from.
+#[derive(Debug, Clone)]
+pub struct Ids {
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+}
+
+impl Ids {
+    pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
+        Self { clock, entropy }
+    }
+
+    pub fn system() -> Self {
+        Self::new(Arc::new(SystemClock), Arc::new(SystemEntropy))
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub fn session(&self) -> SessionId {
+        SessionId::from_uuid(self.uuid())
+    }
+
+    /// A UUID v7, for sessions and for `X-Request-Id`.
+    pub fn uuid(&self) -> Uuid {
+        let mut random = [0; 10];
+        self.entropy.fill(&mut random);
+        let millis = u64::try_from(self.clock.now().as_millis()).unwrap_or_default();
+        uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
+    }
+
+    /// A new store's token: 6 characters of base 32.
+    pub fn epoch(&self) -> Epoch {
+        const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+        let mut random = [0; 6];
+        self.entropy.fill(&mut random);
+        let text: String = random.iter().map(|b| char::from(ALPHABET[usize::from(b % 32)])).collect();
+        text.parse().expect("the alphabet is an epoch's")
+    }
+
+    /// 256 random bits, for keys and tickets.
+    pub fn secret(&self) -> [u8; 32] {
+        let mut random = [0; 32];
+        self.entropy.fill(&mut random);
+        random
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_have_milliseconds_and_z() {
+        let time = Timestamp::from_millis(1_795_299_303_123);
+        assert_eq!(time.to_string(), "2026-11-21T22:15:03.123Z");
+        assert_eq!(Timestamp::from_millis(0).to_string(), "1970-01-01T00:00:00.000Z");
+        let back: Timestamp = serde_json::from_str("\"2026-11-21T22:15:03.123Z\"").unwrap();
+        assert_eq!(back, time);
+    }
+}

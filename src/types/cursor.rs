@@ -1,0 +1,103 @@
+//! Places in the log, as clients see them: `<epoch>-<seq>` in a session, `<epoch>-g<pos>` in the store.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::ids::IdError;
+
+/// A short random token of the store. It changes only when history may differ from what a client saw.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Epoch(Arc<str>);
+
+impl Epoch {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Epoch {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let valid = (1..=16).contains(&text.len())
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        if valid { Ok(Self(text.into())) } else { Err(IdError) }
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The id of an event in its session. `seq` counts from 1 without a hole; 0 is before the first.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct EventId {
+    pub epoch: Epoch,
+    pub seq: u64,
+}
+
+/// A place in the whole store, for streams over many sessions.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Position {
+    pub epoch: Epoch,
+    pub pos: u64,
+}
+
+fn number(digits: &str) -> Result<u64, IdError> {
+    let canonical = digits == "0" || !digits.starts_with('0');
+    if !canonical || digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(IdError);
+    }
+    digits.parse().map_err(|_| IdError)
+}
+
+impl FromStr for EventId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (epoch, seq) = text.split_once('-').ok_or(IdError)?;
+        Ok(Self { epoch: epoch.parse()?, seq: number(seq)? })
+    }
+}
+
+impl FromStr for Position {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (epoch, pos) = text.split_once("-g").ok_or(IdError)?;
+        Ok(Self { epoch: epoch.parse()?, pos: number(pos)? })
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.epoch, self.seq)
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-g{}", self.epoch, self.pos)
+    }
+}
+
+text_form!(Epoch, EventId, Position);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_round_trip_and_nothing_else_passes() {
+        assert_eq!("k3-42".parse::<EventId>().unwrap().to_string(), "k3-42");
+        assert_eq!("k3-g42".parse::<Position>().unwrap().to_string(), "k3-g42");
+        for wrong in
+            ["", "k3", "k3-", "-1", "k3-042", "k3-1\n", "k3-+1", "K3-1", "k3-g1", "k3-18446744073709551616"]
+        {
+            assert_eq!(wrong.parse::<EventId>(), Err(IdError), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Every limit and deadline with its default, and what happens when it is hit.
+//!
+//! The configuration may change each of them; no other file holds such a number.
+
+use std::time::Duration;
+
+/// Limits of the gateway as a whole. Limits of one agent are in its entry (`AgentLimits`).
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Reading a request's head: then the connection closes.
+    pub header: Duration,
+    /// Reading a request's body: then the connection closes.
+    pub body: Duration,
+    /// A client that takes nothing of what we write: then the connection closes.
+    pub write_stall: Duration,
+    /// `session/new` and `session/resume`: then 504, or `prompt.failed` in a turn.
+    pub session_new: Duration,
+    /// `session/load`, which replays: then 504, or `prompt.failed` in a turn.
+    pub session_load: Duration,
+    /// A cancelled turn that goes on: then the agent's process ends.
+    pub cancel: Duration,
+    /// The same in all: then the turn fails with `cancel_timeout`.
+    pub cancel_total: Duration,
+    /// Stop ladder, after stdin was closed: then TERM.
+    pub stop_stdin: Duration,
+    /// Stop ladder, after TERM: then KILL.
+    pub stop_term: Duration,
+    /// The two steps of the ladder while draining.
+    pub drain_stdin: Duration,
+    pub drain_term: Duration,
+    /// Stop ladder, after KILL was ordered: then the keeper itself is killed.
+    pub stop_kill: Duration,
+    /// From the start of a keeper until it says that the program runs: then the start has failed.
+    pub spawn: Duration,
+    /// Running turns at a drain: then they are cancelled.
+    pub drain: Duration,
+    /// Turns that were cancelled at a drain and go on: then the agent's process ends.
+    pub drain_cancel: Duration,
+    /// An agent that takes nothing of what we write to its stdin: then it ends.
+    pub stdin_stall: Duration,
+    /// Lines that wait for an agent's stdin: then the sender is refused.
+    pub stdin_lines: usize,
+    /// Places beyond them, for cancel and answers alone: then the sender is refused.
+    pub stdin_reserved: usize,
+    /// How long an `Idempotency-Key` is known.
+    pub idempotency: Duration,
+    /// A ticket nobody used: then 401.
+    pub ticket_unused: Duration,
+    /// A ticket after its last stream ended: then 401.
+    pub ticket_after: Duration,
+    /// A link key nobody used: then 401.
+    pub link_key_unused: Duration,
+    /// Back-off after a crash: from, and to; a breaker opens at `breaker_crashes` in `breaker_window`: then 503.
+    pub backoff_min: Duration,
+    pub backoff_max: Duration,
+    pub breaker_crashes: u32,
+    pub breaker_window: Duration,
+    /// Keys of one kind that are kept: then a named one is refused, and the link key used longest ago goes.
+    pub named_keys: usize,
+    pub link_keys: usize,
+    /// Tickets of one principal: then the oldest that no stream uses goes.
+    pub tickets: usize,
+    /// Bytes of a request's body: then 413.
+    pub body_bytes: usize,
+    /// Bytes of a prompt's body: then 413.
+    pub prompt_bytes: usize,
+    /// Nesting of JSON, from clients (422) and from agents (a bad line).
+    pub json_depth: usize,
+    /// Bytes of a batch from an agent to its session, and how many may wait: then the pipe is not read.
+    pub batch_bytes: usize,
+    pub batches: usize,
+    /// Commands to a session that may wait: then 503.
+    pub commands: usize,
+    /// Bytes that wait for their commit: then a session takes no batches.
+    pub pending_bytes: usize,
+    /// Writes of records beside the sessions' that may wait for their commit: then the next waits for its place.
+    pub writes: usize,
+    /// Bytes of a run, and of a transaction; a larger event goes alone.
+    pub run_bytes: usize,
+    pub transaction_bytes: usize,
+    /// Bad lines of an agent in a minute: then it ends.
+    pub bad_lines_per_minute: u32,
+    /// Updates that came before the session they name is known: then further ones are dropped.
+    pub early_updates: usize,
+    /// Bytes of an agent's stderr that are kept: the last ones.
+    pub stderr_bytes: usize,
+    /// Prompts that wait in a session: then 429.
+    pub queued_prompts: usize,
+    /// Requests of an agent that wait for an answer in a session: then they are answered with an error.
+    pub pending_requests: usize,
+    /// Places in an agent's line: then 503. And how long one may stand there: then 504.
+    pub line_places: usize,
+    pub line_wait: Duration,
+    /// For each principal: then 429.
+    pub prompts_per_minute: u32,
+    pub requests_per_minute: u32,
+    pub streams: usize,
+    pub live_sessions: usize,
+    /// Connections in all, and from one address: then refused.
+    pub connections: usize,
+    pub connections_per_address: usize,
+    /// Bytes that hyper buffers for a connection, the head of a request among them: then 431.
+    pub http_buffer_bytes: usize,
+    /// Bytes that the kernel keeps for a client that reads slowly: then the stream waits.
+    pub send_buffer_bytes: usize,
+    /// Bytes of a page of events: then there is more.
+    pub page_bytes: usize,
+    /// HTTP/2: requests at a time, resets that wait, bytes of a request's head: then refused.
+    pub h2_streams: u32,
+    pub h2_pending_resets: usize,
+    pub h2_header_bytes: u32,
+    /// Wrong keys from one address in a minute: then 429.
+    pub bad_keys_per_minute: u32,
+    /// Bytes of committed runs in memory, of a session and in all: then readers go back to the store.
+    pub tail_bytes: usize,
+    pub tails_bytes: usize,
+    /// Reads of the store at a time, and bytes of each.
+    pub store_readers: usize,
+    pub store_page_bytes: usize,
+    /// Retention: bytes of a session's log, age after its last event, bytes of all logs: then the oldest goes.
+    pub session_log_bytes: u64,
+    pub log_age: Duration,
+    pub logs_bytes: u64,
+    /// How long `session.deleted` stays on `/v1/events`.
+    pub tombstone: Duration,
+    /// Free disk below which prompts get 507, as a part of the disk (percent) and in bytes: the larger holds.
+    pub free_disk_percent: u64,
+    pub free_disk_bytes: u64,
+    /// Between two comments on a stream that is otherwise still.
+    pub keep_alive: Duration,
+    /// A session without process, turn or reader leaves memory.
+    pub session_idle: Duration,
+}
+
+impl Default for Limits {
+    #[expect(clippy::too_many_lines, reason = "one line for each limit")]
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            header: seconds(10),
+            body: seconds(30),
+            write_stall: seconds(30),
+            session_new: seconds(60),
+            session_load: seconds(300),
+            cancel: seconds(15),
+            cancel_total: seconds(30),
+            stop_stdin: seconds(5),
+            stop_term: seconds(5),
+            drain_stdin: seconds(2),
+            drain_term: seconds(1),
+            stop_kill: seconds(3),
+            spawn: seconds(10),
+            drain: seconds(5),
+            drain_cancel: seconds(1),
+            stdin_stall: seconds(10),
+            stdin_lines: 64,
+            stdin_reserved: 128,
+            idempotency: seconds(24 * 3600),
+            ticket_unused: seconds(60),
+            ticket_after: seconds(600),
+            link_key_unused: seconds(30 * 24 * 3600),
+            backoff_min: seconds(1),
+            backoff_max: seconds(60),
+            breaker_crashes: 5,
+            breaker_window: seconds(120),
+            named_keys: 1000,
+            link_keys: 100,
+            tickets: 256,
+            body_bytes: 1 << 20,
+            prompt_bytes: 10 << 20,
+            json_depth: 128,
+            batch_bytes: 1 << 20,
+            batches: 8,
+            commands: 64,
+            pending_bytes: 1 << 20,
+            writes: 256,
+            run_bytes: 256 << 10,
+            transaction_bytes: 4 << 20,
+            bad_lines_per_minute: 1000,
+            early_updates: 100,
+            stderr_bytes: 64 << 10,
+            queued_prompts: 8,
+            pending_requests: 64,
+            line_places: 256,
+            line_wait: seconds(300),
+            prompts_per_minute: 60,
+            requests_per_minute: 600,
+            streams: 64,
+            live_sessions: 32,
+            connections: 4096,
+            connections_per_address: 256,
+            http_buffer_bytes: 64 << 10,
+            send_buffer_bytes: 256 << 10,
+            page_bytes: 4 << 20,
+            h2_streams: 128,
+            h2_pending_resets: 20,
+            h2_header_bytes: 16 << 10,
+            bad_keys_per_minute: 10,
+            tail_bytes: 512 << 10,
+            tails_bytes: 64 << 20,
+            store_readers: 4,
+            store_page_bytes: 256 << 10,
+            session_log_bytes: 512 << 20,
+            log_age: seconds(30 * 24 * 3600),
+            logs_bytes: 10 << 30,
+            tombstone: seconds(7 * 24 * 3600),
+            free_disk_percent: 5,
+            free_disk_bytes: 1 << 30,
+            keep_alive: seconds(15),
+            session_idle: seconds(60),
+        }
+    }
+}
+
+/// Bytes of one raw member (modes, options, commands, a plan) in a session's snapshot: a larger one is left out of
+/// it, and the log still has it. Fixed, since what was folded yesterday must not differ from what is folded today.
+pub const FOLDED_MEMBER_BYTES: usize = 1 << 20;
+/// Plans of a session that its snapshot remembers by their ids: then the one that changed longest ago goes.
+pub const FOLDED_PLANS: usize = 16;
+/// Bytes of a title: the rest is cut off.
+pub const TITLE_BYTES: usize = 2048;
+/// Bytes of the agent's words in one folded turn: then the turn says that it is truncated.
+pub const FOLDED_TURN_BYTES: usize = 8 << 20;

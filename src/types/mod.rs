@@ -1,0 +1,43 @@
+//! The vocabulary that every layer shares: ids, principals, cursors, time and limits.
+//!
+//! It owns no state and imports nothing of the crate.
+
+/// The text form of an id: `Debug` as `Display`, serde as a string.
+macro_rules! text_form {
+    ($($name:ident),*) => {$(
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+
+mod agent_name;
+pub mod clock;
+pub mod cursor;
+pub mod ids;
+pub mod limits;
+pub mod network;
+pub mod principal;
+
+pub use agent_name::AgentName;
+pub use clock::{Clock, Entropy, Ids, Timestamp};
+pub use cursor::{Epoch, EventId, Position};
+pub use ids::{PromptId, RequestId, SessionId};
+pub use limits::Limits;
+pub use network::Network;
+pub use principal::{Principal, Scope, Scopes, Tenant};

@@ -1,0 +1,88 @@
+//! Who asks, and what they may do.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The owner of sessions and processes: every key of a tenant sees the tenant's sessions. One exists: `default`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tenant(Arc<str>);
+
+impl Tenant {
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Tenant {
+    fn default() -> Self {
+        Self::new("default")
+    }
+}
+
+impl fmt::Debug for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a key allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Read sessions, events and transcripts.
+    Read,
+    /// Create sessions, prompt, cancel, close, delete.
+    Prompt,
+    /// Answer the agent's requests, change modes and options.
+    Approve,
+    /// Read and write a session's files.
+    Files,
+    /// Everything, also what no other scope names.
+    Admin,
+}
+
+impl Scope {
+    pub const ALL: [Self; 5] = [Self::Read, Self::Prompt, Self::Approve, Self::Files, Self::Admin];
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// A set of scopes. `admin` contains every other.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scopes(u8);
+
+impl Scopes {
+    pub fn contains(self, scope: Scope) -> bool {
+        self.0 & (scope.bit() | Scope::Admin.bit()) != 0
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Scope> {
+        Scope::ALL.into_iter().filter(move |scope| self.0 & scope.bit() != 0)
+    }
+}
+
+impl FromIterator<Scope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+        Self(scopes.into_iter().fold(0, |set, scope| set | scope.bit()))
+    }
+}
+
+impl fmt::Debug for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// The holder of a key. `id` is the key's name: it is shown as `by` in events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principal {
+    pub id: Arc<str>,
+    pub tenant: Tenant,
+    pub scopes: Scopes,
+}
