@@ -4,3 +4,5 @@
 
 pub mod types;
 pub mod shutdown;
+pub mod telemetry;
+pub mod config;

@@ -1,0 +1,246 @@
+//! `[agents.<name>]`: a program that speaks ACP, and what it gets.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use super::environment::Environment;
+use super::error::ConfigError;
+use super::secret::{self, Secret};
+use super::section::{Field, Section};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    pub launch: Launch,
+    pub env: BTreeMap<String, Secret>,
+    pub home: Home,
+    pub permissions: Permissions,
+    pub pool: Pool,
+    pub limits: AgentLimits,
+}
+
+/// What runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Launch {
+    /// A name on PATH or an absolute path.
+    Command { command: String, args: Vec<String> },
+    /// `builtin = "demo"`: this program's own `demo-agent`.
+    Demo,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Home {
+    /// A folder of its own below the data folder.
+    Own,
+    /// The operator's, with the sign-ins that are there: one trust domain with the gateway.
+    User,
+}
+
+/// What happens to a permission that nobody answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permissions {
+    pub unanswered: Unanswered,
+    pub after: Duration,
+    /// Kinds of tools that are allowed without asking.
+    pub allow: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unanswered {
+    Reject,
+    Wait,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pool {
+    /// Processes at a time.
+    pub max: usize,
+    /// Spares that wait, started.
+    pub warm: usize,
+    /// A process without a turn: then its lease goes back.
+    pub idle: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgentLimits {
+    /// From spawn to the answer of `initialize`.
+    pub start: Duration,
+    /// Bytes of one line.
+    pub line: usize,
+    /// A turn without a word, a request or a terminal: then it is cancelled.
+    pub silence: Duration,
+}
+
+impl Default for Permissions {
+    fn default() -> Self {
+        Self { unanswered: Unanswered::Reject, after: Duration::from_mins(10), allow: Vec::new() }
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self { max: 8, warm: 1, idle: Duration::from_mins(10) }
+    }
+}
+
+impl Default for AgentLimits {
+    fn default() -> Self {
+        Self { start: Duration::from_mins(1), line: 16 << 20, silence: Duration::from_mins(30) }
+    }
+}
+
+impl Agent {
+    pub(super) fn new(launch: Launch) -> Self {
+        Self {
+            launch,
+            env: BTreeMap::new(),
+            home: Home::Own,
+            permissions: Permissions::default(),
+            pool: Pool::default(),
+            limits: AgentLimits::default(),
+        }
+    }
+
+    pub(super) fn read(field: Field, environment: &Environment) -> Result<Self, ConfigError> {
+        let mut section = field.section()?;
+        let mut agent = Self::new(Launch::Demo);
+        if let Some(env) = section.take("env") {
+            agent.env = secret::read_all(env, environment, secret::variable_name)?;
+        }
+        if let Some(home) = section.take("home") {
+            agent.home = home.choice(&[("own", Home::Own), ("user", Home::User)])?;
+        }
+        for served in ["files", "terminals"] {
+            if let Some(field) = section.take(served) {
+                not_served(served, &field)?;
+            }
+        }
+        if let Some(permissions) = section.take("permissions") {
+            agent.permissions = read_permissions(permissions)?;
+        }
+        if let Some(meta) = section.take("meta") {
+            no_meta(meta)?;
+        }
+        if let Some(pool) = section.take("pool") {
+            agent.pool = read_pool(pool)?;
+        }
+        if let Some(limits) = section.take("limits") {
+            agent.limits = read_limits(limits)?;
+        }
+        agent.launch = read_launch(section)?;
+        Ok(agent)
+    }
+}
+
+/// Takes what is left: a command with arguments, or the name of what is built in.
+fn read_launch(mut section: Section) -> Result<Launch, ConfigError> {
+    let (builtin, command, args) = (section.take("builtin"), section.take("command"), section.take("args"));
+    let launch = match (builtin, command, args) {
+        (Some(builtin), None, None) => builtin.choice(&[("demo", ())]).map(|()| Launch::Demo)?,
+        (Some(_), _, _) => return Err(section.invalid("builtin stands without command and args")),
+        (None, Some(command), args) => Launch::Command {
+            command: program(&command)?,
+            args: args.map_or(Ok(Vec::new()), Field::strings)?,
+        },
+        (None, None, _) => return Err(section.missing("command")),
+    };
+    section.finish()?;
+    Ok(launch)
+}
+
+/// A bare name, which is looked up on PATH, or an absolute path.
+pub(super) fn program(field: &Field) -> Result<String, ConfigError> {
+    let command = field.string()?;
+    if command.is_empty() || (command.contains('/') && !Path::new(command).is_absolute()) {
+        return Err(field.invalid("must be a name that is looked up on PATH, or an absolute path"));
+    }
+    Ok(command.to_owned())
+}
+
+fn not_served(what: &str, field: &Field) -> Result<(), ConfigError> {
+    match field.string()? {
+        "off" => Ok(()),
+        "client" | "gateway" => {
+            Err(field.invalid(format!("this version serves no {what} to agents; only \"off\" is possible")))
+        }
+        other => Err(field.invalid(format!("must be \"off\", not {other:?}"))),
+    }
+}
+
+/// Clients send no `_meta` at set-up in this version: a list that lets some of it through would have no effect.
+fn no_meta(field: Field) -> Result<(), ConfigError> {
+    let refused = field.invalid("this version passes no _meta of clients to agents; only [] is possible");
+    if field.strings()?.is_empty() { Ok(()) } else { Err(refused) }
+}
+
+/// ACP's kinds of tools.
+const TOOL_KINDS: [&str; 10] =
+    ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
+
+fn read_permissions(field: Field) -> Result<Permissions, ConfigError> {
+    let mut section = field.section()?;
+    let mut permissions = Permissions::default();
+    if let Some(unanswered) = section.take("unanswered") {
+        permissions.unanswered =
+            unanswered.choice(&[("reject", Unanswered::Reject), ("wait", Unanswered::Wait)])?;
+    }
+    if let Some(after) = section.take("after") {
+        permissions.after = positive(&after)?;
+    }
+    if let Some(allow) = section.take("allow") {
+        let kinds = TOOL_KINDS.map(|kind| (kind, kind));
+        let kind = |item: &Field| item.choice(&kinds).map(str::to_owned);
+        permissions.allow = allow.list()?.iter().map(kind).collect::<Result<_, _>>()?;
+    }
+    section.finish()?;
+    Ok(permissions)
+}
+
+fn read_pool(field: Field) -> Result<Pool, ConfigError> {
+    let mut section = field.section()?;
+    let mut pool = Pool::default();
+    if let Some(max) = section.take("max") {
+        pool.max = max.count()?;
+        if pool.max == 0 {
+            return Err(max.invalid("must be more than 0"));
+        }
+    }
+    match section.take("warm") {
+        Some(warm) => {
+            pool.warm = warm.count()?;
+            if pool.warm > pool.max {
+                return Err(warm.invalid(format!("must be at most max, which is {}", pool.max)));
+            }
+        }
+        None => pool.warm = pool.warm.min(pool.max),
+    }
+    if let Some(idle) = section.take("idle") {
+        pool.idle = positive(&idle)?;
+    }
+    section.finish()?;
+    Ok(pool)
+}
+
+fn read_limits(field: Field) -> Result<AgentLimits, ConfigError> {
+    let mut section = field.section()?;
+    let mut limits = AgentLimits::default();
+    if let Some(start) = section.take("start") {
+        limits.start = positive(&start)?;
+    }
+    if let Some(line) = section.take("line") {
+        limits.line = line.size()?;
+        if limits.line < 1024 {
+            return Err(line.invalid("must be at least 1KiB"));
+        }
+    }
+    if let Some(silence) = section.take("silence") {
+        limits.silence = positive(&silence)?;
+    }
+    section.finish()?;
+    Ok(limits)
+}
+
+fn positive(field: &Field) -> Result<Duration, ConfigError> {
+    let duration = field.duration()?;
+    if duration.is_zero() { Err(field.invalid("must be more than 0")) } else { Ok(duration) }
+}

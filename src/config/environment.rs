@@ -1,0 +1,89 @@
+//! The environment, read once and handed on.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A copy of a process's environment. It never shows its values.
+#[derive(Clone, Default)]
+pub struct Environment(BTreeMap<String, OsString>);
+
+impl Environment {
+    /// This process's own. Names that are not UTF-8 cannot be ours.
+    pub fn of_this_process() -> Self {
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))).collect()
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&OsStr> {
+        self.0.get(name).map(OsString::as_os_str)
+    }
+
+    /// `PATH`, as it is.
+    pub fn search_path(&self) -> &OsStr {
+        self.get("PATH").unwrap_or_default()
+    }
+
+    /// In the order of names.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &OsStr)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_os_str()))
+    }
+
+    /// A folder that a variable names, if it is absolute.
+    pub(super) fn folder(&self, name: &str) -> Option<PathBuf> {
+        self.get(name).map(Path::new).filter(|path| path.is_absolute()).map(Path::to_owned)
+    }
+}
+
+impl<N: Into<String>, V: Into<OsString>> FromIterator<(N, V)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
+        Self(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// What of our environment children may see; everything else is kept from them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChildEnvironment {
+    /// As we have it; whoever uses it drops the entries that others could bend.
+    pub path: OsString,
+    /// The operator's home, for agents with `home = "user"`.
+    pub home: Option<PathBuf>,
+    /// Language, time zone and certificates: for every child.
+    pub all: Vec<(String, OsString)>,
+    /// Who the operator is and where programs keep his settings: only for `home = "user"`.
+    pub user: Vec<(String, OsString)>,
+}
+
+const FOR_ALL: [&str; 7] =
+    ["LANG", "LANGUAGE", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"];
+const FOR_USER: [&str; 8] = [
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_STATE_HOME",
+    "XDG_RUNTIME_DIR",
+];
+
+impl ChildEnvironment {
+    pub(super) fn of(environment: &Environment) -> Self {
+        let pick = |wanted: &dyn Fn(&str) -> bool| {
+            let picked = environment.iter().filter(|(name, _)| wanted(name));
+            picked.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        };
+        Self {
+            path: environment.search_path().to_owned(),
+            home: environment.folder("HOME"),
+            all: pick(&|name| FOR_ALL.contains(&name) || name.starts_with("LC_")),
+            user: pick(&|name| FOR_USER.contains(&name)),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! File under environment under flags, as one tree that remembers where each value comes from.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::admin_key;
+use super::environment::Environment;
+use super::error::{ConfigError, nearest};
+use super::node::{Node, Origin, Value, parse_file, parse_text};
+
+/// What the command line says.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    pub config: Option<PathBuf>,
+    pub data: Option<PathBuf>,
+    pub listen: Option<String>,
+    pub workspaces: Vec<PathBuf>,
+    pub insecure_http: bool,
+}
+
+/// Every key of the file may come as `ACP_GATEWAY__SECTION__NAME`.
+const KEY: &str = "ACP_GATEWAY__";
+const VARIABLE: &str = "ACP_GATEWAY_";
+const CONFIG: &str = "ACP_GATEWAY_CONFIG";
+/// Short names of keys.
+const SHORT: [(&str, &str); 3] =
+    [("ACP_GATEWAY_DATA", "data"), ("ACP_GATEWAY_LISTEN", "listen"), ("ACP_GATEWAY_LOG", "log")];
+/// What Kubernetes sets for a service that is called `acp-gateway`.
+const SERVICE_LINKS: [&str; 2] = ["ACP_GATEWAY_SERVICE_", "ACP_GATEWAY_PORT"];
+
+/// Flags that are a value of the file are in the tree; `--workspace` adds to the file's list and stays apart.
+pub(super) fn merged(flags: &Flags, environment: &Environment) -> Result<Node, ConfigError> {
+    let mut tree = Node::table(Origin::Default);
+    let file = flags.config.as_deref().or_else(|| environment.get(CONFIG).map(Path::new));
+    if let Some(path) = file {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        tree.merge(parse_file(&text, path)?);
+    }
+    tree.merge(from_environment(environment)?);
+    tree.merge(from_flags(flags)?);
+    Ok(tree)
+}
+
+fn from_flags(flags: &Flags) -> Result<Node, ConfigError> {
+    let mut tree = Node::table(Origin::Default);
+    let mut set = |key: &str, flag, value| {
+        insert(&mut tree, &[key.to_owned()], &Node { value, origin: Origin::Flag(flag) })
+    };
+    if let Some(data) = &flags.data {
+        let data = data.to_str().ok_or(ConfigError::Invalid {
+            origin: Origin::Flag("--data"),
+            key: "data".to_owned(),
+            reason: "not UTF-8".to_owned(),
+        })?;
+        set("data", "--data", Value::String(data.to_owned()))?;
+    }
+    if let Some(listen) = &flags.listen {
+        set("listen", "--listen", Value::String(listen.clone()))?;
+    }
+    if flags.insecure_http {
+        set("insecure_http", "--insecure-http", Value::Boolean(true))?;
+    }
+    Ok(tree)
+}
+
+fn from_environment(environment: &Environment) -> Result<Node, ConfigError> {
+    let mut tree = Node::table(Origin::Default);
+    if let Some(filter) = environment.get("RUST_LOG").and_then(|filter| filter.to_str()) {
+        let origin = Origin::Environment("RUST_LOG".into());
+        insert(&mut tree, &["log".to_owned()], &Node { value: Value::Text(filter.to_owned()), origin })?;
+    }
+    for (name, value) in environment.iter().filter(|(name, _)| name.starts_with(VARIABLE)) {
+        let origin = Origin::Environment(Arc::from(name));
+        let key = if let Some(key) = name.strip_prefix(KEY) {
+            segments(key)
+        } else if let Some((_, key)) = SHORT.iter().find(|(short, _)| *short == name) {
+            Some(vec![(*key).to_owned()])
+        } else if [CONFIG, admin_key::FILE, admin_key::HASH].contains(&name)
+            || SERVICE_LINKS.iter().any(|link| name.starts_with(link))
+        {
+            continue;
+        } else {
+            None
+        };
+        let Some(key) = key else {
+            let known = [CONFIG, admin_key::FILE, admin_key::HASH].into_iter();
+            // Their common beginning would make any two of them look alike.
+            let endings = known.chain(SHORT.iter().map(|(short, _)| *short)).filter_map(ending);
+            let suggestion = ending(name).and_then(|name| nearest(name, endings));
+            let suggestion = suggestion.map(|ending| format!("{VARIABLE}{ending}"));
+            return Err(ConfigError::UnknownVariable { origin, suggestion });
+        };
+        let Some(text) = value.to_str() else {
+            let (key, reason) = (key.join("."), "not UTF-8".to_owned());
+            return Err(ConfigError::Invalid { origin, key, reason });
+        };
+        insert(&mut tree, &key, &Node { value: Value::Text(text.to_owned()), origin })?;
+    }
+    Ok(tree)
+}
+
+fn ending(name: &str) -> Option<&str> {
+    name.strip_prefix(VARIABLE)
+}
+
+/// `LIMITS__BODY_BYTES` is `limits.body_bytes`. Below `env` and `headers` names stay as they are spelled.
+fn segments(key: &str) -> Option<Vec<String>> {
+    let mut names: Vec<String> = Vec::new();
+    let mut rest = key;
+    loop {
+        let verbatim = names.len() == 3 && matches!(names[2].as_str(), "env" | "headers");
+        match rest.split_once("__").filter(|_| !verbatim) {
+            Some(("", _)) => return None,
+            Some((name, after)) => {
+                names.push(name.to_ascii_lowercase());
+                rest = after;
+            }
+            None if rest.is_empty() => return None,
+            None => {
+                names.push(if verbatim { rest.to_owned() } else { rest.to_ascii_lowercase() });
+                return Some(names);
+            }
+        }
+    }
+}
+
+fn insert(tree: &mut Node, key: &[String], node: &Node) -> Result<(), ConfigError> {
+    let mut place = tree;
+    for name in key {
+        if let Value::Text(text) = &place.value {
+            place.value = parse_text(text, &place.origin).unwrap_or(Value::Other("a string"));
+        }
+        let Value::Table(entries) = &mut place.value else {
+            let reason = format!("{} is not a table", place.origin);
+            return Err(ConfigError::Invalid { origin: node.origin.clone(), key: key.join("."), reason });
+        };
+        place = entries.entry(name.clone()).or_insert_with(|| Node::table(node.origin.clone()));
+    }
+    *place = node.clone();
+    Ok(())
+}

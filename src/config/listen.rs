@@ -1,0 +1,39 @@
+//! Where the gateway listens, and who could reach it there.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::error::ConfigError;
+use super::section::Field;
+
+/// The address to bind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listen {
+    pub address: SocketAddr,
+    /// Somebody asked for exactly this one; else the next free port will do.
+    pub asked: bool,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self { address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080), asked: false }
+    }
+}
+
+pub(super) fn read(field: &Field) -> Result<Listen, ConfigError> {
+    let text = field.string()?;
+    let address = match text.strip_prefix("localhost:") {
+        Some(port) => port.parse().ok().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
+        None => text.parse().ok(),
+    };
+    let address = address.ok_or_else(|| {
+        field.invalid(format!("{text:?} is not an address and a port such as \"127.0.0.1:8080\""))
+    })?;
+    Ok(Listen { address, asked: true })
+}
+
+impl Listen {
+    /// Whether keys and conversations could leave this machine in the clear.
+    pub fn exposed(&self) -> bool {
+        !self.address.ip().to_canonical().is_loopback()
+    }
+}

@@ -1,0 +1,141 @@
+//! A value with the place where it was written.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::ConfigError;
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    File { path: Arc<PathBuf>, line: usize },
+    Environment(Arc<str>),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Environment(name) => f.write_str(name),
+            Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) value: Value,
+    pub(super) origin: Origin,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    /// From the environment: whoever reads it decides what it is.
+    Text(String),
+    String(String),
+    Integer(i64),
+    Boolean(bool),
+    /// Floats and dates, which no key takes.
+    Other(&'static str),
+    Array(Vec<Node>),
+    Table(BTreeMap<String, Node>),
+}
+
+impl Node {
+    pub(super) fn table(origin: Origin) -> Self {
+        Self { value: Value::Table(BTreeMap::new()), origin }
+    }
+
+    pub(super) fn found(&self) -> &'static str {
+        match &self.value {
+            Value::Text(_) | Value::String(_) => "a string",
+            Value::Integer(_) => "a number",
+            Value::Boolean(_) => "a boolean",
+            Value::Other(found) => found,
+            Value::Array(_) => "a list",
+            Value::Table(_) => "a table",
+        }
+    }
+
+    /// Lays `over` on top: tables are merged key by key, everything else is replaced.
+    pub(super) fn merge(&mut self, over: Self) {
+        match (&mut self.value, over.value) {
+            (Value::Table(under), Value::Table(over)) => {
+                for (key, node) in over {
+                    match under.get_mut(&key) {
+                        Some(old) => old.merge(node),
+                        None => drop(under.insert(key, node)),
+                    }
+                }
+            }
+            (_, value) => *self = Self { value, origin: over.origin },
+        }
+    }
+
+    /// The origins of all leaves, by dotted name.
+    pub(super) fn origins(&self, key: &str, into: &mut BTreeMap<String, Origin>) {
+        match &self.value {
+            Value::Table(entries) if !entries.is_empty() => {
+                for (name, node) in entries {
+                    let below = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                    node.origins(&below, into);
+                }
+            }
+            _ => drop(into.insert(key.to_owned(), self.origin.clone())),
+        }
+    }
+}
+
+/// The whole of a file.
+pub(super) fn parse_file(text: &str, path: &Path) -> Result<Node, ConfigError> {
+    let path = Arc::new(path.to_owned());
+    let place = |offset: usize| Origin::File {
+        path: path.clone(),
+        line: 1 + memchr::memchr_iter(b'\n', &text.as_bytes()[..offset.min(text.len())]).count(),
+    };
+    let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
+        origin: place(error.span().map_or(0, |span| span.start)),
+        message: error.message().to_owned(),
+    })?;
+    Ok(Node { value: entries(table.into_inner(), &place), origin: place(0) })
+}
+
+/// A list or a table out of one environment variable.
+pub(super) fn parse_text(text: &str, origin: &Origin) -> Option<Value> {
+    let value = DeValue::parse(text).ok()?;
+    Some(convert(value, &|_| origin.clone()).value)
+}
+
+fn entries(table: DeTable<'_>, place: &impl Fn(usize) -> Origin) -> Value {
+    let named = |(key, value): (Spanned<_>, _)| {
+        // The key's line is where a person looks, also when its value is a table of its own.
+        let origin = place(key.span().start);
+        (std::borrow::Cow::into_owned(key.into_inner()), Node { origin, ..convert(value, place) })
+    };
+    Value::Table(table.into_iter().map(named).collect())
+}
+
+fn convert(value: Spanned<DeValue<'_>>, place: &impl Fn(usize) -> Origin) -> Node {
+    let origin = place(value.span().start);
+    let value = match value.into_inner() {
+        DeValue::String(text) => Value::String(text.into_owned()),
+        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => Value::Integer(number),
+            Err(_) => Value::Other("a number beyond 64 bits"),
+        },
+        DeValue::Boolean(value) => Value::Boolean(value),
+        DeValue::Float(_) => Value::Other("a fraction"),
+        DeValue::Datetime(_) => Value::Other("a date"),
+        DeValue::Array(items) => Value::Array(items.into_iter().map(|item| convert(item, place)).collect()),
+        DeValue::Table(table) => entries(table, place),
+    };
+    Node { value, origin }
+}

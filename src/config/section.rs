@@ -1,0 +1,200 @@
+//! Reading tables: who takes a key names it, and what nobody took is a mistake.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::error::{ConfigError, nearest};
+use super::node::{Node, Origin, Value, parse_text};
+use super::units;
+
+/// A table whose keys are fixed.
+#[derive(Debug)]
+pub(super) struct Section {
+    key: String,
+    origin: Origin,
+    entries: BTreeMap<String, Node>,
+    known: Vec<&'static str>,
+}
+
+/// One value with its dotted name.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) key: String,
+    pub(super) node: Node,
+}
+
+impl Section {
+    pub(super) fn take(&mut self, name: &'static str) -> Option<Field> {
+        self.known.push(name);
+        let node = self.entries.remove(name)?;
+        Some(Field { key: self.dotted(name), node })
+    }
+
+    /// That a key is not there which has to be; a misspelt one among the rest is told instead.
+    pub(super) fn missing(mut self, name: &'static str) -> ConfigError {
+        self.known.push(name);
+        let missing =
+            ConfigError::Missing { origin: self.origin.clone(), key: self.key.clone(), missing: name };
+        self.finish().err().unwrap_or(missing)
+    }
+
+    pub(super) fn invalid(&self, reason: impl Into<String>) -> ConfigError {
+        ConfigError::Invalid { origin: self.origin.clone(), key: self.key.clone(), reason: reason.into() }
+    }
+
+    /// Refuses what nobody took.
+    pub(super) fn finish(mut self) -> Result<(), ConfigError> {
+        let Some((name, node)) = self.entries.pop_first() else { return Ok(()) };
+        let suggestion = nearest(&name, self.known.iter().copied());
+        Err(ConfigError::Unknown { origin: node.origin, key: self.dotted(&name), suggestion })
+    }
+
+    fn dotted(&self, name: &str) -> String {
+        if self.key.is_empty() { name.to_owned() } else { format!("{}.{name}", self.key) }
+    }
+}
+
+impl Field {
+    pub(super) fn new(key: &str, node: Node) -> Self {
+        Self { key: key.to_owned(), node }
+    }
+
+    pub(super) fn origin(&self) -> &Origin {
+        &self.node.origin
+    }
+
+    pub(super) fn invalid(&self, reason: impl Into<String>) -> ConfigError {
+        ConfigError::Invalid {
+            origin: self.node.origin.clone(),
+            key: self.key.clone(),
+            reason: reason.into(),
+        }
+    }
+
+    pub(super) fn wrong(&self, expected: impl Into<String>) -> ConfigError {
+        ConfigError::Type {
+            origin: self.node.origin.clone(),
+            key: self.key.clone(),
+            expected: expected.into(),
+            found: self.node.found(),
+        }
+    }
+
+    pub(super) fn string(&self) -> Result<&str, ConfigError> {
+        match &self.node.value {
+            Value::Text(text) | Value::String(text) if text.contains('\0') => {
+                Err(self.invalid("a NUL byte is not allowed"))
+            }
+            Value::Text(text) | Value::String(text) => Ok(text),
+            _ => Err(self.wrong("a string")),
+        }
+    }
+
+    pub(super) fn boolean(&self) -> Result<bool, ConfigError> {
+        match &self.node.value {
+            Value::Boolean(value) => Ok(*value),
+            Value::Text(text) if text == "true" => Ok(true),
+            Value::Text(text) if text == "false" => Ok(false),
+            _ => Err(self.wrong("true or false")),
+        }
+    }
+
+    /// A number that counts something.
+    pub(super) fn count<T: TryFrom<u64>>(&self) -> Result<T, ConfigError> {
+        let number = match &self.node.value {
+            Value::Integer(number) => u64::try_from(*number).ok(),
+            Value::Text(text) => text.parse().ok(),
+            _ => return Err(self.wrong("a whole number")),
+        };
+        let number = number.ok_or_else(|| self.invalid("not a whole number from 0"))?;
+        T::try_from(number).map_err(|_| self.invalid("the number is too large"))
+    }
+
+    /// Bytes, as a number or as `"16MiB"`.
+    pub(super) fn size<T: TryFrom<u64>>(&self) -> Result<T, ConfigError> {
+        let bytes = match &self.node.value {
+            Value::Integer(number) => u64::try_from(*number).ok(),
+            Value::String(text) | Value::Text(text) => units::parse_size(text),
+            _ => return Err(self.wrong("a size such as \"16MiB\"")),
+        };
+        let bytes = bytes.ok_or_else(|| self.invalid("not a size such as \"16MiB\""))?;
+        T::try_from(bytes).map_err(|_| self.invalid("the size is too large"))
+    }
+
+    pub(super) fn duration(&self) -> Result<Duration, ConfigError> {
+        match &self.node.value {
+            Value::String(text) | Value::Text(text) => units::parse_duration(text).ok_or_else(|| {
+                self.invalid("not a time such as \"500ms\", \"10m\" or \"1h30m\", at most 3650d")
+            }),
+            _ => Err(self.wrong("a time such as \"10m\"")),
+        }
+    }
+
+    /// One word of a few.
+    pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
+        let written = self.string()?;
+        choices.iter().find(|(name, _)| *name == written).map(|(_, value)| *value).ok_or_else(|| {
+            let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+            self.invalid(format!("must be {}, not {written:?}", one_of(&names)))
+        })
+    }
+
+    /// A string that another type reads.
+    pub(super) fn parse<T: FromStr<Err: std::fmt::Display>>(&self) -> Result<T, ConfigError> {
+        let text = self.string()?;
+        text.parse().map_err(|error| self.invalid(format!("{text:?}: {error}")))
+    }
+
+    pub(super) fn list(self) -> Result<Vec<Self>, ConfigError> {
+        let expected = "a list such as [\"a\", \"b\"]";
+        let wrong = self.wrong(expected);
+        let items = match self.node.value {
+            Value::Array(items) => items,
+            Value::Text(text) => match parse_text(&text, &self.node.origin) {
+                Some(Value::Array(items)) => items,
+                _ => return Err(wrong),
+            },
+            _ => return Err(wrong),
+        };
+        let named = |(index, node)| Self { key: format!("{}[{index}]", self.key), node };
+        Ok(items.into_iter().enumerate().map(named).collect())
+    }
+
+    pub(super) fn strings(self) -> Result<Vec<String>, ConfigError> {
+        self.list()?.iter().map(|item| item.string().map(str::to_owned)).collect()
+    }
+
+    /// A table whose keys are names that the operator chose.
+    pub(super) fn named(self) -> Result<Vec<(String, Self)>, ConfigError> {
+        let section = self.section()?;
+        let prefix = section.key;
+        let field = |(name, node): (String, Node)| {
+            let key = format!("{prefix}.{name}");
+            (name, Self { key, node })
+        };
+        Ok(section.entries.into_iter().map(field).collect())
+    }
+
+    pub(super) fn section(self) -> Result<Section, ConfigError> {
+        let wrong = self.wrong("a table");
+        let entries = match self.node.value {
+            Value::Table(entries) => entries,
+            Value::Text(text) => match parse_text(&text, &self.node.origin) {
+                Some(Value::Table(entries)) => entries,
+                _ => return Err(wrong),
+            },
+            _ => return Err(wrong),
+        };
+        Ok(Section { key: self.key, origin: self.node.origin, entries, known: Vec::new() })
+    }
+}
+
+/// `a`, `a or b`, `a, b or c`.
+fn one_of(names: &[String]) -> String {
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}

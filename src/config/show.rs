@@ -1,0 +1,162 @@
+//! The configuration as it holds, as a file that could be read again, with secrets hidden.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::agent::{Agent, Home, Launch, Unanswered};
+use super::mcp::McpServer;
+use super::node::Origin;
+use super::secret::{Secret, shown};
+use super::units::{duration_text, size_text};
+use super::{Config, limits};
+
+/// TOML, each line with where its value comes from.
+pub fn show(config: &Config) -> String {
+    let mut page = Page { text: String::new(), origins: &config.origins, section: String::new() };
+    for warning in &config.warnings {
+        page.raw(&format!("# warning: {warning}"));
+    }
+    page.line("listen", &quoted(&config.listen.address.to_string()));
+    page.line("data", &path(config.data.path()));
+    page.optional("public_url", config.public_url.as_deref());
+    page.line("allowed_origins", &list(&config.allowed_origins));
+    page.line("behind_proxy", &list(&config.behind_proxy));
+    page.line("insecure_http", &config.insecure_http.to_string());
+    page.optional("log", config.log.as_deref());
+    if config.admin_key.is_some() {
+        page.raw("# An admin key is set by the environment; no link key is minted.");
+    }
+    page.section("workspaces");
+    page.line("root", &path(&config.workspaces.root));
+    let allow: Vec<_> = config.workspaces.allow.iter().map(|root| root.display().to_string()).collect();
+    page.line("allow", &list(&allow));
+    for (name, server) in &config.mcp {
+        page.section(&format!("mcp.{name}"));
+        page.server(server);
+    }
+    for (name, agent) in &config.agents {
+        page.section(&format!("agents.{name}"));
+        page.agent(agent);
+    }
+    page.section("limits");
+    for (name, value) in limits::shown(&config.limits) {
+        page.line(name, &value);
+    }
+    page.text
+}
+
+struct Page<'a> {
+    text: String,
+    origins: &'a BTreeMap<String, Origin>,
+    section: String,
+}
+
+impl Page<'_> {
+    fn raw(&mut self, line: &str) {
+        writeln!(self.text, "{line}").expect("writing to a string does not fail");
+    }
+
+    fn section(&mut self, name: &str) {
+        self.raw(&format!("\n[{name}]"));
+        name.clone_into(&mut self.section);
+    }
+
+    fn line(&mut self, name: &str, value: &str) {
+        let key = if self.section.is_empty() { name.to_owned() } else { format!("{}.{name}", self.section) };
+        let origin = self.origin(&key);
+        self.raw(&format!("{name} = {value}  # {origin}"));
+    }
+
+    fn optional(&mut self, name: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.line(name, &quoted(value));
+        }
+    }
+
+    /// Of the key, or of what is set below it: inline tables are one line here and many keys there.
+    fn origin(&self, key: &str) -> String {
+        let below = format!("{key}.");
+        let mut origins: Vec<_> = self
+            .origins
+            .iter()
+            .filter(|(name, _)| *name == key || name.starts_with(&below))
+            .map(|(_, origin)| origin.to_string())
+            .collect();
+        origins.dedup();
+        if origins.is_empty() { Origin::Default.to_string() } else { origins.join(", ") }
+    }
+
+    fn server(&mut self, server: &McpServer) {
+        let (kind, url, headers) = match server {
+            McpServer::Http { url, headers } => ("http", url, headers),
+            McpServer::Sse { url, headers } => ("sse", url, headers),
+            McpServer::Stdio { command, args, env } => {
+                self.line("command", &quoted(command));
+                self.line("args", &list(args));
+                self.line("env", &table(env));
+                return;
+            }
+        };
+        self.line("type", &quoted(kind));
+        self.line("url", &quoted(url));
+        self.line("headers", &table(headers));
+    }
+
+    fn agent(&mut self, agent: &Agent) {
+        match &agent.launch {
+            Launch::Demo => self.line("builtin", "\"demo\""),
+            Launch::Command { command, args } => {
+                self.line("command", &quoted(command));
+                self.line("args", &list(args));
+            }
+        }
+        self.line("env", &table(&agent.env));
+        self.line("home", if agent.home == Home::Own { "\"own\"" } else { "\"user\"" });
+        self.line("files", "\"off\"");
+        self.line("terminals", "\"off\"");
+        let permissions = &agent.permissions;
+        let unanswered = if permissions.unanswered == Unanswered::Reject { "reject" } else { "wait" };
+        let after = duration_text(permissions.after);
+        let allow = list(&permissions.allow);
+        self.line(
+            "permissions",
+            &format!("{{ unanswered = \"{unanswered}\", after = \"{after}\", allow = {allow} }}"),
+        );
+        self.line("meta", "[]");
+        let (max, warm, idle) = (agent.pool.max, agent.pool.warm, duration_text(agent.pool.idle));
+        self.line("pool", &format!("{{ max = {max}, warm = {warm}, idle = \"{idle}\" }}"));
+        let (start, silence) = (duration_text(agent.limits.start), duration_text(agent.limits.silence));
+        let line = size_text(agent.limits.line as u64);
+        self.line(
+            "limits",
+            &format!("{{ start = \"{start}\", line = \"{line}\", silence = \"{silence}\" }}"),
+        );
+    }
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+fn path(path: &std::path::Path) -> String {
+    quoted(&path.display().to_string())
+}
+
+fn list<T: ToString>(items: &[T]) -> String {
+    let items: Vec<_> = items.iter().map(|item| quoted(&item.to_string())).collect();
+    format!("[{}]", items.join(", "))
+}
+
+fn table(secrets: &BTreeMap<String, Secret>) -> String {
+    if secrets.is_empty() {
+        return "{}".to_owned();
+    }
+    let entries: Vec<_> =
+        secrets.iter().map(|(name, secret)| format!("{} = {}", key(name), shown(secret))).collect();
+    format!("{{ {} }}", entries.join(", "))
+}
+
+fn key(name: &str) -> String {
+    let bare = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    if bare { name.to_owned() } else { quoted(name) }
+}

@@ -1,0 +1,90 @@
+//! Logging: what goes to stderr, and in which form.
+//!
+//! Pretty on a terminal, one JSON object a line elsewhere. What agents and clients say may stand in a value, so
+//! values cannot move a terminal's cursor or begin a line of their own.
+
+use std::fmt;
+use std::io::IsTerminal;
+
+use tracing::field::Field;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format;
+use tracing_subscriber::fmt::format::Writer;
+
+const DEFAULT: &str = "info";
+
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    #[error("the log's filter {filter:?} is not one such as \"info\" or \"info,acp_gateway::session=debug\"")]
+    Filter { filter: String, source: tracing_subscriber::filter::ParseError },
+    #[error("the log was started twice")]
+    Twice(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Starts the log of this process. `filter` is what `RUST_LOG` would hold.
+pub fn start(filter: Option<&str>) -> Result<(), TelemetryError> {
+    let filter = filter.unwrap_or(DEFAULT);
+    let levels = EnvFilter::builder()
+        .parse(filter)
+        .map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })?;
+    let terminal = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(levels).with_writer(std::io::stderr);
+    if terminal {
+        log.with_ansi(true).fmt_fields(format::debug_fn(escaped).delimited(" ")).try_init()
+    } else {
+        log.json().flatten_event(true).with_current_span(false).try_init()
+    }
+    .map_err(TelemetryError::Twice)
+}
+
+/// A field as the pretty form shows it.
+fn escaped(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    if field.name() != "message" {
+        write!(writer, "{}=", field.name())?;
+    }
+    fmt::write(&mut Escape(writer), format_args!("{value:?}"))
+}
+
+/// Writes what a person can see; the rest as `\u{..}`.
+struct Escape<W>(W);
+
+impl<W: fmt::Write> fmt::Write for Escape<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for letter in text.chars() {
+            if letter.is_control() || reorders(letter) {
+                write!(self.0, "{}", letter.escape_unicode())?;
+            } else {
+                self.0.write_char(letter)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Characters that show a text in another order than it has, or that separate lines.
+fn reorders(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_value_cannot_leave_its_line_or_move_the_cursor() {
+        let mut shown = String::new();
+        let hostile = "ok\n2026 ERROR \u{1b}[2Jforged \u{202e}txt.exe\u{2028}next \u{9b}31m tab\tü";
+        write!(Escape(&mut shown), "{hostile}").unwrap();
+        assert_eq!(
+            shown,
+            "ok\\u{a}2026 ERROR \\u{1b}[2Jforged \\u{202e}txt.exe\\u{2028}next \\u{9b}31m tab\\u{9}ü"
+        );
+        assert!(!shown.chars().any(|letter| letter.is_control() || reorders(letter)));
+    }
+}
