@@ -6,3 +6,4 @@ pub mod types;
 pub mod shutdown;
 pub mod telemetry;
 pub mod config;
+pub mod jsonrpc;

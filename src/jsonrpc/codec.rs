@@ -1,0 +1,101 @@
+//! Bytes to lines. A line ends with `\n`; a `\r` before it is dropped.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// A line grew over the cap before its end came. What follows cannot be told apart, so the stream is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a line is longer than {cap} bytes")]
+pub struct LineTooLong {
+    pub cap: usize,
+}
+
+/// Cuts a stream into lines of at most `cap` bytes, whatever the chunks are.
+#[derive(Debug)]
+pub struct Lines {
+    buffer: BytesMut,
+    /// Bytes at the front of `buffer` that hold no newline, so that none is looked at twice.
+    seen: usize,
+    cap: usize,
+}
+
+impl Lines {
+    pub fn new(cap: usize) -> Self {
+        Self { buffer: BytesMut::new(), seen: 0, cap }
+    }
+
+    /// Where the next read goes; it has room for at least `room` bytes.
+    pub fn space(&mut self, room: usize) -> &mut BytesMut {
+        self.buffer.reserve(room);
+        &mut self.buffer
+    }
+
+    /// The next whole line without its end, or `None` until more bytes came.
+    pub fn next_line(&mut self) -> Result<Option<Bytes>, LineTooLong> {
+        let Some(offset) = memchr::memchr(b'\n', &self.buffer[self.seen..]) else {
+            self.seen = self.buffer.len();
+            return if self.seen > self.cap { Err(LineTooLong { cap: self.cap }) } else { Ok(None) };
+        };
+        let end = self.seen + offset;
+        if end > self.cap {
+            return Err(LineTooLong { cap: self.cap });
+        }
+        let mut line = self.buffer.split_to(end);
+        self.buffer.advance(1);
+        self.seen = 0;
+        if line.last() == Some(&b'\r') {
+            line.truncate(end - 1);
+        }
+        Ok(Some(line.freeze()))
+    }
+
+    /// What came after the last line's end. At the end of the stream it is a line that nobody finished.
+    pub fn rest(&self) -> usize {
+        self.buffer.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn feed(chunks: &[&[u8]], cap: usize) -> Result<Vec<Bytes>, LineTooLong> {
+        let mut lines = Lines::new(cap);
+        let mut got = Vec::new();
+        for chunk in chunks {
+            lines.space(chunk.len()).extend_from_slice(chunk);
+            while let Some(line) = lines.next_line()? {
+                got.push(line);
+            }
+        }
+        Ok(got)
+    }
+
+    #[test]
+    fn a_line_over_the_cap_is_an_error_at_once() {
+        assert_eq!(feed(&[b"12345", b"6"], 5), Err(LineTooLong { cap: 5 }));
+        assert_eq!(feed(&[b"123456\n"], 5), Err(LineTooLong { cap: 5 }));
+        assert_eq!(feed(&[b"12345\r\n"], 6).unwrap(), [Bytes::from_static(b"12345")]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_gives_the_same_lines(
+            lines in prop::collection::vec("[a-zé☃]{0,20}", 0..8),
+            cuts in prop::collection::vec(1usize..7, 1..40),
+        ) {
+            let whole: Vec<u8> = lines.iter().flat_map(|l| [l.as_bytes(), b"\n"].concat()).collect();
+            let mut chunks: Vec<&[u8]> = Vec::new();
+            let mut rest = &whole[..];
+            for cut in cuts.iter().cycle() {
+                if rest.is_empty() { break; }
+                let (head, tail) = rest.split_at((*cut).min(rest.len()));
+                chunks.push(head);
+                rest = tail;
+            }
+            let got = feed(&chunks, 1000).unwrap();
+            let expected: Vec<Bytes> = lines.iter().map(|l| Bytes::copy_from_slice(l.as_bytes())).collect();
+            prop_assert_eq!(got, expected);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! One line, one message: what kind it is, with its parts as the peer wrote them.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// A message of the peer. Ids, `params`, `result` and `data` are the peer's own bytes.
+#[derive(Debug, Clone)]
+pub enum Message {
+    Request { id: Box<RawValue>, method: Box<str>, params: Box<RawValue> },
+    Notification { method: Box<str>, params: Box<RawValue> },
+    Response { id: Box<RawValue>, outcome: Result<Box<RawValue>, RpcError> },
+}
+
+/// The error member of a response (JSON-RPC 2.0, section 5.1).
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message} ({code})")]
+pub struct RpcError {
+    pub code: i64,
+    pub message: String,
+    pub data: Option<Box<RawValue>>,
+}
+
+/// Why a line is not a message.
+#[derive(Debug, thiserror::Error)]
+pub enum BadLine {
+    #[error("not UTF-8")]
+    Utf8(#[from] std::str::Utf8Error),
+    #[error("nested deeper than {max}")]
+    Depth { max: usize },
+    #[error("not a JSON-RPC object")]
+    Json(#[from] serde_json::Error),
+    #[error("neither request, notification nor response")]
+    Shape,
+}
+
+/// Derived, so that a repeated member is refused: a router and a reader must not see two different messages.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// What an error member says, each part for itself: whatever is odd in it, it ends the call.
+#[derive(Deserialize)]
+struct ErrorMember<'a> {
+    #[serde(borrow, default)]
+    code: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    data: Option<&'a RawValue>,
+}
+
+/// JSON-RPC 2.0, section 5.1: internal error.
+const INTERNAL: i64 = -32603;
+
+fn rpc_error(raw: &RawValue) -> RpcError {
+    let parts: Result<ErrorMember<'_>, _> = serde_json::from_str(raw.get());
+    let Ok(ErrorMember { code, message, data }) = parts else {
+        return RpcError { code: INTERNAL, message: raw.get().to_owned(), data: None };
+    };
+    let code = code.and_then(|code| code.get().parse().ok()).unwrap_or(INTERNAL);
+    let text = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
+    RpcError { code, message: message.map(text).unwrap_or_default(), data: data.map(ToOwned::to_owned) }
+}
+
+/// A member that is there with the value `null` is there: `id: null` and `result: null` both occur.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Reads the envelope of `line`.
+pub fn parse(line: &[u8], max_depth: usize) -> Result<Message, BadLine> {
+    let text = std::str::from_utf8(line)?;
+    if too_deep(line, max_depth) {
+        return Err(BadLine::Depth { max: max_depth });
+    }
+    let envelope: Envelope = serde_json::from_str(text)?;
+    let params = || envelope.params.unwrap_or(RawValue::NULL).to_owned();
+    match (envelope.id, envelope.method) {
+        (Some(id), Some(method)) => {
+            Ok(Message::Request { id: id.to_owned(), method: method.into(), params: params() })
+        }
+        (None, Some(method)) => Ok(Message::Notification { method: method.into(), params: params() }),
+        (id, None) => {
+            let id = id.unwrap_or(RawValue::NULL).to_owned();
+            let outcome = match (envelope.result, envelope.error) {
+                (_, Some(error)) => Err(rpc_error(error)),
+                (Some(result), None) => Ok(result.to_owned()),
+                (None, None) => return Err(BadLine::Shape),
+            };
+            Ok(Message::Response { id, outcome })
+        }
+    }
+}
+
+/// `serde_json` does not count the depth of what it passes over as raw.
+fn too_deep(line: &[u8], max: usize) -> bool {
+    let opening = memchr::memchr2_iter(b'{', b'[', line).take(max + 1).count();
+    if opening <= max {
+        return false;
+    }
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    for byte in line {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => depth += 1,
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > max {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(line: &str) -> Result<Message, BadLine> {
+        parse(line.as_bytes(), 128)
+    }
+
+    #[test]
+    fn each_kind_with_ids_of_every_shape() {
+        for wanted in ["0", "\"a\"", "null", "-7"] {
+            let line = format!(r#"{{"jsonrpc":"2.0","method":"m","params":{{"a":1.10}},"id":{wanted}}}"#);
+            let Message::Request { id, method, params } = message(&line).unwrap() else { panic!("{line}") };
+            assert_eq!((id.get(), &*method, params.get()), (wanted, "m", r#"{"a":1.10}"#));
+        }
+        let Message::Notification { params, .. } = message(r#"{"method":"n"}"#).unwrap() else { panic!() };
+        assert_eq!(params.get(), "null");
+        let Message::Response { id, outcome } = message(r#"{"id":3,"result":null}"#).unwrap() else {
+            panic!()
+        };
+        assert_eq!((id.get(), outcome.unwrap().get()), ("3", "null"));
+        let line = r#"{"error":{"code":-32700,"message":"Parse error"}}"#;
+        let Message::Response { id, outcome } = message(line).unwrap() else { panic!() };
+        assert_eq!((id.get(), outcome.unwrap_err().code), ("null", -32700));
+    }
+
+    #[test]
+    fn whatever_an_error_holds_it_is_one() {
+        for (error, code, said) in [
+            (r#"{"code":1,"message":"\ud83d","data":7}"#, 1, r#""\ud83d""#),
+            (r#"{"code":"x","message":null}"#, -32603, ""),
+            (r#""no""#, -32603, r#""no""#),
+            ("{}", -32603, ""),
+        ] {
+            let line = format!(r#"{{"id":1,"error":{error}}}"#);
+            let Message::Response { outcome, .. } = message(&line).unwrap() else { panic!("{line}") };
+            let got = outcome.unwrap_err();
+            assert_eq!((got.code, &*got.message), (code, said), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_message() {
+        for line in
+            ["", "hello", "[]", "{}", r#"{"id":1}"#, r#"{"id":1,"id":2,"result":1}"#, r#"{"method":1}"#]
+        {
+            assert!(message(line).is_err(), "{line}");
+        }
+        assert!(matches!(parse(b"{\"a\":\"\xff\"}", 128), Err(BadLine::Utf8(_))));
+    }
+
+    #[test]
+    fn a_lone_surrogate_passes_and_depth_has_an_end() {
+        let line = r#"{"method":"session/update","params":{"text":"\ud83d"}}"#;
+        assert!(message(line).is_ok());
+        let deep = format!(r#"{{"method":"m","params":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+        assert!(matches!(message(&deep), Err(BadLine::Depth { .. })));
+        let wide = format!(r#"{{"method":"m","params":[{}1]}}"#, "[],".repeat(200));
+        assert!(message(&wide).is_ok());
+        let text = format!(r#"{{"method":"m","params":"{}"}}"#, "[".repeat(200));
+        assert!(message(&text).is_ok());
+    }
+}

@@ -1,0 +1,61 @@
+//! Our own messages as lines, ready for the peer's stdin.
+
+use bytes::Bytes;
+
+use serde_json::value::RawValue;
+
+use super::pending::CallId;
+
+/// `params`, `result` and ids are JSON without raw newlines; who hands them in sees to that.
+fn line(parts: &[&[u8]]) -> Bytes {
+    let mut bytes = Vec::with_capacity(parts.iter().map(|p| p.len()).sum::<usize>() + 1);
+    for part in parts {
+        bytes.extend_from_slice(part);
+    }
+    debug_assert!(!bytes.contains(&b'\n'), "one message, one line");
+    bytes.push(b'\n');
+    Bytes::from(bytes)
+}
+
+fn quoted(text: &str) -> Vec<u8> {
+    serde_json::to_vec(text).expect("a string is JSON")
+}
+
+pub fn request(id: CallId, method: &str, params: &RawValue) -> Bytes {
+    let id = id.number().to_string();
+    let method = quoted(method);
+    line(&[
+        br#"{"jsonrpc":"2.0","id":"#,
+        id.as_bytes(),
+        br#","method":"#,
+        &method,
+        br#","params":"#,
+        params.get().as_bytes(),
+        b"}",
+    ])
+}
+
+pub fn notification(method: &str, params: &RawValue) -> Bytes {
+    line(&[
+        br#"{"jsonrpc":"2.0","method":"#,
+        &quoted(method),
+        br#","params":"#,
+        params.get().as_bytes(),
+        b"}",
+    ])
+}
+
+pub fn result(id: &RawValue, result: &RawValue) -> Bytes {
+    line(&[
+        br#"{"jsonrpc":"2.0","id":"#,
+        id.get().as_bytes(),
+        br#","result":"#,
+        result.get().as_bytes(),
+        b"}",
+    ])
+}
+
+/// `error` is a whole error object.
+pub fn error(id: &RawValue, error: &RawValue) -> Bytes {
+    line(&[br#"{"jsonrpc":"2.0","id":"#, id.get().as_bytes(), br#","error":"#, error.get().as_bytes(), b"}"])
+}

@@ -1,0 +1,113 @@
+//! The two tables that pair requests with answers. We mint both kinds of numbers; a client's own JSON-RPC ids
+//! never reach a peer, and a peer's ids never leave this table.
+
+use std::collections::HashMap;
+
+use serde_json::value::RawValue;
+
+/// A request of ours, by the id that the peer sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(u64);
+
+impl CallId {
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// A request of the peer, by a number of ours: the peer's own ids may repeat, be 0, `null` or text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct IncomingId(u64);
+
+/// What is open in both directions on one connection. `T` is what an answer to a call belongs to.
+#[derive(Debug)]
+pub struct Tables<T> {
+    next: u64,
+    outgoing: HashMap<CallId, T>,
+    incoming: HashMap<IncomingId, Box<RawValue>>,
+}
+
+impl<T> Default for Tables<T> {
+    fn default() -> Self {
+        Self { next: 0, outgoing: HashMap::new(), incoming: HashMap::new() }
+    }
+}
+
+impl<T> Tables<T> {
+    fn mint(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    pub fn call(&mut self, owner: T) -> CallId {
+        let id = CallId(self.mint());
+        self.outgoing.insert(id, owner);
+        id
+    }
+
+    /// The call that a response with this raw id answers; once.
+    pub fn answered(&mut self, raw_id: &RawValue) -> Option<(CallId, T)> {
+        let text = raw_id.get();
+        if !text.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        let id = CallId(text.parse().ok()?);
+        Some((id, self.outgoing.remove(&id)?))
+    }
+
+    /// Nobody waits for this answer any more; when it comes it is an unknown one.
+    pub fn forget(&mut self, id: CallId) {
+        self.outgoing.remove(&id);
+    }
+
+    pub fn received(&mut self, raw_id: Box<RawValue>) -> IncomingId {
+        let id = IncomingId(self.mint());
+        self.incoming.insert(id, raw_id);
+        id
+    }
+
+    /// The peer's id for our answer; once, so that no request is answered twice.
+    pub fn answer(&mut self, id: IncomingId) -> Option<Box<RawValue>> {
+        self.incoming.remove(&id)
+    }
+
+    /// The open request that the peer calls `raw_id`.
+    pub fn find(&self, raw_id: &RawValue) -> Option<IncomingId> {
+        self.incoming.iter().find(|(_, raw)| raw.get() == raw_id.get()).map(|(id, _)| *id)
+    }
+
+    pub fn open_incoming(&self) -> usize {
+        self.incoming.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn only_the_call_itself_is_answered_and_only_once() {
+        let mut tables = Tables::default();
+        let id = tables.call("a");
+        for wrong in ["null", "99", "\"1\"", "1.0", "-1", "1e0", "[]"] {
+            assert_eq!(tables.answered(&raw(wrong)), None, "{wrong}");
+        }
+        assert_eq!(tables.answered(&raw("1")), Some((id, "a")));
+        assert_eq!(tables.answered(&raw("1")), None);
+    }
+
+    #[test]
+    fn requests_of_the_peer_with_equal_ids_stay_apart() {
+        let mut tables = Tables::<()>::default();
+        let first = tables.received(raw("0"));
+        let second = tables.received(raw("0"));
+        assert_ne!(first, second);
+        assert_eq!(tables.answer(first).unwrap().get(), "0");
+        assert!(tables.answer(first).is_none());
+        assert_eq!(tables.find(&raw("0")), Some(second));
+    }
+}
