@@ -7,3 +7,6 @@ pub mod shutdown;
 pub mod telemetry;
 pub mod config;
 pub mod jsonrpc;
+pub mod api;
+pub mod acp;
+pub mod transcript;

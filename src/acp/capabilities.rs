@@ -1,0 +1,77 @@
+//! What an agent says it can do, read leniently: what is missing or has a wrong type is not supported.
+
+use serde_json::value::RawValue;
+
+use super::object::Object;
+
+/// The capabilities of an agent that the gateway acts on. The raw object goes to clients.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AgentCapabilities {
+    /// `session/load`.
+    pub load_session: bool,
+    pub prompt: PromptCapabilities,
+    pub mcp: McpCapabilities,
+    pub session: SessionCapabilities,
+}
+
+/// Content beyond text and resource links that prompts may hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PromptCapabilities {
+    pub image: bool,
+    pub audio: bool,
+    pub embedded_context: bool,
+}
+
+/// Transports of MCP servers beyond stdio.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct McpCapabilities {
+    pub http: bool,
+    pub sse: bool,
+}
+
+/// Methods `session/<name>` beyond the baseline, and `additionalDirectories`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own on the wire")]
+pub struct SessionCapabilities {
+    pub list: bool,
+    pub resume: bool,
+    pub close: bool,
+    pub delete: bool,
+    pub fork: bool,
+    pub additional_directories: bool,
+}
+
+impl AgentCapabilities {
+    pub fn parse(raw: &RawValue) -> Self {
+        let Some(all) = Object::parse(raw) else { return Self::default() };
+        let prompt = all.object("promptCapabilities");
+        let mcp = all.object("mcpCapabilities");
+        let session = all.object("sessionCapabilities");
+        Self {
+            load_session: flag(Some(&all), "loadSession"),
+            prompt: PromptCapabilities {
+                image: flag(prompt.as_ref(), "image"),
+                audio: flag(prompt.as_ref(), "audio"),
+                embedded_context: flag(prompt.as_ref(), "embeddedContext"),
+            },
+            mcp: McpCapabilities { http: flag(mcp.as_ref(), "http"), sse: flag(mcp.as_ref(), "sse") },
+            session: SessionCapabilities {
+                list: marker(session.as_ref(), "list"),
+                resume: marker(session.as_ref(), "resume"),
+                close: marker(session.as_ref(), "close"),
+                delete: marker(session.as_ref(), "delete"),
+                fork: marker(session.as_ref(), "fork"),
+                additional_directories: marker(session.as_ref(), "additionalDirectories"),
+            },
+        }
+    }
+}
+
+fn flag(object: Option<&Object<'_>>, key: &str) -> bool {
+    object.and_then(|object| object.get(key)).is_some_and(|value| value.get() == "true")
+}
+
+/// A capability that is advertised by an object, most often an empty one.
+fn marker(object: Option<&Object<'_>>, key: &str) -> bool {
+    object.and_then(|object| object.get(key)).is_some_and(|value| value.get().starts_with('{'))
+}

@@ -1,0 +1,122 @@
+//! Content blocks of a prompt against what an agent takes.
+
+use serde_json::value::RawValue;
+
+use super::capabilities::PromptCapabilities;
+use super::object::Object;
+
+/// Why a prompt cannot be sent. `index` counts its blocks from 0.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ContentError {
+    #[error("the prompt is not an array of content blocks with at least one")]
+    NotBlocks,
+    /// The schema of v1 has no such kind of block.
+    #[error("block {index}: unknown type")]
+    Unknown { index: usize, kind: String },
+    #[error("block {index}: a block of type {kind} needs `{member}`")]
+    Malformed { index: usize, kind: &'static str, member: &'static str },
+    /// The agent did not advertise that it takes this kind of block.
+    #[error("block {index}: the agent takes no {kind}")]
+    Unsupported { index: usize, kind: &'static str },
+}
+
+impl ContentError {
+    /// The place in the prompt, as a JSON pointer below it.
+    pub fn pointer(&self) -> String {
+        match self {
+            Self::NotBlocks => String::new(),
+            Self::Unknown { index, .. } | Self::Unsupported { index, .. } => format!("/{index}/type"),
+            Self::Malformed { index, member, .. } => format!("/{index}/{member}"),
+        }
+    }
+}
+
+/// Whether an agent with these capabilities takes the prompt. The values themselves are not decoded.
+pub fn check_prompt(blocks: &RawValue, capabilities: PromptCapabilities) -> Result<(), ContentError> {
+    let blocks: Vec<&RawValue> = serde_json::from_str(blocks.get()).map_err(|_| ContentError::NotBlocks)?;
+    if blocks.is_empty() {
+        return Err(ContentError::NotBlocks);
+    }
+    for (index, raw) in blocks.into_iter().enumerate() {
+        check_block(index, raw, capabilities)?;
+    }
+    Ok(())
+}
+
+fn check_block(index: usize, raw: &RawValue, takes: PromptCapabilities) -> Result<(), ContentError> {
+    let block = Object::parse(raw);
+    let kind = block.as_ref().and_then(|block| block.text("type")).unwrap_or_default();
+    let (Some(block), Some(shape)) = (block, SHAPES.iter().find(|shape| shape.kind == kind)) else {
+        return Err(ContentError::Unknown { index, kind: kind.into_owned() });
+    };
+    if !(shape.taken)(takes) {
+        return Err(ContentError::Unsupported { index, kind: shape.kind });
+    }
+    let opens = |member: &str, with: char| block.get(member).is_some_and(|raw| raw.get().starts_with(with));
+    let lacks = shape.members.iter().find(|(member, with)| !opens(member, *with));
+    match lacks {
+        Some((member, _)) => Err(ContentError::Malformed { index, kind: shape.kind, member }),
+        None => Ok(()),
+    }
+}
+
+struct Shape {
+    kind: &'static str,
+    /// Members that it must have, with the first byte of their values: a string or an object.
+    members: &'static [(&'static str, char)],
+    taken: fn(PromptCapabilities) -> bool,
+}
+
+const SHAPES: [Shape; 5] = [
+    Shape { kind: "text", members: &[("text", '"')], taken: |_| true },
+    Shape { kind: "resource_link", members: &[("uri", '"'), ("name", '"')], taken: |_| true },
+    Shape { kind: "image", members: &[("data", '"'), ("mimeType", '"')], taken: |takes| takes.image },
+    Shape { kind: "audio", members: &[("data", '"'), ("mimeType", '"')], taken: |takes| takes.audio },
+    Shape { kind: "resource", members: &[("resource", '{')], taken: |takes| takes.embedded_context },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(blocks: &str, capabilities: PromptCapabilities) -> Result<(), ContentError> {
+        check_prompt(serde_json::from_str(blocks).unwrap(), capabilities)
+    }
+
+    const NONE: PromptCapabilities =
+        PromptCapabilities { image: false, audio: false, embedded_context: false };
+    const ALL: PromptCapabilities = PromptCapabilities { image: true, audio: true, embedded_context: true };
+
+    #[test]
+    fn text_and_links_always_pass_and_the_rest_by_capability() {
+        let base =
+            r#"[{"type":"text","text":"\ud83d"},{"type":"resource_link","uri":"file:///a","name":"a"}]"#;
+        assert_eq!(check(base, NONE), Ok(()));
+        for (block, kind) in [
+            (r#"[{"type":"image","data":"","mimeType":"image/png"}]"#, "image"),
+            (r#"[{"type":"audio","data":"","mimeType":"audio/wav"}]"#, "audio"),
+            (r#"[{"type":"resource","resource":{"uri":"a:b","text":""}}]"#, "resource"),
+        ] {
+            assert_eq!(check(block, ALL), Ok(()), "{kind}");
+            assert_eq!(check(block, NONE), Err(ContentError::Unsupported { index: 0, kind }));
+        }
+    }
+
+    #[test]
+    fn what_no_agent_could_read_is_refused_with_its_place() {
+        for (blocks, pointer) in [
+            ("[]", ""),
+            ("{}", ""),
+            ("null", ""),
+            ("[1]", "/0/type"),
+            (r#"[{"type":"text","text":"a"},{"type":"video"}]"#, "/1/type"),
+            (r#"[{"text":"a"}]"#, "/0/type"),
+            (r#"[{"type":"text"}]"#, "/0/text"),
+            (r#"[{"type":"text","text":1}]"#, "/0/text"),
+            (r#"[{"type":"text","type":"image","text":"a"}]"#, "/0/type"),
+            (r#"[{"type":"resource_link","uri":"a:b"}]"#, "/0/name"),
+        ] {
+            assert_eq!(check(blocks, ALL).unwrap_err().pointer(), pointer, "{blocks}");
+        }
+    }
+}

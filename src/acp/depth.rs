@@ -1,0 +1,97 @@
+//! Checks over bytes before anything is parsed, and the one-line form of a client's JSON.
+
+use serde_json::value::RawValue;
+
+/// The JSON nests deeper than is allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("JSON nested deeper than {max}")]
+pub struct TooDeep {
+    pub max: usize,
+}
+
+/// Whether arrays and objects nest at most `max` deep. A raw value is read without any limit on its depth, so
+/// whoever parses it later (a browser, an agent, we ourselves) could be brought down by it.
+///
+/// It does not check that the bytes are JSON.
+pub fn check_depth(bytes: &[u8], max: usize) -> Result<(), TooDeep> {
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'"' => at = string_end(bytes, at),
+            b'[' | b'{' => {
+                depth += 1;
+                if depth > max {
+                    return Err(TooDeep { max });
+                }
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The place after the quote that ends the string whose inside begins at `at`.
+fn string_end(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        at += found;
+        if bytes[at] == b'"' {
+            return at + 1;
+        }
+        at += 2;
+    }
+    bytes.len()
+}
+
+/// The same JSON without line ends, so that it is one line of NDJSON or SSE. Strings of valid JSON cannot hold raw
+/// line ends, so those that are there stand between tokens, where a space means the same.
+pub fn one_line(raw: Box<RawValue>) -> Box<RawValue> {
+    if memchr::memchr2(b'\n', b'\r', raw.get().as_bytes()).is_none() {
+        return raw;
+    }
+    let text = String::from(Box::<str>::from(raw)).replace(['\n', '\r'], " ");
+    RawValue::from_string(text).expect("spaces between tokens keep JSON valid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depth_counts_brackets_outside_strings() {
+        for (json, depth) in [
+            ("1", 0),
+            ("\"[[[[\"", 0),
+            (r#"["\"[[["]"#, 1),
+            (r#"["\\",["\\\"["]]"#, 2),
+            (r#"{"a":{"b":[{}]},"c":[]}"#, 4),
+            ("[[],[],[]]", 2),
+        ] {
+            assert_eq!(check_depth(json.as_bytes(), depth), Ok(()), "{json}");
+            if depth > 0 {
+                assert_eq!(
+                    check_depth(json.as_bytes(), depth - 1),
+                    Err(TooDeep { max: depth - 1 }),
+                    "{json}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn deep_100k_is_refused_and_garbage_does_not_panic() {
+        assert_eq!(check_depth(&b"[".repeat(100_000), 128), Err(TooDeep { max: 128 }));
+        for garbage in ["\"", "\"\\", "]]]]", "\"\\\"", ""] {
+            assert_eq!(check_depth(garbage.as_bytes(), 1), Ok(()), "{garbage}");
+        }
+    }
+
+    #[test]
+    fn one_line_changes_only_what_is_between_tokens() {
+        let json = "{\r\n  \"a\\n\": [1,\n2]\n}";
+        let raw: Box<RawValue> = serde_json::from_str(json).unwrap();
+        assert_eq!(one_line(raw).get(), "{    \"a\\n\": [1, 2] }");
+    }
+}

@@ -1,0 +1,36 @@
+//! Names of methods and codes of errors, as on the wire.
+
+pub const INITIALIZE: &str = "initialize";
+pub const AUTHENTICATE: &str = "authenticate";
+pub const LOGOUT: &str = "logout";
+pub const SESSION_NEW: &str = "session/new";
+pub const SESSION_LOAD: &str = "session/load";
+pub const SESSION_RESUME: &str = "session/resume";
+pub const SESSION_LIST: &str = "session/list";
+pub const SESSION_CLOSE: &str = "session/close";
+pub const SESSION_DELETE: &str = "session/delete";
+pub const SESSION_PROMPT: &str = "session/prompt";
+pub const SESSION_CANCEL: &str = "session/cancel";
+pub const SESSION_SET_MODE: &str = "session/set_mode";
+pub const SESSION_SET_CONFIG_OPTION: &str = "session/set_config_option";
+pub const SESSION_UPDATE: &str = "session/update";
+pub const SESSION_REQUEST_PERMISSION: &str = "session/request_permission";
+pub const CANCEL_REQUEST: &str = "$/cancel_request";
+
+/// Codes of JSON-RPC errors that ACP gives a meaning.
+pub mod error_code {
+    pub const PARSE: i64 = -32700;
+    pub const INVALID_REQUEST: i64 = -32600;
+    pub const METHOD_NOT_FOUND: i64 = -32601;
+    pub const INVALID_PARAMS: i64 = -32602;
+    pub const INTERNAL: i64 = -32603;
+    pub const REQUEST_CANCELLED: i64 = -32800;
+    pub const AUTH_REQUIRED: i64 = -32000;
+    pub const RESOURCE_NOT_FOUND: i64 = -32002;
+}
+
+/// Reasons why a turn ended that the gateway itself compares with; an agent may send any other.
+pub mod stop_reason {
+    pub const END_TURN: &str = "end_turn";
+    pub const CANCELLED: &str = "cancelled";
+}

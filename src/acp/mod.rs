@@ -1,0 +1,47 @@
+//! Typed views of the few ACP fields that the gateway routes on, and the messages that it sends itself.
+//!
+//! It owns what the words of ACP v1 mean: method names, capabilities, update kinds, permission options. Every
+//! view is borrowed and lenient, and the bytes it looks at stay as they are: an agent's payload is never written
+//! anew from a type. It must not know processes, connections, sessions or HTTP.
+
+mod capabilities;
+mod content;
+mod depth;
+mod initialize;
+pub mod method;
+mod object;
+mod peek;
+mod permission;
+mod request;
+mod setup;
+mod trace;
+pub mod update;
+
+pub use capabilities::{AgentCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities};
+pub use content::{ContentError, check_prompt};
+pub use depth::{TooDeep, check_depth, one_line};
+pub use initialize::{InitializeError, InitializeResult, PROTOCOL_VERSION, initialize};
+pub use method::{error_code, stop_reason};
+pub use object::Object;
+pub use peek::{
+    NewSession, PeekError, PromptResult, UpdatePeek, config_options_of, or_empty, peek_cancel_request,
+    peek_update, replace_session_id, session_id_of,
+};
+pub use permission::{
+    AnswerError, Outcome, PermissionOption, PermissionPeek, cancelled, peek_permission, selected,
+};
+pub use request::{
+    ConfigValue, ConfigValueError, cancel, close_session, delete_session, prompt, set_config_option, set_mode,
+};
+pub use setup::{
+    McpServer, McpTransport, NameValue, SessionSetup, load_session, new_session, resume_session,
+};
+pub use trace::TraceContext;
+
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+/// Our own message as JSON. The types of this module have string keys and nothing that can fail to serialize.
+fn own(message: &impl Serialize) -> Box<RawValue> {
+    to_raw_value(message).expect("our own messages have string keys and serialize")
+}

@@ -1,0 +1,242 @@
+//! Views of an agent's messages that show only what they are routed by.
+//!
+//! They are derived structs on purpose: those refuse an object that names a member twice. Otherwise the gateway
+//! could route by one `sessionId` and a client read the other.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::object::Object;
+use super::own;
+use super::update::kind_of;
+use crate::types::SessionId;
+
+/// What a message is routed by is missing, given twice, or not text.
+#[derive(Debug, thiserror::Error)]
+#[error("what the message is routed by is missing or malformed")]
+pub struct PeekError(#[from] serde_json::Error);
+
+/// What is routed on in the params of `session/update`.
+#[derive(Debug)]
+pub struct UpdatePeek<'a> {
+    /// The agent's id of the session.
+    pub session_id: Cow<'a, str>,
+    pub update: &'a RawValue,
+    /// `update.sessionUpdate`.
+    pub kind: Cow<'a, str>,
+    pub meta: Option<&'a RawValue>,
+}
+
+pub fn peek_update(params: &RawValue) -> Result<UpdatePeek<'_>, PeekError> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(rename = "sessionId", borrow)]
+        session_id: Cow<'a, str>,
+        #[serde(borrow)]
+        update: &'a RawValue,
+        #[serde(rename = "_meta", borrow, default)]
+        meta: Option<&'a RawValue>,
+    }
+    let Params { session_id, update, meta } = serde_json::from_str(params.get())?;
+    Ok(UpdatePeek { session_id, update, kind: kind_of(update)?, meta })
+}
+
+#[derive(Deserialize)]
+struct Routed<'a> {
+    #[serde(rename = "sessionId", borrow, default)]
+    session_id: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// The `sessionId` of any params or result; None: there is none, as in a message of the whole connection.
+pub fn session_id_of(params: &RawValue) -> Result<Option<Cow<'_, str>>, PeekError> {
+    match routed(params)? {
+        Some(raw) => Ok(Some(serde_json::from_str::<Text<'_>>(raw.get())?.0)),
+        None => Ok(None),
+    }
+}
+
+/// The same params (or result) with our id in place of the agent's, and not another byte changed. Only the member
+/// `sessionId` of the object itself counts, nothing that lies deeper.
+pub fn replace_session_id(params: &RawValue, ours: &SessionId) -> Result<Box<RawValue>, PeekError> {
+    let Some(theirs) = routed(params)? else { return Ok(params.to_owned()) };
+    let (whole, part) = (params.get(), theirs.get());
+    // `part` is borrowed from `whole`, so the difference of their addresses is its place.
+    let start = part.as_ptr().addr() - whole.as_ptr().addr();
+    let text = format!("{}\"{ours}\"{}", &whole[..start], &whole[start + part.len()..]);
+    Ok(RawValue::from_string(text)?)
+}
+
+fn routed(params: &RawValue) -> Result<Option<&RawValue>, PeekError> {
+    if params.get().starts_with('{') {
+        Ok(serde_json::from_str::<Routed<'_>>(params.get())?.session_id)
+    } else {
+        Ok(None)
+    }
+}
+
+/// The request that `$/cancel_request` names, by the JSON-RPC id its sender gave it.
+pub fn peek_cancel_request(params: &RawValue) -> Result<&RawValue, PeekError> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(rename = "requestId", borrow)]
+        request_id: &'a RawValue,
+    }
+    Ok(serde_json::from_str::<Params<'_>>(params.get())?.request_id)
+}
+
+/// The result of `session/new`.
+#[derive(Debug)]
+pub struct NewSession<'a> {
+    /// The agent's id of the session.
+    pub session_id: Cow<'a, str>,
+}
+
+impl<'a> NewSession<'a> {
+    pub fn parse(result: &'a RawValue) -> Result<Self, PeekError> {
+        #[derive(Deserialize)]
+        struct Answer<'a> {
+            #[serde(rename = "sessionId", borrow)]
+            session_id: Cow<'a, str>,
+        }
+        let Answer { session_id } = serde_json::from_str(result.get())?;
+        Ok(Self { session_id })
+    }
+}
+
+/// The result of `session/prompt`: the end of a turn.
+#[derive(Debug)]
+pub struct PromptResult<'a> {
+    /// Any text: agents send reasons that the schema does not know.
+    pub stop_reason: Cow<'a, str>,
+    pub usage: Option<&'a RawValue>,
+}
+
+impl<'a> PromptResult<'a> {
+    pub fn parse(result: &'a RawValue) -> Result<Self, PeekError> {
+        #[derive(Deserialize)]
+        struct Answer<'a> {
+            #[serde(rename = "stopReason", borrow)]
+            stop_reason: Cow<'a, str>,
+            #[serde(borrow, default)]
+            usage: Option<&'a RawValue>,
+        }
+        let Answer { stop_reason, usage } = serde_json::from_str(result.get())?;
+        Ok(Self { stop_reason, usage })
+    }
+}
+
+/// The complete options in the result of `session/set_config_option`; None if the agent sent none.
+pub fn config_options_of(result: &RawValue) -> Option<&RawValue> {
+    Object::parse(result)?.get("configOptions").filter(|options| options.get().starts_with('['))
+}
+
+/// Agents answer `null` where the schema says `{}`.
+pub fn or_empty(result: &RawValue) -> Box<RawValue> {
+    if result.get() == "null" { own(&serde_json::Map::new()) } else { result.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn ours() -> SessionId {
+        "01938c5e-7a3b-7c4d-8e5f-0123456789ab".parse().unwrap()
+    }
+
+    #[test]
+    fn an_update_is_peeked_without_touching_its_bytes() {
+        let params = raw(
+            r#"{"update":{"content":{"text":"\ud83d","n":1e400},"sessionUpdate":"agent_message_chunk"}, "sessionId":"a\u0062","_meta":{"k":1.10}}"#,
+        );
+        let peek = peek_update(params).unwrap();
+        assert_eq!((peek.session_id.as_ref(), peek.kind.as_ref()), ("ab", "agent_message_chunk"));
+        assert_eq!(peek.meta.unwrap().get(), r#"{"k":1.10}"#);
+        assert!(peek.update.get().contains(r"\ud83d"));
+    }
+
+    #[test]
+    fn what_cannot_be_routed_for_sure_is_refused() {
+        for wrong in [
+            "null",
+            "[]",
+            r#"{"sessionId":"a"}"#,
+            r#"{"sessionId":"a","sessionId":"b","update":{"sessionUpdate":"plan"}}"#,
+            r#"{"sessionId":"a","session\u0049d":"b","update":{"sessionUpdate":"plan"}}"#,
+            r#"{"sessionId":"a","update":{"sessionUpdate":"plan","sessionUpdate":"usage_update"}}"#,
+            r#"{"sessionId":"a","update":{"sessionUpdate":"plan"},"update":{"sessionUpdate":"plan"}}"#,
+            r#"{"sessionId":"\ud800","update":{"sessionUpdate":"plan"}}"#,
+            r#"{"sessionId":1,"update":{"sessionUpdate":"plan"}}"#,
+            r#"{"sessionId":"a","update":{}}"#,
+            r#"{"sessionId":"a","update":null}"#,
+        ] {
+            assert!(peek_update(raw(wrong)).is_err(), "{wrong}");
+        }
+        assert!(session_id_of(raw(r#"{"sessionId":"a","sessionId":"b"}"#)).is_err());
+        assert!(session_id_of(raw(r#"{"sessionId":"\udfff"}"#)).is_err());
+        assert!(replace_session_id(raw(r#"{"sessionId":"a","sessionId":"b"}"#), &ours()).is_err());
+        assert_eq!(session_id_of(raw(r#"{"n":1}"#)).unwrap(), None);
+        assert_eq!(session_id_of(raw("null")).unwrap(), None);
+    }
+
+    #[test]
+    fn results_of_real_agents_are_read() {
+        assert_eq!(NewSession::parse(raw(r#"{"sessionId":"0","models":{}}"#)).unwrap().session_id, "0");
+        assert!(NewSession::parse(raw("null")).is_err());
+        let end = PromptResult::parse(raw(r#"{"stopReason":"max_turn_requests","_meta":{}}"#)).unwrap();
+        assert_eq!(end.stop_reason, "max_turn_requests");
+        assert!(end.usage.is_none());
+        assert_eq!(or_empty(raw("null")).get(), "{}");
+        assert_eq!(or_empty(raw(r#"{"modes":null}"#)).get(), r#"{"modes":null}"#);
+        assert_eq!(peek_cancel_request(raw(r#"{"requestId":0}"#)).unwrap().get(), "0");
+        assert_eq!(config_options_of(raw(r#"{"configOptions":[1]}"#)).unwrap().get(), "[1]");
+        assert!(config_options_of(raw("null")).is_none());
+    }
+
+    #[test]
+    fn only_the_top_member_is_replaced() {
+        let ours = ours();
+        let params = raw(r#"{ "a" : {"sessionId":"x"}, "sessionId" : "x" ,"b":["x","\ud800",1.10]}"#);
+        assert_eq!(
+            replace_session_id(params, &ours).unwrap().get(),
+            format!(r#"{{ "a" : {{"sessionId":"x"}}, "sessionId" : "{ours}" ,"b":["x","\ud800",1.10]}}"#)
+        );
+        for same in ["null", "[1]", r#"{"a":1}"#, r#"{"sessionId":null}"#] {
+            assert_eq!(replace_session_id(raw(same), &ours).unwrap().get(), same);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_other_byte_stays(
+            before in prop::collection::vec(("[a-r]{1,4}", "\\PC*"), 0..4),
+            theirs in "\\PC*",
+            after in prop::collection::vec(("[A-R]{1,4}", "\\PC*"), 0..4),
+            space in "[ \t]{0,3}",
+        ) {
+            let side = |members: &[(String, String)]| -> Vec<String> {
+                let text = |s: &String| serde_json::to_string(s).unwrap();
+                members.iter().map(|(k, v)| format!("{space}{}:{space}{}", text(k), text(v))).collect()
+            };
+            let build = |id: &str| {
+                let id = format!("\"sessionId\"{space}:{space}{}{space}", serde_json::to_string(id).unwrap());
+                let members: Vec<String> =
+                    side(&before).into_iter().chain([id]).chain(side(&after)).collect();
+                format!("{{{}}}", members.join(","))
+            };
+            let (given, wanted) = (build(&theirs), build(&ours().to_string()));
+            let replaced = replace_session_id(raw(&given), &ours()).unwrap();
+            prop_assert_eq!(replaced.get(), wanted);
+        }
+    }
+}

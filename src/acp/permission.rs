@@ -1,0 +1,198 @@
+//! `session/request_permission`: what was asked, and the answers that fit.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::object::Object;
+use super::own;
+use super::peek::PeekError;
+
+/// What is routed and decided on in the params of `session/request_permission`.
+#[derive(Debug)]
+pub struct PermissionPeek<'a> {
+    /// The agent's id of the session.
+    pub session_id: Cow<'a, str>,
+    pub options: Vec<PermissionOption<'a>>,
+    /// `toolCall.toolCallId`.
+    pub tool_call_id: Option<Cow<'a, str>>,
+    /// `toolCall.kind`. Absent does not mean `other`: an earlier `tool_call` may have told it.
+    pub tool_kind: Option<Cow<'a, str>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PermissionOption<'a> {
+    #[serde(borrow)]
+    pub option_id: Cow<'a, str>,
+    /// `allow_once`, `allow_always`, `reject_once`, `reject_always`, or what a later version adds.
+    #[serde(borrow, default)]
+    pub kind: Cow<'a, str>,
+}
+
+pub fn peek_permission(params: &RawValue) -> Result<PermissionPeek<'_>, PeekError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        #[serde(borrow)]
+        session_id: Cow<'a, str>,
+        #[serde(borrow)]
+        options: Vec<PermissionOption<'a>>,
+        #[serde(borrow, default)]
+        tool_call: Option<&'a RawValue>,
+    }
+    let Params { session_id, options, tool_call } = serde_json::from_str(params.get())?;
+    let tool_call = tool_call.and_then(Object::parse);
+    let member = |key| tool_call.as_ref().and_then(|call| call.text(key));
+    Ok(PermissionPeek { session_id, options, tool_call_id: member("toolCallId"), tool_kind: member("kind") })
+}
+
+impl PermissionPeek<'_> {
+    pub fn offers(&self, option_id: &str) -> bool {
+        self.options.iter().any(|option| option.option_id == option_id)
+    }
+
+    /// The answer of a policy that says no: once, if that is offered; never an approval.
+    pub fn reject(&self) -> Box<RawValue> {
+        self.pick(&["reject_once", "reject_always"]).unwrap_or_else(cancelled)
+    }
+
+    /// The answer of a policy that says yes, only this once; None if that is not offered.
+    pub fn allow_once(&self) -> Option<Box<RawValue>> {
+        self.pick(&["allow_once"])
+    }
+
+    /// The answer that takes the first option of the first of these kinds that is offered.
+    fn pick(&self, kinds: &[&str]) -> Option<Box<RawValue>> {
+        let option = kinds.iter().find_map(|kind| self.options.iter().find(|option| option.kind == *kind))?;
+        Some(selected(&option.option_id))
+    }
+
+    /// Whether a client's result is an answer to this request.
+    pub fn check(&self, result: &RawValue) -> Result<(), AnswerError> {
+        match Outcome::parse(result)? {
+            Outcome::Selected { option_id } if !self.offers(&option_id) => {
+                Err(AnswerError::NotOffered { option_id: option_id.into_owned() })
+            }
+            Outcome::Selected { .. } | Outcome::Cancelled => Ok(()),
+        }
+    }
+}
+
+/// Why a client's result is no answer to a permission request.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerError {
+    #[error("the result is no outcome of a permission request")]
+    Malformed,
+    #[error("the option was not offered")]
+    NotOffered { option_id: String },
+}
+
+/// What was decided.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome<'a> {
+    Selected { option_id: Cow<'a, str> },
+    Cancelled,
+}
+
+impl<'a> Outcome<'a> {
+    pub fn parse(result: &'a RawValue) -> Result<Self, AnswerError> {
+        #[derive(Deserialize)]
+        struct Answer<'a> {
+            #[serde(borrow)]
+            outcome: Tagged<'a>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Tagged<'a> {
+            #[serde(borrow)]
+            outcome: Cow<'a, str>,
+            #[serde(borrow, default)]
+            option_id: Option<Cow<'a, str>>,
+        }
+        let Answer { outcome: Tagged { outcome, option_id } } =
+            serde_json::from_str(result.get()).map_err(|_| AnswerError::Malformed)?;
+        match (outcome.as_ref(), option_id) {
+            ("selected", Some(option_id)) => Ok(Self::Selected { option_id }),
+            ("cancelled", _) => Ok(Self::Cancelled),
+            _ => Err(AnswerError::Malformed),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    outcome: Decided<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "outcome", rename_all = "lowercase", rename_all_fields = "camelCase")]
+enum Decided<'a> {
+    Selected { option_id: &'a str },
+    Cancelled,
+}
+
+/// The result that takes an option.
+pub fn selected(option_id: &str) -> Box<RawValue> {
+    own(&Answer { outcome: Decided::Selected { option_id } })
+}
+
+/// The result for a turn that was cancelled, and for whoever decides nothing.
+pub fn cancelled() -> Box<RawValue> {
+    own(&Answer { outcome: Decided::Cancelled })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    const PARAMS: &str = r#"{"sessionId":"s","toolCall":{"toolCallId":"c:1","kind":"execute","rawInput":{"a":"\ud800"}},
+        "options":[{"optionId":"yes","kind":"allow_once","name":"\ud800"},{"optionId":"no!","kind":"reject_always","name":"No"},
+        {"optionId":"no","kind":"reject_once","name":"No"}]}"#;
+
+    #[test]
+    fn only_offered_options_are_answers() {
+        let peek = peek_permission(raw(PARAMS)).unwrap();
+        assert_eq!(peek.session_id, "s");
+        assert_eq!(peek.tool_call_id.as_deref(), Some("c:1"));
+        assert_eq!(peek.tool_kind.as_deref(), Some("execute"));
+        assert_eq!(peek.check(&selected("yes")), Ok(()));
+        assert_eq!(peek.check(&cancelled()), Ok(()));
+        let foreign = AnswerError::NotOffered { option_id: "allow".into() };
+        assert_eq!(peek.check(&selected("allow")), Err(foreign));
+        for wrong in ["null", "{}", r#"{"outcome":"selected"}"#, r#"{"outcome":{"outcome":"selected"}}"#] {
+            assert_eq!(peek.check(raw(wrong)), Err(AnswerError::Malformed), "{wrong}");
+        }
+        let twice = r#"{"outcome":{"outcome":"cancelled","outcome":"selected","optionId":"yes"}}"#;
+        assert_eq!(peek.check(raw(twice)), Err(AnswerError::Malformed));
+    }
+
+    #[test]
+    fn a_policy_picks_by_kind_and_never_approves_by_accident() {
+        let peek = peek_permission(raw(PARAMS)).unwrap();
+        assert_eq!(peek.reject().get(), r#"{"outcome":{"outcome":"selected","optionId":"no"}}"#);
+        assert_eq!(peek.allow_once().unwrap().get(), selected("yes").get());
+        let one = r#"{"sessionId":"s","options":[{"optionId":"a","kind":"allow_always"},{"optionId":"b"}]}"#;
+        let peek = peek_permission(raw(one)).unwrap();
+        assert_eq!(peek.reject().get(), r#"{"outcome":{"outcome":"cancelled"}}"#);
+        assert!(peek.allow_once().is_none());
+        assert!(peek.tool_kind.is_none());
+    }
+
+    #[test]
+    fn malformed_requests_are_refused() {
+        for wrong in [
+            r#"{"sessionId":"s"}"#,
+            r#"{"sessionId":"s","options":[{"kind":"allow_once"}]}"#,
+            r#"{"sessionId":"s","options":[{"optionId":"a","optionId":"b","kind":"allow_once"}]}"#,
+            r#"{"sessionId":"s","sessionId":"t","options":[]}"#,
+        ] {
+            assert!(peek_permission(raw(wrong)).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Params of the messages about a session that an agent has.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::depth::one_line;
+use super::own;
+use super::trace::{Meta, TraceContext};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Named<'a> {
+    session_id: &'a str,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Meta<'a>,
+}
+
+/// Params of `session/close`.
+pub fn close_session(session_id: &str) -> Box<RawValue> {
+    own(&Named { session_id, meta: None })
+}
+
+/// Params of `session/delete`.
+pub fn delete_session(session_id: &str) -> Box<RawValue> {
+    close_session(session_id)
+}
+
+/// Params of the notification `session/cancel`.
+pub fn cancel(session_id: &str) -> Box<RawValue> {
+    close_session(session_id)
+}
+
+/// Params of `session/prompt`. The blocks travel as they are, but for line ends between their tokens.
+pub fn prompt(session_id: &str, blocks: &RawValue, trace: Option<&TraceContext>) -> Box<RawValue> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        session_id: &'a str,
+        prompt: &'a RawValue,
+        #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+        meta: Meta<'a>,
+    }
+    one_line(own(&Params { session_id, prompt: blocks, meta: trace }))
+}
+
+/// Params of `session/set_mode`.
+pub fn set_mode(session_id: &str, mode_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct SetMode<'a> {
+        #[serde(flatten)]
+        named: Named<'a>,
+        mode_id: &'a str,
+    }
+    own(&SetMode { named: Named { session_id, meta: trace }, mode_id })
+}
+
+/// What a client may set a configuration option to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ConfigValue<'a> {
+    /// One of the option's values, by its id.
+    Id(Cow<'a, str>),
+    Boolean(bool),
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the value of an option is a string or a boolean")]
+pub struct ConfigValueError;
+
+impl<'a> ConfigValue<'a> {
+    pub fn parse(value: &'a RawValue) -> Result<Self, ConfigValueError> {
+        #[derive(Deserialize)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+        match value.get() {
+            "true" => Ok(Self::Boolean(true)),
+            "false" => Ok(Self::Boolean(false)),
+            text => match serde_json::from_str(text) {
+                Ok(Text(id)) => Ok(Self::Id(id)),
+                Err(_) => Err(ConfigValueError),
+            },
+        }
+    }
+}
+
+/// Params of `session/set_config_option`.
+pub fn set_config_option(
+    session_id: &str,
+    config_id: &str,
+    value: &ConfigValue<'_>,
+    trace: Option<&TraceContext>,
+) -> Box<RawValue> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct SetOption<'a> {
+        #[serde(flatten)]
+        named: Named<'a>,
+        config_id: &'a str,
+        #[serde(flatten)]
+        value: Value<'a>,
+    }
+    #[derive(Serialize)]
+    #[serde(untagged)]
+    enum Value<'a> {
+        Id {
+            value: &'a str,
+        },
+        Boolean {
+            #[serde(rename = "type")]
+            kind: &'static str,
+            value: bool,
+        },
+    }
+    let value = match value {
+        ConfigValue::Id(id) => Value::Id { value: id },
+        ConfigValue::Boolean(value) => Value::Boolean { kind: "boolean", value: *value },
+    };
+    own(&SetOption { named: Named { session_id, meta: trace }, config_id, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::v1;
+
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn params_are_what_the_schema_says() {
+        let params = set_mode("s", "ask", None);
+        assert_eq!(params.get(), r#"{"sessionId":"s","modeId":"ask"}"#);
+        let _: v1::SetSessionModeRequest = serde_json::from_str(params.get()).unwrap();
+
+        let params = set_config_option("s", "model", &ConfigValue::Id("fast".into()), None);
+        assert_eq!(params.get(), r#"{"sessionId":"s","configId":"model","value":"fast"}"#);
+        let _: v1::SetSessionConfigOptionRequest = serde_json::from_str(params.get()).unwrap();
+
+        let params = set_config_option("s", "web", &ConfigValue::Boolean(false), None);
+        assert_eq!(params.get(), r#"{"sessionId":"s","configId":"web","type":"boolean","value":false}"#);
+        let _: v1::SetSessionConfigOptionRequest = serde_json::from_str(params.get()).unwrap();
+
+        assert_eq!(cancel("s\"").get(), r#"{"sessionId":"s\""}"#);
+    }
+
+    #[test]
+    fn a_prompt_is_one_line_and_keeps_its_bytes() {
+        let trace = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None);
+        let blocks = raw("[\n{\"type\":\"text\",\r\n\"text\":\"a\\n\\ud83d\",\"x\":1.10}]");
+        insta::assert_snapshot!(prompt("s", blocks, trace.as_ref()).get(), @r#"{"sessionId":"s","prompt":[ {"type":"text",  "text":"a\n\ud83d","x":1.10}],"_meta":{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}"#);
+    }
+
+    #[test]
+    fn options_take_ids_and_booleans() {
+        assert_eq!(ConfigValue::parse(raw("\"a\"")), Ok(ConfigValue::Id("a".into())));
+        assert_eq!(ConfigValue::parse(raw("true")), Ok(ConfigValue::Boolean(true)));
+        for wrong in ["1", "null", "[]", "{}", "\"\\ud800\""] {
+            assert_eq!(ConfigValue::parse(raw(wrong)), Err(ConfigValueError), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Params of the requests that give a session to an agent.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::capabilities::AgentCapabilities;
+use super::own;
+use super::trace::{Meta, TraceContext};
+
+/// What a session works with. The same is sent each time it is given to a process.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionSetup<'a> {
+    /// Absolute.
+    pub cwd: &'a str,
+    pub mcp_servers: &'a [McpServer],
+    /// Absolute.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub additional_directories: &'a [String],
+}
+
+/// An MCP server for the agent to use. `Debug` hides values, since they may be secrets.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum McpServer {
+    Remote {
+        #[serde(rename = "type")]
+        transport: McpTransport,
+        name: String,
+        url: String,
+        headers: Vec<NameValue>,
+    },
+    Stdio {
+        name: String,
+        command: String,
+        args: Vec<String>,
+        env: Vec<NameValue>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum McpTransport {
+    Http,
+    Sse,
+}
+
+/// A header or an environment variable.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct NameValue {
+    pub name: String,
+    pub value: String,
+}
+
+impl fmt::Debug for NameValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}=[hidden]", self.name)
+    }
+}
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "McpServer({:?})", self.name())
+    }
+}
+
+impl McpServer {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Remote { name, .. } | Self::Stdio { name, .. } => name,
+        }
+    }
+
+    /// Whether an agent with these capabilities can use it.
+    pub fn taken_by(&self, capabilities: &AgentCapabilities) -> bool {
+        match self {
+            Self::Remote { transport: McpTransport::Http, .. } => capabilities.mcp.http,
+            Self::Remote { transport: McpTransport::Sse, .. } => capabilities.mcp.sse,
+            Self::Stdio { .. } => true,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Params<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<&'a str>,
+    #[serde(flatten)]
+    setup: SessionSetup<'a>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Meta<'a>,
+}
+
+/// Params of `session/new`.
+pub fn new_session(setup: SessionSetup<'_>, trace: Option<&TraceContext>) -> Box<RawValue> {
+    own(&Params { session_id: None, setup, meta: trace })
+}
+
+/// Params of `session/load`.
+pub fn load_session(
+    session_id: &str,
+    setup: SessionSetup<'_>,
+    trace: Option<&TraceContext>,
+) -> Box<RawValue> {
+    own(&Params { session_id: Some(session_id), setup, meta: trace })
+}
+
+/// Params of `session/resume`.
+pub fn resume_session(
+    session_id: &str,
+    setup: SessionSetup<'_>,
+    trace: Option<&TraceContext>,
+) -> Box<RawValue> {
+    load_session(session_id, setup, trace)
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::v1;
+
+    use super::*;
+
+    fn pair(name: &str, value: &str) -> NameValue {
+        NameValue { name: name.into(), value: value.into() }
+    }
+
+    fn servers() -> [McpServer; 2] {
+        [
+            McpServer::Remote {
+                transport: McpTransport::Http,
+                name: "docs".into(),
+                url: "https://mcp.example/docs".into(),
+                headers: vec![pair("Authorization", "Bearer s3cret")],
+            },
+            McpServer::Stdio {
+                name: "files".into(),
+                command: "/bin/mcp".into(),
+                args: vec!["-v".into()],
+                env: vec![pair("TOKEN", "s3cret")],
+            },
+        ]
+    }
+
+    #[test]
+    fn set_up_params_are_what_the_schema_says() {
+        let servers = servers();
+        let dirs = ["/more".to_owned()];
+        let setup = SessionSetup { cwd: "/w", mcp_servers: &servers, additional_directories: &dirs };
+        let trace = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None);
+        let params = new_session(setup, trace.as_ref());
+        insta::assert_snapshot!(params.get(), @r#"{"cwd":"/w","mcpServers":[{"type":"http","name":"docs","url":"https://mcp.example/docs","headers":[{"name":"Authorization","value":"Bearer s3cret"}]},{"name":"files","command":"/bin/mcp","args":["-v"],"env":[{"name":"TOKEN","value":"s3cret"}]}],"additionalDirectories":["/more"],"_meta":{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}"#);
+        let typed: v1::NewSessionRequest = serde_json::from_str(params.get()).unwrap();
+        assert_eq!(typed.mcp_servers.len(), 2, "the schema skips servers that it cannot read");
+        let plain = SessionSetup { cwd: "/w", mcp_servers: &[], additional_directories: &[] };
+        let params = load_session("s", plain, None);
+        assert_eq!(params.get(), r#"{"sessionId":"s","cwd":"/w","mcpServers":[]}"#);
+        let _: v1::LoadSessionRequest = serde_json::from_str(params.get()).unwrap();
+    }
+
+    #[test]
+    fn secrets_are_not_in_debug() {
+        assert!(!format!("{:?}", servers()).contains("s3cret"));
+        assert!(!format!("{:?}", pair("a", "s3cret")).contains("s3cret"));
+    }
+
+    #[test]
+    fn remote_servers_need_a_capability() {
+        let [http, stdio] = servers();
+        let mut capabilities = AgentCapabilities::default();
+        assert!(!http.taken_by(&capabilities) && stdio.taken_by(&capabilities));
+        capabilities.mcp.http = true;
+        assert!(http.taken_by(&capabilities));
+    }
+}

@@ -1,0 +1,49 @@
+//! Kinds of `session/update`: the values of `update.sessionUpdate`. Others pass as they are.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::PeekError;
+
+pub const USER_MESSAGE_CHUNK: &str = "user_message_chunk";
+pub const AGENT_MESSAGE_CHUNK: &str = "agent_message_chunk";
+pub const AGENT_THOUGHT_CHUNK: &str = "agent_thought_chunk";
+pub const TOOL_CALL: &str = "tool_call";
+pub const TOOL_CALL_UPDATE: &str = "tool_call_update";
+pub const PLAN: &str = "plan";
+pub const PLAN_UPDATE: &str = "plan_update";
+pub const PLAN_REMOVED: &str = "plan_removed";
+pub const AVAILABLE_COMMANDS: &str = "available_commands_update";
+pub const CURRENT_MODE: &str = "current_mode_update";
+pub const CONFIG_OPTION: &str = "config_option_update";
+pub const SESSION_INFO: &str = "session_info_update";
+pub const USAGE: &str = "usage_update";
+pub const NOTICE: &str = "notice";
+pub const COMPACTION: &str = "compaction_update";
+pub const COMPACTION_SUMMARY_CHUNK: &str = "compaction_summary_chunk";
+
+/// Whether the kind tells how the session stands, and so belongs to no turn.
+pub fn is_state(kind: &str) -> bool {
+    matches!(kind, AVAILABLE_COMMANDS | CURRENT_MODE | CONFIG_OPTION)
+}
+
+/// Whether the kind tells what was said and done. `session/load` sends these again; other kinds tell how the
+/// session stands now.
+pub fn is_history(kind: &str) -> bool {
+    matches!(
+        kind,
+        USER_MESSAGE_CHUNK | AGENT_MESSAGE_CHUNK | AGENT_THOUGHT_CHUNK | TOOL_CALL | TOOL_CALL_UPDATE | PLAN
+    )
+}
+
+/// The kind of an update.
+pub fn kind_of(update: &RawValue) -> Result<Cow<'_, str>, PeekError> {
+    #[derive(Deserialize)]
+    struct Update<'a> {
+        #[serde(rename = "sessionUpdate", borrow)]
+        kind: Cow<'a, str>,
+    }
+    Ok(serde_json::from_str::<Update<'_>>(update.get())?.kind)
+}

@@ -1,0 +1,358 @@
+//! The events of the log: for each type the members that are its own.
+//!
+//! An event is one JSON object: the members of [`EventHead`], then those of its type. The log frames the head;
+//! whoever appends gives the rest as bytes ([`EventMembers::members`]), so that an agent's words stay as they came.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::types::{EventId, PromptId, RequestId, SessionId, Timestamp};
+
+use super::problem::Problem;
+use super::request::Resolution;
+use super::session::Session;
+
+/// What every event of the log begins with.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EventHead {
+    pub id: EventId,
+    /// Counts a session's events from 1 without a hole.
+    #[schema(minimum = 1)]
+    pub seq: u64,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub session_id: SessionId,
+    pub time: Timestamp,
+    /// The turn that it belongs to.
+    #[serde(default)]
+    #[schema(nullable = false)]
+    pub prompt_id: Option<PromptId>,
+}
+
+/// The members of an event that are its type's own.
+pub trait EventMembers: Serialize {
+    /// The event's type.
+    const TYPE: &'static str;
+
+    /// As they stand in the event: JSON members without braces, perhaps none.
+    fn members(&self) -> Vec<u8> {
+        let mut object = serde_json::to_vec(self).expect("DTOs have string keys and no failing serializer");
+        debug_assert!(object.starts_with(b"{") && object.ends_with(b"}"));
+        object.pop();
+        object.remove(0);
+        object
+    }
+}
+
+/// Every type of event, in the order of the documentation.
+macro_rules! events {
+    ($($name:ident $(<$life:lifetime>)? = $text:literal, $log:expr;)*) => {
+        $(impl$(<$life>)? EventMembers for $name$(<$life>)? {
+            const TYPE: &'static str = $text;
+        })*
+
+        /// Name of the Rust type, type of the event, and whether it is in the log (with an id), for the documentation.
+        pub const TYPES: &[(&str, &str, bool)] = &[$((stringify!($name), $text, $log)),*];
+
+        /// The schemas of the types' own members, in the order of [`TYPES`].
+        pub fn schemas() -> Vec<utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>> {
+            vec![$(<$name as utoipa::PartialSchema>::schema()),*]
+        }
+
+        /// The schemas that those refer to, by name.
+        pub fn referred(
+            schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>)>,
+        ) {
+            $(<$name as utoipa::ToSchema>::schemas(schemas);)*
+        }
+    };
+}
+
+events! {
+    SessionCreated<'a> = "session.created", true;
+    SessionAttached<'a> = "session.attached", true;
+    SessionDetached = "session.detached", true;
+    SessionChanged<'a> = "session.changed", true;
+    SessionClosed<'a> = "session.closed", true;
+    SessionDeleted<'a> = "session.deleted", true;
+    PromptQueued<'a> = "prompt.queued", true;
+    PromptStarted<'a> = "prompt.started", true;
+    SessionUpdate<'a> = "session.update", true;
+    PromptCompleted<'a> = "prompt.completed", true;
+    PromptFailed<'a> = "prompt.failed", true;
+    RequestCreated<'a> = "request.created", true;
+    RequestResolved<'a> = "request.resolved", true;
+    ElicitationCompleted<'a> = "elicitation.completed", true;
+    AgentExited<'a> = "agent.exited", true;
+    AgentNoise = "agent.noise", true;
+    Ext<'a> = "ext", true;
+    Reset<'a> = "reset", false;
+    Ready<'a> = "ready", false;
+    ProblemFrame<'a> = "problem", false;
+    ShutdownFrame = "shutdown", false;
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionCreated<'a> {
+    pub session: &'a Session,
+}
+
+/// How a process came to hold a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AttachedBy {
+    New,
+    Resume,
+    Load,
+    /// The agent could neither resume nor load: it has forgotten what was said.
+    Fresh,
+}
+
+/// Whether the agent still knows what was said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Context {
+    Kept,
+    Lost,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionAttached<'a> {
+    pub by: AttachedBy,
+    pub context: Context,
+    #[schema(required, value_type = Option<Object>)]
+    pub agent_info: Option<&'a RawValue>,
+    #[schema(value_type = Object)]
+    pub agent_capabilities: &'a RawValue,
+    /// The agent's answer, raw ACP with our `sessionId`: `modes`, `configOptions`.
+    #[schema(required, value_type = Option<Value>)]
+    pub result: Option<&'a RawValue>,
+}
+
+/// Why a session lost its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DetachedReason {
+    Idle,
+    Exited,
+    Closed,
+    Drain,
+    Recycled,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct SessionDetached {
+    pub reason: DetachedReason,
+}
+
+/// What a client changed, only that.
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionChanged<'a> {
+    pub by: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub title: Option<Option<&'a str>>,
+    /// As it is now, whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    pub metadata: Option<&'a Map<String, Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub current_mode_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
+    pub config_options: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct SessionClosed<'a> {
+    pub by: &'a str,
+}
+
+/// The last frame of its streams.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct SessionDeleted<'a> {
+    pub by: &'a str,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptQueued<'a> {
+    /// The blocks as the agent will get them.
+    #[schema(value_type = Vec<Object>)]
+    pub prompt: &'a RawValue,
+    pub position: usize,
+    pub by: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub idempotency_key: Option<&'a str>,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptStarted<'a> {
+    /// The blocks as the agent got them; absent after `prompt.queued`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>, nullable = false)]
+    pub prompt: Option<&'a RawValue>,
+    pub by: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub idempotency_key: Option<&'a str>,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct SessionUpdate<'a> {
+    /// Raw ACP.
+    #[schema(value_type = Object)]
+    pub update: &'a RawValue,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
+    pub meta: Option<&'a RawValue>,
+    /// It came after its turn's end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub late: bool,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptCompleted<'a> {
+    /// ACP's word: `end_turn`, `cancelled`, ...
+    pub stop_reason: &'a str,
+    /// The agent's answer, raw ACP.
+    #[schema(value_type = Value)]
+    pub result: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>, nullable = false)]
+    pub usage: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct PromptFailed<'a> {
+    pub problem: &'a Problem,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestCreated<'a> {
+    pub request_id: RequestId,
+    pub method: &'a str,
+    /// Raw ACP, with our `sessionId`.
+    #[schema(value_type = Value)]
+    pub params: &'a RawValue,
+    /// When the policy answers it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub deadline: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestResolved<'a> {
+    pub request_id: RequestId,
+    pub method: &'a str,
+    pub resolution: Resolution,
+    /// Who answered, if a client did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
+    pub result: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>, nullable = false)]
+    pub error: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ElicitationCompleted<'a> {
+    pub elicitation_id: &'a str,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentExited<'a> {
+    #[schema(required)]
+    pub exit_code: Option<i32>,
+    #[schema(required)]
+    pub signal: Option<&'a str>,
+    pub stderr_tail: &'a str,
+}
+
+/// What the agent wrote to stdout that is not JSON-RPC: counted, not shown.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct AgentNoise {
+    pub lines: u64,
+    pub bytes: u64,
+}
+
+/// A notification that we do not know.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Ext<'a> {
+    pub method: &'a str,
+    #[schema(required, value_type = Option<Value>)]
+    pub params: Option<&'a RawValue>,
+}
+
+/// Why a stream cannot give every event after the cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ResetReason {
+    Pruned,
+    UnknownCursor,
+    NewEpoch,
+}
+
+/// Throw away what you hold: what follows is the log from its earliest event. On `/v1/events` without a choice of
+/// sessions it has no session.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Reset<'a> {
+    pub reason: ResetReason,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub session: Option<&'a Session>,
+}
+
+/// The replay is over, what comes is live.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Ready<'a> {
+    pub last_event_id: &'a str,
+}
+
+/// The stream ends here.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct ProblemFrame<'a> {
+    pub problem: &'a Problem,
+}
+
+/// The gateway drains: reconnect after that.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ShutdownFrame {
+    pub retry_ms: u64,
+}
+
+/// A page of events.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EventPage {
+    #[schema(value_type = Vec<Event>)]
+    pub events: Vec<Box<RawValue>>,
+    /// For `after`: the next page continues there.
+    pub last_event_id: String,
+    /// There is more right now.
+    pub more: bool,
+}
+
+/// The union of all events, by `type`.
+#[derive(Debug)]
+pub struct Event;

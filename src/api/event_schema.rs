@@ -1,0 +1,65 @@
+//! The OpenAPI schemas of events: the head joined with each type's own members, and their union.
+
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::openapi::{Ref, RefOr};
+use utoipa::{PartialSchema, ToSchema};
+
+use super::event::{Event, EventHead, TYPES, schemas};
+
+/// The name of a type's schema: `session.update` is `SessionUpdateEvent`.
+fn name(rust: &str) -> String {
+    format!("{}Event", rust.trim_end_matches("Frame"))
+}
+
+/// One schema for each type of event, by name.
+pub fn event_schemas() -> Vec<(String, RefOr<Schema>)> {
+    let head = EventHead::schema();
+    TYPES
+        .iter()
+        .zip(schemas())
+        .map(|((rust, kind, logged), own)| (name(rust), joined(&head, kind, *logged, own)))
+        .collect()
+}
+
+fn joined(head: &RefOr<Schema>, kind: &str, logged: bool, own: RefOr<Schema>) -> RefOr<Schema> {
+    let (RefOr::T(Schema::Object(head)), RefOr::T(Schema::Object(mut event))) = (head, own) else {
+        unreachable!("head and members are derived from structs, which are objects");
+    };
+    let own_required = std::mem::take(&mut event.required);
+    for (member, schema) in &head.properties {
+        if logged || matches!(member.as_str(), "sessionId" | "time") {
+            event.properties.insert(member.clone(), schema.clone());
+        }
+    }
+    if logged {
+        event.required.clone_from(&head.required);
+    } else {
+        // Only where it moves the cursor; then in the stream's own kind.
+        event.properties.insert("id".to_owned(), ObjectBuilder::new().schema_type(Type::String).into());
+        event.required = vec!["type".to_owned(), "time".to_owned()];
+    }
+    event.required.extend(own_required);
+    event.properties.insert(
+        "type".to_owned(),
+        ObjectBuilder::new().schema_type(Type::String).enum_values(Some([kind])).into(),
+    );
+    RefOr::T(Schema::Object(event))
+}
+
+impl PartialSchema for Event {
+    fn schema() -> RefOr<Schema> {
+        TYPES
+            .iter()
+            .fold(OneOfBuilder::new(), |union, (rust, ..)| union.item(Ref::from_schema_name(name(rust))))
+            .description(Some("One event. Clients must expect types that they do not know."))
+            .into()
+    }
+}
+
+impl ToSchema for Event {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.extend(event_schemas());
+        <EventHead as ToSchema>::schemas(schemas);
+        super::event::referred(schemas);
+    }
+}

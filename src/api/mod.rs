@@ -1,0 +1,38 @@
+//! What clients see: DTOs of requests, answers and events, and the closed table of problem codes.
+//!
+//! It owns the words of the REST contract and their OpenAPI schemas. It knows no route, no status of a transport
+//! besides the one that a problem code stands for, and nothing of how anything is done.
+
+pub mod agent;
+pub mod event;
+pub mod event_schema;
+pub mod gateway;
+pub mod problem;
+pub mod prompt;
+pub mod request;
+pub mod schema;
+pub mod session;
+pub mod session_input;
+pub mod settings;
+pub mod ticket;
+pub mod transcript;
+
+pub use agent::{Agent, AgentList, PoolFigures};
+pub use event::{EventPage, ResetReason};
+pub use gateway::{GatewayInfo, GatewayLimits, PrincipalInfo};
+pub use problem::{FieldError, Problem, ProblemCode, RpcError};
+pub use prompt::{Cancelled, CreatePrompt, Prompt, PromptList, PromptStatus};
+pub use request::{
+    ElicitationAction, ElicitationAnswer, PendingRequest, PendingRequests, PermissionAnswer, RequestAnswer,
+    Resolution,
+};
+pub use session::{
+    PermissionPolicy, ServedBy, Session, SessionList, SessionPolicy, SessionState, SessionSummary, Unanswered,
+};
+pub use session_input::{CreateSession, McpServer, SessionPatch};
+pub use settings::{ConfigOptions, Modes, SetConfigOption, SetMode};
+pub use ticket::{CreateTicket, Ticket};
+pub use transcript::{
+    ContextLost, Role, Transcript, Turn, TurnCompaction, TurnItem, TurnMessage, TurnNotice, TurnOther,
+    TurnRequest, TurnToolCall,
+};

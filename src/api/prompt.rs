@@ -1,0 +1,102 @@
+//! Turns: a prompt and what became of it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::types::{EventId, PromptId, SessionId, Timestamp};
+
+use super::problem::Problem;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PromptStatus {
+    Queued,
+    Running,
+    /// Ended by the agent; a cancelled turn too, with `stopReason: "cancelled"`.
+    Completed,
+    Failed,
+}
+
+impl PromptStatus {
+    pub const fn ended(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed)
+    }
+}
+
+/// A turn, exact at its `lastEventId`.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Prompt {
+    pub prompt_id: PromptId,
+    pub session_id: SessionId,
+    pub status: PromptStatus,
+    /// Why the agent stopped, in ACP's words.
+    #[schema(required)]
+    pub stop_reason: Option<String>,
+    /// The agent's words on tokens, raw ACP.
+    #[schema(required, value_type = Option<Object>)]
+    pub usage: Option<Box<RawValue>>,
+    /// The agent's messages of this turn, joined.
+    pub text: String,
+    /// Whose key sent it.
+    pub by: String,
+    pub created_at: Timestamp,
+    #[schema(required)]
+    pub ended_at: Option<Timestamp>,
+    /// `?after=` this on the session's events gives what follows.
+    pub last_event_id: EventId,
+    /// Why it failed.
+    #[schema(required)]
+    pub error: Option<Problem>,
+}
+
+/// A page of turns, the newest first.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptList {
+    pub prompts: Vec<Prompt>,
+    #[schema(required)]
+    pub next_cursor: Option<String>,
+}
+
+/// A prompt: a text, or ACP's content blocks.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreatePrompt {
+    #[schema(value_type = PromptContent)]
+    pub prompt: Box<RawValue>,
+    /// Wait behind the turn that runs, instead of 409.
+    #[serde(default)]
+    pub queue: bool,
+}
+
+/// The schema of `prompt`.
+#[derive(Debug)]
+pub struct PromptContent;
+
+impl PartialSchema for PromptContent {
+    fn schema() -> RefOr<Schema> {
+        let block = ObjectBuilder::new()
+            .schema_type(Type::Object)
+            .description(Some("An ACP ContentBlock, passed on as it is."))
+            .property("type", ObjectBuilder::new().schema_type(Type::String))
+            .required("type");
+        OneOfBuilder::new()
+            .description(Some("A text, or ACP's content blocks."))
+            .item(ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)))
+            .item(ArrayBuilder::new().items(block).min_items(Some(1)))
+            .into()
+    }
+}
+
+impl ToSchema for PromptContent {}
+
+/// The turns that were cancelled.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Cancelled {
+    pub prompt_ids: Vec<PromptId>,
+}

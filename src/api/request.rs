@@ -1,0 +1,138 @@
+//! The agent's requests that clients answer.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{AdditionalProperties, Object, ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::types::{PromptId, RequestId, Timestamp};
+
+/// A request that waits for an answer.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingRequest {
+    pub request_id: RequestId,
+    /// ACP's method, such as `session/request_permission`.
+    pub method: String,
+    /// Raw ACP, with our `sessionId`.
+    #[schema(value_type = Value)]
+    pub params: Box<RawValue>,
+    #[schema(required)]
+    pub prompt_id: Option<PromptId>,
+    pub created_at: Timestamp,
+    /// When the policy answers it.
+    #[schema(required)]
+    pub deadline: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingRequests {
+    pub requests: Vec<PendingRequest>,
+    /// Always null: a session has few of them.
+    #[schema(required)]
+    pub next_cursor: Option<String>,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Resolution {
+    /// A client answered.
+    Answered,
+    /// The policy answered.
+    Policy,
+    /// Its turn was cancelled.
+    Cancelled,
+    /// The agent took it back, or is gone.
+    Withdrawn,
+    /// Nobody answered in time.
+    Expired,
+}
+
+/// The answer to a request of any kind: one of the two.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RequestAnswer {
+    /// Raw ACP, passed on as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Box<RawValue>>,
+    /// A JSON-RPC error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Box<RawValue>>,
+}
+
+/// The answer to a permission request: one of the two.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PermissionAnswer {
+    /// One of the options that the agent offered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub option_id: Option<String>,
+    /// Must be true when given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelled: Option<bool>,
+}
+
+/// An object of exactly one member.
+fn only(name: &str, value: impl Into<RefOr<Schema>>) -> Object {
+    ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .property(name, value)
+        .required(name)
+        .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)))
+        .build()
+}
+
+impl PartialSchema for RequestAnswer {
+    fn schema() -> RefOr<Schema> {
+        let error = ObjectBuilder::new()
+            .schema_type(Type::Object)
+            .property("code", ObjectBuilder::new().schema_type(Type::Integer))
+            .property("message", ObjectBuilder::new().schema_type(Type::String))
+            .required("code")
+            .required("message");
+        OneOfBuilder::new()
+            .description(Some("Raw ACP, passed on as it is; or a JSON-RPC error."))
+            .item(only("result", ObjectBuilder::new().schema_type(Type::Object)))
+            .item(only("error", error))
+            .into()
+    }
+}
+
+impl ToSchema for RequestAnswer {}
+
+impl PartialSchema for PermissionAnswer {
+    fn schema() -> RefOr<Schema> {
+        OneOfBuilder::new()
+            .description(Some("One of the options that the agent offered; or none of them."))
+            .item(only("optionId", ObjectBuilder::new().schema_type(Type::String)))
+            .item(only(
+                "cancelled",
+                ObjectBuilder::new().schema_type(Type::Boolean).enum_values(Some([true])),
+            ))
+            .into()
+    }
+}
+
+impl ToSchema for PermissionAnswer {}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ElicitationAction {
+    Accept,
+    Decline,
+    Cancel,
+}
+
+/// The answer to a form of the agent.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ElicitationAnswer {
+    pub action: ElicitationAction,
+    /// The values, with `accept`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub content: Option<Box<RawValue>>,
+}

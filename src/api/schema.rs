@@ -1,0 +1,38 @@
+//! OpenAPI schemas of the vocabulary in `types`, so that DTOs use ids, cursors and times as they are.
+
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::types::{AgentName, EventId, Position, PromptId, RequestId, SessionId, Timestamp};
+
+fn text(description: &str, pattern: &str, format: Option<SchemaFormat>) -> RefOr<Schema> {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .description(Some(description))
+        .pattern((!pattern.is_empty()).then_some(pattern))
+        .format(format)
+        .into()
+}
+
+macro_rules! text_schemas {
+    ($($name:ident: $description:literal, $pattern:literal, $format:expr;)*) => {$(
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                text($description, $pattern, $format)
+            }
+        }
+
+        impl ToSchema for $name {}
+    )*};
+}
+
+text_schemas! {
+    SessionId: "A session: a UUID v7 in lower case.", "", Some(SchemaFormat::KnownFormat(KnownFormat::Uuid));
+    PromptId: "A turn of its session.", "^p[1-9][0-9]{0,8}$", None;
+    RequestId: "A request of the agent, in its session.", "^r[1-9][0-9]{0,8}$", None;
+    AgentName: "An agent of the catalogue.", "^[a-z0-9][a-z0-9_-]{0,63}$", None;
+    EventId: "The id of an event in its session: the store's epoch and a number without holes.", "^[a-z0-9]{1,16}-(0|[1-9][0-9]*)$", None;
+    Position: "A place in the whole log, for streams over many sessions.", "^[a-z0-9]{1,16}-g(0|[1-9][0-9]*)$", None;
+    Timestamp: "RFC 3339 in UTC with milliseconds.", "", Some(SchemaFormat::KnownFormat(KnownFormat::DateTime));
+}

@@ -1,0 +1,174 @@
+//! What clients send about sessions: creation, and the merge patch of title and metadata.
+
+use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::types::AgentName;
+
+use super::session::SessionPolicy;
+
+/// A new session.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateSession {
+    pub agent: AgentName,
+    /// Below the workspace root; relative is fine; absent: a new folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4096)]
+    pub cwd: Option<String>,
+    /// Names of the configuration's `[mcp.<name>]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 64)]
+    pub mcp_servers: Vec<McpServer>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 64)]
+    pub additional_directories: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 512)]
+    pub title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<Map<String, Value>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<SessionPolicy>,
+}
+
+/// An MCP server that a client asks for. The session refuses all but names.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum McpServer {
+    /// A name of the configuration.
+    Name(String),
+    /// An ACP `McpServer`: refused, since clients bring neither commands nor URLs.
+    Inline(Box<RawValue>),
+}
+
+impl<'de> Deserialize<'de> for McpServer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        match raw.get().as_bytes().first() {
+            Some(b'"') => serde_json::from_str(raw.get()).map(Self::Name).map_err(D::Error::custom),
+            Some(b'{') => Ok(Self::Inline(raw)),
+            _ => Err(D::Error::custom("invalid type: expected a server's name or an object")),
+        }
+    }
+}
+
+impl PartialSchema for McpServer {
+    fn schema() -> RefOr<Schema> {
+        OneOfBuilder::new()
+            .description(Some("The name of a configured server. An object, which would bring a server of the client's own, is 403."))
+            .item(ObjectBuilder::new().schema_type(Type::String))
+            .item(ObjectBuilder::new().schema_type(Type::Object))
+            .into()
+    }
+}
+
+impl ToSchema for McpServer {}
+
+/// RFC 7396: absent keeps, null clears, a value sets; in `metadata` member by member.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SessionPatch {
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[schema(value_type = Option<String>, max_length = 512)]
+    pub title: Option<Option<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<Option<Map<String, Value>>>,
+}
+
+#[expect(clippy::option_option, reason = "serde calls it only for a member that is there, null or not")]
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Some)
+}
+
+impl SessionPatch {
+    pub fn is_empty(&self) -> bool {
+        self.title.is_none() && self.metadata.is_none()
+    }
+
+    /// What `metadata` becomes.
+    pub fn metadata(&self, mut now: Map<String, Value>) -> Map<String, Value> {
+        match &self.metadata {
+            None => now,
+            Some(None) => Map::new(),
+            Some(Some(patch)) => {
+                merge(&mut now, patch);
+                now
+            }
+        }
+    }
+}
+
+/// RFC 7396 for objects. Its depth is bounded by the depth of a body.
+fn merge(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
+    for (name, value) in patch {
+        match value {
+            Value::Null => {
+                target.remove(name);
+            }
+            Value::Object(inner) => {
+                let slot = target.entry(name.as_str()).or_insert(Value::Null);
+                if !slot.is_object() {
+                    *slot = Value::Object(Map::new());
+                }
+                if let Value::Object(slot) = slot {
+                    merge(slot, inner);
+                }
+            }
+            other => {
+                target.insert(name.clone(), other.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(json: &str) -> Map<String, Value> {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_merge_patch_is_rfc_7396() {
+        for (target, patch, merged) in [
+            (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
+            (r#"{"a":"b","b":1}"#, r#"{"a":null}"#, r#"{"b":1}"#),
+            (r#"{"a":["b"]}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":{"b":"c"}}"#, r#"{"a":{"b":"d","c":null}}"#, r#"{"a":{"b":"d"}}"#),
+            (r#"{"a":[1,2]}"#, r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
+        ] {
+            let patch = SessionPatch { metadata: Some(Some(object(patch))), ..SessionPatch::default() };
+            assert_eq!(patch.metadata(object(target)), object(merged), "{target} {patch:?}");
+        }
+    }
+
+    #[test]
+    fn absent_null_and_a_value_are_three_things() {
+        let patch = |json| serde_json::from_str::<SessionPatch>(json).unwrap();
+        assert!(patch("{}").is_empty());
+        assert_eq!(patch(r#"{"title":null}"#).title, Some(None));
+        assert_eq!(patch(r#"{"title":"x"}"#).title, Some(Some("x".to_owned())));
+        assert!(patch(r#"{"metadata":null}"#).metadata(object(r#"{"a":1}"#)).is_empty());
+        assert!(serde_json::from_str::<SessionPatch>(r#"{"state":"idle"}"#).is_err());
+    }
+
+    #[test]
+    fn a_server_is_a_name_or_an_object() {
+        let of = |json| serde_json::from_str::<McpServer>(json);
+        assert!(matches!(of(r#""docs""#), Ok(McpServer::Name(name)) if name == "docs"));
+        assert!(matches!(of(r#"{"command":"sh"}"#), Ok(McpServer::Inline(_))));
+        assert!(of("1").is_err());
+    }
+}

@@ -1,0 +1,53 @@
+//! Mode and options of a session: the agent's own, raw.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SetMode {
+    #[schema(min_length = 1, max_length = 1024)]
+    pub mode_id: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SetConfigOption {
+    /// The id of a choice, or whether a switch is on.
+    #[schema(value_type = OptionValue)]
+    pub value: Box<RawValue>,
+}
+
+/// The schema of `value`.
+#[derive(Debug)]
+pub struct OptionValue;
+
+impl PartialSchema for OptionValue {
+    fn schema() -> RefOr<Schema> {
+        OneOfBuilder::new()
+            .item(ObjectBuilder::new().schema_type(Type::String))
+            .item(ObjectBuilder::new().schema_type(Type::Boolean))
+            .into()
+    }
+}
+
+impl ToSchema for OptionValue {}
+
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Modes {
+    /// Raw ACP: `currentModeId` and `availableModes`.
+    #[schema(required, value_type = Option<Object>)]
+    pub modes: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigOptions {
+    /// Raw ACP.
+    #[schema(required, value_type = Option<Vec<Object>>)]
+    pub config_options: Option<Box<RawValue>>,
+}

@@ -1,0 +1,48 @@
+//! Tickets: short-lived keys in a URL, for what cannot send headers.
+
+use serde::{Deserialize, Serialize};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::types::Timestamp;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateTicket {
+    /// The paths of streams that it opens, without query, such as `/v1/events`.
+    #[schema(value_type = Vec<StreamPath>, min_items = 1, max_items = 64)]
+    pub paths: Vec<String>,
+}
+
+/// The schema of one of `paths`.
+#[derive(Debug)]
+pub struct StreamPath;
+
+impl PartialSchema for StreamPath {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some("^/v1/[A-Za-z0-9/_-]*$"))
+            .max_length(Some(256))
+            .into()
+    }
+}
+
+impl ToSchema for StreamPath {}
+
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Ticket {
+    /// For `?ticket=`.
+    pub ticket: String,
+    /// When it ends if nobody uses it.
+    pub expires_at: Timestamp,
+}
+
+impl std::fmt::Debug for Ticket {
+    /// Without the secret, so that no log gets it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ticket").field("expires_at", &self.expires_at).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,188 @@
+//! Content blocks of a message while it grows, and texts as people read them.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde_json::value::RawValue;
+
+use super::Budget;
+use crate::acp::Object;
+
+/// Consecutive texts are joined; other blocks stay raw.
+#[derive(Debug, Default)]
+pub(super) struct Content(Vec<Block>);
+
+#[derive(Debug)]
+enum Block {
+    /// The inside of a JSON string, with its escapes. So a lone surrogate passes, and the two halves of a pair that
+    /// a chunk's end cut apart come together again.
+    Text(String),
+    Raw(Box<RawValue>),
+}
+
+impl Content {
+    pub(super) fn push(&mut self, block: &RawValue, budget: &mut Budget) {
+        match plain_text(block) {
+            Some("") => {}
+            Some(text) if !budget.take(text.len()) => {}
+            Some(text) => match self.0.last_mut() {
+                Some(Block::Text(joined)) => joined.push_str(text),
+                _ => self.0.push(Block::Text(text.to_owned())),
+            },
+            None if !budget.take(block.get().len()) => {}
+            None => self.0.push(Block::Raw(block.to_owned())),
+        }
+    }
+
+    /// Takes a complete replacement.
+    pub(super) fn replace(&mut self, blocks: &RawValue, budget: &mut Budget) {
+        let Ok(blocks) = serde_json::from_str::<Vec<&RawValue>>(blocks.get()) else { return };
+        for old in self.0.drain(..) {
+            budget.give_back(match old {
+                Block::Text(text) => text.len(),
+                Block::Raw(raw) => raw.get().len(),
+            });
+        }
+        for block in blocks {
+            self.push(block, budget);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The texts without the other blocks.
+    pub(super) fn text(&self) -> String {
+        self.0.iter().filter_map(Block::text).collect()
+    }
+
+    pub(super) fn finish(self) -> Vec<Box<RawValue>> {
+        self.0.into_iter().map(Block::finish).collect()
+    }
+}
+
+impl Block {
+    fn text(&self) -> Option<String> {
+        match self {
+            Self::Text(text) => decode(&format!("\"{text}\"")),
+            Self::Raw(_) => None,
+        }
+    }
+
+    fn finish(self) -> Box<RawValue> {
+        match self {
+            Self::Text(text) => RawValue::from_string(format!(r#"{{"type":"text","text":"{text}"}}"#))
+                .expect("insides of JSON strings, put together, are the inside of one"),
+            Self::Raw(raw) => raw,
+        }
+    }
+}
+
+/// The inside of the JSON string in a text block, unless the block says more than its text.
+fn plain_text(block: &RawValue) -> Option<&str> {
+    let block = Object::parse(block)?;
+    let annotated = block.get("annotations").is_some_and(|value| value.get() != "null");
+    if annotated || block.text("type")? != "text" {
+        return None;
+    }
+    block.get("text")?.get().strip_prefix('"')?.strip_suffix('"')
+}
+
+/// The text of a text block, for people: lone surrogates become replacement characters.
+pub(super) fn text_of(block: &RawValue) -> Option<String> {
+    let block = Object::parse(block)?;
+    if block.text("type")? == "text" { decode(block.get("text")?.get()) } else { None }
+}
+
+/// A JSON string as text, for people. None: it is not a JSON string.
+pub(super) fn decode(json: &str) -> Option<String> {
+    struct Lossy(String);
+
+    impl<'de> Deserialize<'de> for Lossy {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Bytes;
+
+            impl Visitor<'_> for Bytes {
+                type Value = Lossy;
+
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("a string")
+                }
+
+                // Asked for bytes, the parser gives a lone surrogate as three bytes that are not UTF-8.
+                fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Lossy, E> {
+                    Ok(Lossy(String::from_utf8_lossy(bytes).into_owned()))
+                }
+            }
+
+            deserializer.deserialize_bytes(Bytes)
+        }
+    }
+
+    serde_json::from_str::<Lossy>(json).ok().map(|Lossy(text)| text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(blocks: &[&str], budget: &mut Budget) -> Content {
+        let mut content = Content::default();
+        for block in blocks {
+            content.push(serde_json::from_str(block).unwrap(), budget);
+        }
+        content
+    }
+
+    fn finished(content: Content) -> Vec<String> {
+        content.finish().iter().map(|block| block.get().to_owned()).collect()
+    }
+
+    #[test]
+    fn texts_join_and_other_blocks_stay_raw() {
+        let image = r#"{"type":"image", "data":"","mimeType":"a/b"}"#;
+        let noted = r#"{"type":"text","text":"n","annotations":{"priority":1.0}}"#;
+        let content = content(
+            &[
+                r#"{"type":"text","text":""}"#,
+                r#"{"type":"text","text":"a\n"}"#,
+                r#"{"text":"é\"","type":"text","annotations":null,"_meta":{}}"#,
+                image,
+                noted,
+                r#"{"type":"text","text":"z"}"#,
+            ],
+            &mut Budget::new(1000),
+        );
+        assert_eq!(content.text(), "a\né\"z");
+        let text = r#"{"type":"text","text":"a\né\""}"#;
+        assert_eq!(finished(content), [text, image, noted, r#"{"type":"text","text":"z"}"#]);
+    }
+
+    #[test]
+    fn halves_of_a_surrogate_pair_come_together_and_a_lone_one_passes() {
+        let (high, low) = (r#"{"type":"text","text":"\ud83d"}"#, r#"{"type":"text","text":"\ude00"}"#);
+        assert_eq!(content(&[high, low], &mut Budget::new(100)).text(), "😀");
+        let lone = content(&[high], &mut Budget::new(100));
+        assert!(lone.text().starts_with('\u{fffd}'));
+        assert_eq!(finished(lone), [high]);
+    }
+
+    #[test]
+    fn what_is_malformed_stays_raw() {
+        for odd in ["1", "null", r#"{"type":"text"}"#, r#"{"type":"text","text":7}"#, r#"{"text":"a"}"#] {
+            assert_eq!(finished(content(&[odd], &mut Budget::new(100))), [odd]);
+        }
+    }
+
+    #[test]
+    fn a_replacement_frees_what_it_replaces() {
+        let mut budget = Budget::new(3);
+        let mut content = content(&[r#"{"type":"text","text":"abc"}"#], &mut budget);
+        content.replace(serde_json::from_str(r#"[{"type":"text","text":"xyz"}]"#).unwrap(), &mut budget);
+        assert!(!budget.exceeded);
+        content.push(serde_json::from_str(r#"{"type":"text","text":"!"}"#).unwrap(), &mut budget);
+        assert!(budget.exceeded);
+        assert_eq!(content.text(), "xyz");
+    }
+}

@@ -1,0 +1,59 @@
+//! The change of a text as people read it: what went and what came, with a few lines around.
+
+/// Unchanged lines that are shown on each side.
+const CONTEXT: usize = 3;
+
+/// Lines with ` `, `-` or `+` in front. What both texts begin and end with is left out; between these all old lines
+/// come before all new ones, which is right for the one place that an edit of an agent touches.
+pub(super) fn lines(old: &str, new: &str) -> String {
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let most = old.len().min(new.len()) - head;
+    let tail = old.iter().rev().zip(new.iter().rev()).take(most).take_while(|(a, b)| a == b).count();
+    let before = &old[head.saturating_sub(CONTEXT)..head];
+    let after = &old[old.len() - tail..][..tail.min(CONTEXT)];
+    let mut result = String::new();
+    for (sign, part) in [
+        (' ', before),
+        ('-', &old[head..old.len() - tail]),
+        ('+', &new[head..new.len() - tail]),
+        (' ', after),
+    ] {
+        for line in part {
+            result.push(sign);
+            result.push_str(line);
+            result.push('\n');
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_change_is_shown_with_what_is_around_it() {
+        assert_eq!(
+            lines("1\n2\n3\n4\n5\nold\n6\n7\n8\n9\n", "1\n2\n3\n4\n5\nnew\n6\n7\n8\n9\n"),
+            " 3\n 4\n 5\n-old\n+new\n 6\n 7\n 8\n"
+        );
+        assert_eq!(lines("", "a\nb"), "+a\n+b\n");
+        assert_eq!(lines("a\n", ""), "-a\n");
+        assert_eq!(lines("a\na\n", "a\na\na\n"), " a\n a\n+a\n");
+        assert_eq!(lines("", ""), "");
+    }
+
+    proptest! {
+        #[test]
+        fn every_line_that_differs_is_shown(old in "[ab\n]{0,30}", new in "[ab\n]{0,30}") {
+            let shown = lines(&old, &new);
+            let count = |sign| shown.lines().filter(|line| line.starts_with(sign)).count();
+            let (olds, news) = (old.lines().count(), new.lines().count());
+            prop_assert_eq!(olds - count('-'), news - count('+'), "what is left out is common to both");
+            prop_assert!(olds != 0 || news == count('+'));
+        }
+    }
+}

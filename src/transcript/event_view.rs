@@ -1,0 +1,51 @@
+//! What the folds read of an event of the log.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::api::Resolution;
+use crate::types::{PromptId, RequestId, Timestamp};
+
+/// Members that an event does not have are absent.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct EventView<'a> {
+    pub(super) time: Option<Timestamp>,
+    pub(super) prompt_id: Option<PromptId>,
+    #[serde(borrow)]
+    pub(super) by: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) session: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) context: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) prompt: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) update: Option<&'a RawValue>,
+    #[serde(default)]
+    pub(super) late: bool,
+    #[serde(borrow)]
+    pub(super) stop_reason: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) problem: Option<&'a RawValue>,
+    pub(super) request_id: Option<RequestId>,
+    #[serde(borrow)]
+    pub(super) method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) params: Option<&'a RawValue>,
+    pub(super) resolution: Option<Resolution>,
+    #[serde(borrow)]
+    pub(super) result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+impl<'a> EventView<'a> {
+    pub(super) fn parse(data: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(data).ok()
+    }
+}

@@ -1,0 +1,370 @@
+//! A transcript as markdown, for people to keep and to read.
+
+use serde_json::value::RawValue;
+
+use super::content::{decode, text_of};
+use super::diff;
+use super::spelling::{closed, code, fenced, indented, inline, quoted};
+use crate::acp::Object;
+use crate::api::{PromptStatus, Resolution, Role, Session, Turn, TurnItem, TurnMessage, TurnRequest};
+
+/// The session and these turns, in the order in which they were asked.
+pub fn markdown(session: &Session, turns: &[Turn]) -> String {
+    let mut page = Page::default();
+    let id = session.session_id.to_string();
+    page.block(&format!("# {}", inline(session.title.as_deref().unwrap_or(&id))));
+    page.block(&format!(
+        "- Agent: {}\n- Folder: {}\n- Session: {}\n- Begun: {}",
+        session.agent,
+        code(&session.cwd),
+        id,
+        session.created_at
+    ));
+    let mut turns: Vec<&Turn> = turns.iter().collect();
+    turns.sort_by_key(|turn| turn.prompt_id);
+    for turn in turns {
+        page.turn(turn);
+    }
+    // Whoever prints the page on a terminal must not have it obey an agent.
+    page.0.retain(|character| !character.is_control() || matches!(character, '\n' | '\t'));
+    page.0
+}
+
+/// Blocks with an empty line between them.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn block(&mut self, text: &str) {
+        if !self.0.is_empty() {
+            self.0.push('\n');
+        }
+        self.0.push_str(text.trim_end());
+        self.0.push('\n');
+    }
+
+    fn turn(&mut self, turn: &Turn) {
+        let by = turn.by.as_deref().map(|by| format!(", {}", inline(by))).unwrap_or_default();
+        self.block(&format!("## Turn {}\n\n*{}{by}*", turn.prompt_id, turn.created_at));
+        let prompt = turn.prompt.as_deref().map(|raw| blocks(&array(raw))).unwrap_or_default();
+        if !prompt.is_empty() {
+            self.block(&quoted(&prompt));
+        }
+        for item in &turn.items {
+            self.item(item, &prompt);
+        }
+        self.end(turn);
+    }
+
+    fn item(&mut self, item: &TurnItem, prompt: &str) {
+        match item {
+            TurnItem::Message(message) => self.message(message, prompt),
+            TurnItem::ToolCall(tool) => {
+                if let Some(call) = Object::parse(&tool.tool_call) {
+                    self.tool_call(&call);
+                }
+            }
+            TurnItem::Request(request) => self.block(&asked(request)),
+            TurnItem::Notice(notice) => {
+                if let Some(notice) = Object::parse(&notice.notice) {
+                    let description = text(&notice, "description").map(|text| format!(": {text}"));
+                    let title = text(&notice, "title").unwrap_or_default();
+                    self.block(&quoted(&format!("**{title}**{}", description.unwrap_or_default())));
+                }
+            }
+            TurnItem::Compaction(compaction) => {
+                let summary = blocks(&compaction.summary.iter().map(AsRef::as_ref).collect::<Vec<_>>());
+                self.details("The agent shortened its context", &summary);
+            }
+            TurnItem::ContextLost(_) => {
+                self.block("*The agent lost what was said before: it begins afresh from here.*");
+            }
+            // Nobody knows yet what these mean; the JSON form has them.
+            TurnItem::Other(_) => {}
+        }
+    }
+
+    fn message(&mut self, message: &TurnMessage, prompt: &str) {
+        let text = blocks(&message.content.iter().map(AsRef::as_ref).collect::<Vec<_>>());
+        match message.role {
+            Role::Agent => self.block(&closed(&text)),
+            Role::Thought => self.details("Thought", &text),
+            // Some agents repeat each prompt as a message of the user.
+            Role::User if text == prompt => {}
+            Role::User => self.block(&quoted(&text)),
+        }
+    }
+
+    fn tool_call(&mut self, call: &Object<'_>) {
+        let kind = text(call, "kind").unwrap_or_else(|| "other".to_owned());
+        let title = text(call, "title").or_else(|| text(call, "toolCallId")).unwrap_or_default();
+        let status = text(call, "status").unwrap_or_else(|| "pending".to_owned());
+        self.block(&format!("- **{}** {} ({})", inline(&kind), inline(&title), inline(&status)));
+        for part in call.get("content").map(array).unwrap_or_default() {
+            if let Some(part) = Object::parse(part) {
+                self.tool_content(&part);
+            }
+        }
+    }
+
+    fn tool_content(&mut self, part: &Object<'_>) {
+        let shown = match part.text("type").as_deref() {
+            Some("content") => part.get("content").map(|raw| fenced("", &block(raw))),
+            Some("diff") => {
+                let path = text(part, "path").unwrap_or_default();
+                let (old, new) = (text(part, "oldText").unwrap_or_default(), text(part, "newText"));
+                let lines = diff::lines(&old, &new.unwrap_or_default());
+                Some(format!("{}\n\n{}", code(&path), fenced("diff", &lines)))
+            }
+            _ => None,
+        };
+        if let Some(shown) = shown {
+            self.block(&indented(&shown));
+        }
+    }
+
+    /// Text that is shown when one asks for it. It cannot end the element that holds it.
+    fn details(&mut self, summary: &str, text: &str) {
+        if !text.is_empty() {
+            let text = closed(&text.trim_end().replace("</", "&lt;/"));
+            self.block(&format!("<details><summary>{summary}</summary>\n\n{text}\n\n</details>"));
+        }
+    }
+
+    fn end(&mut self, turn: &Turn) {
+        let left_out = if turn.truncated { " Parts are left out." } else { "" };
+        let end = match turn.status {
+            PromptStatus::Queued => "Queued.".to_owned(),
+            PromptStatus::Running => "Running.".to_owned(),
+            PromptStatus::Completed => {
+                format!("Stopped: {}.", inline(turn.stop_reason.as_deref().unwrap_or("unknown")))
+            }
+            PromptStatus::Failed => {
+                let problem = turn.error.as_deref().and_then(Object::parse);
+                let member = |key| problem.as_ref().and_then(|problem| text(problem, key));
+                let code = member("code").unwrap_or_default();
+                let words = member("detail").or_else(|| member("title")).unwrap_or_default();
+                format!("Failed ({}): {}", inline(&code), inline(&words))
+            }
+        };
+        self.block(&format!("*{end}{left_out}*"));
+    }
+}
+
+/// What was asked and what was answered, in one line.
+fn asked(request: &TurnRequest) -> String {
+    let answer = match (&request.resolution, &request.result) {
+        (None, _) => "waits for an answer".to_owned(),
+        (Some(resolution), result) => {
+            let name = result.as_deref().and_then(|result| chosen(request, result));
+            let by = request.by.as_deref().map(|by| format!(" by {}", inline(by))).unwrap_or_default();
+            let name = name.map(|name| format!("{}, ", inline(&name))).unwrap_or_default();
+            format!("{name}{}{by}", how(*resolution))
+        }
+    };
+    let what = if request.options.is_some() {
+        "Permission".to_owned()
+    } else {
+        format!("Request {}", code(&request.method))
+    };
+    format!("- *{what}: {answer}*")
+}
+
+fn how(resolution: Resolution) -> &'static str {
+    match resolution {
+        Resolution::Answered => "answered",
+        Resolution::Policy => "answered by the policy",
+        Resolution::Cancelled => "cancelled",
+        Resolution::Withdrawn => "withdrawn",
+        Resolution::Expired => "expired",
+    }
+}
+
+/// The name of the option that was taken.
+fn chosen(request: &TurnRequest, result: &RawValue) -> Option<String> {
+    let id = Object::parse(result)?.object("outcome")?.text("optionId")?.into_owned();
+    let options = array(request.options.as_deref()?);
+    let option = options
+        .into_iter()
+        .filter_map(Object::parse)
+        .find(|option| option.text("optionId").as_deref() == Some(&id));
+    option.and_then(|option| text(&option, "name")).or(Some(id))
+}
+
+fn array(raw: &RawValue) -> Vec<&RawValue> {
+    serde_json::from_str(raw.get()).unwrap_or_default()
+}
+
+fn text(object: &Object<'_>, key: &str) -> Option<String> {
+    decode(object.get(key)?.get())
+}
+
+/// Content blocks as text; what is no text is named.
+fn blocks(blocks: &[&RawValue]) -> String {
+    blocks.iter().map(|raw| block(raw)).collect::<Vec<_>>().join("\n\n")
+}
+
+fn block(raw: &RawValue) -> String {
+    text_of(raw).unwrap_or_else(|| {
+        let object = Object::parse(raw);
+        let member = |key| object.as_ref().and_then(|object| text(object, key));
+        let resource = object.as_ref().and_then(|object| object.object("resource"));
+        let uri = member("uri").or_else(|| resource.as_ref().and_then(|resource| text(resource, "uri")));
+        let kind = inline(&member("type").unwrap_or_else(|| "content".to_owned()));
+        match uri {
+            Some(uri) => format!("[{kind}: {}]", code(&uri)),
+            None => format!("[{kind}]"),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transcript::TurnFold;
+
+    fn session(title: &str) -> Session {
+        serde_json::from_str(&format!(
+            r#"{{"sessionId":"01938c5e-7a3b-7c4d-8e5f-0123456789ab","agent":"demo","title":{title},"metadata":{{}},
+            "cwd":"/w","state":"idle","attached":false,"createdAt":"2026-11-21T22:00:00.000Z",
+            "updatedAt":"2026-11-21T22:00:00.000Z","promptId":null,"queued":[],"requests":[],"promptCapabilities":null,
+            "modes":null,"configOptions":null,"availableCommands":null,"plan":null,"usage":null,"policy":{{}},
+            "lastEventId":"k3-9"}}"#
+        ))
+        .unwrap()
+    }
+
+    fn turn(id: u32, events: &[(&str, &str)]) -> Turn {
+        let mut fold = TurnFold::new();
+        for (kind, members) in events {
+            let data = format!(r#"{{"time":"2026-11-21T22:15:00.000Z","promptId":"p{id}",{members}}}"#);
+            fold.event(kind, data.as_bytes());
+        }
+        fold.finish().unwrap()
+    }
+
+    fn full_turn() -> Turn {
+        turn(
+            1,
+            &[
+                (
+                    "prompt.started",
+                    r#""by":"alice","prompt":[{"type":"text","text":"Fix\nit"},{"type":"resource_link","uri":"file:///a","name":"a"}]"#,
+                ),
+                (
+                    "session.update",
+                    r#""update":{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"So </details>"}}"#,
+                ),
+                (
+                    "session.update",
+                    r##""update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"# Sure\n\u001b[2J"}}"##,
+                ),
+                (
+                    "session.update",
+                    r#""update":{"sessionUpdate":"tool_call","toolCallId":"c","kind":"edit","title":"Edit *a*\nb","status":"completed","content":[{"type":"diff","path":"/w/a.md","oldText":"```\nold\n","newText":"```\nnew\n"},{"type":"content","content":{"type":"text","text":"ok"}}]}"#,
+                ),
+                (
+                    "request.created",
+                    r#""requestId":"r1","method":"session/request_permission","params":{"toolCall":{"toolCallId":"c"},"options":[{"optionId":"y","name":"Allow","kind":"allow_once"}]}"#,
+                ),
+                (
+                    "request.resolved",
+                    r#""requestId":"r1","resolution":"answered","by":"bob","result":{"outcome":{"outcome":"selected","optionId":"y"}}"#,
+                ),
+                (
+                    "session.update",
+                    r#""update":{"sessionUpdate":"notice","title":"Low","description":"on tokens"}"#,
+                ),
+                ("prompt.completed", r#""stopReason":"end_turn","result":{}"#),
+            ],
+        )
+    }
+
+    fn failed_turn() -> Turn {
+        turn(
+            2,
+            &[
+                ("prompt.started", r#""by":"alice","prompt":[{"type":"text","text":"Again"}]"#),
+                ("session.attached", r#""by":"fresh","context":"lost""#),
+                (
+                    "session.update",
+                    r#""update":{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"Again"}}"#,
+                ),
+                ("request.created", r#""requestId":"r2","method":"_x/ask","params":{}"#),
+                (
+                    "prompt.failed",
+                    r#""problem":{"code":"agent_exited","title":"The agent's process ended","detail":"It ended with code 1"}"#,
+                ),
+            ],
+        )
+    }
+
+    #[test]
+    fn a_transcript_reads_well() {
+        let page = markdown(&session(r#""A <b>title</b>""#), &[failed_turn(), full_turn()]);
+        insta::assert_snapshot!(page, @r"
+        # A \<b\>title\</b\>
+
+        - Agent: demo
+        - Folder: `/w`
+        - Session: 01938c5e-7a3b-7c4d-8e5f-0123456789ab
+        - Begun: 2026-11-21T22:00:00.000Z
+
+        ## Turn p1
+
+        *2026-11-21T22:15:00.000Z, alice*
+
+        > Fix
+        > it
+        >
+        > [resource\_link: `file:///a`]
+
+        <details><summary>Thought</summary>
+
+        So &lt;/details>
+
+        </details>
+
+        # Sure
+        [2J
+
+        - **edit** Edit \*a\* b (completed)
+
+          `/w/a.md`
+
+          ````diff
+           ```
+          -old
+          +new
+          ````
+
+          ```
+          ok
+          ```
+
+        - *Permission: Allow, answered by bob*
+
+        > **Low**: on tokens
+
+        *Stopped: end\_turn.*
+
+        ## Turn p2
+
+        *2026-11-21T22:15:00.000Z, alice*
+
+        > Again
+
+        *The agent lost what was said before: it begins afresh from here.*
+
+        - *Request `_x/ask`: waits for an answer*
+
+        *Failed (agent\_exited): It ended with code 1*
+        ");
+    }
+
+    #[test]
+    fn a_session_without_a_title_or_turns_has_a_page() {
+        let page = markdown(&session("null"), &[]);
+        assert!(page.starts_with("# 01938c5e-7a3b-7c4d-8e5f-0123456789ab\n\n- Agent: demo\n"), "{page}");
+    }
+}

@@ -1,0 +1,82 @@
+//! An object of the agent that its updates change member by member.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::Budget;
+use crate::acp::Object;
+
+/// Raw members in the order of their first appearance.
+#[derive(Debug, Default)]
+pub(super) struct Members(Vec<(String, Box<RawValue>)>);
+
+impl Members {
+    /// Takes the members of an update, also those that this version does not know. Omitted and null leave what was
+    /// there; anything else replaces it.
+    pub(super) fn merge(&mut self, update: &Object<'_>, leave_out: &[&str], budget: &mut Budget) {
+        for (key, value) in update.iter() {
+            if key != "sessionUpdate" && value.get() != "null" && !leave_out.contains(&key) {
+                self.set(key, value, budget);
+            }
+        }
+    }
+
+    fn set(&mut self, key: &str, value: &RawValue, budget: &mut Budget) {
+        let known = self.0.iter_mut().find(|(name, _)| name == key);
+        let room = known.as_ref().map_or(0, |(_, old)| old.get().len());
+        budget.give_back(room);
+        let wanted = value.get().len() + if known.is_some() { 0 } else { key.len() };
+        if !budget.take(wanted) {
+            // What was taken before still fits, since its room was given back just now.
+            budget.take(room);
+            return;
+        }
+        match known {
+            Some((_, old)) => *old = value.to_owned(),
+            None => self.0.push((key.to_owned(), value.to_owned())),
+        }
+    }
+
+    pub(super) fn finish(&self) -> Box<RawValue> {
+        to_raw_value(self).expect("raw members with string keys serialize")
+    }
+}
+
+impl Serialize for Members {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, value) in &self.0 {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merge(members: &mut Members, text: &str, budget: &mut Budget) {
+        members.merge(&Object::parse(serde_json::from_str(text).unwrap()).unwrap(), &["summary"], budget);
+    }
+
+    #[test]
+    fn null_and_omitted_leave_what_was_there() {
+        let (mut members, mut budget) = (Members::default(), Budget::new(1000));
+        merge(&mut members, r#"{"sessionUpdate":"x","a":1.10,"b":[1,2],"n":null,"summary":1}"#, &mut budget);
+        merge(&mut members, r#"{"b":[3],"a":null,"new":{"\u0061":1}}"#, &mut budget);
+        assert_eq!(members.finish().get(), r#"{"a":1.10,"b":[3],"new":{"\u0061":1}}"#);
+        assert!(!budget.exceeded);
+    }
+
+    #[test]
+    fn what_does_not_fit_leaves_what_was_there() {
+        let (mut members, mut budget) = (Members::default(), Budget::new(8));
+        merge(&mut members, r#"{"a":"12345"}"#, &mut budget);
+        merge(&mut members, r#"{"a":"123456789"}"#, &mut budget);
+        merge(&mut members, r#"{"b":1}"#, &mut budget);
+        assert!(budget.exceeded);
+        merge(&mut members, r#"{"a":"54321"}"#, &mut budget);
+        assert_eq!(members.finish().get(), r#"{"a":"54321"}"#);
+    }
+}

@@ -1,0 +1,42 @@
+//! A pure fold of events: a session's snapshot, and the turns of its transcript.
+//!
+//! It owns how events add up. It has no clock and does no I/O: the same events give the same result, whether they
+//! come one by one while a session lives or from the log after a restart.
+
+mod content;
+mod diff;
+mod event_view;
+mod items;
+mod markdown;
+mod members;
+mod session_fold;
+mod spelling;
+mod turn_fold;
+
+pub use markdown::markdown;
+pub use session_fold::SessionFold;
+pub use turn_fold::TurnFold;
+
+/// What a fold may still hold. What does not fit is left out, and the turn says so.
+#[derive(Debug)]
+struct Budget {
+    left: usize,
+    exceeded: bool,
+}
+
+impl Budget {
+    fn new(bytes: usize) -> Self {
+        Self { left: bytes, exceeded: false }
+    }
+
+    fn take(&mut self, bytes: usize) -> bool {
+        let left = self.left.checked_sub(bytes);
+        self.exceeded |= left.is_none();
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+
+    fn give_back(&mut self, bytes: usize) {
+        self.left += bytes;
+    }
+}

@@ -1,0 +1,404 @@
+//! What a session's snapshot shows of the agent's words and of what clients changed.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::event_view::EventView;
+use crate::acp::{Object, update};
+use crate::types::limits::{FOLDED_MEMBER_BYTES, FOLDED_PLANS, TITLE_BYTES};
+
+/// The folded parts of a session. It is kept as a record; raw members stay as the agent wrote them.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SessionFold {
+    /// What a person called the session; it outranks the agent's title.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub person_title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_title: Option<String>,
+    /// An object of the clients'; None until one was set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Box<RawValue>>,
+    /// `{currentModeId, availableModes}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modes: Option<Box<RawValue>>,
+    /// The complete array.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_options: Option<Box<RawValue>>,
+    /// The complete array.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub available_commands: Option<Box<RawValue>>,
+    /// The last `usage_update`, whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Box<RawValue>>,
+    /// In the order of their last change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    plans: Vec<Plan>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Plan {
+    /// None: the one plan of an agent that does not name its plans.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    plan_id: Option<String>,
+    plan: Box<RawValue>,
+}
+
+impl SessionFold {
+    pub fn title(&self) -> Option<&str> {
+        self.person_title.as_deref().or(self.agent_title.as_deref())
+    }
+
+    /// The plan that changed last: an update of kind `plan`, or the `plan` of a `plan_update`; both have `entries`.
+    pub fn plan(&self) -> Option<&RawValue> {
+        self.plans.last().map(|plan| &*plan.plan)
+    }
+
+    /// A `session/update` of the agent. Says whether the snapshot changed, so that a record is written only then;
+    /// for the kinds of which there are many it returns at once.
+    pub fn update(&mut self, kind: &str, raw: &RawValue) -> bool {
+        match kind {
+            update::USAGE => keep(&mut self.usage, Some(raw)),
+            update::PLAN => self.plan_changed(None, raw),
+            update::CURRENT_MODE
+            | update::CONFIG_OPTION
+            | update::AVAILABLE_COMMANDS
+            | update::SESSION_INFO
+            | update::PLAN_UPDATE
+            | update::PLAN_REMOVED => Object::parse(raw).is_some_and(|object| self.state(kind, &object)),
+            _ => false,
+        }
+    }
+
+    fn state(&mut self, kind: &str, object: &Object<'_>) -> bool {
+        match kind {
+            update::CURRENT_MODE => self.mode_changed(object),
+            update::CONFIG_OPTION => keep(&mut self.config_options, array(object, "configOptions")),
+            update::AVAILABLE_COMMANDS => {
+                keep(&mut self.available_commands, array(object, "availableCommands"))
+            }
+            update::SESSION_INFO => titled(&mut self.agent_title, object),
+            update::PLAN_UPDATE => match (object.get("plan"), object.object("plan")) {
+                (Some(raw), Some(plan)) => match plan.text("planId") {
+                    Some(id) => self.plan_changed(Some(id), raw),
+                    None => false,
+                },
+                _ => false,
+            },
+            update::PLAN_REMOVED => match object.text("planId") {
+                Some(id) => {
+                    let before = self.plans.len();
+                    self.plans.retain(|plan| plan.plan_id.as_deref() != Some(&id));
+                    self.plans.len() != before
+                }
+                None => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// The result of what gave the session to a process. What it does not say stays: agents answer `null` to
+    /// `session/load` and mean no change.
+    pub fn attached(&mut self, result: &RawValue) -> bool {
+        let Some(result) = Object::parse(result) else { return false };
+        let modes = result.get("modes").filter(|modes| modes.get().starts_with('{'));
+        let modes = keep(&mut self.modes, modes);
+        keep(&mut self.config_options, array(&result, "configOptions")) || modes
+    }
+
+    /// What a client changed: the members of `session.changed`, of which others are ignored. A title or metadata
+    /// of null is cleared.
+    pub fn changed(&mut self, data: &RawValue) -> bool {
+        let Some(data) = Object::parse(data) else { return false };
+        let title = titled(&mut self.person_title, &data);
+        let metadata = match data.get("metadata") {
+            Some(null) if null.get() == "null" => self.metadata.take().is_some(),
+            metadata => keep(&mut self.metadata, metadata),
+        };
+        let mode = self.mode_changed(&data);
+        let options = keep(&mut self.config_options, array(&data, "configOptions"));
+        title || metadata || mode || options
+    }
+
+    /// Any event of the log, as recovery and readers of a transcript see them.
+    pub fn event(&mut self, kind: &str, data: &[u8]) -> bool {
+        if !matches!(kind, "session.update" | "session.attached" | "session.changed" | "session.created") {
+            return false;
+        }
+        if kind == "session.changed" {
+            return serde_json::from_slice::<&RawValue>(data).is_ok_and(|data| self.changed(data));
+        }
+        let Some(event) = EventView::parse(data) else { return false };
+        match (event.update, event.result, event.session) {
+            (Some(raw), ..) => update::kind_of(raw).is_ok_and(|kind| self.update(&kind, raw)),
+            (_, Some(result), _) => self.attached(result),
+            (.., Some(session)) => self.created(session),
+            _ => false,
+        }
+    }
+
+    /// A new session's own title and metadata.
+    fn created(&mut self, session: &RawValue) -> bool {
+        let Some(session) = Object::parse(session) else { return false };
+        let metadata = keep(&mut self.metadata, session.get("metadata").filter(|raw| raw.get() != "null"));
+        titled(&mut self.person_title, &session) || metadata
+    }
+
+    fn plan_changed(&mut self, id: Option<Cow<'_, str>>, raw: &RawValue) -> bool {
+        self.plans.retain(|plan| plan.plan_id.as_deref() != id.as_deref());
+        if raw.get().len() <= FOLDED_MEMBER_BYTES {
+            self.plans.push(Plan { plan_id: id.map(Cow::into_owned), plan: raw.to_owned() });
+        }
+        if self.plans.len() > FOLDED_PLANS {
+            self.plans.remove(0);
+        }
+        true
+    }
+
+    /// Puts `currentModeId` into the modes and leaves their other bytes alone.
+    fn mode_changed(&mut self, object: &Object<'_>) -> bool {
+        let Some(mode) = object.get("currentModeId").filter(|mode| mode.get().starts_with('"')) else {
+            return false;
+        };
+        let text = match &self.modes {
+            Some(modes) => with_mode(modes, mode),
+            None => Some(format!(r#"{{"currentModeId":{},"availableModes":[]}}"#, mode.get())),
+        };
+        match text.and_then(|text| RawValue::from_string(text).ok()) {
+            Some(modes) => keep(&mut self.modes, Some(&modes)),
+            None => false,
+        }
+    }
+}
+
+fn with_mode(modes: &RawValue, mode: &RawValue) -> Option<String> {
+    let whole = modes.get();
+    let Some(old) = Object::parse(modes)?.get("currentModeId") else {
+        let inside = whole.strip_prefix('{')?;
+        let comma = if inside.trim_start().starts_with('}') { "" } else { "," };
+        return Some(format!(r#"{{"currentModeId":{}{comma}{inside}"#, mode.get()));
+    };
+    // `old` is borrowed from `whole`, so the difference of their addresses is its place.
+    let start = old.get().as_ptr().addr() - whole.as_ptr().addr();
+    Some(format!("{}{}{}", &whole[..start], mode.get(), &whole[start + old.get().len()..]))
+}
+
+/// Takes a new value of a raw member. One that is too large is left out, and so is the old one, which is no longer
+/// true.
+fn keep(member: &mut Option<Box<RawValue>>, new: Option<&RawValue>) -> bool {
+    let Some(new) = new else { return false };
+    let new = (new.get().len() <= FOLDED_MEMBER_BYTES).then(|| new.to_owned());
+    let changed = member.as_deref().map(RawValue::get) != new.as_deref().map(RawValue::get);
+    *member = new;
+    changed
+}
+
+fn array<'a>(object: &Object<'a>, key: &str) -> Option<&'a RawValue> {
+    object.get(key).filter(|value| value.get().starts_with('['))
+}
+
+/// Takes `title` of an object: absent keeps, null clears, text replaces.
+fn titled(title: &mut Option<String>, object: &Object<'_>) -> bool {
+    let new = match object.get("title") {
+        Some(null) if null.get() == "null" => None,
+        Some(_) => match object.text("title") {
+            Some(text) => Some(text[..text.floor_char_boundary(TITLE_BYTES)].to_owned()),
+            None => return false,
+        },
+        None => return false,
+    };
+    let changed = *title != new;
+    *title = new;
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn update(fold: &mut SessionFold, text: &str) -> bool {
+        fold.update(&crate::acp::update::kind_of(raw(text)).unwrap(), raw(text))
+    }
+
+    fn record(fold: &SessionFold) -> String {
+        serde_json::to_string(fold).unwrap()
+    }
+
+    #[test]
+    fn the_last_word_of_each_kind_is_shown() {
+        let mut fold = SessionFold::default();
+        let attached = r#"{"sessionId":"s","models":{},"modes":{"availableModes":[{"id":"a"}] , "currentModeId":"a"},"configOptions":[{"id":"m","n":1.10}]}"#;
+        assert!(fold.attached(raw(attached)));
+        assert!(!fold.attached(raw("null")) && !fold.attached(raw(r#"{"modes":null,"configOptions":null}"#)));
+        assert!(update(&mut fold, r#"{"sessionUpdate":"current_mode_update","currentModeId":"b\ud800"}"#));
+        assert_eq!(
+            fold.modes.as_ref().unwrap().get(),
+            r#"{"availableModes":[{"id":"a"}] , "currentModeId":"b\ud800"}"#
+        );
+        assert_eq!(fold.config_options.as_ref().unwrap().get(), r#"[{"id":"m","n":1.10}]"#);
+        let usage = r#"{"used":1,"size":2,"sessionUpdate":"usage_update"}"#;
+        assert!(update(&mut fold, usage) && !update(&mut fold, usage), "the same again is no change");
+        assert_eq!(fold.usage.as_ref().unwrap().get(), usage);
+        assert!(update(
+            &mut fold,
+            r#"{"sessionUpdate":"available_commands_update","availableCommands":[{"name":"memory show"}]}"#
+        ));
+        assert_eq!(fold.available_commands.as_ref().unwrap().get(), r#"[{"name":"memory show"}]"#);
+        assert!(update(&mut fold, r#"{"sessionUpdate":"config_option_update","configOptions":[]}"#));
+        assert_eq!(fold.config_options.as_ref().unwrap().get(), "[]");
+        for other in [
+            r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a"}}"#,
+            r#"{"sessionUpdate":"config_option_update","configOptions":null}"#,
+            r#"{"sessionUpdate":"config_option_update","configOptions":[1],"configOptions":[2]}"#,
+            r#"{"sessionUpdate":"current_mode_update","currentModeId":7}"#,
+            r#"{"sessionUpdate":"of_the_future"}"#,
+        ] {
+            assert!(!update(&mut fold, other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_mode_without_modes_is_shown_too() {
+        let mut fold = SessionFold::default();
+        assert!(update(&mut fold, r#"{"sessionUpdate":"current_mode_update","currentModeId":"a"}"#));
+        assert_eq!(fold.modes.as_ref().unwrap().get(), r#"{"currentModeId":"a","availableModes":[]}"#);
+        for (before, after) in
+            [("{}", r#"{"currentModeId":"b"}"#), (r#"{"x":1}"#, r#"{"currentModeId":"b","x":1}"#)]
+        {
+            fold.attached(raw(&format!(r#"{{"modes":{before}}}"#)));
+            fold.changed(raw(r#"{"by":"alice","currentModeId":"b"}"#));
+            assert_eq!(fold.modes.as_ref().unwrap().get(), after);
+        }
+    }
+
+    #[test]
+    fn a_persons_title_outranks_the_agents() {
+        let mut fold = SessionFold::default();
+        update(&mut fold, r#"{"sessionUpdate":"session_info_update","title":"Agent"}"#);
+        assert_eq!(fold.title(), Some("Agent"));
+        assert!(fold.changed(raw(r#"{"by":"alice","title":"Mine","metadata":{"a":1}}"#)));
+        update(
+            &mut fold,
+            r#"{"sessionUpdate":"session_info_update","title":"Other","updatedAt":"2026-01-01"}"#,
+        );
+        assert_eq!(fold.title(), Some("Mine"));
+        assert!(!fold.changed(raw(r#"{"by":"alice"}"#)), "what is absent stays");
+        assert!(fold.changed(raw(r#"{"title":null,"metadata":null}"#)));
+        assert_eq!((fold.title(), fold.metadata.is_none()), (Some("Other"), true));
+        update(&mut fold, r#"{"sessionUpdate":"session_info_update","updatedAt":null}"#);
+        assert_eq!(fold.title(), Some("Other"));
+        update(&mut fold, r#"{"sessionUpdate":"session_info_update","title":null}"#);
+        assert_eq!(fold.title(), None);
+        fold.changed(raw(&format!(r#"{{"title":"{}"}}"#, "é".repeat(TITLE_BYTES))));
+        assert_eq!(fold.title().unwrap().len(), TITLE_BYTES);
+    }
+
+    #[test]
+    fn the_plan_is_the_one_that_changed_last() {
+        let mut fold = SessionFold::default();
+        assert!(fold.plan().is_none());
+        let plain = r#"{"sessionUpdate":"plan","entries":[]}"#;
+        update(&mut fold, plain);
+        let named = |id: &str| format!(r#"{{"type":"items","planId":"{id}","entries":[]}}"#);
+        let set = |id: &str| format!(r#"{{"sessionUpdate":"plan_update","plan":{}}}"#, named(id));
+        update(&mut fold, &set("a"));
+        update(&mut fold, &set("b"));
+        update(&mut fold, &set("a"));
+        assert_eq!(fold.plan().unwrap().get(), named("a"));
+        let gone = r#"{"sessionUpdate":"plan_removed","planId":"a"}"#;
+        assert!(update(&mut fold, gone) && !update(&mut fold, gone));
+        assert_eq!(fold.plan().unwrap().get(), named("b"));
+        update(&mut fold, r#"{"sessionUpdate":"plan_removed","planId":"b"}"#);
+        assert_eq!(fold.plan().unwrap().get(), plain);
+        for id in 0..100 {
+            update(&mut fold, &set(&id.to_string()));
+        }
+        assert_eq!(fold.plans.len(), FOLDED_PLANS);
+    }
+
+    #[test]
+    fn what_is_too_large_leaves_the_snapshot() {
+        let mut fold = SessionFold::default();
+        update(&mut fold, r#"{"sessionUpdate":"config_option_update","configOptions":[1]}"#);
+        let huge = format!(
+            r#"{{"sessionUpdate":"config_option_update","configOptions":["{}"]}}"#,
+            "x".repeat(FOLDED_MEMBER_BYTES)
+        );
+        assert!(update(&mut fold, &huge));
+        assert!(fold.config_options.is_none());
+    }
+
+    /// Events of a log, as the type and the members of its own.
+    fn events() -> impl Strategy<Value = Vec<(&'static str, String)>> {
+        let text = || "\\PC{0,6}".prop_map(|text| serde_json::to_string(&text).unwrap());
+        let update = |members: String| ("session.update", format!(r#""update":{{{members}}}"#));
+        prop::collection::vec(
+            prop_oneof![
+                text().prop_map(move |t| update(format!(
+                    r#""sessionUpdate":"current_mode_update","currentModeId":{t}"#
+                ))),
+                text().prop_map(move |t| update(format!(
+                    r#""sessionUpdate":"config_option_update", "configOptions":[ {t}]"#
+                ))),
+                text().prop_map(move |t| update(format!(
+                    r#""title":{t},"sessionUpdate":"session_info_update""#
+                ))),
+                text().prop_map(move |t| update(format!(
+                    r#""sessionUpdate":"plan_update","plan":{{"planId":{t},"entries":[]}}"#
+                ))),
+                text().prop_map(move |t| update(format!(r#""sessionUpdate":"plan_removed","planId":{t}"#))),
+                text().prop_map(move |t| update(format!(
+                    r#""sessionUpdate":"agent_message_chunk","content":{t}"#
+                ))),
+                Just(update(r#""sessionUpdate":"usage_update","used":1e400"#.to_owned())),
+                text().prop_map(|t| (
+                    "session.changed",
+                    format!(r#""by":"a","title":{t},"metadata":{{"k":{t}}}"#)
+                )),
+                text().prop_map(|t| (
+                    "session.attached",
+                    format!(
+                        r#""by":"new","result":{{"modes":{{"currentModeId":{t}}},"configOptions":null}}"#
+                    )
+                )),
+                text().prop_map(|t| (
+                    "session.created",
+                    format!(r#""session":{{"title":{t},"metadata":{{}}}}"#)
+                )),
+                Just((
+                    "prompt.completed",
+                    r#""stopReason":"end_turn","result":{"modes":{"x":1}}"#.to_owned()
+                )),
+            ],
+            0..20,
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_in_the_middle_changes_nothing(events in events(), at in any::<prop::sample::Index>()) {
+            let cut = at.index(events.len() + 1);
+            let (mut straight, mut restarted) = (SessionFold::default(), SessionFold::default());
+            for (n, (kind, members)) in events.iter().enumerate() {
+                if n == cut {
+                    restarted = serde_json::from_str(&record(&restarted)).unwrap();
+                }
+                let data = format!(r#"{{"id":"k-{n}","seq":{n},"type":"{kind}",{members}}}"#);
+                let before = record(&straight);
+                let changed = straight.event(kind, data.as_bytes());
+                prop_assert!(changed || before == record(&straight), "a change must be told");
+                restarted.event(kind, data.as_bytes());
+            }
+            prop_assert_eq!(record(&straight), record(&restarted));
+        }
+    }
+}
