@@ -9,4 +9,6 @@ pub mod config;
 pub mod jsonrpc;
 pub mod api;
 pub mod acp;
+pub mod store;
+pub mod eventlog;
 pub mod transcript;

@@ -1,0 +1,301 @@
+//! A cursor over many sessions: their runs in the order of their commits.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::store::{Page, ReadError, Run};
+use crate::types::{SessionId, Tenant};
+
+use super::tails::Found;
+use super::{EventLog, ResetReason, Shared};
+
+/// Which sessions a reader follows.
+#[derive(Debug, Clone)]
+pub struct AllScope {
+    pub tenant: Tenant,
+    /// Each with a start of its own: after the event of this seq. `None`: every session of the tenant, also those
+    /// that are created later.
+    pub sessions: Option<HashMap<SessionId, Option<u64>>>,
+}
+
+/// Where a reader of many sessions begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AllStart {
+    /// Sessions with a start of their own begin there.
+    Beginning,
+    /// Everything up to this place was seen; a session's own start only leaves out more.
+    After(u64),
+    /// Sessions with a start of their own begin there.
+    Tail,
+    /// At the earliest event, after telling why. Sessions' own starts do not count.
+    Reset(ResetReason),
+}
+
+/// What a reader of many sessions gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AllItem {
+    /// Committed events of one session; [`Run::pos`] is the place of each.
+    Run(Run),
+    /// Once: everything that was there when the reader began has been given.
+    Ready { last_pos: u64 },
+    /// What was given so far does not count; what follows is the log from its earliest event, after `before`.
+    Reset { reason: ResetReason, before: u64 },
+}
+
+/// A cursor in the log of all sessions. Like a session's reader it shares bytes and has no queue.
+#[derive(Debug)]
+pub struct AllReader {
+    shared: Arc<Shared>,
+    scope: Arc<Scope>,
+    told: watch::Receiver<u64>,
+    /// The place of the last event that was given or left out.
+    cursor: u64,
+    target: Option<u64>,
+    reset: Option<ResetReason>,
+    /// What was dropped before the last reset is no news.
+    known_pruned: u64,
+    /// A page that is being read. It survives a `next` that was dropped.
+    reading: Option<JoinHandle<Result<Page, ReadError>>>,
+    page: VecDeque<Run>,
+    /// How far the store looked for the page.
+    page_end: u64,
+}
+
+#[derive(Debug)]
+struct Scope {
+    tenant: Tenant,
+    sessions: Option<HashMap<SessionId, Floor>>,
+}
+
+/// What of a session is left out.
+#[derive(Debug, Clone, Copy, Default)]
+struct Floor {
+    seq: u64,
+    pos: u64,
+}
+
+impl Scope {
+    fn wants(&self, tenant: &str, session: SessionId) -> bool {
+        self.tenant.as_str() == tenant && self.sessions.as_ref().is_none_or(|of| of.contains_key(&session))
+    }
+
+    /// What of a run belongs to the scope.
+    fn cut(&self, run: Run) -> Option<Run> {
+        if !self.wants(run.tenant.as_str(), run.session) {
+            return None;
+        }
+        match self.sessions.as_ref().and_then(|of| of.get(&run.session)) {
+            Some(floor) => run.after(floor.seq)?.after_pos(floor.pos),
+            None => Some(run),
+        }
+    }
+}
+
+enum Step {
+    Give(AllItem),
+    ReadStore,
+    Again,
+    Wait,
+}
+
+impl EventLog {
+    /// Replay of many sessions from `start` to the tail, then follow.
+    pub async fn reader_all(&self, scope: AllScope, start: AllStart) -> Result<AllReader, ReadError> {
+        let shared = Arc::clone(&self.shared);
+        let mut told = shared.last_pos.subscribe();
+        let target = *told.borrow_and_update();
+        let own = matches!(start, AllStart::Beginning | AllStart::Tail);
+        let (mut cursor, mut reset) = match start {
+            AllStart::Beginning => (0, None),
+            AllStart::After(pos) if pos > target => (0, Some(ResetReason::UnknownCursor)),
+            AllStart::After(pos) => (pos, None),
+            AllStart::Tail => (target, None),
+            AllStart::Reset(reason) => (0, Some(reason)),
+        };
+        let floor = cursor;
+        let mut floors = None;
+        if let Some(sessions) = scope.sessions {
+            let of = floors.insert(HashMap::new());
+            for (session, after) in sessions {
+                let Some(seq) = after.filter(|_| reset.is_none()) else {
+                    of.insert(session, Floor { seq: 0, pos: floor });
+                    continue;
+                };
+                of.insert(session, Floor { seq, pos: if own { 0 } else { floor } });
+                if own {
+                    match shared.own_start(session, seq).await? {
+                        Ok(pos) => cursor = cursor.min(pos.unwrap_or(target)),
+                        Err(reason) => reset = Some(reason),
+                    }
+                }
+            }
+        }
+        let mut reader = AllReader {
+            shared,
+            scope: Arc::new(Scope { tenant: scope.tenant, sessions: floors }),
+            told,
+            cursor,
+            target: Some(target),
+            reset,
+            known_pruned: 0,
+            reading: None,
+            page: VecDeque::new(),
+            page_end: 0,
+        };
+        if reader.reset.is_none() && reader.lost_something() {
+            reader.reset = Some(ResetReason::Pruned);
+        }
+        Ok(reader)
+    }
+}
+
+impl Shared {
+    /// The place before the event after `seq`; `None` when there is no such event yet.
+    async fn own_start(
+        &self,
+        session: SessionId,
+        seq: u64,
+    ) -> Result<Result<Option<u64>, ResetReason>, ReadError> {
+        let Some(log) = self.store.usage(session) else {
+            return Ok(if seq == 0 { Ok(None) } else { Err(ResetReason::UnknownCursor) });
+        };
+        if seq > log.last_seq {
+            return Ok(Err(ResetReason::UnknownCursor));
+        }
+        let store = Arc::clone(&self.store);
+        let page = self.blocking(move || store.read(session, seq, 1)).await?;
+        let Some(run) = page.first() else { return Ok(Ok(None)) };
+        let last = log.first_seq == log.last_seq;
+        if run.first_seq > seq + 1 && !last {
+            return Ok(Err(ResetReason::Pruned));
+        }
+        Ok(Ok(Some(run.first_pos() - 1)))
+    }
+}
+
+impl AllReader {
+    /// The place of the last event that was given or left out.
+    pub fn cursor(&self) -> u64 {
+        self.cursor
+    }
+
+    /// What comes next; waits at the tail. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Result<AllItem, ReadError> {
+        loop {
+            match self.step() {
+                Step::Give(item) => return Ok(item),
+                // A reader that leaves out much lets others run.
+                Step::Again => tokio::task::consume_budget().await,
+                Step::ReadStore => self.read_store().await?,
+                Step::Wait => {
+                    self.told.changed().await.expect("the reader holds the log");
+                }
+            }
+        }
+    }
+
+    fn step(&mut self) -> Step {
+        if let Some(reason) = self.reset.take() {
+            return Step::Give(self.begin_again(reason));
+        }
+        while let Some(run) = self.page.pop_front() {
+            self.cursor = run.last_pos;
+            if let Some(run) = self.scope.cut(run) {
+                return Step::Give(AllItem::Run(run));
+            }
+        }
+        self.cursor = self.cursor.max(self.page_end);
+        if self.target.is_some_and(|target| self.cursor >= target) {
+            self.target = None;
+            return Step::Give(AllItem::Ready { last_pos: self.cursor });
+        }
+        let told = *self.told.borrow_and_update();
+        if self.cursor < told {
+            return self.advance();
+        }
+        Step::Wait
+    }
+
+    fn advance(&mut self) -> Step {
+        if self.reading.is_some() {
+            return Step::ReadStore;
+        }
+        let scope = Arc::clone(&self.scope);
+        let wanted = |run: &Run| scope.wants(run.tenant.as_str(), run.session);
+        let found = self.shared.tails().after(self.cursor, wanted);
+        match found {
+            Found::Run(run) => {
+                self.cursor = run.last_pos;
+                scope.cut(run).map_or(Step::Again, |run| Step::Give(AllItem::Run(run)))
+            }
+            Found::Nothing(pos) => {
+                self.cursor = pos;
+                Step::Again
+            }
+            Found::Hole => Step::ReadStore,
+        }
+    }
+
+    fn begin_again(&mut self, reason: ResetReason) -> AllItem {
+        self.page.clear();
+        self.page_end = 0;
+        self.reading = None;
+        self.cursor = 0;
+        self.known_pruned = self.shared.store.tail().first_pos - 1;
+        let of = self.scope.sessions.as_ref();
+        let sessions = of.map(|of| of.keys().map(|session| (*session, Floor::default())).collect());
+        self.scope = Arc::new(Scope { tenant: self.scope.tenant.clone(), sessions });
+        AllItem::Reset { reason, before: 0 }
+    }
+
+    async fn read_store(&mut self) -> Result<(), ReadError> {
+        if self.reading.is_none() {
+            self.skip_others();
+            let permit = self.shared.permit().await;
+            let (store, scope) = (Arc::clone(&self.shared.store), Arc::clone(&self.scope));
+            let (cursor, max_bytes) = (self.cursor, self.shared.limits.store_page_bytes);
+            self.reading = Some(self.shared.shutdown.spawn_blocking(move || {
+                let page = store.read_all(cursor, max_bytes, &|tenant, session| scope.wants(tenant, session));
+                drop(permit);
+                page
+            }));
+        }
+        let reading = self.reading.as_mut().expect("it was set above");
+        let result = reading.await;
+        self.reading = None;
+        let page = result.map_err(|lost| ReadError::Failed(lost.into()))??;
+        if self.lost_something() {
+            self.reset = Some(ResetReason::Pruned);
+            return Ok(());
+        }
+        self.page = page.runs.into();
+        self.page_end = page.through_pos;
+        Ok(())
+    }
+
+    /// Named sessions may have nothing for a long way: their ends are known without reading.
+    fn skip_others(&mut self) {
+        let Some(of) = &self.scope.sessions else { return };
+        let told = *self.told.borrow();
+        let next = of.iter().filter_map(|(session, floor)| {
+            let log = self.shared.store.usage(*session)?;
+            (log.last_pos > self.cursor.max(floor.pos)).then_some((log.first_pos - 1).max(floor.pos))
+        });
+        // Not beyond what is told: a session may have been committed since.
+        self.cursor = self.cursor.max(next.min().unwrap_or(told).min(told));
+    }
+
+    /// Whether the log's limits dropped events after the cursor.
+    fn lost_something(&self) -> bool {
+        let store = &self.shared.store;
+        let pruned = store.tail().first_pos - 1;
+        let of_a_log = |session: &SessionId| {
+            store.usage(*session).is_some_and(|log| log.first_seq > 1 && log.first_pos > self.cursor)
+        };
+        pruned > self.cursor.max(self.known_pruned)
+            && self.scope.sessions.as_ref().is_none_or(|of| of.keys().any(of_a_log))
+    }
+}

@@ -1,0 +1,81 @@
+//! Records that travel with events.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::store::{Batch, Delete, Expect, Put, Table};
+
+/// Records for one commit. A later change of a key wins over an earlier one.
+#[derive(Debug, Clone, Default)]
+pub struct Records {
+    pub puts: Vec<Put>,
+    pub deletes: Vec<Delete>,
+    /// Compared at the commit, only for [`EventLog::write`](super::EventLog::write): a session has one owner, who
+    /// need not compare.
+    pub expect: Vec<Expect>,
+}
+
+impl Records {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    #[must_use]
+    pub fn put(mut self, table: Table, key: impl Into<Vec<u8>>, value: impl Into<Bytes>) -> Self {
+        self.puts.push(Put { table, key: key.into(), value: value.into() });
+        self
+    }
+
+    #[must_use]
+    pub fn delete(mut self, table: Table, key: impl Into<Vec<u8>>) -> Self {
+        self.deletes.push(Delete { table, key: key.into() });
+        self
+    }
+
+    #[must_use]
+    pub fn expect(mut self, table: Table, key: impl Into<Vec<u8>>, value: Option<Bytes>) -> Self {
+        self.expect.push(Expect { table, key: key.into(), value });
+        self
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.puts.is_empty() && self.deletes.is_empty() && self.expect.is_empty()
+    }
+}
+
+/// The last change of each key, so that what a session writes again and again costs one write a commit.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    last: BTreeMap<(Table, Vec<u8>), Option<Bytes>>,
+}
+
+impl Changes {
+    /// Takes over the puts, then the deletes, and gives how many bytes they are.
+    pub(super) fn add(&mut self, records: Records) -> usize {
+        let mut bytes = 0;
+        for Put { table, key, value } in records.puts {
+            bytes += key.len() + value.len();
+            self.last.insert((table, key), Some(value));
+        }
+        for Delete { table, key } in records.deletes {
+            bytes += key.len();
+            self.last.insert((table, key), None);
+        }
+        bytes
+    }
+
+    /// Takes over changes that came later.
+    pub(super) fn merge(&mut self, later: Self) {
+        self.last.extend(later.last);
+    }
+
+    pub(super) fn write_to(self, batch: &mut Batch) {
+        for ((table, key), value) in self.last {
+            match value {
+                Some(value) => batch.puts.push(Put { table, key, value }),
+                None => batch.deletes.push(Delete { table, key }),
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! One session's log: append, commits, and where its readers begin.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::store::{ReadError, Run, Table};
+use crate::types::{EventId, SessionId, Tenant};
+
+use super::pending::Pending;
+use super::reader::{Reader, Start};
+use super::records::Records;
+use super::tails::SessionTail;
+use super::{Event, Shared};
+
+/// The log stopped: what was asked for will not be committed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the log is closed")]
+pub struct Closed;
+
+/// What all handles of a session's log share. It leaves memory with the last of them.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) shared: Arc<Shared>,
+    pub(super) tenant: Tenant,
+    pub(super) id: SessionId,
+    pub(super) committed: watch::Sender<u64>,
+    pending: Mutex<Pending>,
+    tail: Mutex<SessionTail>,
+    /// The seq of the last event of an erased session, once it is committed; else 0.
+    erased_at: AtomicU64,
+}
+
+impl State {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        tenant: Tenant,
+        id: SessionId,
+        last_seq: u64,
+        erased: bool,
+    ) -> Self {
+        Self {
+            pending: Mutex::new(Pending::new(&shared.epoch, id, last_seq, erased)),
+            shared,
+            tenant,
+            id,
+            committed: watch::Sender::new(last_seq),
+            tail: Mutex::default(),
+            erased_at: AtomicU64::new(if erased { last_seq } else { 0 }),
+        }
+    }
+
+    pub(super) fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn tail(&self) -> MutexGuard<'_, SessionTail> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn erased_at(&self) -> Option<u64> {
+        Some(self.erased_at.load(Ordering::Acquire)).filter(|seq| *seq > 0)
+    }
+
+    /// What the writer does once a run is committed: tails move, then readers wake.
+    pub(super) fn publish(self: &Arc<Self>, run: Run, erase: bool) {
+        let last_seq = run.last_seq;
+        let limits = &self.shared.limits;
+        let dropped = self.tail().push(run.clone(), limits.tail_bytes);
+        let evicted = {
+            let mut tails = self.shared.tails();
+            for pos in dropped {
+                tails.remove(pos);
+            }
+            tails.push(Arc::downgrade(self), run, limits.tails_bytes)
+        };
+        for (state, pos) in evicted {
+            if let Some(state) = state.upgrade() {
+                state.tail().evict(pos);
+            }
+        }
+        if erase {
+            self.erased_at.store(last_seq, Ordering::Release);
+        }
+        self.committed.send_replace(last_seq);
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        let places: Vec<u64> = self.tail().places().collect();
+        let mut tails = self.shared.tails();
+        for pos in places {
+            tails.remove(pos);
+        }
+        drop(tails);
+        self.shared.forget(self.id);
+    }
+}
+
+/// A handle on one session's log. Cheap to clone; the session's state stays in memory while one is held.
+#[derive(Debug, Clone)]
+pub struct SessionLog {
+    pub(super) state: Arc<State>,
+}
+
+impl SessionLog {
+    pub fn session(&self) -> SessionId {
+        self.state.id
+    }
+
+    pub fn tenant(&self) -> &Tenant {
+        &self.state.tenant
+    }
+
+    /// Gives the event its seq and frames it into the session's pending run. It never waits. The records are
+    /// committed together with the event. After [`erase`](Self::erase) nothing is appended.
+    pub fn append(&self, event: &Event<'_>, records: Records) -> u64 {
+        debug_assert!(records.expect.is_empty(), "only EventLog::write compares");
+        let shared = &self.state.shared;
+        let now = shared.ids.now();
+        let mut pending = self.state.pending();
+        let seq = pending.append(event, records, now, shared.limits.run_bytes);
+        self.enter_queue(pending);
+        seq
+    }
+
+    /// Records in the session's next commit, without an event. After [`erase`](Self::erase) they are dropped: what is
+    /// gone stays gone.
+    pub fn put(&self, records: Records) {
+        debug_assert!(records.expect.is_empty(), "only EventLog::write compares");
+        if records.is_empty() {
+            return;
+        }
+        let mut pending = self.state.pending();
+        pending.put(records);
+        self.enter_queue(pending);
+    }
+
+    /// Appends the last event and erases all earlier ones in the same commit; `records` go with it. What was appended
+    /// before is still committed first, and given to who reads from the tail. Readers end after the last event; one that lags goes straight to it.
+    pub fn erase(&self, last: &Event<'_>, records: Records) -> u64 {
+        let now = self.state.shared.ids.now();
+        let records =
+            records.put(Table::Tombstone, *self.state.id.as_bytes(), now.as_millis().to_be_bytes().to_vec());
+        let mut pending = self.state.pending();
+        let seq = pending.erase(last, records, now);
+        self.enter_queue(pending);
+        seq
+    }
+
+    fn enter_queue(&self, mut pending: MutexGuard<'_, Pending>) {
+        let enters = pending.enter_queue();
+        drop(pending);
+        if enters {
+            self.state.shared.queue.push_session(Arc::clone(&self.state));
+        }
+    }
+
+    /// The seq of the last event that was appended.
+    pub fn appended(&self) -> u64 {
+        self.state.pending().appended()
+    }
+
+    /// The seq of the last event that is durable.
+    pub fn committed(&self) -> u64 {
+        *self.state.committed.borrow()
+    }
+
+    /// Bytes that wait for their commit. The owner stops taking input above `limits.pending_bytes`.
+    pub fn pending_bytes(&self) -> usize {
+        self.state.pending().bytes()
+    }
+
+    /// The committed seq, as it moves.
+    pub fn commits(&self) -> watch::Receiver<u64> {
+        self.state.committed.subscribe()
+    }
+
+    /// Returns when the event `seq` is durable.
+    pub async fn wait(&self, seq: u64) -> Result<(), Closed> {
+        let mut commits = self.commits();
+        tokio::select! {
+            biased;
+            reached = commits.wait_for(|committed| *committed >= seq) => reached.map(drop).map_err(|_| Closed),
+            () = self.state.shared.closed.cancelled() => {
+                if self.committed() >= seq { Ok(()) } else { Err(Closed) }
+            }
+        }
+    }
+
+    pub fn id(&self, seq: u64) -> EventId {
+        EventId { epoch: self.state.shared.epoch.clone(), seq }
+    }
+
+    /// Replay from `start` to the tail, then follow.
+    pub fn reader(&self, start: Start) -> Reader {
+        Reader::new(Arc::clone(&self.state), start)
+    }
+
+    /// Committed events after `after`, about `max_bytes`; empty at the tail. It begins later when older events were
+    /// dropped.
+    pub async fn read(&self, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
+        let committed = self.committed();
+        let mut runs = self.read_tail(after, max_bytes);
+        if runs.is_empty() && after < committed {
+            let (store, session) = (Arc::clone(&self.state.shared.store), self.state.id);
+            runs = self.state.shared.blocking(move || store.read(session, after, max_bytes)).await?;
+        }
+        Ok(runs.into_iter().filter_map(|run| run.through(committed)).collect())
+    }
+
+    fn read_tail(&self, after: u64, max_bytes: usize) -> Vec<Run> {
+        let (mut cursor, mut bytes) = (after, 0);
+        let mut runs = Vec::new();
+        let tail = self.state.tail();
+        while bytes < max_bytes || runs.is_empty() {
+            let Some(run) = tail.after(cursor) else { break };
+            cursor = run.last_seq;
+            bytes += run.frames.len();
+            runs.push(run);
+        }
+        runs
+    }
+}

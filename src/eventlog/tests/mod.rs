@@ -1,0 +1,130 @@
+//! The log as its users see it.
+
+mod all;
+mod double;
+mod readers;
+mod retention;
+mod writer;
+
+use super::*;
+use crate::store::contract::session as id;
+use crate::store::{MemoryStore, Run};
+
+/// Nothing that a test waits for takes this long.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+fn no_fatal() -> Fatal {
+    Box::new(|why| panic!("fatal: {why}"))
+}
+
+fn start(store: Arc<dyn EventStore>, limits: Limits) -> EventLog {
+    EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown::new(), no_fatal()).expect("a thread")
+}
+
+fn memory_log(limits: Limits) -> EventLog {
+    start(Arc::new(MemoryStore::new(Ids::system())), limits)
+}
+
+async fn open(log: &EventLog, number: u8) -> SessionLog {
+    log.session(&Tenant::default(), id(number)).await.expect("the store reads")
+}
+
+const fn event(members: &str) -> Event<'_> {
+    Event { kind: "test", prompt: None, members: members.as_bytes() }
+}
+
+fn say(session: &SessionLog, members: &str) -> u64 {
+    session.append(&event(members), Records::new())
+}
+
+async fn in_time<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, what).await.expect("in time")
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = tokio::time::Instant::now() + DEADLINE;
+    while !holds() {
+        assert!(tokio::time::Instant::now() < end, "{what}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn next(reader: &mut Reader) -> Item {
+    in_time(reader.next()).await.expect("readable")
+}
+
+fn seqs(run: &Run) -> Vec<u64> {
+    run.events().map(|event| event.seq).collect()
+}
+
+/// The next item as a run's seqs.
+async fn next_seqs(reader: &mut Reader) -> Vec<u64> {
+    match next(reader).await {
+        Item::Run(run) => seqs(&run),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Events that a reader gives up to and with `last`, and the cursor of its `Ready` each time that it came.
+async fn follow(reader: &mut Reader, last: u64) -> (Vec<u64>, Vec<u64>) {
+    let (mut events, mut ready) = (Vec::new(), Vec::new());
+    while events.last() != Some(&last) {
+        match next(reader).await {
+            Item::Run(run) => events.extend(seqs(&run)),
+            Item::Ready { last_seq } => ready.push(last_seq),
+            other => panic!("{other:?}"),
+        }
+    }
+    (events, ready)
+}
+
+#[tokio::test]
+async fn what_was_appended_is_read_after_its_commit() {
+    let log = memory_log(Limits::default());
+    let session = open(&log, 1).await;
+    let mut live = session.reader(Start::Beginning);
+    assert_eq!(next(&mut live).await, Item::Ready { last_seq: 0 });
+    for n in 1..=100 {
+        assert_eq!(say(&session, &format!("\"n\":{n}")), n);
+    }
+    session.wait(100).await.unwrap();
+    assert_eq!((session.appended(), session.committed(), session.pending_bytes()), (100, 100, 0));
+    assert_eq!(follow(&mut live, 100).await.0, (1..=100).collect::<Vec<_>>());
+    let pages = session.read(98, 1).await.unwrap();
+    assert_eq!(pages.iter().flat_map(seqs).collect::<Vec<_>>(), [99, 100]);
+    assert_eq!(session.id(7).to_string(), format!("{}-7", log.epoch()));
+    log.close().await;
+    say(&session, "");
+    assert_eq!(session.wait(101).await, Err(Closed));
+    assert_eq!(log.write(Records::new().put(Table::Meta, "k", "v")).await, Err(WriteError::Closed));
+}
+
+#[tokio::test]
+async fn a_session_leaves_memory_with_its_last_handle() {
+    let log = memory_log(Limits::default());
+    let session = open(&log, 1).await;
+    let other = open(&log, 1).await;
+    let last = say(&session, "");
+    assert_eq!(other.appended(), 1, "two handles, one state");
+    in_time(session.wait(last)).await.unwrap();
+    assert!(log.shared.tails().bytes() > 0);
+    drop((session, other));
+    until("it is gone", || log.shared.sessions().is_empty() && log.shared.tails().bytes() == 0).await;
+    let again = open(&log, 1).await;
+    assert_eq!((again.committed(), say(&again, "")), (1, 2), "seq goes on");
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_committed_at_the_end() {
+    let store = Arc::new(MemoryStore::new(Ids::system()));
+    let log = start(store.clone(), Limits::default());
+    let session = open(&log, 1).await;
+    for _ in 0..1000 {
+        say(&session, "");
+    }
+    session.put(Records::new().put(Table::Fold, "f", "1"));
+    drop(session);
+    log.close().await;
+    assert_eq!(store.usage(id(1)).unwrap().last_seq, 1000);
+    assert_eq!(store.get(Table::Fold, b"f").unwrap().unwrap(), "1");
+}

@@ -1,0 +1,212 @@
+//! Replay and follow: no gap, no double, no cost that grows.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::store::SqliteStore;
+
+/// Limits so small that readers meet the store, cut runs and evicted tails all the time.
+fn tight(run_bytes: usize, tail_bytes: usize, page_bytes: usize) -> Limits {
+    Limits {
+        run_bytes,
+        tail_bytes,
+        tails_bytes: 2 * tail_bytes,
+        store_page_bytes: page_bytes,
+        ..Limits::default()
+    }
+}
+
+/// A writer that appends in bursts, and readers that begin anywhere at any time: each gets every event once, in
+/// order, and is told once that the replay is over.
+async fn readers_see_everything(log: EventLog, bursts: Vec<u64>, starts: Vec<(usize, u64)>) {
+    let session = open(&log, 1).await;
+    let total: u64 = bursts.iter().sum();
+    let mut tasks = Vec::new();
+    let spawn = |cursor: u64| {
+        let (session, shutdown) = (session.clone(), log.shared.shutdown.clone());
+        shutdown.spawn(async move {
+            let committed = session.committed();
+            let cursor = cursor.min(committed).min(total - 1);
+            let mut reader = session.reader(Start::After(cursor));
+            let (events, mut ready) = follow(&mut reader, total).await;
+            assert_eq!(events, (cursor + 1..=total).collect::<Vec<_>>(), "after {cursor}");
+            if ready.is_empty() {
+                match next(&mut reader).await {
+                    Item::Ready { last_seq } => ready.push(last_seq),
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert!(ready.len() == 1 && ready[0] >= committed, "{ready:?} of {committed}");
+        })
+    };
+    for (index, burst) in bursts.into_iter().enumerate() {
+        tasks.extend(starts.iter().filter(|start| start.0 == index).map(|start| spawn(start.1)));
+        for n in 0..burst {
+            say(&session, "\"x\":1,".repeat(usize::try_from(n % 7).expect("small")).trim_end_matches(','));
+            if n % 3 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    for task in tasks {
+        in_time(task).await.expect("no panic");
+    }
+    log.close().await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_gap_and_no_double(
+        bursts in prop::collection::vec(1_u64..60, 1..6),
+        starts in prop::collection::vec((0_usize..6, 0_u64..200), 0..6),
+        (run, tail, page) in (1_usize..2000, 1_usize..4000, 1_usize..4000),
+        on_disk in prop::bool::weighted(0.2),
+    ) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut starts = starts;
+            for start in &mut starts {
+                start.0 %= bursts.len();
+            }
+            let folder = tempfile::tempdir().unwrap();
+            let limits = tight(run, tail, page);
+            let store: Arc<dyn EventStore> = if on_disk {
+                Arc::new(SqliteStore::open(&folder.path().join("log"), Ids::system(), &limits).unwrap())
+            } else {
+                Arc::new(MemoryStore::new(Ids::system()))
+            };
+            readers_see_everything(start(store, limits), bursts, starts).await;
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_is_dropped_in_the_middle_of_a_wait_loses_nothing() {
+    let log = memory_log(tight(300, 1, 500));
+    let session = open(&log, 1).await;
+    let mut reader = session.reader(Start::Beginning);
+    let mut events = Vec::new();
+    for _ in 0..200 {
+        say(&session, "");
+    }
+    in_time(async {
+        while events.len() < 200 {
+            tokio::select! {
+                biased;
+                item = reader.next() => if let Item::Run(run) = item.expect("readable") {
+                    events.extend(seqs(&run));
+                },
+                () = tokio::task::yield_now() => {}
+            }
+        }
+    })
+    .await;
+    assert_eq!(events, (1..=200).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_stalled_reader_costs_nothing_and_then_gets_everything() {
+    const EVENTS: u64 = 100_000;
+    let limits = Limits::default();
+    let bound = limits.tail_bytes + limits.run_bytes;
+    let log = memory_log(limits);
+    let session = open(&log, 1).await;
+    let mut stalled = session.reader(Start::Beginning);
+    let update = format!("\"update\":\"{}\"", "x".repeat(100));
+    for n in 1..=EVENTS {
+        say(&session, &update);
+        if n % 1000 == 0 {
+            in_time(session.wait(n)).await.unwrap();
+            assert!(log.shared.tails().bytes() <= bound);
+        }
+    }
+    let (events, ready) = follow(&mut stalled, EVENTS).await;
+    assert!(events.iter().copied().eq(1..=EVENTS));
+    assert_eq!(ready, [0], "nothing was there when it began");
+}
+
+#[tokio::test]
+async fn many_readers_share_the_same_bytes() {
+    let log = memory_log(Limits::default());
+    let session = open(&log, 1).await;
+    let mut readers: Vec<Reader> = (0..1000).map(|_| session.reader(Start::Tail)).collect();
+    for reader in &mut readers {
+        assert_eq!(next(reader).await, Item::Ready { last_seq: 0 });
+    }
+    say(&session, "");
+    let mut places = std::collections::HashSet::new();
+    for reader in &mut readers {
+        let Item::Run(run) = next(reader).await else { panic!("a run") };
+        places.insert(run.frames.as_ptr());
+    }
+    assert_eq!(places.len(), 1);
+}
+
+#[tokio::test]
+async fn where_a_reader_begins() {
+    let log = memory_log(Limits::default());
+    let session = open(&log, 1).await;
+    for _ in 0..5 {
+        say(&session, "");
+    }
+    in_time(session.wait(5)).await.unwrap();
+
+    let mut tail = session.reader(Start::Tail);
+    assert_eq!(next(&mut tail).await, Item::Ready { last_seq: 5 });
+    let mut unknown = session.reader(Start::After(6));
+    assert_eq!(next(&mut unknown).await, Item::Reset { reason: ResetReason::UnknownCursor, before: 0 });
+    assert_eq!(follow(&mut unknown, 5).await.0, [1, 2, 3, 4, 5]);
+    assert_eq!(next(&mut unknown).await, Item::Ready { last_seq: 5 });
+    let mut foreign = session.reader(Start::Reset(ResetReason::NewEpoch));
+    assert_eq!(next(&mut foreign).await, Item::Reset { reason: ResetReason::NewEpoch, before: 0 });
+    assert_eq!(follow(&mut foreign, 5).await.0, [1, 2, 3, 4, 5]);
+    say(&session, "");
+    assert_eq!(next_seqs(&mut tail).await, [6]);
+}
+
+#[tokio::test]
+async fn erasing_ends_readers_after_the_last_event() {
+    let store = Arc::new(MemoryStore::new(Ids::system()));
+    let log = start(store.clone(), tight(200, 1, 100));
+    let session = open(&log, 1).await;
+    for _ in 0..20 {
+        say(&session, "");
+    }
+    in_time(session.wait(20)).await.unwrap();
+    let mut live = session.reader(Start::After(20));
+    let mut lagging = session.reader(Start::After(3));
+    assert_eq!(next(&mut live).await, Item::Ready { last_seq: 20 });
+    say(&session, "\"before\":true");
+    let last = session.erase(&event("\"by\":\"alice\""), Records::new().put(Table::Meta, "m", "1"));
+    assert_eq!(last, 22);
+    assert_eq!((say(&session, ""), session.erase(&event(""), Records::new())), (22, 22), "it is over");
+    session.put(Records::new().put(Table::Meta, "late", "1"));
+    in_time(session.wait(22)).await.unwrap();
+
+    for reader in [&mut live, &mut lagging] {
+        let (events, _) = follow(reader, 22).await;
+        assert_eq!(events.last(), Some(&22));
+        loop {
+            match next(reader).await {
+                Item::Ready { .. } => {}
+                end => break assert_eq!(end, Item::End),
+            }
+        }
+        assert_eq!(next(reader).await, Item::End);
+    }
+    assert_eq!(store.usage(id(1)).unwrap().first_seq, 22, "the rest is gone from the store");
+    assert_eq!(store.get(Table::Meta, b"m").unwrap().unwrap(), "1");
+    log.close().await;
+    assert_eq!(store.get(Table::Meta, b"late").unwrap(), None);
+    drop((session, live, lagging, log));
+
+    let log = start(store, Limits::default());
+    let session = open(&log, 1).await;
+    let mut late = session.reader(Start::After(5));
+    assert_eq!(next_seqs(&mut late).await, [22]);
+    assert_eq!(next(&mut late).await, Item::Ready { last_seq: 22 });
+    assert_eq!(next(&mut late).await, Item::End);
+    assert_eq!(say(&session, ""), 22);
+}

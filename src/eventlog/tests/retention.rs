@@ -1,0 +1,134 @@
+//! What goes when logs are too large or too old.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use super::super::retention::pass;
+use super::*;
+use crate::store::SqliteStore;
+use crate::types::Clock;
+use crate::types::clock::SystemEntropy;
+
+#[derive(Debug, Default)]
+struct Hands(AtomicI64);
+
+impl Clock for Hands {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+struct Aging {
+    clock: Arc<Hands>,
+    log: EventLog,
+    _folder: tempfile::TempDir,
+}
+
+impl Aging {
+    fn new(limits: Limits) -> Self {
+        let clock = Arc::new(Hands::default());
+        let ids = Ids::new(clock.clone(), Arc::new(SystemEntropy));
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = SqliteStore::open(&folder.path().join("log"), ids.clone(), &limits).expect("it opens");
+        let log = EventLog::start(Arc::new(store), ids, Arc::new(limits), Shutdown::new(), no_fatal());
+        Self { clock, log: log.expect("a thread"), _folder: folder }
+    }
+
+    fn set(&self, days: i64) {
+        self.clock.0.store(days * 24 * 3600 * 1000, Ordering::Relaxed);
+    }
+
+    fn first_seq(&self, number: u8) -> u64 {
+        self.log.shared.store.usage(id(number)).expect("it has a log").first_seq
+    }
+
+    /// Runs of one event each, which are about 300 bytes.
+    async fn fill(&self, number: u8, events: u64) -> SessionLog {
+        let session = open(&self.log, number).await;
+        for _ in 0..events {
+            let seq = say(&session, &format!("\"x\":\"{}\"", "x".repeat(100)));
+            in_time(session.wait(seq)).await.unwrap();
+        }
+        session
+    }
+}
+
+#[tokio::test]
+async fn a_large_log_loses_its_oldest_events_and_readers_are_told() {
+    let aging = Aging::new(Limits { session_log_bytes: 10_000, tail_bytes: 1, ..Limits::default() });
+    let large = aging.fill(1, 200).await;
+    aging.fill(2, 10).await;
+    let mut lagging = large.reader(Start::After(2));
+    pass(&aging.log.shared).await.unwrap();
+    let usage = aging.log.shared.store.usage(id(1)).unwrap();
+    assert!(usage.bytes <= 10_000 && usage.bytes > 9_000 && usage.last_seq == 200, "{usage:?}");
+    assert_eq!(aging.first_seq(2), 1);
+
+    let before = usage.first_seq - 1;
+    for mut reader in [lagging, large.reader(Start::Beginning)] {
+        assert_eq!(next(&mut reader).await, Item::Reset { reason: ResetReason::Pruned, before });
+        assert_eq!(follow(&mut reader, 200).await.0, (before + 1..=200).collect::<Vec<_>>());
+    }
+    lagging = large.reader(Start::After(before));
+    assert_eq!(follow(&mut lagging, 200).await.0.len() as u64, 200 - before, "what is left needs no reset");
+
+    let scope = AllScope { tenant: Tenant::default(), sessions: None };
+    let mut all = aging.log.reader_all(scope.clone(), AllStart::After(1)).await.unwrap();
+    let reset = AllItem::Reset { reason: ResetReason::Pruned, before: 0 };
+    assert_eq!(in_time(all.next()).await.unwrap(), reset);
+    let AllItem::Run(run) = in_time(all.next()).await.unwrap() else { panic!("a run") };
+    assert_eq!((run.session, run.first_seq), (id(1), before + 1));
+    let mut recent = aging.log.reader_all(scope, AllStart::After(200)).await.unwrap();
+    assert!(matches!(in_time(recent.next()).await.unwrap(), AllItem::Run(run) if run.session == id(2)));
+}
+
+#[tokio::test]
+async fn all_logs_together_lose_the_oldest_events_first() {
+    let aging = Aging::new(Limits { logs_bytes: 20_000, ..Limits::default() });
+    aging.fill(1, 1).await;
+    aging.fill(2, 100).await;
+    aging.fill(3, 30).await;
+    pass(&aging.log.shared).await.unwrap();
+    let total = aging.log.shared.store.total_bytes();
+    assert!(total <= 20_000 && total > 19_000, "{total}");
+    assert_eq!(
+        (aging.first_seq(1), aging.first_seq(3)),
+        (1, 1),
+        "the last run of each stays, the youngest too"
+    );
+    assert!(aging.first_seq(2) > 50);
+}
+
+#[tokio::test]
+async fn an_old_log_keeps_its_last_run_and_is_reported() {
+    let aging = Aging::new(Limits::default());
+    let old = aging.fill(1, 100).await;
+    aging.set(20);
+    aging.fill(2, 10).await;
+    aging.set(29);
+    pass(&aging.log.shared).await.unwrap();
+    assert_eq!((aging.first_seq(1), aging.log.expired(10)), (1, Vec::new()));
+    aging.set(31);
+    pass(&aging.log.shared).await.unwrap();
+    assert_eq!((aging.first_seq(1), aging.first_seq(2)), (100, 1));
+    assert_eq!(aging.log.expired(10), [(Tenant::default(), id(1))]);
+    assert_eq!(say(&old, ""), 101, "seq goes on");
+    in_time(old.wait(101)).await.unwrap();
+    assert_eq!(aging.log.expired(10), []);
+}
+
+#[tokio::test]
+async fn a_tombstone_goes_when_its_time_has_come() {
+    let aging = Aging::new(Limits::default());
+    let erased = aging.fill(1, 3).await;
+    let last = erased.erase(&event(""), Records::new());
+    in_time(erased.wait(last)).await.unwrap();
+    drop(erased);
+    let left = || aging.log.shared.store.usage(id(1)).map(|log| (log.first_seq, log.last_seq));
+    aging.set(6);
+    pass(&aging.log.shared).await.unwrap();
+    assert_eq!(left(), Some((4, 4)));
+    aging.set(8);
+    pass(&aging.log.shared).await.unwrap();
+    assert_eq!(left(), None);
+    assert_eq!(aging.log.scan(Table::Tombstone, Vec::new(), None, 10).await.unwrap(), []);
+}

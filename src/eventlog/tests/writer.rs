@@ -1,0 +1,167 @@
+//! Turns, transactions, and what happens when the store refuses.
+
+use std::sync::mpsc;
+
+use super::double::{Double, Mode};
+use super::*;
+use crate::store::Batch;
+
+/// Who is in a batch: session and the seqs of its run.
+fn runs(batch: &Batch) -> Vec<(SessionId, u64, u64)> {
+    batch.runs.iter().map(|run| (run.session, run.first_seq, run.last_seq)).collect()
+}
+
+/// A log whose writer holds a commit with one event of session 9, so that what is appended now waits in line.
+async fn held(limits: Limits) -> (Arc<Double>, EventLog) {
+    let store = Arc::new(Double::new(Mode::Hold));
+    let log = start(store.clone(), limits);
+    say(&open(&log, 9).await, "");
+    until("the writer holds a commit", || store.asked() == 1).await;
+    (store, log)
+}
+
+#[tokio::test]
+async fn a_flood_does_not_delay_another_session() {
+    let (store, log) = held(Limits { run_bytes: 1000, ..Limits::default() }).await;
+    let (flood, calm) = (open(&log, 1).await, open(&log, 2).await);
+    let member = format!("\"x\":\"{}\"", "x".repeat(100));
+    for _ in 0..1000 {
+        say(&flood, &member);
+    }
+    let last = flood.appended();
+    say(&calm, "");
+    assert!(flood.pending_bytes() > 100_000);
+    store.set(Mode::Take);
+    in_time(flood.wait(last)).await.unwrap();
+    let batches = store.batches();
+    let first = runs(&batches[1]);
+    assert_eq!((first[0].0, first[0].1), (id(1), 1));
+    assert_eq!(first[1..], [(id(2), 1, 1)], "one run of the flood, then its neighbour");
+    assert!(batches.len() > 50, "the flood is committed turn by turn");
+    assert!(batches.iter().flat_map(|batch| &batch.runs).all(|run| run.frames.len() <= 1000));
+}
+
+#[tokio::test]
+async fn a_transaction_is_bounded_and_a_large_event_goes_alone() {
+    let (store, log) = held(Limits { run_bytes: 500, transaction_bytes: 2000, ..Limits::default() }).await;
+    let large = format!("\"x\":\"{}\"", "x".repeat(5000));
+    let mut sessions = Vec::new();
+    for number in 1..=8 {
+        let session = open(&log, number).await;
+        for members in ["", if number == 3 { &large } else { "" }, ""] {
+            say(&session, members);
+        }
+        sessions.push(session);
+    }
+    store.set(Mode::Take);
+    for session in &sessions {
+        in_time(session.wait(3)).await.unwrap();
+    }
+    for batch in &store.batches() {
+        let bytes: Vec<usize> = batch.runs.iter().map(|run| run.frames.len()).collect();
+        let before_the_last: usize = bytes[..bytes.len() - 1].iter().sum();
+        assert!(before_the_last < 2000, "{bytes:?}");
+        assert!(batch.runs.iter().all(|run| run.frames.len() <= 500 || run.first_seq == run.last_seq));
+    }
+    let all: Vec<_> = store.batches().iter().flat_map(runs).filter(|run| run.0 == id(3)).collect();
+    assert_eq!(all, [(id(3), 1, 1), (id(3), 2, 2), (id(3), 3, 3)]);
+}
+
+#[tokio::test]
+async fn records_go_with_their_event_and_the_last_change_wins() {
+    let (store, log) = held(Limits { run_bytes: 400, ..Limits::default() }).await;
+    let session = open(&log, 1).await;
+    let records = || Records::new();
+    session.append(&event(""), records().put(Table::Request, "r1", "open").put(Table::Fold, "f", "1"));
+    session.append(&event(""), records().delete(Table::Request, "r1").put(Table::Fold, "f", "2"));
+    session.append(&event(""), records().put(Table::Request, "r1", "again").put(Table::Prompt, "p3", "3"));
+    session.put(records().put(Table::Open, "o", "1"));
+    store.set(Mode::Take);
+    in_time(session.wait(3)).await.unwrap();
+    let batches = store.batches();
+    for batch in &batches[1..] {
+        let last = batch.runs.last().map_or(0, |run| run.last_seq);
+        let third = batch.puts.iter().any(|put| put.key == b"p3");
+        assert_eq!(third, last == 3, "in the commit of its event");
+    }
+    let value = |table, key: &str| store.get(table, key.as_bytes()).unwrap().unwrap();
+    assert_eq!((value(Table::Request, "r1"), value(Table::Fold, "f")), ("again".into(), "2".into()));
+    assert_eq!(value(Table::Open, "o"), "1");
+}
+
+#[tokio::test]
+async fn a_conflict_fails_only_the_write_that_compared() {
+    let (store, log) = held(Limits::default()).await;
+    let session = open(&log, 1).await;
+    say(&session, "");
+    let write = |expected: Option<&'static str>, value: &'static str| {
+        let log = log.clone();
+        let records = Records::new().put(Table::Meta, "k", value);
+        let records = records.expect(Table::Meta, "k", expected.map(Bytes::from));
+        log.shared.shutdown.clone().spawn(async move { log.write(records).await })
+    };
+    let writes = [write(None, "1"), write(None, "2"), write(Some("1"), "3")];
+    let plain = log.write(Records::new().put(Table::Meta, "other", "1"));
+    store.set(Mode::Take);
+    in_time(plain).await.unwrap();
+    let mut results = Vec::new();
+    for write in writes {
+        results.push(in_time(write).await.unwrap());
+    }
+    let won = results.iter().filter(|result| result.is_ok()).count();
+    assert!((1..=2).contains(&won), "the first wins, and whoever knew: {results:?}");
+    assert!(results.iter().all(|result| matches!(result, Ok(()) | Err(WriteError::Conflict { index: 0 }))));
+    in_time(session.wait(1)).await.unwrap();
+    assert_eq!(log.get(Table::Meta, b"other".to_vec()).await.unwrap().unwrap(), "1");
+    assert_eq!(log.scan(Table::Meta, Vec::new(), None, 10).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_loses_nothing() {
+    let store = Arc::new(Double::new(Mode::Full));
+    let log = start(store.clone(), Limits::default());
+    let session = open(&log, 1).await;
+    let mut reader = session.reader(Start::Beginning);
+    assert_eq!(next(&mut reader).await, Item::Ready { last_seq: 0 });
+    for _ in 0..10 {
+        say(&session, "");
+    }
+    until("the alarm stands", || log.alarm() == Some(Alarm::StorageFull)).await;
+    until("it is tried again", || store.asked() >= 2).await;
+    assert_eq!((session.committed(), store.batches().len()), (0, 0));
+    assert!(session.pending_bytes() > 0, "what waits is counted");
+    say(&session, "");
+    store.set(Mode::Take);
+    assert_eq!(follow(&mut reader, 11).await.0, (1..=11).collect::<Vec<_>>());
+    assert_eq!((log.alarm(), session.pending_bytes()), (None, 0));
+}
+
+#[tokio::test]
+async fn closing_with_a_full_disk_ends() {
+    let log = start(Arc::new(Double::new(Mode::Full)), Limits::default());
+    let session = open(&log, 1).await;
+    say(&session, "");
+    until("the alarm stands", || log.alarm().is_some()).await;
+    in_time(log.close()).await;
+    assert_eq!(session.wait(1).await, Err(Closed));
+}
+
+#[tokio::test]
+async fn a_store_that_fails_ends_the_process_and_shows_nothing() {
+    let store = Arc::new(Double::new(Mode::Take));
+    let (told, why) = mpsc::sync_channel(1);
+    let fatal: Fatal = Box::new(move |why| told.send(why.to_owned()).expect("the test listens"));
+    let limits = Arc::new(Limits::default());
+    let log = EventLog::start(store.clone(), Ids::system(), limits, Shutdown::new(), fatal).unwrap();
+    let session = open(&log, 1).await;
+    let mut reader = session.reader(Start::Beginning);
+    assert_eq!(next(&mut reader).await, Item::Ready { last_seq: 0 });
+    store.set(Mode::Fail);
+    let seq = say(&session, "");
+    assert_eq!(in_time(session.wait(seq)).await, Err(Closed));
+    assert_eq!(why.recv_timeout(DEADLINE).unwrap(), "the log cannot be written: the disk is on fire");
+    assert_eq!(session.committed(), 0);
+    assert_eq!(in_time(log.write(Records::new())).await, Err(WriteError::Closed));
+    let nothing = tokio::time::timeout(Duration::from_millis(20), reader.next()).await;
+    assert!(nothing.is_err(), "{nothing:?}");
+}

@@ -1,0 +1,201 @@
+//! The port `EventStore` and its adapters: runs of events and small records, in one atomic commit.
+//!
+//! It owns what is durable and the epoch. It knows runs, positions and records, no ACP word and no reader.
+
+mod memory;
+mod record;
+mod run;
+mod sqlite;
+mod usage;
+
+#[cfg(test)]
+pub(crate) mod contract;
+
+use std::error::Error;
+use std::fmt::Debug;
+
+use bytes::Bytes;
+
+use crate::types::{Epoch, SessionId, Timestamp};
+
+pub use memory::MemoryStore;
+pub use record::{Delete, Expect, Put, Record, Table};
+pub use run::{Frame, Run};
+pub use sqlite::{OpenError, SqliteStore};
+pub use usage::LogUsage;
+
+/// Why something failed, for the log.
+pub type Cause = Box<dyn Error + Send + Sync>;
+
+/// Where events and records last.
+///
+/// Its methods block, but for [`usage`](Self::usage), [`usages`](Self::usages), [`total_bytes`](Self::total_bytes) and
+/// [`tail`](Self::tail), which answer from memory. Anyone may call them; commits are done one after the other. Who
+/// meets [`CommitError::Failed`] ends the process.
+pub trait EventStore: Send + Sync + Debug {
+    /// It changes only when history may differ from what a client saw.
+    fn epoch(&self) -> Epoch;
+
+    /// Everything of the batch or nothing, durable when it returns: first what is expected is compared, then logs
+    /// are erased, runs appended and records written.
+    fn commit(&self, batch: &Batch) -> Result<Committed, CommitError>;
+
+    /// Events of a session after `after`, ascending; the first run is cut to begin there. About `max_bytes`, and at
+    /// least one run if there is any. When older events were dropped it begins with the oldest that are left.
+    fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError>;
+
+    /// Events of all sessions that `wanted` names, after the place `after_pos`, by place. It may stop before it found
+    /// `max_bytes`, or anything: what follows is read from `through_pos` on.
+    fn read_all(
+        &self,
+        after_pos: u64,
+        max_bytes: usize,
+        wanted: &dyn Fn(&str, SessionId) -> bool,
+    ) -> Result<Page, ReadError>;
+
+    /// What a session's log is; `None` when the store holds no event of it.
+    fn usage(&self, session: SessionId) -> Option<LogUsage>;
+
+    /// The first `limit` logs that `wanted` picks.
+    fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage>;
+
+    /// Bytes of all frames.
+    fn total_bytes(&self) -> u64;
+
+    /// The ends of the whole store.
+    fn tail(&self) -> Tail;
+
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError>;
+
+    /// Records whose key begins with `prefix` and is greater than `after`, by key.
+    fn scan(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Record>, ReadError>;
+
+    /// The oldest runs that are left, of one session or of all, after a place, by place.
+    fn heads(
+        &self,
+        session: Option<SessionId>,
+        after_pos: u64,
+        limit: usize,
+    ) -> Result<Vec<RunHead>, ReadError>;
+
+    /// Drops the oldest runs of sessions, at most `max_runs` of each, so that no commit waits for long. The last run
+    /// of a session stays: its seq goes on from there.
+    fn prune(&self, cuts: &[Cut], max_runs: usize) -> Result<Pruned, CommitError>;
+
+    /// Gives a little of the room that was freed back to the disk; true when there is more to give.
+    fn compact(&self) -> Result<bool, CommitError> {
+        Ok(false)
+    }
+
+    /// The disk that it writes to; `None` when there is none.
+    fn disk(&self) -> Option<std::io::Result<Disk>> {
+        None
+    }
+}
+
+/// What one commit does. A record's key is in `puts` or in `deletes`, never in both.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    pub expect: Vec<Expect>,
+    /// Sessions that lose all their runs, before `runs` are appended.
+    pub erase: Vec<SessionId>,
+    pub runs: Vec<Run>,
+    pub puts: Vec<Put>,
+    pub deletes: Vec<Delete>,
+}
+
+/// What a commit gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// `last_pos` of each run, in the order of the batch.
+    pub positions: Vec<u64>,
+}
+
+/// Runs of many sessions, and how far the store looked for them.
+#[derive(Debug, Clone)]
+pub struct Page {
+    pub runs: Vec<Run>,
+    pub through_pos: u64,
+}
+
+/// A cursor from `first_pos - 1` on misses nothing but what was erased by its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tail {
+    pub first_pos: u64,
+    pub last_pos: u64,
+}
+
+/// A run without its frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunHead {
+    pub session: SessionId,
+    pub first_seq: u64,
+    pub last_seq: u64,
+    pub last_pos: u64,
+    pub bytes: u64,
+    /// When it was committed.
+    pub time: Timestamp,
+}
+
+impl RunHead {
+    fn of(run: &Run, last_pos: u64, time: Timestamp) -> Self {
+        let bytes = run.frames.len() as u64;
+        Self { session: run.session, first_seq: run.first_seq, last_seq: run.last_seq, last_pos, bytes, time }
+    }
+}
+
+/// Runs of `session` that end at or before `through` go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    pub session: SessionId,
+    pub through: u64,
+}
+
+/// What [`EventStore::prune`] dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    pub runs: u64,
+    pub bytes: u64,
+}
+
+impl Pruned {
+    fn add(&mut self, other: Self) {
+        self.runs += other.runs;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Room on a disk, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Disk {
+    pub free: u64,
+    pub total: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// Nothing was written; the caller may try again with something else.
+    #[error("a record is not what was expected (number {index})")]
+    Conflict { index: usize },
+    /// Nothing was written; the caller keeps the batch and tries again.
+    #[error("the disk is full")]
+    Full,
+    /// What is on disk is unknown until the store is opened again: the process has to end.
+    #[error("the store failed to write")]
+    Failed(#[source] Cause),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// A run is not what was written. It is told, never served; the rest of the store stays readable.
+    #[error("events of session {session} from {first_seq} on are damaged on disk")]
+    Corrupt { session: SessionId, first_seq: u64 },
+    #[error("the store failed to read")]
+    Failed(#[source] Cause),
+}

@@ -1,0 +1,188 @@
+//! Runs: consecutive events of one session, as the bytes that readers get.
+//!
+//! A frame is exactly `id: <epoch>-<seq>\nevent: <type>\ndata: <one line of JSON>\n\n`. No part of it holds a
+//! line feed of its own, so an empty line ends a frame and nothing else does.
+
+use bytes::{Bytes, BytesMut};
+use memchr::{memchr, memmem};
+
+use crate::types::{Epoch, SessionId, Tenant};
+
+/// Consecutive events of one session. It can be cut after any event; cutting shares the bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    pub tenant: Tenant,
+    pub session: SessionId,
+    pub first_seq: u64,
+    pub last_seq: u64,
+    /// The place in the whole store of the last event; 0 until the run is committed. The positions of a run are
+    /// consecutive, but for a run that a session's reader joined from several.
+    pub last_pos: u64,
+    pub frames: Bytes,
+}
+
+/// One event of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    pub seq: u64,
+    pub kind: &'a str,
+    /// The line of JSON, without `data: ` and without a line feed.
+    pub data: &'a [u8],
+    /// The whole frame, with the empty line that ends it.
+    pub bytes: &'a [u8],
+}
+
+const FRAME_END: &[u8] = b"\n\n";
+
+impl Run {
+    /// How many events it holds.
+    pub fn count(&self) -> u64 {
+        self.last_seq + 1 - self.first_seq
+    }
+
+    /// The place of its first event in the whole store; 0 until the run is committed.
+    pub fn first_pos(&self) -> u64 {
+        self.pos(self.first_seq)
+    }
+
+    /// The place of one of its events in the whole store.
+    pub fn pos(&self, seq: u64) -> u64 {
+        self.last_pos.saturating_sub(self.last_seq - seq)
+    }
+
+    /// What comes after the event `seq`; `None` when nothing does.
+    #[must_use]
+    pub fn after(&self, seq: u64) -> Option<Self> {
+        if seq >= self.last_seq {
+            return None;
+        }
+        if seq < self.first_seq {
+            return Some(self.clone());
+        }
+        let cut = self.end_of(seq);
+        Some(Self { first_seq: seq + 1, frames: self.frames.slice(cut..), ..self.clone() })
+    }
+
+    /// What comes after the place `pos` of the whole store; `None` when nothing does.
+    #[must_use]
+    pub fn after_pos(&self, pos: u64) -> Option<Self> {
+        if pos < self.first_pos() {
+            return Some(self.clone());
+        }
+        self.after(self.first_seq + (pos - self.first_pos()))
+    }
+
+    /// What comes up to and with the event `seq`; `None` when nothing does.
+    #[must_use]
+    pub fn through(&self, seq: u64) -> Option<Self> {
+        if seq < self.first_seq {
+            return None;
+        }
+        if seq >= self.last_seq {
+            return Some(self.clone());
+        }
+        let cut = self.end_of(seq);
+        Some(Self {
+            last_seq: seq,
+            last_pos: if self.last_pos == 0 { 0 } else { self.pos(seq) },
+            frames: self.frames.slice(..cut),
+            ..self.clone()
+        })
+    }
+
+    /// Its events, oldest first.
+    pub fn events(&self) -> impl Iterator<Item = Frame<'_>> {
+        let mut rest: &[u8] = &self.frames;
+        let mut seq = self.first_seq;
+        std::iter::from_fn(move || {
+            let end = memmem::find(rest, FRAME_END)? + FRAME_END.len();
+            let (bytes, after) = rest.split_at(end);
+            rest = after;
+            let frame = Frame::parse(seq, bytes)?;
+            seq += 1;
+            Some(frame)
+        })
+    }
+
+    /// The same events under another epoch, for a store whose epoch changed since they were framed.
+    #[must_use]
+    pub fn with_epoch(&self, epoch: &Epoch) -> Self {
+        let mut frames = BytesMut::with_capacity(self.frames.len() + 64);
+        for frame in self.events() {
+            let id = format!("{epoch}-{}", frame.seq);
+            frames.extend_from_slice(
+                format!("id: {id}\nevent: {}\ndata: {{\"id\":\"{id}\"", frame.kind).as_bytes(),
+            );
+            // `{"id":"` and the old id, which holds no quote.
+            let old = b"{\"id\":\"".len();
+            let rest = memchr(b'"', &frame.data[old..]).map_or(frame.data.len(), |quote| old + quote + 1);
+            frames.extend_from_slice(&frame.data[rest..]);
+            frames.extend_from_slice(FRAME_END);
+        }
+        Self { frames: frames.freeze(), ..self.clone() }
+    }
+
+    /// Where the frame of `seq` ends in `frames`.
+    fn end_of(&self, seq: u64) -> usize {
+        let nth = usize::try_from(seq - self.first_seq).unwrap_or(usize::MAX);
+        memmem::find_iter(&self.frames, FRAME_END)
+            .nth(nth)
+            .map_or(self.frames.len(), |at| at + FRAME_END.len())
+    }
+}
+
+impl<'a> Frame<'a> {
+    fn parse(seq: u64, bytes: &'a [u8]) -> Option<Self> {
+        let after_id = memchr(b'\n', bytes)? + 1;
+        let rest = bytes[after_id..].strip_prefix(b"event: ")?;
+        let kind_end = memchr(b'\n', rest)?;
+        let data = rest[kind_end + 1..].strip_prefix(b"data: ")?.strip_suffix(FRAME_END)?;
+        Some(Self { seq, kind: std::str::from_utf8(&rest[..kind_end]).ok()?, data, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::store::contract::run;
+
+    #[test]
+    fn cuts_share_bytes_and_keep_positions() {
+        let mut whole = run(1, 5..=9);
+        whole.last_pos = 109;
+        for cut in 0..=12 {
+            let head = whole.through(cut);
+            let tail = whole.after(cut);
+            let seqs: Vec<u64> = head
+                .iter()
+                .chain(&tail)
+                .flat_map(|part| part.events().map(|e| e.seq).collect::<Vec<_>>())
+                .collect();
+            assert_eq!(seqs, [5, 6, 7, 8, 9], "cut at {cut}");
+            let bytes: Vec<u8> = head.iter().chain(&tail).flat_map(|part| part.frames.to_vec()).collect();
+            assert_eq!(bytes, whole.frames);
+            assert!(tail.iter().all(|part| part.last_pos == 109 && part.first_pos() == 100 + part.first_seq));
+            assert!(head.iter().all(|part| part.last_pos == 100 + part.last_seq && part.first_pos() == 105));
+        }
+        assert_eq!(whole.after_pos(106).unwrap().first_seq, 7);
+        assert_eq!(whole.after_pos(3).unwrap(), whole);
+        assert!(whole.after_pos(109).is_none());
+    }
+
+    #[test]
+    fn frames_are_what_was_written() {
+        let run = run(1, 1..=2);
+        let frame = run.events().nth(1).unwrap();
+        assert_eq!((frame.seq, frame.kind), (2, "test"));
+        assert!(frame.data.starts_with(b"{\"id\":\"e-2\",\"seq\":2,"));
+        assert!(frame.bytes.starts_with(b"id: e-2\nevent: test\ndata: {"));
+    }
+
+    #[test]
+    fn another_epoch_changes_only_the_ids() {
+        let old = run(1, 1..=3);
+        let new = old.with_epoch(&"fresh".parse().unwrap());
+        let text = String::from_utf8(new.frames.to_vec()).unwrap();
+        assert_eq!(text.replace("fresh-", "e-").as_bytes(), &old.frames[..]);
+        assert_eq!(text.matches("fresh-").count(), 6);
+    }
+}

@@ -1,0 +1,151 @@
+//! Moves the write-ahead log into the file, on a thread and a connection of its own, so that no commit waits for it.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode};
+
+use crate::shutdown::Shutdown;
+
+use super::super::CommitError;
+
+/// About 4000 pages: then what is in the write-ahead log is moved.
+const ENOUGH: u64 = 4000 * 8192;
+/// Pages of the write-ahead log, when commits never left it alone: then they wait for a moment, so that it begins anew.
+const TOO_MANY: i64 = 16_000;
+/// Without a commit for this long the write-ahead log is moved whole and cut to nothing.
+const IDLE: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(super) struct Checkpointer {
+    work: Arc<Work>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes that were committed since the last checkpoint, about.
+    written: u64,
+    /// Something was committed since the write-ahead log was cut.
+    dirty: bool,
+    stop: bool,
+    /// The disk did not take it: what it holds is unknown.
+    failed: Option<String>,
+}
+
+enum Mode {
+    Passive,
+    Truncate,
+}
+
+impl Checkpointer {
+    pub(super) fn start(connection: Connection) -> io::Result<Self> {
+        let work = Arc::new(Work::default());
+        // What an earlier life left is moved once nothing else is to do.
+        work.state().dirty = true;
+        let shared = Arc::clone(&work);
+        let thread = Shutdown::thread("log-checkpoint", move || shared.run(&connection))?;
+        Ok(Self { work, thread: Some(thread) })
+    }
+
+    pub(super) fn wrote(&self, bytes: u64) {
+        let mut state = self.work.state();
+        state.written += bytes;
+        let wakes = !state.dirty || state.written >= ENOUGH;
+        state.dirty = true;
+        drop(state);
+        if wakes {
+            self.work.wake.notify_one();
+        }
+    }
+
+    /// Refuses to go on after a checkpoint that failed.
+    pub(super) fn check(&self) -> Result<(), CommitError> {
+        match &self.work.state().failed {
+            Some(why) => Err(CommitError::Failed(why.clone().into())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Checkpointer {
+    fn drop(&mut self) {
+        self.work.state().stop = true;
+        self.work.wake.notify_one();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the checkpoint thread panicked");
+        }
+    }
+}
+
+impl Work {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, connection: &Connection) {
+        while let Some(mode) = self.next() {
+            let result = match mode {
+                Mode::Passive => checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)").and_then(|pages| {
+                    if pages > TOO_MANY {
+                        checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+                    } else {
+                        Ok(pages)
+                    }
+                }),
+                Mode::Truncate => checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)"),
+            };
+            let Err(error) = result else { continue };
+            // The next commit finds the disk full by itself; a busy file is tried again.
+            let passes = [ErrorCode::DiskFull, ErrorCode::DatabaseBusy, ErrorCode::DatabaseLocked];
+            if error.sqlite_error_code().is_some_and(|code| passes.contains(&code)) {
+                tracing::warn!(%error, "the write-ahead log could not be moved now");
+            } else {
+                tracing::error!(%error, "the write-ahead log cannot be moved");
+                self.state().failed = Some(format!("a checkpoint failed: {error}"));
+                return;
+            }
+        }
+    }
+
+    /// Waits for something to do; `None` at the end.
+    fn next(&self) -> Option<Mode> {
+        let mut state = self.state();
+        loop {
+            if state.stop {
+                return None;
+            }
+            if state.written >= ENOUGH {
+                state.written = 0;
+                return Some(Mode::Passive);
+            }
+            if !state.dirty {
+                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let before = state.written;
+            let (after, waited) = self.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            state = after;
+            if waited.timed_out() && state.written == before && !state.stop {
+                state.written = 0;
+                state.dirty = false;
+                return Some(Mode::Truncate);
+            }
+        }
+    }
+}
+
+/// Gives the pages that are in the write-ahead log.
+fn checkpoint(connection: &Connection, how: &str) -> Result<i64, rusqlite::Error> {
+    connection.query_row(how, [], |row| row.get(1))
+}

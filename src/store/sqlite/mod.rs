@@ -1,0 +1,280 @@
+//! The store on a disk: one SQLite file, one connection that writes, a few that read, one that checkpoints.
+//!
+//! A commit is durable when it returns (WAL, `synchronous = FULL`). Each run has a checksum over its bytes and its
+//! place, compared at each read: a damaged run is told and never served. The whole file is not checked at a start,
+//! which would take minutes: `PRAGMA quick_check` is for an operator who was told of damage, and a file that SQLite
+//! itself calls malformed does not open. Who brings back a copy gives the file a new epoch: runs keep the epoch they
+//! were framed with, and reading changes their ids to the file's.
+
+mod checkpoint;
+mod read;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use rusqlite::{Connection, ErrorCode};
+
+use crate::types::{Epoch, Ids, Limits, SessionId, Timestamp};
+
+use super::usage::Usages;
+use super::{
+    Batch, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Page, Pruned, ReadError, Record, Run,
+    RunHead, Table, Tail,
+};
+use checkpoint::Checkpointer;
+use read::Readers;
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the file is not a log of this program")]
+    Foreign,
+    #[error(
+        "the file was written by a newer version (format {found}; this one knows {known}); it was not touched"
+    )]
+    Newer { found: i32, known: i32 },
+    #[error("the file's folder does not take a write-ahead log")]
+    NoWal,
+    #[error("the file is damaged; `PRAGMA quick_check` tells more, and a backup can be put in its place")]
+    Damaged(#[source] rusqlite::Error),
+    #[error("the file cannot be opened")]
+    Io(#[from] io::Error),
+    #[error("the file cannot be opened")]
+    Sqlite(#[source] rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for OpenError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(error),
+            _ => Self::Sqlite(error),
+        }
+    }
+}
+
+/// Events and records in one SQLite file.
+// The order of the fields is the order of their end: the writer's connection closes last and takes the write-ahead
+// log with it.
+#[derive(Debug)]
+pub struct SqliteStore {
+    checkpointer: Checkpointer,
+    readers: Readers,
+    writer: Mutex<Connection>,
+    index: Mutex<Index>,
+    epoch: Epoch,
+    ids: Ids,
+    folder: PathBuf,
+}
+
+/// What the file holds, kept in step with what is committed.
+#[derive(Debug, Default)]
+struct Index {
+    usages: Usages,
+    last_pos: u64,
+    pruned_pos: u64,
+}
+
+impl SqliteStore {
+    /// Opens the log at `path`, or makes a new one with a new epoch. The folder has to be there.
+    ///
+    /// What the runs are is kept in memory, so only one process may commit runs, erase or prune: the gateway, which
+    /// holds the data folder's lock. Commands for keys open the file beside it, for records alone: these are read from
+    /// the file each time, `expect` is compared inside the transaction, and the two writers wait for each other.
+    pub fn open(path: &Path, ids: Ids, limits: &Limits) -> Result<Self, OpenError> {
+        schema::prepare(path, || ids.epoch())?;
+        let writer = schema::open_writer(path)?;
+        let epoch: String =
+            writer.query_row("SELECT value FROM meta WHERE key = 'epoch'", [], |row| row.get(0))?;
+        let epoch = epoch.parse().map_err(|_| OpenError::Foreign)?;
+        let index = Index::load(&writer)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(Self {
+            checkpointer: Checkpointer::start(schema::open_checkpointer(path)?)?,
+            readers: Readers::open(path, limits.store_readers)?,
+            writer: Mutex::new(writer),
+            index: Mutex::new(index),
+            epoch,
+            ids,
+            folder: folder.to_owned(),
+        })
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Connection> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Index {
+    /// One walk over the rows; it does not touch the bytes of the frames.
+    fn load(connection: &Connection) -> Result<Self, OpenError> {
+        let place = |key: &str| {
+            let select = "SELECT value FROM meta WHERE key = ?1";
+            connection.query_row(select, [key], |row| row.get(0)).map(from_sql)
+        };
+        let (last_pos, pruned_pos) = (place("last_pos")?, place("pruned_pos")?);
+        let mut index = Self { usages: Usages::default(), last_pos, pruned_pos };
+        let mut select = connection.prepare(
+            "SELECT session, first_seq, last_seq, pos, length(frames), time, tenant FROM run ORDER BY pos",
+        )?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            let head = read::head(row)?;
+            index.last_pos = index.last_pos.max(head.last_pos);
+            index.usages.append(row.get_ref(6)?.as_str().map_err(|_| OpenError::Foreign)?, &head);
+        }
+        Ok(index)
+    }
+}
+
+/// SQLite's integers have a sign. Ours count from 0 and never come near its end.
+fn to_sql(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn from_sql(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}
+
+/// Over the bytes and over what says whose they are.
+fn checksum(session: SessionId, first_seq: u64, last_seq: u64, frames: &[u8]) -> u32 {
+    let mut crc = crc32c::crc32c(session.as_bytes());
+    crc = crc32c::crc32c_append(crc, &first_seq.to_be_bytes());
+    crc = crc32c::crc32c_append(crc, &last_seq.to_be_bytes());
+    crc32c::crc32c_append(crc, frames)
+}
+
+impl EventStore for SqliteStore {
+    fn epoch(&self) -> Epoch {
+        self.epoch.clone()
+    }
+
+    fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
+        let time = self.ids.now();
+        let mut writer = self.writer();
+        self.checkpointer.check()?;
+        let first = self.index().last_pos;
+        let positions = write::commit(&mut writer, batch, &self.epoch, first, time)?;
+        self.index().committed(batch, &positions, time);
+        drop(writer);
+        self.checkpointer.wrote(write::size(batch));
+        Ok(Committed { positions })
+    }
+
+    fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
+        self.readers.with(|connection| read::session(connection, &self.epoch, session, after, max_bytes))
+    }
+
+    fn read_all(
+        &self,
+        after_pos: u64,
+        max_bytes: usize,
+        wanted: &dyn Fn(&str, SessionId) -> bool,
+    ) -> Result<Page, ReadError> {
+        // Everything up to here is in what the connection will see.
+        let last_pos = self.index().last_pos;
+        let mut page = self
+            .readers
+            .with(|connection| read::all(connection, &self.epoch, after_pos, max_bytes, wanted))?;
+        if page.ended {
+            page.through_pos = page.through_pos.max(last_pos);
+        }
+        Ok(Page { runs: page.runs, through_pos: page.through_pos })
+    }
+
+    fn usage(&self, session: SessionId) -> Option<LogUsage> {
+        self.index().usages.get(session).cloned()
+    }
+
+    fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
+        self.index().usages.pick(limit, wanted)
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.index().usages.bytes()
+    }
+
+    fn tail(&self) -> Tail {
+        let index = self.index();
+        Tail { first_pos: index.pruned_pos + 1, last_pos: index.last_pos }
+    }
+
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError> {
+        self.readers.with(|connection| Ok(read::record(connection, table, key)?))
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Record>, ReadError> {
+        self.readers.with(|connection| Ok(read::scan(connection, table, prefix, after, limit)?))
+    }
+
+    fn heads(
+        &self,
+        session: Option<SessionId>,
+        after_pos: u64,
+        limit: usize,
+    ) -> Result<Vec<RunHead>, ReadError> {
+        self.readers.with(|connection| Ok(read::heads(connection, session, after_pos, limit)?))
+    }
+
+    fn prune(&self, cuts: &[Cut], max_runs: usize) -> Result<Pruned, CommitError> {
+        let mut writer = self.writer();
+        self.checkpointer.check()?;
+        let (pruned_pos, cuts) = {
+            let index = self.index();
+            let with_last = |cut: &Cut| index.usages.get(cut.session).map(|log| (*cut, log.last_pos));
+            (index.pruned_pos, cuts.iter().filter_map(with_last).collect::<Vec<_>>())
+        };
+        let pruned = write::prune(&mut writer, &cuts, max_runs, pruned_pos)?;
+        let mut index = self.index();
+        let mut sum = Pruned::default();
+        for cut in pruned {
+            index.usages.cut(cut.session, cut.first_seq, cut.first_pos, cut.gone);
+            index.pruned_pos = index.pruned_pos.max(cut.pruned_pos);
+            sum.add(cut.gone);
+        }
+        drop(index);
+        drop(writer);
+        self.checkpointer.wrote(sum.bytes);
+        Ok(sum)
+    }
+
+    fn compact(&self) -> Result<bool, CommitError> {
+        let writer = self.writer();
+        self.checkpointer.check()?;
+        write::compact(&writer)
+    }
+
+    fn disk(&self) -> Option<io::Result<Disk>> {
+        let disk = rustix::fs::statvfs(&self.folder).map_err(io::Error::from);
+        Some(disk.map(|disk| Disk {
+            free: disk.f_bavail.saturating_mul(disk.f_frsize),
+            total: disk.f_blocks.saturating_mul(disk.f_frsize),
+        }))
+    }
+}
+
+impl Index {
+    fn committed(&mut self, batch: &Batch, positions: &[u64], time: Timestamp) {
+        for session in &batch.erase {
+            self.usages.erase(*session);
+        }
+        for (run, pos) in batch.runs.iter().zip(positions) {
+            self.usages.append(run.tenant.as_str(), &RunHead::of(run, *pos, time));
+            self.last_pos = *pos;
+        }
+    }
+}

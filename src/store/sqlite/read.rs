@@ -1,0 +1,223 @@
+//! What the reading connections do.
+
+use std::path::Path;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::types::{Epoch, SessionId, Tenant, Timestamp};
+
+use super::super::{ReadError, Record, Run, RunHead, Table};
+use super::{OpenError, checksum, from_sql, schema, to_sql};
+
+impl From<rusqlite::Error> for ReadError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// A few connections; who finds none free waits.
+#[derive(Debug)]
+pub(super) struct Readers {
+    free: Mutex<Vec<Connection>>,
+    given_back: Condvar,
+}
+
+impl Readers {
+    pub(super) fn open(path: &Path, count: usize) -> Result<Self, OpenError> {
+        let free: Result<Vec<_>, _> = (0..count.max(1)).map(|_| schema::open_reader(path)).collect();
+        Ok(Self { free: Mutex::new(free?), given_back: Condvar::new() })
+    }
+
+    pub(super) fn with<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        let mut taken = Taken { readers: self, connection: Some(self.take()) };
+        read(taken.connection.as_mut().expect("it is given back at the end"))
+    }
+
+    fn take(&self) -> Connection {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match free.pop() {
+                Some(connection) => return connection,
+                None => free = self.given_back.wait(free).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+/// A connection that is given back whatever happens.
+struct Taken<'a> {
+    readers: &'a Readers,
+    connection: Option<Connection>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut free = self.readers.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.extend(self.connection.take());
+        drop(free);
+        self.readers.given_back.notify_one();
+    }
+}
+
+/// The order of [`run`]'s columns.
+const COLUMNS: &str = "session, first_seq, last_seq, pos, tenant, epoch, crc, frames";
+
+pub(super) fn session(
+    connection: &Connection,
+    epoch: &Epoch,
+    session: SessionId,
+    after: u64,
+    max_bytes: usize,
+) -> Result<Vec<Run>, ReadError> {
+    // The first is the run that holds the event, found by its start.
+    let mut select = connection.prepare(&format!(
+        "SELECT {COLUMNS} FROM run WHERE session = ?1 AND last_seq > ?2 AND first_seq >= coalesce(
+            (SELECT max(first_seq) FROM run WHERE session = ?1 AND first_seq <= ?2 + 1), 0) ORDER BY first_seq"
+    ))?;
+    let mut rows = select.query(params![session.as_bytes(), to_sql(after)])?;
+    let (mut runs, mut bytes) = (Vec::new(), 0);
+    while bytes < max_bytes || runs.is_empty() {
+        let Some(row) = rows.next()? else { break };
+        let Some(run) = run(row, epoch)?.after(after) else { continue };
+        bytes += run.frames.len();
+        runs.push(run);
+    }
+    Ok(runs)
+}
+
+/// What [`all`] found.
+pub(super) struct AllPage {
+    pub(super) runs: Vec<Run>,
+    pub(super) through_pos: u64,
+    /// It came to the end of what the connection saw.
+    pub(super) ended: bool,
+}
+
+pub(super) fn all(
+    connection: &Connection,
+    epoch: &Epoch,
+    after_pos: u64,
+    max_bytes: usize,
+    wanted: &dyn Fn(&str, SessionId) -> bool,
+) -> Result<AllPage, ReadError> {
+    /// Rows that are looked at in one go: a long read keeps the write-ahead log from being taken back.
+    const LOOK: usize = 10_000;
+    let mut select = connection.prepare(&format!("SELECT {COLUMNS} FROM run WHERE pos > ?1 ORDER BY pos"))?;
+    let mut rows = select.query([to_sql(after_pos)])?;
+    let mut page = AllPage { runs: Vec::new(), through_pos: after_pos, ended: false };
+    let mut bytes = 0;
+    for _ in 0..LOOK {
+        if bytes >= max_bytes && !page.runs.is_empty() {
+            break;
+        }
+        let Some(row) = rows.next()? else {
+            page.ended = true;
+            break;
+        };
+        if wanted(row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?, session_of(row)?) {
+            let run = run(row, epoch)?.after_pos(after_pos);
+            bytes += run.as_ref().map_or(0, |run| run.frames.len());
+            page.runs.extend(run);
+        }
+        page.through_pos = from_sql(row.get(3)?);
+    }
+    Ok(page)
+}
+
+/// A row of [`COLUMNS`], compared with its checksum.
+fn run(row: &Row<'_>, epoch: &Epoch) -> Result<Run, ReadError> {
+    let (session, first_seq, last_seq) = (session_of(row)?, from_sql(row.get(1)?), from_sql(row.get(2)?));
+    let frames = row.get_ref(7)?.as_blob().map_err(rusqlite::Error::from)?;
+    let crc: u32 = row.get(6)?;
+    if checksum(session, first_seq, last_seq, frames) != crc {
+        return Err(ReadError::Corrupt { session, first_seq });
+    }
+    let run = Run {
+        tenant: Tenant::new(row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?),
+        session,
+        first_seq,
+        last_seq,
+        last_pos: from_sql(row.get(3)?),
+        frames: Bytes::copy_from_slice(frames),
+    };
+    let framed_with = row.get_ref(5)?.as_str().map_err(rusqlite::Error::from)?;
+    Ok(if framed_with == epoch.as_str() { run } else { run.with_epoch(epoch) })
+}
+
+fn session_of(row: &Row<'_>) -> Result<SessionId, rusqlite::Error> {
+    Ok(SessionId::from_uuid(uuid::Uuid::from_bytes(row.get(0)?)))
+}
+
+pub(super) fn heads(
+    connection: &Connection,
+    session: Option<SessionId>,
+    after_pos: u64,
+    limit: usize,
+) -> Result<Vec<RunHead>, rusqlite::Error> {
+    const HEAD: &str = "SELECT session, first_seq, last_seq, pos, length(frames), time FROM run";
+    let (after, limit) = (to_sql(after_pos), to_sql(limit as u64));
+    match session {
+        Some(session) => connection
+            .prepare(&format!("{HEAD} WHERE session = ?1 AND pos > ?2 ORDER BY first_seq LIMIT ?3"))?
+            .query_map(params![session.as_bytes(), after, limit], head)?
+            .collect(),
+        None => connection
+            .prepare(&format!("{HEAD} WHERE pos > ?1 ORDER BY pos LIMIT ?2"))?
+            .query_map(params![after, limit], head)?
+            .collect(),
+    }
+}
+
+/// A row of session, first seq, last seq, place, bytes and time.
+pub(super) fn head(row: &Row<'_>) -> Result<RunHead, rusqlite::Error> {
+    Ok(RunHead {
+        session: session_of(row)?,
+        first_seq: from_sql(row.get(1)?),
+        last_seq: from_sql(row.get(2)?),
+        last_pos: from_sql(row.get(3)?),
+        bytes: from_sql(row.get(4)?),
+        time: Timestamp::from_millis(row.get(5)?),
+    })
+}
+
+pub(super) fn record(
+    connection: &Connection,
+    table: Table,
+    key: &[u8],
+) -> Result<Option<Bytes>, rusqlite::Error> {
+    let select = "SELECT value FROM record WHERE tbl = ?1 AND key = ?2";
+    let value: Option<Vec<u8>> =
+        connection.query_row(select, params![table as u8, key], |row| row.get(0)).optional()?;
+    Ok(value.map(Bytes::from))
+}
+
+pub(super) fn scan(
+    connection: &Connection,
+    table: Table,
+    prefix: &[u8],
+    after: Option<&[u8]>,
+    limit: usize,
+) -> Result<Vec<Record>, rusqlite::Error> {
+    let (sign, from) = match after {
+        Some(after) if after >= prefix => (">", after),
+        _ => (">=", prefix),
+    };
+    let mut select = connection.prepare(&format!(
+        "SELECT key, value FROM record WHERE tbl = ?1 AND key {sign} ?2 ORDER BY key LIMIT ?3"
+    ))?;
+    let mut rows = select.query(params![table as u8, from, to_sql(limit as u64)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let key: Vec<u8> = row.get(0)?;
+        if !key.starts_with(prefix) {
+            break;
+        }
+        found.push((key, row.get::<_, Vec<u8>>(1)?.into()));
+    }
+    Ok(found)
+}
