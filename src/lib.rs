@@ -10,5 +10,6 @@ pub mod jsonrpc;
 pub mod api;
 pub mod acp;
 pub mod store;
+pub mod process;
 pub mod eventlog;
 pub mod transcript;

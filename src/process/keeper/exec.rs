@@ -1,0 +1,75 @@
+//! The last stage before the program, in the child's own process: takes away what the program must not have.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::Mode;
+use rustix::io::{fcntl_dupfd_cloexec, write};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, umask};
+use rustix::stdio::{dup2_stdin, stdin};
+
+use super::{FAILED, KeeperError, detach};
+use crate::process::report;
+
+/// The message with stdin was sent before this process began, so it is there or will never be.
+const STDIN_SECONDS: i64 = 5;
+
+/// Becomes `program`; returns only when the kernel refuses to execute it.
+pub(super) fn run(keeper: Pid, program: &OsStr, args: &[OsString]) -> Result<ExitCode, KeeperError> {
+    // The socket's second descriptor closes by itself when the program takes over.
+    let control = fcntl_dupfd_cloexec(stdin(), 3).map_err(KeeperError::at("control socket"))?;
+    confine(keeper).inspect_err(|error| say(&control, &report::broken_line(&error.to_string())))?;
+    let own_stdin = receive_stdin().map_err(KeeperError::at("stdin"))?;
+    say(&control, &report::exec_line(getpid().as_raw_pid()));
+    dup2_stdin(own_stdin).map_err(KeeperError::at("stdin"))?;
+    let error = execute(program, args);
+    say(&control, &report::refused_line(error.raw_os_error().unwrap_or(0)));
+    Ok(ExitCode::from(FAILED))
+}
+
+/// Own group by the keeper's start; the rest here. The death signal comes last, and the parent is looked
+/// at after it, since a parent that had died before would never send one.
+fn confine(keeper: Pid) -> Result<(), KeeperError> {
+    rustix::thread::set_no_new_privs(true).map_err(KeeperError::at("no_new_privs"))?;
+    detach::no_core().map_err(KeeperError::at("core limit"))?;
+    umask(Mode::from_raw_mode(0o077));
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(KeeperError::at("death signal"))?;
+    if getppid() == Some(keeper) {
+        Ok(())
+    } else {
+        Err(KeeperError { step: "keeper", source: io::Error::other("it has ended") })
+    }
+}
+
+/// Takes the child's stdin out of the control socket.
+fn receive_stdin() -> io::Result<OwnedFd> {
+    let wait = Timespec { tv_sec: STDIN_SECONDS, tv_nsec: 0 };
+    if poll(&mut [PollFd::new(&stdin(), PollFlags::IN)], Some(&wait))? == 0 {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(stdin(), &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    descriptors.next().and_then(|mut first| first.next()).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+#[expect(clippy::disallowed_methods, reason = "this stage becomes the program")]
+fn execute(program: &OsStr, args: &[OsString]) -> io::Error {
+    Command::new(program).args(args).exec()
+}
+
+/// When the gateway is gone nobody hears it, and the keeper is about to see it.
+fn say(control: &OwnedFd, line: &str) {
+    write(control, line.as_bytes()).unwrap_or(0);
+}

@@ -1,0 +1,63 @@
+//! The keeper: the process between the gateway and one child, which lets nothing of the child outlive it.
+//!
+//! It is the subreaper of all that the child starts, so that what moved to a session of its own and lost
+//! its parent comes to it. It runs until the child ends, until it is told to kill, or until the gateway
+//! is gone; then it kills every descendant and ends as the child ended. It has one thread, holds none of
+//! the child's pipes, and knows nothing of what is said over them.
+//!
+//! TERM (also INT and HUP) is passed on to the child's group, a second one kills; QUIT kills at once.
+
+mod detach;
+mod exec;
+mod signals;
+mod watch;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use rustix::io::write;
+use rustix::process::Pid;
+
+/// What a keeper ends with when it did not come to run the child.
+const FAILED: u8 = 125;
+
+/// A step that failed, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{step}: {source}")]
+struct KeeperError {
+    step: &'static str,
+    source: std::io::Error,
+}
+
+impl KeeperError {
+    fn at<E: Into<std::io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self { step, source: source.into() }
+    }
+}
+
+/// Runs the hidden subcommand `keeper`; `args` is what stands after that word.
+///
+/// `watch GATEWAY-PID PROGRAM ARGS...` is the keeper; `exec KEEPER-PID PROGRAM ARGS...` is the stage in
+/// the child's own process that becomes the program.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut args = args.into_iter();
+    let stage = args.next();
+    let parent = args.next().and_then(|pid| Pid::from_raw(pid.to_str()?.parse().ok()?));
+    let program = args.next();
+    let rest: Vec<OsString> = args.collect();
+    let outcome = match (stage.as_ref().and_then(|stage| stage.to_str()), parent, program) {
+        (Some("watch"), Some(gateway), Some(program)) => watch::run(gateway, &program, &rest),
+        (Some("exec"), Some(keeper), Some(program)) => exec::run(keeper, &program, &rest),
+        _ => Err(KeeperError { step: "arguments", source: std::io::ErrorKind::InvalidInput.into() }),
+    };
+    outcome.unwrap_or_else(|error| {
+        say(&super::report::broken_line(&error.to_string()));
+        ExitCode::from(FAILED)
+    })
+}
+
+/// Tells the gateway over the control socket, which stands in for stdin until the program takes over.
+/// A gateway that is gone hears nothing, and needs nothing.
+fn say(line: &str) {
+    write(rustix::stdio::stdin(), line.as_bytes()).unwrap_or(0);
+}

@@ -1,0 +1,193 @@
+//! The keeper's life: start the child, watch it and the gateway, and at the end leave nothing.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process, kill_process_group,
+    pidfd_open, wait,
+};
+use signal_hook::low_level::emulate_default_handler;
+
+use super::signals::{self, Signals};
+use super::{FAILED, KeeperError, detach};
+use crate::process::procfs;
+
+/// The gateway is looked for at least this often, also where the kernel has no pidfd.
+const LOOK_SECONDS: i64 = 5;
+
+/// What does not die by KILL in this time hangs in the kernel, and is left to it.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Between two rounds of killing, when no death of a child is reported.
+const ROUND_NANOSECONDS: i64 = 5_000_000;
+
+/// A shell's way to tell of a signal by a code, for signals that cannot be sent to oneself.
+const SIGNAL_CODE: i32 = 128;
+
+pub(super) fn run(gateway: Pid, program: &OsStr, args: &[OsString]) -> Result<ExitCode, KeeperError> {
+    detach::prepare()?;
+    let signals = Signals::register().map_err(KeeperError::at("signals"))?;
+    let gateway = Gateway::hold(gateway)?;
+    let child = start(program, args).map_err(KeeperError::at("start"))?;
+    let mut keeper = Keeper { signals, gateway, child, status: None };
+    // The child is there, so from now on the way out leads past its end.
+    let released = detach::release_stdio();
+    if released.is_ok() {
+        keeper.watch();
+    }
+    keeper.kill_all();
+    released.map(|()| keeper.end())
+}
+
+/// The process that all this is done for.
+struct Gateway {
+    pid: Pid,
+    /// Readable when it has ended; missing on kernels without pidfd.
+    hold: Option<OwnedFd>,
+}
+
+impl Gateway {
+    /// The hold is taken before the look at the parent: so it is a hold on the parent, and not on a
+    /// stranger with the pid of a parent that has just died.
+    fn hold(pid: Pid) -> Result<Self, KeeperError> {
+        let gateway = Self { pid, hold: pidfd_open(pid, PidfdFlags::empty()).ok() };
+        if gateway.is_parent() {
+            Ok(gateway)
+        } else {
+            Err(KeeperError { step: "gateway", source: io::Error::other("it has ended") })
+        }
+    }
+
+    fn is_parent(&self) -> bool {
+        getppid() == Some(self.pid)
+    }
+}
+
+/// Starts the stage that becomes the program, as the leader of a group of its own. The running file is
+/// named by `/proc/self/exe`, which holds also when it was replaced on disk.
+#[expect(clippy::disallowed_methods, reason = "the keeper starts its one child")]
+fn start(program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
+    let child = Command::new("/proc/self/exe")
+        .arg("keeper")
+        .arg("exec")
+        .arg(getpid().as_raw_pid().to_string())
+        .arg(program)
+        .args(args)
+        .process_group(0)
+        .spawn()?;
+    Ok(Pid::from_child(&child))
+}
+
+struct Keeper {
+    signals: Signals,
+    gateway: Gateway,
+    child: Pid,
+    /// How the child ended, once it has been reaped. Until then its pid is its own.
+    status: Option<WaitStatus>,
+}
+
+impl Keeper {
+    /// Returns when it is time to kill what is left.
+    fn watch(&mut self) {
+        let mut asked = 0;
+        loop {
+            self.reap();
+            let gateway_ended = self.status.is_none() && self.sleep();
+            if self.status.is_some() || gateway_ended || !self.gateway.is_parent() {
+                return;
+            }
+            signals::take(&self.signals.child);
+            if signals::take(&self.signals.kill) > 0 {
+                return;
+            }
+            let asks = signals::take(&self.signals.terminate);
+            if asks > 0 && asked == 0 {
+                self.pass_on_term();
+            }
+            asked += asks;
+            if asked > 1 {
+                return;
+            }
+        }
+    }
+
+    /// Waits for a signal or for the gateway's end, whichever comes first, and tells of the latter.
+    fn sleep(&self) -> bool {
+        let signals = &self.signals;
+        let limit = Timespec { tv_sec: LOOK_SECONDS, tv_nsec: 0 };
+        let mut watched = vec![
+            PollFd::new(&signals.terminate, PollFlags::IN),
+            PollFd::new(&signals.kill, PollFlags::IN),
+            PollFd::new(&signals.child, PollFlags::IN),
+        ];
+        let own = watched.len();
+        watched.extend(self.gateway.hold.iter().map(|hold| PollFd::new(hold, PollFlags::IN)));
+        // An interrupted wait is as good as one that ran out: everything is looked at after it.
+        poll(&mut watched, Some(&limit)).unwrap_or(0);
+        watched[own..].iter().any(|hold| !hold.revents().is_empty())
+    }
+
+    /// The child is not reaped yet, so neither its pid nor its group can be another's.
+    fn pass_on_term(&self) {
+        if kill_process_group(self.child, Signal::TERM).is_err() {
+            // It has moved to another group, or has ended, which the next look tells.
+            kill_process(self.child, Signal::TERM).unwrap_or_default();
+        }
+    }
+
+    /// Kills the children, again and again: whoever loses its parent becomes a child of ours. They are
+    /// killed before they are reaped, so that every pid still is the process that we mean.
+    fn kill_all(&mut self) {
+        let deadline = Instant::now() + KILL_LIMIT;
+        while self.reap() == Left::Some && Instant::now() < deadline {
+            for child in procfs::own_children() {
+                kill_process(child, Signal::KILL).unwrap_or_default();
+            }
+            let limit = Timespec { tv_sec: 0, tv_nsec: ROUND_NANOSECONDS };
+            let mut deaths = [PollFd::new(&self.signals.child, PollFlags::IN)];
+            poll(&mut deaths, Some(&limit)).unwrap_or(0);
+            signals::take(&self.signals.child);
+        }
+    }
+
+    /// Buries the dead, the child among them.
+    fn reap(&mut self) -> Left {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.child => self.status = Some(status),
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => return Left::Some,
+                Err(_) => return Left::None,
+            }
+        }
+    }
+
+    /// Ends as the child ended. A core file is not written: the limit is zero.
+    fn end(&self) -> ExitCode {
+        let Some(status) = self.status else { return ExitCode::from(FAILED) };
+        if let Some(signal) = status.terminating_signal() {
+            // Returns only for signals that do not end a process by default.
+            return match emulate_default_handler(signal) {
+                Ok(()) | Err(_) => code(SIGNAL_CODE + signal),
+            };
+        }
+        code(status.exit_status().unwrap_or(i32::from(FAILED)))
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Left {
+    Some,
+    None,
+}
+
+fn code(code: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(code).unwrap_or(FAILED))
+}

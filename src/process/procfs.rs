@@ -1,0 +1,79 @@
+//! What we read of `/proc`: who a process is, and whom it has begotten.
+
+use std::{fs, io};
+
+use rustix::process::Pid;
+
+/// The part of `/proc/PID/stat` that tells a process from a later one with the same pid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stat {
+    pub(super) parent: i32,
+    /// Ticks between the boot and the start of the process.
+    pub(super) start: u64,
+}
+
+pub(super) fn stat(pid: Pid) -> io::Result<Stat> {
+    let text = fs::read(format!("/proc/{}/stat", pid.as_raw_pid()))?;
+    parse_stat(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// The program's name stands in parentheses and may hold anything, so fields count from the last one.
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    let after_name = text.iter().rposition(|byte| *byte == b')')? + 1;
+    let mut fields = std::str::from_utf8(&text[after_name..]).ok()?.split_ascii_whitespace();
+    let parent = fields.nth(1)?.parse().ok()?;
+    let start = fields.nth(17)?.parse().ok()?;
+    Some(Stat { parent, start })
+}
+
+/// The children of this process, which has one thread.
+///
+/// The kernel may leave some out while others end, so an empty list does not say that there are none.
+pub(super) fn own_children() -> Vec<Pid> {
+    match fs::read_to_string("/proc/thread-self/children") {
+        Ok(list) => {
+            list.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+        }
+        Err(_) => children_by_scan(rustix::process::getpid()),
+    }
+}
+
+/// The same from the table of all processes, for kernels that were built without the list.
+fn children_by_scan(parent: Pid) -> Vec<Pid> {
+    let Ok(table) = fs::read_dir("/proc") else { return Vec::new() };
+    table
+        .filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?))
+        .filter(|pid| stat(*pid).is_ok_and(|stat| stat.parent == parent.as_raw_pid()))
+        .collect()
+}
+
+/// This boot of this machine.
+pub(super) fn boot_id() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim_end().to_owned())
+}
+
+/// The namespace in which our pids mean something.
+pub(super) fn pid_namespace() -> io::Result<String> {
+    Ok(fs::read_link("/proc/self/ns/pid")?.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let line = b"7 (a) R 9 (b) S 42 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 123456 1 1";
+        assert_eq!(parse_stat(line), Some(Stat { parent: 42, start: 123_456 }));
+        assert_eq!(parse_stat(b"7 (cut) S 42"), None);
+        assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn the_scan_knows_this_process() {
+        let this = rustix::process::getpid();
+        let parent = rustix::process::getppid().expect("a test has a parent");
+        assert_eq!(stat(this).unwrap().parent, parent.as_raw_pid());
+        assert!(children_by_scan(parent).contains(&this));
+    }
+}

@@ -1,0 +1,55 @@
+//! What a starting child says to the gateway over its control socket, one line for each word.
+//!
+//! `exec PID` right before the program takes over, which closes the socket: that end is the good news.
+//! `refused ERRNO` when the program could not be executed, `broken TEXT` when a step before it failed.
+
+/// How a start went, read to the end of the socket.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Report {
+    /// The program runs, with this pid.
+    Started(i32),
+    /// The kernel refused to execute the program.
+    Refused(i32),
+    /// The keeper could not do its part.
+    Broken(String),
+}
+
+pub(super) fn exec_line(pid: i32) -> String {
+    format!("exec {pid}\n")
+}
+
+pub(super) fn refused_line(errno: i32) -> String {
+    format!("refused {errno}\n")
+}
+
+pub(super) fn broken_line(text: &str) -> String {
+    format!("broken {}\n", text.replace('\n', " "))
+}
+
+/// The last line that we know decides: `exec` is withdrawn by a `refused` after it.
+pub(super) fn parse(bytes: &[u8]) -> Report {
+    String::from_utf8_lossy(bytes)
+        .lines()
+        .rev()
+        .find_map(|line| match line.split_once(' ')? {
+            ("exec", pid) => Some(Report::Started(pid.parse().ok()?)),
+            ("refused", errno) => Some(Report::Refused(errno.parse().ok()?)),
+            ("broken", text) => Some(Report::Broken(text.to_owned())),
+            _ => None,
+        })
+        .unwrap_or_else(|| Report::Broken("the keeper ended before the program began".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_decides() {
+        assert_eq!(parse(exec_line(12).as_bytes()), Report::Started(12));
+        assert_eq!(parse((exec_line(12) + &refused_line(2)).as_bytes()), Report::Refused(2));
+        assert_eq!(parse(broken_line("a\nb").as_bytes()), Report::Broken("a b".to_owned()));
+        assert!(matches!(parse(b""), Report::Broken(_)));
+        assert!(matches!(parse(b"nonsense\n"), Report::Broken(_)));
+    }
+}

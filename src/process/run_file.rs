@@ -1,0 +1,120 @@
+//! Small files that name the keepers of this life, so that the next one can end what is left of them.
+//!
+//! A keeper ends with its gateway, so the sweep finds something only when a keeper was stopped or stuck.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+use super::procfs;
+
+/// A process that can be told from every other one that had or will have its pid.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Identity {
+    pid: i32,
+    start: u64,
+    boot_id: String,
+    pid_namespace: String,
+}
+
+impl Identity {
+    fn of(pid: Pid) -> io::Result<Self> {
+        Ok(Self {
+            pid: pid.as_raw_pid(),
+            start: procfs::stat(pid)?.start,
+            boot_id: procfs::boot_id()?,
+            pid_namespace: procfs::pid_namespace()?,
+        })
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct RunFile(PathBuf);
+
+impl RunFile {
+    pub(super) fn write(run_dir: &Path, pid: Pid) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(run_dir)?;
+        let path = run_dir.join(pid.as_raw_pid().to_string());
+        let text = serde_json::to_vec(&Identity::of(pid)?)?;
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)?
+            .write_all(&text)?;
+        Ok(Self(path))
+    }
+
+    pub(super) async fn remove(self) {
+        if let Err(error) = tokio::fs::remove_file(&self.0).await {
+            tracing::warn!(file = %self.0.display(), %error, "a run file could not be removed");
+        }
+    }
+}
+
+/// Ends the keepers that an earlier life left behind, and forgets them; returns how many there were.
+///
+/// It is called once, before any spawn and behind the lock of the data folder, and blocks for `limit`
+/// at most. A keeper that does not end in time is killed.
+pub fn sweep(run_dir: &Path, limit: Duration) -> io::Result<usize> {
+    let entries = match fs::read_dir(run_dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let mut keepers = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        // A file that cannot be read as an identity was cut short, and names nobody.
+        let named = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Identity>(&text).ok());
+        keepers.extend(named.and_then(|identity| alive(&identity)));
+        fs::remove_file(&path)?;
+    }
+    for keeper in &keepers {
+        send(keeper, Signal::QUIT);
+        // What is left is most likely a keeper that somebody has stopped: it must run to obey.
+        send(keeper, Signal::CONT);
+    }
+    let deadline = Instant::now() + limit;
+    for keeper in &keepers {
+        if !ended(keeper, deadline) {
+            send(keeper, Signal::KILL);
+        }
+    }
+    Ok(keepers.len())
+}
+
+/// A hold on the very process that `identity` names. The hold is taken first, so that what is compared
+/// after it is what will be signalled.
+fn alive(identity: &Identity) -> Option<OwnedFd> {
+    let pid = (identity.pid > 1).then(|| Pid::from_raw(identity.pid)).flatten()?;
+    let hold = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    (Identity::of(pid).ok()? == *identity).then_some(hold)
+}
+
+fn send(keeper: &OwnedFd, signal: Signal) {
+    if let Err(error) = pidfd_send_signal(keeper, signal) {
+        tracing::warn!(?signal, %error, "a keeper of an earlier life could not be signalled");
+    }
+}
+
+fn ended(keeper: &OwnedFd, deadline: Instant) -> bool {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).expect("a limit that was configured in seconds");
+        match poll(&mut [PollFd::new(keeper, PollFlags::IN)], Some(&left)) {
+            Ok(ready) => return ready > 0,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}

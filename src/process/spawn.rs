@@ -1,0 +1,157 @@
+//! From a spec to a running child.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Pid;
+use tokio::net::unix::pipe;
+use tokio::process::Command;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::child::{Child, Ending, Leash, Order};
+use super::guard::Guard;
+use super::report::Report;
+use super::run_file::RunFile;
+use super::stdin::StdinTask;
+use super::{ChildSpec, StderrTail, handshake};
+use crate::shutdown::Shutdown;
+use crate::types::Limits;
+
+/// Why no child came of a spec. Nothing of the attempt is left running.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    #[error("the program {program:?} cannot be executed")]
+    Program { program: PathBuf, source: io::Error },
+    #[error("the folder {folder:?} cannot be entered")]
+    Folder { folder: PathBuf, source: io::Error },
+    #[error("the keeper could not be started")]
+    Keeper(#[source] io::Error),
+    #[error("the keeper failed before the program began: {0}")]
+    Setup(String),
+    #[error("the keeper did not start the program in time")]
+    Timeout,
+}
+
+/// Starts children. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Spawner {
+    keeper: PathBuf,
+    run_dir: PathBuf,
+    shutdown: Shutdown,
+    limits: Arc<Limits>,
+}
+
+impl Spawner {
+    /// `keeper` is this program's own file; `run_dir` takes one small file for each living keeper.
+    pub fn new(keeper: PathBuf, run_dir: PathBuf, shutdown: Shutdown, limits: Arc<Limits>) -> Self {
+        Self { keeper, run_dir, shutdown, limits }
+    }
+
+    /// Starts `spec` under a keeper, and returns once the program itself runs.
+    pub async fn spawn(&self, spec: ChildSpec) -> Result<Child, SpawnError> {
+        if let Err(source) = enter(&spec).await {
+            return Err(SpawnError::Folder { folder: spec.cwd, source });
+        }
+        let (stdin_read, stdin_write) = pipe_with(PipeFlags::CLOEXEC).map_err(keeper_error)?;
+        let stdin_pipe = pipe::Sender::from_owned_fd(stdin_write).map_err(SpawnError::Keeper)?;
+        let (control, theirs) = handshake::offer(&stdin_read).map_err(SpawnError::Keeper)?;
+        // Our copy would keep the pipe open after the child has closed its own.
+        drop(stdin_read);
+        let mut keeper = self.command(&spec, theirs).spawn().map_err(SpawnError::Keeper)?;
+
+        // From here on the leash answers for the keeper: dropped at any point, it stops it.
+        let pid = keeper.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        let pid = pid.expect("a keeper that was not awaited has a pid");
+        let stdout = keeper.stdout.take().expect("stdout is a pipe");
+        let stderr_pipe = keeper.stderr.take().expect("stderr is a pipe");
+        let stderr = StderrTail::new(self.limits.stderr_bytes, spec.secrets);
+        let drain = self.shutdown.spawn(stderr.clone().drain(stderr_pipe));
+        let (close_stdin, stalled) = (CancellationToken::new(), CancellationToken::new());
+        let (stdin, stdin_task) =
+            StdinTask::new(stdin_pipe, &self.limits, close_stdin.clone(), stalled.clone());
+        self.shutdown.spawn(stdin_task.run());
+        let (orders_in, orders) = watch::channel(Order::Run);
+        let (ending_in, ending) = watch::channel(Ending::default());
+        let leash = Leash { orders: orders_in, ending };
+        let guard = Guard {
+            keeper,
+            pid,
+            orders,
+            close_stdin,
+            stalled,
+            stderr: drain,
+            ending: ending_in,
+            run_file: self.run_file(pid),
+            shutdown: self.shutdown.clone(),
+            limits: Arc::clone(&self.limits),
+        };
+        self.shutdown.spawn(guard.run());
+
+        let pid = self.started(control, &leash, spec.program).await?;
+        Ok(Child { pid, stdin, stdout: Some(stdout), stderr, leash })
+    }
+
+    /// Waits for the program to take over; when it does not, for the end of the keeper.
+    async fn started(&self, control: UnixStream, leash: &Leash, program: PathBuf) -> Result<u32, SpawnError> {
+        let error = match handshake::report(control, self.limits.spawn).await {
+            Ok(Some(Report::Started(pid))) => return Ok(pid.cast_unsigned()),
+            Ok(Some(Report::Refused(errno))) => {
+                SpawnError::Program { program, source: io::Error::from_raw_os_error(errno) }
+            }
+            Ok(Some(Report::Broken(text))) => SpawnError::Setup(text),
+            Ok(None) => SpawnError::Timeout,
+            Err(error) => SpawnError::Keeper(error),
+        };
+        leash.order(Order::Kill);
+        leash.exited().await;
+        Err(error)
+    }
+
+    /// The environment and the arguments of the keeper are the child's own, so that no secret shows
+    /// where the child itself would not show it.
+    #[expect(clippy::disallowed_methods, reason = "the one place where the gateway starts a process")]
+    fn command(&self, spec: &ChildSpec, control: UnixStream) -> Command {
+        let mut command = Command::new(&self.keeper);
+        command
+            // The file has a name that says nothing in a list of processes.
+            .arg0("acp-gateway")
+            .arg("keeper")
+            .arg("watch")
+            .arg(OsString::from(std::process::id().to_string()))
+            .arg(&spec.program)
+            .args(&spec.args)
+            .env_clear()
+            .envs(spec.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(&spec.cwd)
+            .stdin(Stdio::from(std::os::fd::OwnedFd::from(control)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Without its file a keeper still ends with the gateway; only a stuck one would be missed.
+    fn run_file(&self, pid: Pid) -> Option<RunFile> {
+        RunFile::write(&self.run_dir, pid)
+            .inspect_err(|error| tracing::warn!(%error, "a run file could not be written"))
+            .ok()
+    }
+}
+
+/// Told apart here, since the start of a process reports a missing folder like a missing program.
+async fn enter(spec: &ChildSpec) -> io::Result<()> {
+    match tokio::fs::metadata(&spec.cwd).await {
+        Ok(meta) if meta.is_dir() => Ok(()),
+        Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
+        Err(error) => Err(error),
+    }
+}
+
+fn keeper_error(errno: rustix::io::Errno) -> SpawnError {
+    SpawnError::Keeper(errno.into())
+}

@@ -1,0 +1,192 @@
+//! The last of what a child wrote to its stderr: always drained, bounded, without the configured secrets.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+const MASK: &[u8] = b"[secret]";
+
+/// A trailing piece of a secret is held back from this length on: less says nothing, and hiding it
+/// would swallow ends of ordinary words.
+const TELLING_PIECE: usize = 4;
+
+const READ_BYTES: usize = 8 << 10;
+
+/// A cheap handle on the tail; it can be read at any time, also after the child's end.
+#[derive(Clone)]
+pub struct StderrTail {
+    kept: Arc<Mutex<Kept>>,
+    /// Longest first, so that a secret which contains another is replaced whole.
+    secrets: Arc<[Vec<u8>]>,
+    limit: usize,
+}
+
+struct Kept {
+    bytes: VecDeque<u8>,
+    /// Whether older bytes have gone.
+    cut: bool,
+}
+
+impl fmt::Debug for StderrTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StderrTail").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+impl StderrTail {
+    pub(super) fn new(limit: usize, secrets: Vec<String>) -> Self {
+        let mut secrets: Vec<Vec<u8>> =
+            secrets.into_iter().filter(|secret| !secret.is_empty()).map(String::into_bytes).collect();
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        let kept = Kept { bytes: VecDeque::new(), cut: false };
+        Self { kept: Arc::new(Mutex::new(kept)), secrets: secrets.into(), limit }
+    }
+
+    /// Reads to the end of the pipe, whatever comes.
+    pub(super) async fn drain(self, mut pipe: impl AsyncRead + Unpin) {
+        let mut buffer = vec![0; READ_BYTES];
+        while let Ok(read @ 1..) = pipe.read(&mut buffer).await {
+            self.push(&buffer[..read]);
+        }
+    }
+
+    /// What is kept, as text: at most the configured number of bytes, and from a character's start.
+    pub fn tail(&self) -> String {
+        let (raw, cut) = {
+            let kept = self.lock();
+            (kept.bytes.iter().copied().collect::<Vec<u8>>(), kept.cut)
+        };
+        let shown = self.mask(&raw, cut);
+        let mut start = shown.len().saturating_sub(self.limit);
+        while start > 0 && shown.get(start).is_some_and(|byte| byte & 0xC0 == 0x80) {
+            start += 1;
+        }
+        let mut text = String::from_utf8_lossy(&shown[start..]).into_owned();
+        // A replacement character is longer than what it replaces.
+        let over = text.ceil_char_boundary(text.len().saturating_sub(self.limit));
+        text.drain(..over);
+        text
+    }
+
+    /// More is kept than is shown, so that a secret at the cut is still known as one.
+    fn push(&self, bytes: &[u8]) {
+        let most = self.limit + self.longest();
+        let mut kept = self.lock();
+        kept.bytes.extend(bytes);
+        if kept.bytes.len() > most {
+            let surplus = kept.bytes.len() - most;
+            kept.bytes.drain(..surplus);
+            kept.cut = true;
+        }
+    }
+
+    fn mask(&self, raw: &[u8], cut: bool) -> Vec<u8> {
+        // What is left of a secret whose head has gone lies before this place.
+        let from = if cut { self.longest().saturating_sub(1).min(raw.len()) } else { 0 };
+        let mut shown = Vec::with_capacity(raw.len());
+        let mut at = 0;
+        while at < raw.len() {
+            let rest = &raw[at..];
+            if let Some(secret) = self.secrets.iter().find(|secret| rest.starts_with(secret)) {
+                at += secret.len();
+                if at > from {
+                    shown.extend_from_slice(MASK);
+                }
+            } else if self.is_piece(rest) {
+                shown.extend_from_slice(MASK);
+                break;
+            } else {
+                if at >= from {
+                    shown.push(raw[at]);
+                }
+                at += 1;
+            }
+        }
+        shown
+    }
+
+    /// Whether all that is left begins a secret, whose end has not come yet or never will.
+    fn is_piece(&self, rest: &[u8]) -> bool {
+        rest.len() >= TELLING_PIECE && self.secrets.iter().any(|secret| secret.starts_with(rest))
+    }
+
+    fn longest(&self) -> usize {
+        self.secrets.first().map_or(0, Vec::len)
+    }
+
+    /// A panic cannot leave the bytes half written in a way that matters here.
+    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tail(limit: usize, secrets: &[&str]) -> StderrTail {
+        StderrTail::new(limit, secrets.iter().map(|secret| (*secret).to_owned()).collect())
+    }
+
+    #[test]
+    fn a_secret_split_over_two_reads_is_replaced() {
+        let tail = tail(100, &["hunter2-hunter2"]);
+        tail.push(b"key hunter2-");
+        assert_eq!(tail.tail(), "key [secret]");
+        tail.push(b"hunter2 end\n");
+        assert_eq!(tail.tail(), "key [secret] end\n");
+    }
+
+    #[test]
+    fn the_longer_of_two_secrets_wins() {
+        let tail = tail(100, &["abc", "abcdef", ""]);
+        tail.push(b"abcdef abc ab");
+        assert_eq!(tail.tail(), "[secret] [secret] ab");
+    }
+
+    #[test]
+    fn a_secret_that_the_cut_went_through_shows_no_rest() {
+        let tail = tail(16, &["0123456789"]);
+        tail.push(b"before 0123456789 aa 0123456789 bb");
+        assert_eq!(tail.tail(), " aa [secret] bb");
+    }
+
+    #[test]
+    fn the_tail_begins_with_a_whole_character() {
+        let tail = tail(4, &[]);
+        tail.push("aééé".as_bytes());
+        assert_eq!(tail.tail(), "éé");
+        tail.push(b"x");
+        assert_eq!(tail.tail(), "éx");
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_shows_the_same_and_never_a_secret(
+            text in "[a-c]{0,200}", limit in 1_usize..64, chunk in 1_usize..9,
+        ) {
+            let secrets = ["abcabc", "ccccc"];
+            let whole = tail(limit, &secrets);
+            whole.push(text.as_bytes());
+            let pieces = tail(limit, &secrets);
+            for piece in text.as_bytes().chunks(chunk) {
+                pieces.push(piece);
+            }
+            let shown = pieces.tail();
+            prop_assert_eq!(&shown, &whole.tail());
+            prop_assert!(shown.len() <= limit);
+            prop_assert!(secrets.iter().all(|secret| !shown.contains(secret)), "{}", shown);
+        }
+
+        #[test]
+        fn any_bytes_make_text_within_the_limit(bytes: Vec<u8>, limit in 1_usize..32) {
+            let tail = tail(limit, &[]);
+            tail.push(&bytes);
+            prop_assert!(tail.tail().len() <= limit);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Stdin's writer: a task of its own, so that nobody who sends a line ever waits for the child.
+//!
+//! Lines leave in the order in which they came: a cancel must overtake neither the prompt that it is about, nor be
+//! overtaken by the answers that follow from it. Some places are reserved, so that a cancel or an answer gets through
+//! when there are no others left.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::types::Limits;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StdinError {
+    /// The child takes lines more slowly than they come.
+    #[error("too many lines wait for the child's stdin")]
+    Full,
+    /// The child has closed its stdin, or is being stopped, or has ended.
+    #[error("the child's stdin is closed")]
+    Closed,
+}
+
+impl<T> From<mpsc::error::TrySendError<T>> for StdinError {
+    fn from(error: mpsc::error::TrySendError<T>) -> Self {
+        match error {
+            mpsc::error::TrySendError::Full(_) => Self::Full,
+            mpsc::error::TrySendError::Closed(_) => Self::Closed,
+        }
+    }
+}
+
+/// A cheap handle on the queue. A line is complete, with its newline.
+#[derive(Debug, Clone)]
+pub struct StdinWriter {
+    lines: mpsc::Sender<Bytes>,
+    /// Places that are kept for [`StdinWriter::send_reserved`].
+    reserved: usize,
+}
+
+impl StdinWriter {
+    /// Queues a line; never waits.
+    pub fn send(&self, line: Bytes) -> Result<(), StdinError> {
+        if !self.is_closed() && self.lines.capacity() <= self.reserved {
+            return Err(StdinError::Full);
+        }
+        self.send_reserved(line)
+    }
+
+    /// The same for cancel and answers, which may take the reserved places.
+    pub fn send_reserved(&self, line: Bytes) -> Result<(), StdinError> {
+        Ok(self.lines.try_send(line)?)
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.lines.is_closed()
+    }
+}
+
+/// How long a child that closed its stdin may take to end before it is ended.
+const CLOSED_GRACE: Duration = Duration::from_millis(500);
+
+/// The task behind a [`StdinWriter`].
+#[derive(Debug)]
+pub(super) struct StdinTask {
+    pipe: pipe::Sender,
+    lines: mpsc::Receiver<Bytes>,
+    /// Asks for the end of the file, after what is queued already.
+    close: CancellationToken,
+    /// Says that the child has taken nothing for too long.
+    stalled: CancellationToken,
+    stall: Duration,
+}
+
+impl StdinTask {
+    pub(super) fn new(
+        pipe: pipe::Sender,
+        limits: &Limits,
+        close: CancellationToken,
+        stalled: CancellationToken,
+    ) -> (StdinWriter, Self) {
+        let reserved = limits.stdin_reserved;
+        let (lines_in, lines) = mpsc::channel(limits.stdin_lines + reserved);
+        let writer = StdinWriter { lines: lines_in, reserved };
+        (writer, Self { pipe, lines, close, stalled, stall: limits.stdin_stall })
+    }
+
+    /// Returns, which closes the pipe, when it was asked to close, when the child has closed its end,
+    /// or when a write made no progress in time.
+    pub(super) async fn run(mut self) {
+        let mut closing = false;
+        loop {
+            let line = tokio::select! {
+                biased;
+                () = self.close.cancelled(), if !closing => {
+                    closing = true;
+                    self.lines.close();
+                    continue;
+                }
+                Some(line) = self.lines.recv() => line,
+                else => return,
+            };
+            if !self.write(&line).await {
+                return;
+            }
+        }
+    }
+
+    async fn write(&mut self, line: &[u8]) -> bool {
+        let mut rest = line;
+        while !rest.is_empty() {
+            match tokio::time::timeout(self.stall, self.pipe.write(rest)).await {
+                Ok(Ok(taken)) => rest = &rest[taken..],
+                Ok(Err(_)) => {
+                    // It closed its stdin. One that ends anyway does so by itself meanwhile.
+                    tokio::time::sleep(CLOSED_GRACE).await;
+                    self.stalled.cancel();
+                    return false;
+                }
+                Err(_) => {
+                    self.stalled.cancel();
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    type Parts = (StdinWriter, StdinTask, pipe::Receiver, CancellationToken, CancellationToken);
+
+    fn parts(limits: &Limits) -> Parts {
+        let (out, into) = (CancellationToken::new(), CancellationToken::new());
+        let (sender, receiver) = pipe::pipe().expect("a pipe");
+        let (writer, task) = StdinTask::new(sender, limits, out.clone(), into.clone());
+        (writer, task, receiver, out, into)
+    }
+
+    #[tokio::test]
+    async fn lines_keep_their_order_and_some_places_are_reserved() {
+        let limits = Limits { stdin_lines: 2, stdin_reserved: 1, ..Limits::default() };
+        let (writer, task, mut receiver, close, _) = parts(&limits);
+        writer.send(Bytes::from_static(b"1\n")).unwrap();
+        writer.send(Bytes::from_static(b"2\n")).unwrap();
+        assert_eq!(writer.send(Bytes::from_static(b"3\n")), Err(StdinError::Full));
+        writer.send_reserved(Bytes::from_static(b"cancel\n")).unwrap();
+        assert_eq!(writer.send_reserved(Bytes::from_static(b"no\n")), Err(StdinError::Full));
+
+        close.cancel();
+        task.run().await;
+        let mut got = String::new();
+        receiver.read_to_string(&mut got).await.unwrap();
+        assert_eq!(got, "1\n2\ncancel\n", "what was queued goes out before the end of the file");
+        assert_eq!(writer.send(Bytes::from_static(b"4\n")), Err(StdinError::Closed));
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_takes_nothing_is_reported() {
+        let limits = Limits { stdin_stall: Duration::from_millis(50), ..Limits::default() };
+        let (writer, task, receiver, _close, stalled) = parts(&limits);
+        writer.send(Bytes::from(vec![b'x'; 1 << 20])).unwrap();
+        let began = tokio::time::Instant::now();
+        task.run().await;
+        assert!(stalled.is_cancelled());
+        assert!(began.elapsed() >= limits.stdin_stall);
+        drop(receiver);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_has_gone_is_reported_after_a_grace() {
+        let (writer, task, receiver, _close, stalled) = parts(&Limits::default());
+        drop(receiver);
+        writer.send(Bytes::from_static(b"1\n")).unwrap();
+        let began = tokio::time::Instant::now();
+        task.run().await;
+        assert!(stalled.is_cancelled() && began.elapsed() >= CLOSED_GRACE);
+        assert!(writer.is_closed());
+    }
+}
