@@ -13,3 +13,5 @@ pub mod store;
 pub mod process;
 pub mod eventlog;
 pub mod transcript;
+pub mod agent;
+pub mod pool;

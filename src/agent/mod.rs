@@ -1,0 +1,14 @@
+//! The catalogue of agents, and one connection to one agent process.
+//!
+//! It owns the child's two ends, the pairing of requests with answers, and the first handshake. It does not know
+//! sessions: whoever holds the [`Process`] gets every message in the order in which the agent wrote it.
+
+mod connection;
+mod failure;
+mod process;
+mod spec;
+
+pub use connection::{Batch, Connection, Inbound};
+pub use failure::{AgentFailure, Ended};
+pub use process::{Launcher, Process};
+pub use spec::{AgentLimits, AgentSpec, Catalogue, Home, Permissions, PoolSpec, Unanswered};

@@ -1,0 +1,182 @@
+//! From an entry of the catalogue to a process that has answered `initialize` (ACP, Initialization).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use super::connection::{Batch, Connection, Inbound, Over};
+use super::failure::{AgentFailure, Ended};
+use super::spec::{AgentSpec, Home};
+use crate::acp::{self, InitializeResult};
+use crate::jsonrpc::IncomingId;
+use crate::process::{Child, ChildSpec, Spawner, StopReason};
+use crate::shutdown::Shutdown;
+use crate::types::Limits;
+
+/// An agent that runs. Dropping it ends it.
+#[derive(Debug)]
+pub struct Process {
+    pub spec: Arc<AgentSpec>,
+    pub connection: Connection,
+    pub batches: mpsc::Receiver<Batch>,
+    pub initialized: Arc<InitializeResult>,
+    child: Child,
+}
+
+/// Starts agents.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    spawner: Spawner,
+    limits: Arc<Limits>,
+    shutdown: Shutdown,
+    version: &'static str,
+}
+
+impl Launcher {
+    pub fn new(spawner: Spawner, limits: Arc<Limits>, shutdown: Shutdown, version: &'static str) -> Self {
+        Self { spawner, limits, shutdown, version }
+    }
+
+    /// Spawns and initialises, within the agent's `limits.start`.
+    pub async fn launch(&self, spec: &Arc<AgentSpec>) -> Result<Process, AgentFailure> {
+        let (Home::Own(home) | Home::User(home)) = &spec.home;
+        let mut env = spec.env.clone();
+        env.push(("HOME".into(), home.clone().into()));
+        let child_spec = ChildSpec {
+            program: spec.program.clone(),
+            args: spec.args.clone(),
+            env,
+            cwd: home.clone(),
+            secrets: spec.secrets.clone(),
+        };
+        let mut child = self
+            .spawner
+            .spawn(child_spec)
+            .await
+            .map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
+        let stdout = child.take_stdout().expect("a new child has its stdout");
+        let (connection, batches) =
+            Connection::start(stdout, child.stdin(), spec.limits.line, &self.limits, &self.shutdown);
+        let mut starting = Starting { connection, batches, child };
+        let handshake = self.initialize(&starting.connection, &mut starting.batches);
+        let outcome = tokio::time::timeout(spec.limits.start, handshake).await;
+        let failure = match outcome {
+            Ok(Ok(initialized)) => return Ok(starting.into_process(spec, initialized)),
+            Ok(Err(Some(failure))) => failure,
+            Ok(Err(None)) => AgentFailure::Exited(starting.ended().await),
+            Err(_) => AgentFailure::Timeout { method: acp::method::INITIALIZE.to_owned() },
+        };
+        starting.child.stop().await;
+        Err(failure)
+    }
+
+    /// `Err(None)`: the process ended before it answered.
+    async fn initialize(
+        &self,
+        connection: &Connection,
+        batches: &mut mpsc::Receiver<Batch>,
+    ) -> Result<InitializeResult, Option<AgentFailure>> {
+        let params = acp::initialize(self.version);
+        let call = connection.call(acp::method::INITIALIZE, &params).map_err(|_| None)?;
+        while let Some(batch) = batches.recv().await {
+            for message in batch.messages {
+                match message {
+                    Inbound::Response { call: answered, outcome } if answered == call => {
+                        let result = outcome.map_err(|error| Some(AgentFailure::Rpc(error)))?;
+                        return InitializeResult::parse(&result)
+                            .map_err(|error| Some(AgentFailure::Start { detail: error.to_string() }));
+                    }
+                    Inbound::Request { id, .. } => refuse(connection, id),
+                    // Nothing that comes before the handshake belongs to a session.
+                    Inbound::Notification { .. } | Inbound::Response { .. } | Inbound::Noise { .. } => {}
+                }
+            }
+        }
+        Err(None)
+    }
+}
+
+/// An error with what is behind it: the operator has to see that a file is not executable.
+fn with_cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+}
+
+/// Answers a request that nobody serves. A closed stdin needs no answer.
+fn refuse(connection: &Connection, id: IncomingId) {
+    let error =
+        serde_json::json!({ "code": acp::error_code::METHOD_NOT_FOUND, "message": "not before a session" });
+    let error = serde_json::value::to_raw_value(&error).expect("our own error serializes");
+    drop(connection.answer(id, Err(&error)));
+}
+
+/// A process before its handshake.
+struct Starting {
+    connection: Connection,
+    batches: mpsc::Receiver<Batch>,
+    child: Child,
+}
+
+impl Starting {
+    fn into_process(self, spec: &Arc<AgentSpec>, initialized: InitializeResult) -> Process {
+        let Self { connection, batches, child } = self;
+        let initialized = Arc::new(initialized);
+        Process { spec: Arc::clone(spec), connection, batches, initialized, child }
+    }
+
+    async fn ended(&self) -> Ended {
+        ended(&self.connection, &self.child).await
+    }
+}
+
+/// How long a process that closed its stdout may take to end before we speak of it without its exit code.
+const EXIT_GRACE: Duration = Duration::from_millis(400);
+
+async fn ended(connection: &Connection, child: &Child) -> Ended {
+    let exit = tokio::time::timeout(EXIT_GRACE, child.exited()).await.ok();
+    let stalled = child.stop_reason() == Some(StopReason::StdinStalled);
+    let reason = match connection.over().borrow().as_ref().and_then(Over::reason) {
+        None if stalled => Some(StopReason::StdinStalled.to_string()),
+        reason => reason,
+    };
+    let (exit_code, signal) = exit.map_or((None, None), |exit| (exit.code, exit.signal));
+    Ended { exit_code, signal, stderr_tail: child.stderr().tail(), reason }
+}
+
+impl Process {
+    /// How it ended; to be asked when `batches` is over.
+    pub async fn ended(&self) -> Ended {
+        ended(&self.connection, &self.child).await
+    }
+
+    /// Answers a request of the agent, once. One that does not take its answers waits for them for ever, so it ends.
+    pub fn answer(&self, id: IncomingId, outcome: Result<&RawValue, &RawValue>) {
+        if self.connection.answer(id, outcome).is_err() {
+            self.begin_stop();
+        }
+    }
+
+    /// The last of what it wrote to stderr.
+    pub fn stderr(&self) -> String {
+        self.child.stderr().tail()
+    }
+
+    /// It has closed its stdout or was cut off.
+    pub fn is_over(&self) -> bool {
+        self.connection.over().borrow().is_some()
+    }
+
+    /// Begins the stop ladder; what the agent still says is read.
+    pub fn begin_stop(&self) {
+        self.child.begin_stop();
+    }
+
+    /// Goes down the stop ladder and returns when the process is gone.
+    pub async fn stop(self) {
+        let Self { batches, child, .. } = self;
+        // Nobody reads what it says any more, so it must not block on saying it.
+        drop(batches);
+        child.stop().await;
+    }
+}

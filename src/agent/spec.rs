@@ -1,0 +1,129 @@
+//! What the operator says about an agent. Clients name an agent; they never define one.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acp::McpServer;
+use crate::types::AgentName;
+
+/// One `[agents.<name>]` entry, with its command looked up and its secrets read.
+#[derive(Clone)]
+pub struct AgentSpec {
+    pub name: AgentName,
+    /// What a person reads in a list; the agent's own `agentInfo.title` outranks it.
+    pub title: String,
+    pub program: PathBuf,
+    pub args: Vec<OsString>,
+    /// The whole environment of the process but `HOME`.
+    pub env: Vec<(OsString, OsString)>,
+    /// Values that stderr must not show.
+    pub secrets: Vec<String>,
+    pub home: Home,
+    pub permissions: Permissions,
+    pub pool: PoolSpec,
+    pub limits: AgentLimits,
+}
+
+impl AgentSpec {
+    /// Stands in for an entry that was taken out of the configuration: its sessions can be read, not prompted.
+    pub fn gone(name: AgentName) -> Self {
+        let hour = Duration::from_hours(1);
+        Self {
+            title: name.to_string(),
+            name,
+            program: PathBuf::new(),
+            args: Vec::new(),
+            env: Vec::new(),
+            secrets: Vec::new(),
+            home: Home::Own(PathBuf::new()),
+            permissions: Permissions { unanswered: Unanswered::Reject, after: hour, allow: Vec::new() },
+            pool: PoolSpec { max: 0, warm: 0, idle: hour },
+            limits: AgentLimits { start: hour, line: 0, silence: hour },
+        }
+    }
+}
+
+impl std::fmt::Debug for AgentSpec {
+    /// Arguments and environment may hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentSpec")
+            .field("name", &self.name)
+            .field("program", &self.program)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whose home folder the process has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Home {
+    /// `DIR/homes/<tenant>/<agent>`.
+    Own(PathBuf),
+    /// The operator's: one trust domain with the gateway.
+    User(PathBuf),
+}
+
+/// What happens to permission requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permissions {
+    pub unanswered: Unanswered,
+    pub after: Duration,
+    /// Kinds of tools (ACP `kind`) that are allowed once without asking.
+    pub allow: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unanswered {
+    /// Answered with the agent's own way to say no, after `after`.
+    Reject,
+    /// Waits for as long as the turn does.
+    Wait,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolSpec {
+    /// Processes at a time, counted over everything that runs.
+    pub max: usize,
+    /// Processes that wait initialised.
+    pub warm: usize,
+    /// A session without a turn gives its process up after this.
+    pub idle: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentLimits {
+    /// From spawn to the answer of `initialize`.
+    pub start: Duration,
+    /// Bytes of one line.
+    pub line: usize,
+    /// Without a byte in a turn, and with no request open.
+    pub silence: Duration,
+}
+
+/// Every agent and MCP server that clients may name.
+#[derive(Debug, Clone, Default)]
+pub struct Catalogue {
+    agents: BTreeMap<AgentName, Arc<AgentSpec>>,
+    mcp: BTreeMap<String, McpServer>,
+}
+
+impl Catalogue {
+    pub fn new(agents: impl IntoIterator<Item = AgentSpec>, mcp: BTreeMap<String, McpServer>) -> Self {
+        let agents = agents.into_iter().map(|spec| (spec.name.clone(), Arc::new(spec))).collect();
+        Self { agents, mcp }
+    }
+
+    pub fn agent(&self, name: &AgentName) -> Option<&Arc<AgentSpec>> {
+        self.agents.get(name)
+    }
+
+    pub fn agents(&self) -> impl Iterator<Item = &Arc<AgentSpec>> {
+        self.agents.values()
+    }
+
+    pub fn mcp(&self, name: &str) -> Option<&McpServer> {
+        self.mcp.get(name)
+    }
+}

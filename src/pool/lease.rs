@@ -1,0 +1,87 @@
+//! A process in the hands of one session.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::line::Pool;
+use crate::agent::Process;
+use crate::types::{AgentName, Principal};
+
+/// What becomes of the process when a session gives it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It closed the session and may serve another one of the same principal.
+    Reuse,
+    /// It goes down the stop ladder.
+    Stop,
+    /// It ended by itself: the next start backs off.
+    Crashed,
+}
+
+/// What a session does with its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// A turn, a request or a call is open.
+    Busy,
+    /// It could give the process back.
+    Idle,
+    /// It is giving the process back.
+    Leaving,
+}
+
+/// One process, one session. Dropping a lease stops the process.
+#[derive(Debug)]
+pub struct Lease {
+    /// `None` only after the release.
+    process: Option<Process>,
+    pub(super) id: u64,
+    pub(super) agent: AgentName,
+    pub(super) principal: Principal,
+    pub(super) recall: Arc<Notify>,
+    pool: Pool,
+}
+
+impl Lease {
+    pub(super) fn new(
+        process: Process,
+        id: u64,
+        principal: Principal,
+        recall: Arc<Notify>,
+        pool: Pool,
+    ) -> Self {
+        Self { agent: process.spec.name.clone(), process: Some(process), id, principal, recall, pool }
+    }
+
+    pub fn process(&self) -> &Process {
+        self.process.as_ref().expect("a lease holds its process until it is released")
+    }
+
+    pub fn process_mut(&mut self) -> &mut Process {
+        self.process.as_mut().expect("a lease holds its process until it is released")
+    }
+
+    /// Says whether the process could be taken back now.
+    pub fn tell(&self, standing: Standing) {
+        self.pool.told(self, standing);
+    }
+
+    /// Others wait and this lease was idle the longest: its holder should give it back at once.
+    pub fn recalled(&self) -> Arc<Notify> {
+        Arc::clone(&self.recall)
+    }
+
+    pub fn release(mut self, fate: Fate) {
+        if let Some(process) = self.process.take() {
+            self.pool.released(&self, process, fate);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(process) = self.process.take() {
+            self.pool.released(self, process, Fate::Stop);
+        }
+    }
+}

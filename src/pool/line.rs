@@ -1,0 +1,291 @@
+//! The pool itself: places in the line, and the tasks that start and stop processes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::lease::{Fate, Lease, Standing};
+use super::state::{AgentState, Leased, Spare, Step, Waiter};
+use crate::acp::InitializeResult;
+use crate::agent::{AgentFailure, Catalogue, Launcher, Process};
+use crate::shutdown::Shutdown;
+use crate::types::{AgentName, Limits, Principal, Tenant};
+
+/// Why nobody may stand in line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("no agent of that name is configured")]
+    NoSuchAgent,
+    #[error("too many sessions wait for a process of this agent")]
+    Full { retry_after: Duration },
+    #[error("the agent crashed too often; it is not started again yet")]
+    BreakerOpen { retry_after: Duration },
+    #[error("the gateway is shutting down")]
+    Draining,
+}
+
+/// A place in the line. Dropping it leaves the line.
+#[derive(Debug)]
+pub struct Place {
+    given: oneshot::Receiver<Result<Lease, AgentFailure>>,
+}
+
+impl Place {
+    /// The lease, when its turn came; cancel-safe.
+    pub async fn lease(&mut self) -> Result<Lease, AgentFailure> {
+        match (&mut self.given).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(AgentFailure::Draining),
+        }
+    }
+}
+
+/// What an operator sees of one agent's processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Figures {
+    pub max: usize,
+    pub live: usize,
+    pub leased: usize,
+    pub spare: usize,
+    pub waiting: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct Pool {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    launcher: Launcher,
+    limits: Arc<Limits>,
+    shutdown: Shutdown,
+    state: Mutex<State>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").finish_non_exhaustive()
+    }
+}
+
+struct State {
+    agents: HashMap<AgentName, AgentState>,
+    next: u64,
+}
+
+impl Pool {
+    /// Starts the spares that the catalogue asks for, and looks after them.
+    pub fn start(
+        catalogue: &Catalogue,
+        launcher: Launcher,
+        limits: Arc<Limits>,
+        shutdown: &Shutdown,
+    ) -> Self {
+        let agents = catalogue.agents().map(|s| (s.name.clone(), AgentState::new(Arc::clone(s)))).collect();
+        let state = Mutex::new(State { agents, next: 0 });
+        let pool = Self { inner: Arc::new(Inner { launcher, limits, shutdown: shutdown.clone(), state }) };
+        let keeper = pool.clone();
+        shutdown.spawn(async move { keeper.look_after().await });
+        pool
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().expect("no one panics while holding the pool")
+    }
+
+    /// Takes a place in the agent's line, at once or not at all.
+    pub fn reserve(&self, agent: &AgentName, principal: &Principal) -> Result<Place, Refused> {
+        if self.inner.shutdown.draining() {
+            return Err(Refused::Draining);
+        }
+        let (give, given) = oneshot::channel();
+        {
+            let mut state = self.state();
+            let line = state.agents.get_mut(agent).ok_or(Refused::NoSuchAgent)?;
+            if let Some(retry_after) = line.crashes.open(Instant::now(), &self.inner.limits) {
+                return Err(Refused::BreakerOpen { retry_after });
+            }
+            line.line.retain(|waiter| !waiter.give.is_closed());
+            if line.line.len() >= self.inner.limits.line_places {
+                return Err(Refused::Full { retry_after: Duration::from_secs(5) });
+            }
+            line.line.push_back(Waiter { principal: principal.clone(), give });
+        }
+        self.advance(agent);
+        Ok(Place { given })
+    }
+
+    /// Pool figures, and what the agent answered to `initialize` the last time.
+    pub fn agent(&self, agent: &AgentName) -> Option<(Figures, Option<Arc<InitializeResult>>)> {
+        let state = self.state();
+        let agent = state.agents.get(agent)?;
+        let figures = Figures {
+            max: agent.spec.pool.max,
+            live: agent.live,
+            leased: agent.leases.len(),
+            spare: agent.spares.len(),
+            waiting: agent.line.len(),
+        };
+        Some((figures, agent.initialized.clone()))
+    }
+
+    /// Gives, starts, stops and recalls until nothing more can be done for this agent.
+    fn advance(&self, name: &AgentName) {
+        loop {
+            let mut state = self.state();
+            let state = &mut *state;
+            let Some(agent) = state.agents.get_mut(name) else { return };
+            if self.inner.shutdown.draining() {
+                agent.line.clear();
+            }
+            match agent.step(Instant::now()) {
+                Step::Nothing => return,
+                Step::Give(spare, waiter) => {
+                    state.next += 1;
+                    let (id, recall) = (state.next, Arc::new(Notify::new()));
+                    let leased = Leased { idle_since: None, recall: Arc::clone(&recall), leaving: false };
+                    agent.leases.insert(id, leased);
+                    let lease = Lease::new(spare.process, id, waiter.principal, recall, self.clone());
+                    // Who left the line meanwhile drops the lease after the lock is free.
+                    if let Err(unwanted) = waiter.give.send(Ok(lease)) {
+                        self.drop_later(unwanted);
+                    }
+                }
+                Step::Start { tenant } => {
+                    if self.inner.shutdown.draining() {
+                        return;
+                    }
+                    agent.live += 1;
+                    agent.starting += 1;
+                    let pool = self.clone();
+                    let name = name.clone();
+                    self.inner.shutdown.spawn(async move { pool.launch(name, tenant).await });
+                }
+                Step::Stop(spare) => self.stop(name.clone(), spare.process),
+            }
+        }
+    }
+
+    fn drop_later(&self, unwanted: Result<Lease, AgentFailure>) {
+        self.inner.shutdown.spawn(async move { drop(unwanted) });
+    }
+
+    async fn launch(&self, name: AgentName, tenant: Tenant) {
+        let (spec, wait) = {
+            let state = self.state();
+            let agent = &state.agents[&name];
+            (Arc::clone(&agent.spec), agent.crashes.wait(Instant::now()))
+        };
+        if let Some(wait) = wait {
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.inner.shutdown.soft() => {}
+            }
+        }
+        // Dropping a launch stops what it has started.
+        let outcome = tokio::select! {
+            biased;
+            () = self.inner.shutdown.soft() => Err(AgentFailure::Draining),
+            outcome = self.inner.launcher.launch(&spec) => outcome,
+        };
+        {
+            let mut state = self.state();
+            let agent = state.agents.get_mut(&name).expect("agents stay in the pool");
+            agent.starting -= 1;
+            match outcome {
+                Ok(process) => {
+                    agent.initialized = Some(Arc::clone(&process.initialized));
+                    agent.spares.push(Spare { process, tenant, used_by: None, since: Instant::now() });
+                }
+                Err(AgentFailure::Draining) => agent.live -= 1,
+                Err(failure) => {
+                    tracing::warn!(agent = %name, %failure, "an agent did not start");
+                    agent.live -= 1;
+                    agent.crashes.note(Instant::now(), &self.inner.limits);
+                    if let Some(first) = agent.line.pop_front() {
+                        // Whoever left the line needs no reason.
+                        drop(first.give.send(Err(failure)));
+                    }
+                }
+            }
+        }
+        self.advance(&name);
+    }
+
+    fn stop(&self, name: AgentName, process: Process) {
+        let pool = self.clone();
+        self.inner.shutdown.spawn(async move {
+            process.stop().await;
+            if let Some(agent) = pool.state().agents.get_mut(&name) {
+                agent.live -= 1;
+            }
+            pool.advance(&name);
+        });
+    }
+
+    pub(super) fn told(&self, lease: &Lease, standing: Standing) {
+        if let Some(agent) = self.state().agents.get_mut(&lease.agent)
+            && let Some(leased) = agent.leases.get_mut(&lease.id)
+        {
+            leased.idle_since = (standing == Standing::Idle).then(Instant::now);
+            // Whoever was busy when it was asked is asked again.
+            leased.leaving = standing == Standing::Leaving;
+        }
+        if standing == Standing::Idle {
+            self.advance(&lease.agent);
+        }
+    }
+
+    pub(super) fn released(&self, lease: &Lease, process: Process, fate: Fate) {
+        let reusable = fate == Fate::Reuse && !process.is_over() && !self.inner.shutdown.draining();
+        let stop = {
+            let mut state = self.state();
+            let agent = state.agents.get_mut(&lease.agent).expect("agents stay in the pool");
+            agent.leases.remove(&lease.id);
+            if fate == Fate::Crashed {
+                agent.crashes.note(Instant::now(), &self.inner.limits);
+            }
+            if reusable {
+                agent.spares.push(Spare {
+                    process,
+                    tenant: lease.principal.tenant.clone(),
+                    used_by: Some(Arc::clone(&lease.principal.id)),
+                    since: Instant::now(),
+                });
+                None
+            } else {
+                Some(process)
+            }
+        };
+        if let Some(process) = stop {
+            self.stop(lease.agent.clone(), process);
+        }
+        self.advance(&lease.agent);
+    }
+
+    /// Once a second: dead and idle spares go, and what waited for a back-off is tried again.
+    async fn look_after(&self) {
+        let names: Vec<AgentName> = self.state().agents.keys().cloned().collect();
+        let mut tick = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            tokio::select! {
+                _ = tick.tick() => names.iter().for_each(|name| self.advance(name)),
+                () = self.inner.shutdown.soft() => break,
+            }
+        }
+        for name in names {
+            let spares = {
+                let mut state = self.state();
+                let agent = state.agents.get_mut(&name).expect("agents stay in the pool");
+                agent.line.clear();
+                std::mem::take(&mut agent.spares)
+            };
+            for spare in spares {
+                self.stop(name.clone(), spare.process);
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Which process serves which session.
+//!
+//! It owns every agent process that is not leased, the line of those who wait for one, and the back-off of agents
+//! that crash. It does not know what a session is: a lease names a principal, and is taken back by asking.
+
+mod crashes;
+mod lease;
+mod line;
+mod state;
+
+pub use lease::{Fate, Lease, Standing};
+pub use line::{Figures, Place, Pool, Refused};

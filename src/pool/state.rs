@@ -1,0 +1,147 @@
+//! The bookkeeping of one agent: pure decisions, no waiting.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::crashes::Crashes;
+use super::lease::Lease;
+use crate::acp::InitializeResult;
+use crate::agent::{AgentFailure, AgentSpec, Process};
+use crate::types::{Principal, Tenant};
+
+pub(super) struct Waiter {
+    pub(super) principal: Principal,
+    pub(super) give: oneshot::Sender<Result<Lease, AgentFailure>>,
+}
+
+/// A process that waits for a session.
+pub(super) struct Spare {
+    pub(super) process: Process,
+    pub(super) tenant: Tenant,
+    /// Who used it before; nobody else may.
+    pub(super) used_by: Option<Arc<str>>,
+    pub(super) since: Instant,
+}
+
+impl Spare {
+    fn fits(&self, principal: &Principal) -> bool {
+        self.tenant == principal.tenant && self.used_by.as_ref().is_none_or(|id| *id == principal.id)
+    }
+}
+
+pub(super) struct Leased {
+    /// Since when its holder could give it back.
+    pub(super) idle_since: Option<Instant>,
+    pub(super) recall: Arc<Notify>,
+    /// Its holder was asked, or is giving it back anyway.
+    pub(super) leaving: bool,
+}
+
+pub(super) struct AgentState {
+    pub(super) spec: Arc<AgentSpec>,
+    /// Processes that exist: starting, spare, leased and stopping.
+    pub(super) live: usize,
+    pub(super) starting: usize,
+    pub(super) line: VecDeque<Waiter>,
+    pub(super) spares: Vec<Spare>,
+    pub(super) leases: HashMap<u64, Leased>,
+    pub(super) crashes: Crashes,
+    pub(super) initialized: Option<Arc<InitializeResult>>,
+}
+
+/// What to do next for those who wait.
+pub(super) enum Step {
+    Give(Spare, Waiter),
+    Start { tenant: Tenant },
+    Stop(Spare),
+    Nothing,
+}
+
+impl AgentState {
+    pub(super) fn new(spec: Arc<AgentSpec>) -> Self {
+        Self {
+            spec,
+            live: 0,
+            starting: 0,
+            line: VecDeque::new(),
+            spares: Vec::new(),
+            leases: HashMap::new(),
+            crashes: Crashes::default(),
+            initialized: None,
+        }
+    }
+
+    pub(super) fn step(&mut self, now: Instant) -> Step {
+        self.line.retain(|waiter| !waiter.give.is_closed());
+        if let Some(dead) = self.spares.iter().position(|spare| spare.process.is_over()) {
+            return Step::Stop(self.spares.swap_remove(dead));
+        }
+        if let Some((at, spare)) = self.next_given() {
+            let waiter = self.line.remove(at).expect("the place is in the line");
+            return Step::Give(self.spares.swap_remove(spare), waiter);
+        }
+        let wanted = self.line.len();
+        if wanted > self.starting {
+            if self.live < self.spec.pool.max {
+                let tenant = self.line[self.starting].principal.tenant.clone();
+                return Step::Start { tenant };
+            }
+            let coming = self.starting + self.stopping();
+            if !self.spares.is_empty() && wanted > coming {
+                // The head of the line is another principal than those who used the spares.
+                return Step::Stop(self.spares.swap_remove(0));
+            }
+            self.recall(wanted.saturating_sub(coming));
+            return Step::Nothing;
+        }
+        let fresh = self.spares.iter().filter(|spare| spare.used_by.is_none()).count();
+        let warm = fresh + self.starting - wanted < self.spec.pool.warm;
+        if warm && self.live < self.spec.pool.max && self.crashes.wait(now).is_none() {
+            return Step::Start { tenant: Tenant::default() };
+        }
+        self.expired(now).map_or(Step::Nothing, Step::Stop)
+    }
+
+    /// Who in the line gets which spare. Nobody is passed over but for those to whom a process comes anyway.
+    fn next_given(&self) -> Option<(usize, usize)> {
+        let mut coming = self.starting + self.spec.pool.max.saturating_sub(self.live);
+        for (at, waiter) in self.line.iter().enumerate() {
+            // A used process first: a fresh one is good for everybody.
+            let fits = |spare: &Spare| spare.fits(&waiter.principal);
+            let used = self.spares.iter().position(|spare| spare.used_by.is_some() && fits(spare));
+            if let Some(spare) = used.or_else(|| self.spares.iter().position(fits)) {
+                return Some((at, spare));
+            }
+            coming = coming.checked_sub(1)?;
+        }
+        None
+    }
+
+    /// Processes that nobody has any more and that still exist.
+    fn stopping(&self) -> usize {
+        self.live.saturating_sub(self.leases.len() + self.spares.len() + self.starting)
+    }
+
+    /// Asks the holders that have been idle the longest.
+    fn recall(&mut self, wanted: usize) {
+        let leaving = self.leases.values().filter(|leased| leased.leaving).count();
+        let mut idle: Vec<_> =
+            self.leases.values_mut().filter(|l| !l.leaving && l.idle_since.is_some()).collect();
+        idle.sort_by_key(|leased| leased.idle_since);
+        for leased in idle.into_iter().take(wanted.saturating_sub(leaving)) {
+            leased.leaving = true;
+            leased.recall.notify_one();
+        }
+    }
+
+    fn expired(&mut self, now: Instant) -> Option<Spare> {
+        let idle = self.spec.pool.idle;
+        let warm = self.spec.pool.warm;
+        let at =
+            self.spares.iter().position(|s| now - s.since > idle && (s.used_by.is_some() || warm == 0))?;
+        Some(self.spares.swap_remove(at))
+    }
+}
