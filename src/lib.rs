@@ -15,3 +15,4 @@ pub mod eventlog;
 pub mod transcript;
 pub mod agent;
 pub mod pool;
+pub mod session;

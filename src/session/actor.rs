@@ -1,0 +1,329 @@
+//! A session's owner: one task that holds all of its state, and never waits for anything but its inputs.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::attachment::Attachment;
+use super::changes::Setting;
+use super::command::{Command, Reply};
+use super::context::{Context, Live};
+use super::idempotency::Claim;
+use super::inputs::{Inputs, Listen, Wake};
+use super::record::{FoldRecord, SessionRecord, put_open};
+use super::refusal::Refusal;
+use super::requests::{Answered, Pending, Resolved};
+use super::turn::{Queued, Turn};
+use super::written::Written;
+use crate::acp::TraceContext;
+use crate::agent::AgentSpec;
+use crate::api::event::DetachedReason;
+use crate::api::{Session, SessionState};
+use crate::eventlog::{Event, Records, SessionLog};
+use crate::jsonrpc::CallId;
+use crate::pool::Standing;
+use crate::transcript::SessionFold;
+use crate::types::{Principal, PromptId, RequestId};
+
+pub(super) struct Actor {
+    pub(super) context: Context,
+    pub(super) spec: Arc<AgentSpec>,
+    /// On whose behalf processes are leased.
+    pub(super) owner: Principal,
+    pub(super) log: SessionLog,
+    pub(super) record: SessionRecord,
+    /// Where the session stands in the list, as last written.
+    pub(super) indexed_at: Option<Vec<u8>>,
+    pub(super) fold: SessionFold,
+    /// Since its record was written.
+    pub(super) fold_changed: bool,
+    pub(super) inputs: Inputs,
+    pub(super) attachment: Attachment,
+    pub(super) live: Option<Live>,
+    /// Those who wait for a process without a turn.
+    pub(super) attaching: Vec<Reply<u64>>,
+    pub(super) creating: Option<Creating>,
+    pub(super) turn: Option<Turn>,
+    /// The turn that ended on this process: what still comes belongs to it.
+    pub(super) late_of: Option<PromptId>,
+    pub(super) queue: VecDeque<Queued>,
+    pub(super) requests: BTreeMap<RequestId, Pending>,
+    /// The last that were resolved, for those who come second.
+    pub(super) resolved: VecDeque<Resolved>,
+    /// Answers that wait for their commit.
+    pub(super) outbox: VecDeque<Answered>,
+    /// Settings that wait for a process, and those that wait for the agent's answer.
+    pub(super) wanted: Vec<Setting>,
+    pub(super) settings: HashMap<CallId, Setting>,
+    /// Tells that a turn has ended.
+    pub(super) ended: watch::Sender<u64>,
+    pub(super) drain_at: Option<Instant>,
+    /// When the process was last needed, and when anybody last asked for anything.
+    pub(super) idle_since: Instant,
+    pub(super) asked_at: Instant,
+    pub(super) over: bool,
+    /// What the pool was told of this lease.
+    pub(super) told: Standing,
+    /// Nothing of it is left; whoever still asks finds nobody.
+    pub(super) erased: bool,
+}
+
+/// Who waits for a new session, and what is written with it.
+#[derive(Debug)]
+pub(super) struct Creating {
+    pub(super) claim: Option<Claim>,
+    pub(super) trace: Option<TraceContext>,
+    pub(super) reply: Reply<(Session, u64)>,
+}
+
+impl Actor {
+    /// Runs to the session's end in memory. What was asked too late is given back, for the next owner.
+    pub(super) async fn run(mut self) -> Vec<Command> {
+        loop {
+            let listen = Listen {
+                batches: self.log.pending_bytes() < self.context.limits.pending_bytes,
+                commits: self.waits_for_commit(),
+                draining: self.drain_at.is_none(),
+                until: self.deadline(),
+            };
+            match self.inputs.wake(listen).await {
+                Wake::Command(Some(command)) => self.command(command),
+                // Every handle is gone; what runs goes on to its end.
+                Wake::Command(None) => {
+                    self.inputs.open = false;
+                    self.over = true;
+                }
+                Wake::Lease(lease) => self.leased(*lease),
+                Wake::Batch(Some(batch)) => {
+                    self.batch(batch);
+                    // An agent that floods must not keep a thread that other sessions wait for.
+                    tokio::task::yield_now().await;
+                }
+                Wake::Batch(None) => self.process_over().await,
+                Wake::Committed => {}
+                Wake::Recalled => self.leave(DetachedReason::Recycled),
+                Wake::Deadline => self.deadlines(),
+                Wake::Draining => self.drain(),
+            }
+            self.flush();
+            if self.over && self.inputs.lease.is_none() && self.attaching.is_empty() {
+                break;
+            }
+        }
+        self.wind_up().await
+    }
+
+    async fn wind_up(mut self) -> Vec<Command> {
+        self.inputs.commands.close();
+        let mut late = Vec::new();
+        while let Some(command) = self.inputs.commands.recv().await {
+            late.push(command);
+        }
+        // What was appended is committed before the next owner reads it.
+        drop(self.log.wait(self.log.appended()).await);
+        if !self.erased {
+            return late;
+        }
+        if self.record.own_folder {
+            let (workspaces, id) = (self.context.workspaces.clone(), self.record.session_id);
+            let erased = self.context.shutdown.spawn_blocking(move || workspaces.erase(id)).await;
+            if !matches!(erased, Ok(Ok(()))) {
+                tracing::warn!(session = %id, "a deleted session's folder could not be removed");
+            }
+        }
+        Vec::new()
+    }
+
+    fn command(&mut self, command: Command) {
+        if self.erased {
+            return;
+        }
+        self.asked_at = Instant::now();
+        match command {
+            Command::Create { claim, trace, reply } => self.create(Creating { claim, trace, reply }),
+            Command::Snapshot { reply } => answer(reply, Ok((self.snapshot(), self.log.appended()))),
+            Command::Patch { by, patch, if_match, reply } => {
+                let outcome = self.patch(&by, &patch, if_match.as_deref());
+                answer(reply, outcome.map(|seq| (self.snapshot(), seq)));
+            }
+            Command::Attach { reply } => self.attach(reply),
+            Command::Close { by, reply } => {
+                let seq = self.close(&by);
+                answer(reply, Ok(seq));
+            }
+            Command::Delete { by, reply } => {
+                let seq = self.delete(&by);
+                answer(reply, Ok(seq));
+            }
+            Command::Prompt { by, blocks, queue, trace, key, reply } => {
+                let outcome = self.prompt(&by, blocks, queue, trace, key.as_ref());
+                answer(reply, outcome);
+            }
+            Command::Cancel { prompt, reply } => {
+                let outcome = self.cancel(prompt);
+                answer(reply, outcome.map(|cancelled| (cancelled, self.log.appended())));
+            }
+            Command::Requests { reply } => {
+                let pending = self.requests.values().map(|pending| pending.shown.clone()).collect();
+                answer(reply, Ok((pending, self.log.appended())));
+            }
+            Command::Answer { by, request, answer: result, reply } => {
+                let outcome = self.answer(&by, request, result);
+                answer(reply, outcome);
+            }
+            Command::Set { by, wish, trace, reply } => self.set(by, wish, trace, reply),
+            Command::Stderr { reply } => {
+                let tail = self.inputs.lease.as_ref().map(|lease| lease.process().stderr());
+                answer(reply, Ok(tail.unwrap_or_default()));
+            }
+        }
+    }
+
+    /// Appends an event. Whatever it changed is saved in the same commit with [`Actor::saved`].
+    pub(super) fn append(
+        &mut self,
+        prompt: Option<PromptId>,
+        event: impl Into<Written>,
+        records: Records,
+    ) -> u64 {
+        let Written { kind, members } = event.into();
+        self.log.append(&Event { kind, prompt, members: &members }, records)
+    }
+
+    /// The session's records as they are with the next event. To be called right before it is appended.
+    pub(super) fn saved(&mut self, mut records: Records) -> Records {
+        let id = self.record.session_id;
+        self.record.state = self.state();
+        self.record.updated_at = self.context.ids.now();
+        self.record.title = self.fold.title().map(str::to_owned);
+        self.record.prompt_id = self.turn.as_ref().map(|turn| turn.record.prompt_id);
+        self.record.queued = self.queue.iter().map(|queued| queued.record.prompt_id).collect();
+        self.record.seq = self.log.appended() + 1;
+        self.record.put(self.indexed_at.as_deref(), &mut records);
+        self.indexed_at = Some(self.record.index_key());
+        // An older one is still exact: the session's record says up to where.
+        if std::mem::take(&mut self.fold_changed) {
+            FoldRecord { seq: self.record.seq, fold: self.fold.clone() }.put(id, &mut records);
+        }
+        put_open(id, self.is_open(), &mut records);
+        records
+    }
+
+    /// A restart has to close what is open now.
+    fn is_open(&self) -> bool {
+        self.turn.is_some() || !self.queue.is_empty() || !self.requests.is_empty() || self.record.attached
+    }
+
+    fn state(&self) -> SessionState {
+        if self.record.state == SessionState::Closed {
+            SessionState::Closed
+        } else if !self.requests.is_empty() {
+            SessionState::Waiting
+        } else if self.turn.is_some() {
+            SessionState::Running
+        } else {
+            SessionState::Idle
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> Session {
+        let record = &self.record;
+        Session {
+            session_id: record.session_id,
+            agent: record.agent.clone(),
+            title: self.fold.title().map(str::to_owned),
+            metadata: record.metadata.clone(),
+            cwd: record.cwd.clone(),
+            state: self.state(),
+            attached: record.attached,
+            created_at: record.created_at,
+            updated_at: record.updated_at,
+            prompt_id: self.turn.as_ref().map(|turn| turn.record.prompt_id),
+            queued: self.queue.iter().map(|queued| queued.record.prompt_id).collect(),
+            requests: self.requests.values().map(|pending| pending.shown.clone()).collect(),
+            prompt_capabilities: record.prompt_capabilities.clone(),
+            modes: self.fold.modes.clone(),
+            config_options: self.fold.config_options.clone(),
+            available_commands: self.fold.available_commands.clone(),
+            plan: self.fold.plan().map(ToOwned::to_owned),
+            usage: self.fold.usage.clone(),
+            policy: record.policy.clone(),
+            last_event_id: self.log.id(self.log.appended()),
+        }
+    }
+
+    fn waits_for_commit(&self) -> bool {
+        !self.outbox.is_empty()
+            || self.turn.as_ref().is_some_and(|turn| turn.call.is_none())
+            || self.log.pending_bytes() >= self.context.limits.pending_bytes
+    }
+
+    /// Sends what has become durable.
+    fn flush(&mut self) {
+        self.send_answers();
+        self.send_settings();
+        self.send_prompt();
+        let standing = match self.attachment {
+            Attachment::Leaving { .. } => Standing::Leaving,
+            Attachment::Attached if !self.is_busy() => Standing::Idle,
+            _ => Standing::Busy,
+        };
+        if let Some(lease) = self.inputs.lease.as_ref().filter(|_| self.told != standing) {
+            self.told = standing;
+            lease.tell(standing);
+        }
+    }
+
+    /// Something of this session needs its process now.
+    pub(super) fn is_busy(&self) -> bool {
+        self.turn.is_some()
+            || !self.requests.is_empty()
+            || !self.settings.is_empty()
+            || !self.wanted.is_empty()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let unload = (!self.is_open() && matches!(self.attachment, Attachment::Detached))
+            .then(|| self.asked_at + self.context.limits.session_idle);
+        [
+            self.turn_deadline(),
+            self.attach_deadline(),
+            self.request_deadline(),
+            self.setting_deadline(),
+            unload,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn deadlines(&mut self) {
+        let now = Instant::now();
+        self.turn_overdue(now);
+        self.attach_overdue(now);
+        self.requests_overdue(now);
+        self.settings_overdue(now);
+        let idle = !self.is_open() && matches!(self.attachment, Attachment::Detached);
+        if idle && now >= self.asked_at + self.context.limits.session_idle {
+            self.over = true;
+        }
+    }
+
+    /// A stop was asked for: turns get a little time, then they are cancelled.
+    fn drain(&mut self) {
+        self.drain_at = Some(Instant::now() + self.context.limits.drain);
+        while let Some(queued) = self.queue.pop_back() {
+            self.refuse_queued(queued, &Refusal::Draining);
+        }
+        if self.turn.is_none() {
+            self.leave_for_good();
+        }
+    }
+}
+
+/// Whoever asked may be gone; then nobody needs the answer.
+pub(super) fn answer<T>(reply: Reply<T>, outcome: Result<T, Refusal>) {
+    drop(reply.send(outcome));
+}

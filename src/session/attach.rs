@@ -1,0 +1,426 @@
+//! A session and its process: getting one, setting the session up on it, giving it back (ACP, Session Setup).
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::actor::{Actor, Creating, answer};
+use super::attachment::{Attachment, By, Early};
+use super::command::Reply;
+use super::idempotency::Claim;
+use super::refusal::{Refusal, failed};
+use crate::acp::{self, McpServer, SessionSetup};
+use crate::agent::{AgentFailure, Ended};
+use crate::api::SessionState;
+use crate::api::event::{
+    AgentExited, Context, DetachedReason, SessionAttached, SessionCreated, SessionDetached,
+};
+use crate::eventlog::Records;
+use crate::jsonrpc::RpcError;
+use crate::pool::{Fate, Lease, Standing};
+use crate::types::limits::FOLDED_MEMBER_BYTES;
+
+impl Actor {
+    /// Takes a place in the line if there is no process. Nothing is appended before this succeeds.
+    pub(super) fn reserve(&mut self) -> Result<(), Refusal> {
+        let has_process = matches!(self.attachment, Attachment::Setting { .. } | Attachment::Attached);
+        if has_process || self.inputs.place.is_some() {
+            return Ok(());
+        }
+        if self.drain_at.is_some() {
+            return Err(Refusal::Draining);
+        }
+        if self.live.is_none() {
+            let max = self.context.limits.live_sessions;
+            self.live = Some(self.context.live.enter(&self.owner, max).ok_or(Refusal::LiveSessions)?);
+        }
+        match self.context.pool.reserve(&self.record.agent, &self.owner) {
+            Ok(place) => self.inputs.place = Some(place),
+            Err(refused) => {
+                self.settle();
+                return Err(refused.into());
+            }
+        }
+        if matches!(self.attachment, Attachment::Detached) {
+            self.attachment = Attachment::Waiting { since: Instant::now() };
+        }
+        Ok(())
+    }
+
+    /// A new session: nothing is written before the agent has taken it.
+    pub(super) fn create(&mut self, creating: Creating) {
+        match self.reserve() {
+            Ok(()) => self.creating = Some(creating),
+            Err(refusal) => {
+                self.over = true;
+                answer(creating.reply, Err(refusal));
+            }
+        }
+    }
+
+    /// The first event of the log, with the records that make the session exist.
+    fn created(&mut self, claim: Option<&Claim>) {
+        let mut records = Records::default();
+        if let Some(claim) = claim {
+            claim.put(self.record.session_id, None, &mut records);
+        }
+        let records = self.saved(records);
+        let mut session = self.snapshot();
+        session.last_event_id = self.log.id(self.log.appended() + 1);
+        self.append(None, &SessionCreated { session: &session }, records);
+    }
+
+    pub(super) fn attach(&mut self, reply: Reply<u64>) {
+        if matches!(self.attachment, Attachment::Attached) && self.record.state != SessionState::Closed {
+            return answer(reply, Ok(self.log.appended()));
+        }
+        match self.reserve() {
+            Ok(()) => self.attaching.push(reply),
+            Err(refusal) => answer(reply, Err(refusal)),
+        }
+    }
+
+    /// A process came; the agent is asked to take the session.
+    pub(super) fn leased(&mut self, lease: Result<Lease, AgentFailure>) {
+        self.inputs.place = None;
+        let lease = match lease {
+            Ok(lease) => lease,
+            Err(failure) => return self.unattached(failure),
+        };
+        let capabilities = lease.process().initialized.capabilities.clone();
+        let by = match &self.record.agent_session_id {
+            None => By::New,
+            Some(_) if capabilities.session.resume => By::Resume,
+            Some(_) if capabilities.load_session => By::Load,
+            Some(_) => By::Fresh,
+        };
+        self.inputs.recall = Some(lease.recalled());
+        self.inputs.lease = Some(lease);
+        self.told = Standing::Busy;
+        self.set_up(by);
+    }
+
+    fn set_up(&mut self, by: By) {
+        let Some(lease) = &self.inputs.lease else { return };
+        let capabilities = lease.process().initialized.capabilities.clone();
+        let servers: Vec<McpServer> = self
+            .record
+            .mcp_servers
+            .iter()
+            .filter_map(|name| self.context.catalogue.mcp(name))
+            .filter(|server| server.taken_by(&capabilities))
+            .cloned()
+            .collect();
+        let setup = SessionSetup {
+            cwd: &self.record.cwd,
+            mcp_servers: &servers,
+            additional_directories: &self.record.additional_directories,
+        };
+        let trace = match (&self.turn, &self.creating) {
+            (Some(turn), _) => turn.trace.as_ref(),
+            (None, creating) => creating.as_ref().and_then(|creating| creating.trace.as_ref()),
+        };
+        let params = match (&self.record.agent_session_id, by) {
+            (Some(id), By::Resume) => acp::resume_session(id, setup, trace),
+            (Some(id), By::Load) => acp::load_session(id, setup, trace),
+            _ => acp::new_session(setup, trace),
+        };
+        let limits = &self.context.limits;
+        let limit = if by == By::Load { limits.session_load } else { limits.session_new };
+        // A closed stdin shows as the end of the process, which comes through the batches.
+        if let Ok(call) = lease.process().connection.call(by.method(), &params) {
+            let deadline = Instant::now() + limit;
+            self.attachment =
+                Attachment::Setting { by, call, deadline, swallowed: 0, early: Early::default() };
+        }
+    }
+
+    /// The agent's answer to new, resume or load.
+    pub(super) fn set_up_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
+        let Attachment::Setting { by, swallowed, early, .. } =
+            std::mem::replace(&mut self.attachment, Attachment::Attached)
+        else {
+            return;
+        };
+        let result = match outcome {
+            Ok(result) => acp::or_empty(&result),
+            // Agents answer a session that they have lost with any code: what was not asked for by name starts anew.
+            Err(error) if by == By::Resume && self.can_load() => {
+                tracing::info!(session = %self.record.session_id, %error, "resume failed, loading");
+                return self.set_up(By::Load);
+            }
+            Err(error)
+                if matches!(by, By::Resume | By::Load) && error.code != acp::error_code::AUTH_REQUIRED =>
+            {
+                tracing::info!(session = %self.record.session_id, %error, "the agent lost the session");
+                return self.set_up(By::Fresh);
+            }
+            Err(error) => return self.not_taken(error),
+        };
+        if matches!(by, By::New | By::Fresh) {
+            match acp::NewSession::parse(&result) {
+                Ok(new) => self.record.agent_session_id = Some(new.session_id.into_owned()),
+                Err(error) => {
+                    let detail = format!("its answer to session/new: {error}");
+                    return self.give_up(AgentFailure::Start { detail });
+                }
+            }
+        }
+        tracing::debug!(session = %self.record.session_id, swallowed, by = ?by, "attached");
+        self.attached(by, &result);
+        for params in early.updates {
+            self.update(&params);
+        }
+    }
+
+    fn can_load(&self) -> bool {
+        self.inputs.lease.as_ref().is_some_and(|l| l.process().initialized.capabilities.load_session)
+    }
+
+    fn attached(&mut self, by: By, result: &RawValue) {
+        let Some(lease) = &self.inputs.lease else { return };
+        let initialized = std::sync::Arc::clone(&lease.process().initialized);
+        self.attachment = Attachment::Attached;
+        self.idle_since = Instant::now();
+        self.record.attached = true;
+        let capabilities = acp::Object::parse(&initialized.raw_capabilities);
+        let prompt = capabilities.and_then(|object| object.get("promptCapabilities").map(ToOwned::to_owned));
+        let prompt = prompt.filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
+        self.record.prompt_capabilities = prompt;
+        if self.record.state == SessionState::Closed {
+            self.record.state = SessionState::Idle;
+        }
+        self.fold_changed |= self.fold.attached(result);
+        let creating = self.creating.take();
+        if let Some(creating) = &creating {
+            self.created(creating.claim.as_ref());
+        }
+        let context = if by == By::Fresh { Context::Lost } else { Context::Kept };
+        // Only the answer to `session/new` has the agent's own id in it, and was parsed: the id can be replaced.
+        let result = acp::replace_session_id(result, &self.record.session_id);
+        let event = SessionAttached {
+            by: by.word(),
+            context,
+            agent_info: initialized.agent_info.as_deref(),
+            agent_capabilities: &initialized.raw_capabilities,
+            result: result.as_deref().ok(),
+        };
+        let records = self.saved(Records::default());
+        let seq = self.append(None, &event, records);
+        for reply in self.attaching.drain(..) {
+            answer(reply, Ok(seq));
+        }
+        if let Some(creating) = creating {
+            answer(creating.reply, Ok((self.snapshot(), seq)));
+        }
+    }
+
+    /// The agent refuses the session, but its process is sound.
+    fn not_taken(&mut self, error: RpcError) {
+        let Some(lease) = &self.inputs.lease else { return };
+        let failure = failed(error, &lease.process().initialized);
+        self.release(Fate::Stop, &Refusal::Agent(failure.clone()));
+        self.unattached(failure);
+    }
+
+    /// The process is of no use.
+    fn give_up(&mut self, failure: AgentFailure) {
+        self.release(Fate::Crashed, &Refusal::Agent(failure.clone()));
+        self.unattached(failure);
+    }
+
+    /// The one way in which a process leaves a session: nothing that belongs to it stays behind, because the numbers
+    /// of its requests and calls mean others on the next one.
+    fn part_with(&mut self, refusal: &Refusal) -> Option<Lease> {
+        self.withdraw_requests();
+        self.outbox.clear();
+        self.inputs.recall = None;
+        self.late_of = None;
+        for (_, setting) in self.settings.drain() {
+            answer(setting.reply, Err(refusal.clone()));
+        }
+        self.inputs.lease.take()
+    }
+
+    pub(super) fn release(&mut self, fate: Fate, refusal: &Refusal) {
+        if let Some(lease) = self.part_with(refusal) {
+            lease.release(fate);
+        }
+    }
+
+    /// There will be no process for now: whoever waited for one is told why.
+    fn unattached(&mut self, failure: AgentFailure) {
+        let refusal = Refusal::Agent(failure);
+        self.refuse_all(&refusal);
+        if self.turn.is_some() {
+            self.fail_turn(&refusal);
+        }
+        self.settle();
+    }
+
+    /// Tells everyone but the turn that no process comes.
+    fn refuse_all(&mut self, refusal: &Refusal) {
+        self.attachment = Attachment::Detached;
+        if let Some(creating) = self.creating.take() {
+            answer(creating.reply, Err(refusal.clone()));
+            self.over = true;
+        }
+        for reply in self.attaching.drain(..) {
+            answer(reply, Err(refusal.clone()));
+        }
+        for setting in self.wanted.drain(..) {
+            answer(setting.reply, Err(refusal.clone()));
+        }
+    }
+
+    /// The process closed its stdout: it is dead, or as good as dead.
+    pub(super) async fn process_over(&mut self) {
+        let Some(lease) = &self.inputs.lease else { return };
+        // Bounded by a fraction of a second: a turn's end must not wait for a zombie.
+        let ended = lease.process().ended().await;
+        if matches!(self.attachment, Attachment::Leaving { .. }) {
+            return self.part(Fate::Stop);
+        }
+        // An end that we have ordered is no crash.
+        let stopped = self.turn.as_ref().is_some_and(|turn| turn.stopping);
+        self.lost(ended, if stopped { Fate::Stop } else { Fate::Crashed });
+    }
+
+    fn lost(&mut self, ended: Ended, fate: Fate) {
+        if self.record.attached {
+            let Ended { exit_code, signal, stderr_tail, .. } = &ended;
+            let event = AgentExited { exit_code: *exit_code, signal: signal.as_deref(), stderr_tail };
+            self.append(None, &event, Records::default());
+        }
+        let failure = AgentFailure::Exited(ended);
+        self.release(fate, &Refusal::Agent(failure.clone()));
+        if self.record.attached {
+            self.detached(DetachedReason::Exited);
+        }
+        if fate == Fate::Stop {
+            self.attachment = Attachment::Detached;
+            self.cancel_timed_out();
+            self.settle();
+        } else {
+            self.unattached(failure);
+        }
+    }
+
+    /// Gives the process back; `reason` is a word of `session.detached`.
+    pub(super) fn leave(&mut self, reason: DetachedReason) {
+        if !self.is_busy() && matches!(self.attachment, Attachment::Attached) {
+            self.detach(reason);
+        }
+    }
+
+    /// The gateway drains, and no turn runs any more.
+    pub(super) fn leave_for_good(&mut self) {
+        match self.attachment {
+            Attachment::Attached => {
+                self.withdraw_requests();
+                self.detach(DetachedReason::Drain);
+            }
+            Attachment::Leaving { .. } => {}
+            Attachment::Detached | Attachment::Waiting { .. } | Attachment::Setting { .. } => {
+                self.inputs.place = None;
+                drop(self.part_with(&Refusal::Draining));
+                self.refuse_all(&Refusal::Draining);
+                self.over = true;
+            }
+        }
+    }
+
+    /// The same, whatever runs: the caller has ended it.
+    pub(super) fn detach(&mut self, reason: DetachedReason) {
+        self.detached(reason);
+        self.let_go(false);
+    }
+
+    pub(super) fn detached(&mut self, reason: DetachedReason) {
+        self.record.attached = false;
+        let records = self.saved(Records::default());
+        self.append(None, &SessionDetached { reason }, records);
+    }
+
+    /// Asks the agent to close (or delete) the session, so that its process can serve another one.
+    pub(super) fn let_go(&mut self, delete: bool) {
+        self.late_of = None;
+        let Some(lease) = &self.inputs.lease else { return self.left() };
+        let capabilities = lease.process().initialized.capabilities.session;
+        let asked = self.record.agent_session_id.as_deref().and_then(|id| {
+            let (method, params, closes) = match (delete && capabilities.delete, capabilities.close) {
+                (true, _) => (acp::method::SESSION_DELETE, acp::delete_session(id), false),
+                (false, true) => (acp::method::SESSION_CLOSE, acp::close_session(id), true),
+                (false, false) => return None,
+            };
+            lease.process().connection.call(method, &params).ok().map(|call| (call, closes))
+        });
+        match asked {
+            Some((call, closes)) => {
+                let deadline = Instant::now() + self.context.limits.stop_stdin;
+                self.attachment = Attachment::Leaving { call, deadline, closes };
+            }
+            None => self.part(Fate::Stop),
+        }
+    }
+
+    /// The agent's answer to close or delete.
+    pub(super) fn let_go_answered(&mut self, closed: bool) {
+        self.part(if closed { Fate::Reuse } else { Fate::Stop });
+    }
+
+    fn part(&mut self, fate: Fate) {
+        self.release(fate, &Refusal::Closed);
+        self.left();
+    }
+
+    fn left(&mut self) {
+        self.attachment = match self.inputs.place {
+            Some(_) => Attachment::Waiting { since: Instant::now() },
+            None => Attachment::Detached,
+        };
+        self.idle_since = Instant::now();
+        self.settle();
+        if self.drain_at.is_some() && self.turn.is_none() {
+            self.over = true;
+        }
+    }
+
+    /// Without a process and without a place the session no longer counts as live.
+    pub(super) fn settle(&mut self) {
+        if self.inputs.lease.is_none() && self.inputs.place.is_none() {
+            self.live = None;
+            if matches!(self.attachment, Attachment::Waiting { .. }) {
+                self.attachment = Attachment::Detached;
+            }
+        }
+    }
+
+    pub(super) fn attach_deadline(&self) -> Option<Instant> {
+        match &self.attachment {
+            Attachment::Detached => None,
+            Attachment::Waiting { since } => Some(*since + self.context.limits.line_wait),
+            Attachment::Setting { deadline, .. } | Attachment::Leaving { deadline, .. } => Some(*deadline),
+            Attachment::Attached => (!self.is_busy()).then(|| self.idle_since + self.spec.pool.idle),
+        }
+    }
+
+    pub(super) fn attach_overdue(&mut self, now: Instant) {
+        if self.attach_deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        match &self.attachment {
+            Attachment::Detached => {}
+            Attachment::Waiting { .. } => {
+                self.inputs.place = None;
+                self.release(Fate::Stop, &Refusal::Closed);
+                self.unattached(AgentFailure::Timeout { method: "the wait for a process".to_owned() });
+            }
+            Attachment::Setting { by, .. } => {
+                let method = by.method().to_owned();
+                self.give_up(AgentFailure::Timeout { method });
+            }
+            Attachment::Leaving { .. } => self.part(Fate::Stop),
+            Attachment::Attached => self.leave(DetachedReason::Idle),
+        }
+    }
+}

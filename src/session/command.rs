@@ -1,0 +1,111 @@
+//! What handles ask of a session's owner. Every command has one answer.
+
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+
+use super::refusal::Refusal;
+use crate::acp::{self, TraceContext};
+use crate::api::{PendingRequest, Prompt, Session, SessionPatch};
+use crate::types::{Principal, PromptId, RequestId};
+
+/// A prompt as it reaches a session: an array of content blocks, checked for its shape.
+#[derive(Debug)]
+pub struct PromptRequest {
+    pub blocks: Box<RawValue>,
+    pub queue: bool,
+    pub key: Option<super::IdempotencyKey>,
+    pub trace: Option<TraceContext>,
+}
+
+/// A person's answer to a request of the agent.
+#[derive(Debug)]
+pub enum Answer {
+    /// Raw, checked against what was asked where the gateway knows the method.
+    Result(Box<RawValue>),
+    /// A JSON-RPC error object.
+    Error(Box<RawValue>),
+    /// One of the options of a permission request.
+    Option(String),
+    /// No option of a permission request.
+    Cancelled,
+}
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
+
+/// What an agent is called for on behalf of a client.
+#[derive(Debug)]
+pub(super) enum Wish {
+    Mode(String),
+    Config { option: String, value: Box<RawValue> },
+}
+
+impl Wish {
+    pub(super) const fn method(&self) -> &'static str {
+        match self {
+            Self::Mode(_) => acp::method::SESSION_SET_MODE,
+            Self::Config { .. } => acp::method::SESSION_SET_CONFIG_OPTION,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Command {
+    /// The first command of a new session: get a process and `session/new`.
+    Create {
+        claim: Option<super::idempotency::Claim>,
+        trace: Option<TraceContext>,
+        reply: Reply<(Session, u64)>,
+    },
+    /// The snapshot, and the seq that must be committed before anybody sees it.
+    Snapshot {
+        reply: Reply<(Session, u64)>,
+    },
+    Patch {
+        by: Principal,
+        patch: SessionPatch,
+        if_match: Option<Vec<String>>,
+        reply: Reply<(Session, u64)>,
+    },
+    Attach {
+        reply: Reply<u64>,
+    },
+    Close {
+        by: Principal,
+        reply: Reply<u64>,
+    },
+    Delete {
+        by: Principal,
+        reply: Reply<u64>,
+    },
+    Prompt {
+        by: Principal,
+        blocks: Box<RawValue>,
+        queue: bool,
+        trace: Option<TraceContext>,
+        /// The idempotency record, to be written with the turn.
+        key: Option<super::idempotency::Claim>,
+        reply: Reply<(Prompt, u64)>,
+    },
+    Cancel {
+        prompt: Option<PromptId>,
+        reply: Reply<(Vec<PromptId>, u64)>,
+    },
+    Requests {
+        reply: Reply<(Vec<PendingRequest>, u64)>,
+    },
+    Answer {
+        by: Principal,
+        request: RequestId,
+        answer: Answer,
+        reply: Reply<u64>,
+    },
+    Set {
+        by: Principal,
+        wish: Wish,
+        trace: Option<TraceContext>,
+        reply: Reply<(Box<RawValue>, u64)>,
+    },
+    Stderr {
+        reply: Reply<String>,
+    },
+}

@@ -1,0 +1,74 @@
+//! What every session's owner is given, and what they share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use super::folders::Workspaces;
+use super::idempotency::InFlight;
+use crate::agent::Catalogue;
+use crate::eventlog::EventLog;
+use crate::pool::Pool;
+use crate::shutdown::Shutdown;
+use crate::types::{Ids, Limits, Principal};
+
+/// The parts that `app` hands to the sessions.
+#[derive(Debug, Clone)]
+pub struct Context {
+    pub log: EventLog,
+    pub pool: Pool,
+    pub catalogue: Arc<Catalogue>,
+    pub workspaces: Workspaces,
+    pub ids: Ids,
+    pub limits: Arc<Limits>,
+    pub shutdown: Shutdown,
+    pub(super) in_flight: InFlight,
+    pub(super) live: LiveCount,
+}
+
+impl Context {
+    pub fn new(
+        log: EventLog,
+        pool: Pool,
+        catalogue: Arc<Catalogue>,
+        workspaces: Workspaces,
+        (ids, limits, shutdown): (Ids, Arc<Limits>, Shutdown),
+    ) -> Self {
+        let (in_flight, live) = (InFlight::default(), LiveCount::default());
+        Self { log, pool, catalogue, workspaces, ids, limits, shutdown, in_flight, live }
+    }
+}
+
+/// How many sessions of each principal hold or await a process.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LiveCount(Arc<Mutex<HashMap<Arc<str>, usize>>>);
+
+/// Counts one session for as long as it exists.
+#[derive(Debug)]
+pub(super) struct Live {
+    count: LiveCount,
+    id: Arc<str>,
+}
+
+impl LiveCount {
+    pub(super) fn enter(&self, principal: &Principal, max: usize) -> Option<Live> {
+        let mut counts = self.0.lock().expect("no one panics while holding the counts");
+        let count = counts.entry(Arc::clone(&principal.id)).or_default();
+        if *count >= max {
+            return None;
+        }
+        *count += 1;
+        Some(Live { count: self.clone(), id: Arc::clone(&principal.id) })
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let mut counts = self.count.0.lock().expect("no one panics while holding the counts");
+        if let Some(count) = counts.get_mut(&self.id) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.id);
+            }
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The cheap way to a session: asks its owner, and shows nothing before it is durable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use super::command::{Answer, Command, PromptRequest, Reply, Wish};
+use super::idempotency;
+use super::record::{self, PromptRecord, RequestRecord, SessionRecord};
+use super::recovery::{Slot, get};
+use super::refusal::Refusal;
+use super::registry::{SessionRegistry, check_metadata, check_title};
+use crate::acp::TraceContext;
+use crate::api::{PendingRequest, Prompt, PromptList, Session, SessionPatch, Transcript};
+use crate::eventlog::SessionLog;
+use crate::store::{Run, Table};
+use crate::transcript::TurnFold;
+use crate::types::{Principal, PromptId, RequestId, SessionId};
+
+/// How long a commit may take.
+const COMMIT: Duration = Duration::from_mins(1);
+/// How long a session's owner may be too busy to take a command.
+const BUSY: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone)]
+pub struct SessionHandle {
+    registry: SessionRegistry,
+    id: SessionId,
+    slot: Arc<Slot>,
+}
+
+/// A turn that was admitted and is durable.
+#[derive(Debug)]
+pub struct Admitted {
+    pub prompt: Prompt,
+    pub first_seq: u64,
+    /// Of its end, if it has ended.
+    pub last_seq: Option<u64>,
+    /// The same request came before, and this is its turn.
+    pub replayed: bool,
+}
+
+/// Where a turn is in the log, without what was said in it.
+#[derive(Debug, Clone, Copy)]
+pub struct PromptPlace {
+    pub first_seq: u64,
+    /// Of its end, if it has ended.
+    pub last_seq: Option<u64>,
+}
+
+/// A turn folded from the log.
+struct Folded {
+    turn: TurnFold,
+    /// What it is exact at.
+    seq: u64,
+    /// Bytes of the log that were read for it.
+    read: usize,
+}
+
+impl SessionHandle {
+    pub(super) fn new(registry: SessionRegistry, id: SessionId, slot: Arc<Slot>) -> Self {
+        Self { registry, id, slot }
+    }
+
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    pub fn log(&self) -> &SessionLog {
+        &self.slot.log
+    }
+
+    /// Asks the owner; one that has gone to sleep is read in again.
+    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        let mut commands = self.slot.commands.clone();
+        loop {
+            match tokio::time::timeout(BUSY, commands.clone().reserve_owned()).await {
+                Ok(Ok(place)) => {
+                    place.send(command(reply));
+                    break;
+                }
+                Ok(Err(_)) => commands = self.registry.slot(self.id).await?.1.commands.clone(),
+                Err(_) => return Err(Refusal::PoolFull("the session is too busy".to_owned(), BUSY)),
+            }
+        }
+        // An owner that does not answer has erased the session.
+        answer.await.unwrap_or(Err(Refusal::Gone))
+    }
+
+    async fn durable(&self, seq: u64) -> Result<(), Refusal> {
+        let mut waited = Duration::ZERO;
+        loop {
+            match tokio::time::timeout(BUSY, self.slot.log.wait(seq)).await {
+                Ok(outcome) => return outcome.map_err(|error| Refusal::internal(&error)),
+                Err(_) if self.registry.context().log.alarm().is_some() => return Err(Refusal::StorageFull),
+                Err(_) if waited > COMMIT => return Err(Refusal::Internal),
+                Err(_) => waited += BUSY,
+            }
+        }
+    }
+
+    pub async fn snapshot(&self) -> Result<Session, Refusal> {
+        let (session, seq) = self.ask(|reply| Command::Snapshot { reply }).await?;
+        self.durable(seq).await?;
+        Ok(session)
+    }
+
+    /// Changes the session if its `ETag` is one of `if_match`. Refuses with `PreconditionFailed` or `Invalid`.
+    pub async fn patch(
+        &self,
+        by: &Principal,
+        patch: SessionPatch,
+        if_match: Option<Vec<String>>,
+    ) -> Result<Session, Refusal> {
+        check_title(patch.title.as_ref().and_then(Option::as_deref))?;
+        if let Some(Some(metadata)) = &patch.metadata {
+            check_metadata(metadata)?;
+        }
+        let by = by.clone();
+        let (session, seq) = self.ask(|reply| Command::Patch { by, patch, if_match, reply }).await?;
+        self.durable(seq).await?;
+        Ok(session)
+    }
+
+    /// Gets the session a process now; opens a closed one.
+    pub async fn attach(&self) -> Result<Session, Refusal> {
+        let seq = self.ask(|reply| Command::Attach { reply }).await?;
+        self.durable(seq).await?;
+        self.snapshot().await
+    }
+
+    pub async fn close(&self, by: &Principal) -> Result<Session, Refusal> {
+        let by = by.clone();
+        let seq = self.ask(|reply| Command::Close { by, reply }).await?;
+        self.durable(seq).await?;
+        self.snapshot().await
+    }
+
+    pub async fn delete(&self, by: &Principal) -> Result<(), Refusal> {
+        let by = by.clone();
+        let seq = self.ask(|reply| Command::Delete { by, reply }).await?;
+        self.durable(seq).await?;
+        self.registry.forget(self.id);
+        Ok(())
+    }
+
+    /// Begins or queues a turn. It goes on when the caller goes away: a key that was used must not be free again
+    /// before the turn is durable.
+    pub async fn prompt(&self, by: &Principal, request: PromptRequest) -> Result<Admitted, Refusal> {
+        let (handle, by) = (self.clone(), by.clone());
+        let begun = async move { handle.prompt_once(&by, request).await }.in_current_span();
+        let context = self.registry.context();
+        context.shutdown.spawn(begun).await.map_err(|error| Refusal::internal(&error))?
+    }
+
+    async fn prompt_once(&self, by: &Principal, request: PromptRequest) -> Result<Admitted, Refusal> {
+        let context = self.registry.context();
+        let claimed = match &request.key {
+            Some(key) => Some(idempotency::claim(context, by, key).await?),
+            None => None,
+        };
+        if let Some(prompt) = claimed.as_ref().and_then(|claimed| claimed.before.as_ref()?.prompt) {
+            let committed = self.slot.log.committed();
+            let record = self.prompt_record(prompt).await?.ok_or(Refusal::NotFound("turn"))?;
+            let (prompt, _) = self.shown(&record, committed).await?;
+            let (first_seq, last_seq) = (record.first_seq, record.last_seq);
+            return Ok(Admitted { prompt, first_seq, last_seq, replayed: true });
+        }
+        let (flight, claim) = claimed.map(|claimed| (claimed.flight, claimed.claim)).unzip();
+        let PromptRequest { blocks, queue, trace, .. } = request;
+        let by = by.clone();
+        let asked = self.ask(|reply| Command::Prompt { by, blocks, queue, trace, key: claim, reply }).await;
+        let (prompt, first_seq) = asked?;
+        self.durable(first_seq).await?;
+        drop(flight);
+        Ok(Admitted { prompt, first_seq, last_seq: None, replayed: false })
+    }
+
+    /// A page of turns, the newest first; `before` is the last one of the page before. A page whose texts took much
+    /// reading ends early.
+    pub async fn prompts(&self, before: Option<PromptId>, limit: usize) -> Result<PromptList, Refusal> {
+        let (mut prompts, mut next_cursor) = (Vec::new(), None);
+        let (mut read, enough) = (0, 4 * self.registry.context().limits.page_bytes);
+        for number in self.turns_before(before).await? {
+            if prompts.len() == limit || read >= enough {
+                next_cursor = prompts.last().map(|prompt: &Prompt| prompt.prompt_id.to_string());
+                break;
+            }
+            let committed = self.slot.log.committed();
+            if let Some(record) = self.prompt_record(PromptId::new(number)).await? {
+                let (prompt, bytes) = self.shown(&record, committed).await?;
+                prompts.push(prompt);
+                read += bytes;
+            }
+        }
+        Ok(PromptList { prompts, next_cursor })
+    }
+
+    /// Numbers of turns, the newest first.
+    async fn turns_before(
+        &self,
+        before: Option<PromptId>,
+    ) -> Result<impl Iterator<Item = u32> + use<>, Refusal> {
+        let key = record::session_key(self.id);
+        let record: Option<SessionRecord> = get(self.registry.context(), Table::Session, key).await?;
+        let last = record.ok_or(Refusal::Gone)?.last_prompt;
+        let newest = before.map_or(last, |before| before.number().saturating_sub(1).min(last));
+        Ok((1..=newest).rev())
+    }
+
+    async fn prompt_record(&self, prompt: PromptId) -> Result<Option<PromptRecord>, Refusal> {
+        get(self.registry.context(), Table::Prompt, record::prompt_key(self.id, prompt)).await
+    }
+
+    /// A turn as it is now; None: there is no such turn.
+    pub async fn prompt_state(&self, prompt: PromptId) -> Result<Option<Prompt>, Refusal> {
+        let committed = self.slot.log.committed();
+        let Some(record) = self.prompt_record(prompt).await? else { return Ok(None) };
+        Ok(Some(self.shown(&record, committed).await?.0))
+    }
+
+    /// Where a turn is in the log, from its record alone; None: there is no such turn.
+    pub async fn prompt_place(&self, prompt: PromptId) -> Result<Option<PromptPlace>, Refusal> {
+        let record = self.prompt_record(prompt).await?;
+        Ok(record.map(|PromptRecord { first_seq, last_seq, .. }| PromptPlace { first_seq, last_seq }))
+    }
+
+    /// The turn with its text, and how many bytes of the log that took. `committed` is how far the log was before the
+    /// record was read, so that what is shown of a turn that runs never lies beyond its end.
+    async fn shown(&self, record: &PromptRecord, committed: u64) -> Result<(Prompt, usize), Refusal> {
+        let last = record.last_seq.unwrap_or(committed);
+        self.durable(last).await?;
+        let Folded { turn, seq, read } = self.fold_turn(record, last).await?;
+        let mut shown = record.shown(self.id, self.slot.log.id(seq));
+        shown.text = turn.text();
+        Ok((shown, read))
+    }
+
+    /// Folds the events of a turn up to `last`.
+    async fn fold_turn(&self, record: &PromptRecord, last: u64) -> Result<Folded, Refusal> {
+        let page = self.registry.context().limits.store_page_bytes;
+        let wanted = format!("\"promptId\":\"{}\"", record.prompt_id);
+        let (mut turn, mut seq, mut read) = (TurnFold::new(), record.first_seq - 1, 0);
+        while seq < last {
+            let runs = self.slot.log.read(seq, page).await.map_err(|error| Refusal::internal(&error))?;
+            let Some(end) = runs.last().map(|run| run.last_seq) else { break };
+            read += runs.iter().map(|run| run.frames.len()).sum::<usize>();
+            for frame in runs
+                .iter()
+                .filter_map(|run| run.through(last))
+                .collect::<Vec<Run>>()
+                .iter()
+                .flat_map(Run::events)
+            {
+                if memchr::memmem::find(&frame.data[..frame.data.len().min(256)], wanted.as_bytes()).is_some()
+                {
+                    turn.event(frame.kind, frame.data);
+                }
+            }
+            seq = end.min(last);
+        }
+        Ok(Folded { turn, seq: seq.max(record.first_seq), read })
+    }
+
+    /// Waits until the turn has ended; None: it has not after `limit`.
+    pub async fn ended(&self, prompt: PromptId, limit: Duration) -> Result<Option<Prompt>, Refusal> {
+        let deadline = Instant::now() + limit;
+        let mut slot = Arc::clone(&self.slot);
+        loop {
+            let mut ends = slot.ended.clone();
+            let seq = *ends.borrow_and_update();
+            self.durable(seq.min(slot.log.appended())).await?;
+            let record = self.prompt_record(prompt).await?.ok_or(Refusal::NotFound("turn"))?;
+            if record.status.ended() {
+                return Ok(Some(self.shown(&record, self.slot.log.committed()).await?.0));
+            }
+            match tokio::time::timeout_at(deadline, ends.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => (_, slot) = self.registry.slot(self.id).await?,
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// Cancels one turn, or all; gives those that were running or waiting.
+    pub async fn cancel(&self, prompt: Option<PromptId>) -> Result<Vec<PromptId>, Refusal> {
+        let (cancelled, seq) = self.ask(|reply| Command::Cancel { prompt, reply }).await?;
+        self.durable(seq).await?;
+        Ok(cancelled)
+    }
+
+    pub async fn requests(&self) -> Result<Vec<PendingRequest>, Refusal> {
+        let (requests, seq) = self.ask(|reply| Command::Requests { reply }).await?;
+        self.durable(seq).await?;
+        Ok(requests)
+    }
+
+    /// Answers a request of the agent; the first answer wins.
+    pub async fn answer(&self, by: &Principal, request: RequestId, answer: Answer) -> Result<(), Refusal> {
+        let by = by.clone();
+        match self.ask(|reply| Command::Answer { by, request, answer, reply }).await {
+            Ok(seq) => self.durable(seq).await,
+            Err(refusal @ Refusal::RequestResolved { .. }) => {
+                // Nobody is told of an answer that a crash could still undo.
+                self.durable(self.slot.log.appended()).await?;
+                Err(refusal)
+            }
+            Err(Refusal::NotFound(what)) => {
+                let key = record::request_key(self.id, request);
+                let stored = get::<RequestRecord>(self.registry.context(), Table::Request, key).await?;
+                let Some(RequestRecord { resolution: Some(resolution), by, .. }) = stored else {
+                    return Err(Refusal::NotFound(what));
+                };
+                Err(Refusal::RequestResolved { id: request, resolution, by })
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    pub async fn set_mode(
+        &self,
+        by: &Principal,
+        mode: String,
+        trace: Option<TraceContext>,
+    ) -> Result<Box<RawValue>, Refusal> {
+        self.set(by, Wish::Mode(mode), trace).await
+    }
+
+    pub async fn set_config(
+        &self,
+        by: &Principal,
+        option: String,
+        value: Box<RawValue>,
+        trace: Option<TraceContext>,
+    ) -> Result<Box<RawValue>, Refusal> {
+        self.set(by, Wish::Config { option, value }, trace).await
+    }
+
+    async fn set(
+        &self,
+        by: &Principal,
+        wish: Wish,
+        trace: Option<TraceContext>,
+    ) -> Result<Box<RawValue>, Refusal> {
+        let by = by.clone();
+        let (now, seq) = self.ask(|reply| Command::Set { by, wish, trace, reply }).await?;
+        self.durable(seq).await?;
+        Ok(now)
+    }
+
+    /// The last of what the session's process wrote to stderr; empty without a process.
+    pub async fn stderr(&self) -> Result<String, Refusal> {
+        self.ask(|reply| Command::Stderr { reply }).await
+    }
+
+    /// A page of folded turns, the newest first, exact at its `lastEventId`.
+    pub async fn transcript(&self, before: Option<PromptId>, limit: usize) -> Result<Transcript, Refusal> {
+        let session = self.snapshot().await?;
+        let last = session.last_event_id.seq;
+        let (mut turns, mut next_cursor) = (Vec::new(), None);
+        let mut oldest = None;
+        for number in self.turns_before(before).await? {
+            if turns.len() == limit {
+                next_cursor = oldest.map(|prompt: PromptId| prompt.to_string());
+                break;
+            }
+            let Some(record) = self.prompt_record(PromptId::new(number)).await? else { continue };
+            if record.first_seq > last {
+                continue;
+            }
+            // What comes late belongs to its turn too, so it is folded to the snapshot's end.
+            let next_turn = self.prompt_record(PromptId::new(number + 1)).await?;
+            let until =
+                next_turn.filter(|_| record.last_seq.is_some()).map_or(last, |next| next.first_seq - 1);
+            let until = until.max(record.last_seq.unwrap_or(last)).min(last);
+            let turn = self.fold_turn(&record, until).await?.turn;
+            oldest = Some(record.prompt_id);
+            turns.extend(turn.finish());
+        }
+        let last_event_id = session.last_event_id.clone();
+        Ok(Transcript { session, turns, next_cursor, last_event_id })
+    }
+}

@@ -1,0 +1,109 @@
+//! `Idempotency-Key`: the same request again gets the first answer, for as long as the key is known.
+//!
+//! The record is written in the commit of the event that the request caused, so a crash leaves both or neither.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::context::Context;
+use super::record;
+use super::refusal::Refusal;
+use crate::eventlog::Records;
+use crate::store::{Put, Table};
+use crate::types::{Principal, PromptId, SessionId, Timestamp};
+
+/// A client's key, with the route that it was sent to and the SHA-256 of the body.
+#[derive(Debug, Clone)]
+pub struct IdempotencyKey {
+    pub key: String,
+    pub route: String,
+    pub body_hash: [u8; 32],
+}
+
+/// What the first request with a key led to.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct IdempotencyRecord {
+    body_hash: [u8; 32],
+    pub(super) expires_at: Timestamp,
+    pub(super) session: SessionId,
+    pub(super) prompt: Option<PromptId>,
+}
+
+/// The right to be the first with a key; its record is written with the event.
+#[derive(Debug, Clone)]
+pub(super) struct Claim {
+    record_key: Vec<u8>,
+    body_hash: [u8; 32],
+    expires_at: Timestamp,
+    /// As the client spelled it, for the event.
+    pub(super) key: String,
+}
+
+impl Claim {
+    pub(super) fn put(&self, session: SessionId, prompt: Option<PromptId>, records: &mut Records) {
+        let record =
+            IdempotencyRecord { body_hash: self.body_hash, expires_at: self.expires_at, session, prompt };
+        let value = serde_json::to_vec(&record).expect("the record serializes").into();
+        records.puts.push(Put { table: Table::Idempotency, key: self.record_key.clone(), value });
+    }
+}
+
+/// Keys whose first request has not been answered yet.
+#[derive(Debug, Clone, Default)]
+pub(super) struct InFlight(Arc<Mutex<HashSet<Vec<u8>>>>);
+
+/// Held until the first request is answered.
+#[derive(Debug)]
+pub(super) struct Flight {
+    in_flight: InFlight,
+    record_key: Vec<u8>,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.in_flight.0.lock().expect("no one panics while holding the keys").remove(&self.record_key);
+    }
+}
+
+/// What a key is worth.
+pub(super) struct Claimed {
+    pub(super) flight: Flight,
+    pub(super) claim: Claim,
+    /// The same request came before, and led to this.
+    pub(super) before: Option<IdempotencyRecord>,
+}
+
+pub(super) async fn claim(
+    context: &Context,
+    by: &Principal,
+    key: &IdempotencyKey,
+) -> Result<Claimed, Refusal> {
+    let mut hash = Sha256::new();
+    for part in [by.tenant.as_str(), &by.id, &key.route, &key.key] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let record_key = hash.finalize().to_vec();
+    let in_flight = context.in_flight.clone();
+    if !in_flight.0.lock().expect("no one panics while holding the keys").insert(record_key.clone()) {
+        return Err(Refusal::IdempotencyInFlight);
+    }
+    let flight = Flight { in_flight, record_key: record_key.clone() };
+    let stored = context
+        .log
+        .get(Table::Idempotency, record_key.clone())
+        .await
+        .map_err(|error| Refusal::internal(&error))?;
+    let stored = stored.map(|bytes| record::read::<IdempotencyRecord>(&bytes)).transpose();
+    let stored = stored.map_err(|error| Refusal::internal(&error))?;
+    let before = stored.filter(|record| record.expires_at > context.ids.now());
+    if before.as_ref().is_some_and(|record| record.body_hash != key.body_hash) {
+        return Err(Refusal::IdempotencyMismatch);
+    }
+    let expires_at = context.ids.now().after(context.limits.idempotency);
+    let claim = Claim { record_key, body_hash: key.body_hash, expires_at, key: key.key.clone() };
+    Ok(Claimed { flight, claim, before })
+}

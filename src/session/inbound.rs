@@ -1,0 +1,148 @@
+//! What the agent says, in its order.
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::actor::Actor;
+use super::attachment::{Attachment, By};
+use crate::acp;
+use crate::agent::{Batch, Inbound};
+use crate::api::event::{AgentNoise, Ext, SessionUpdate};
+use crate::eventlog::Records;
+use crate::jsonrpc::{CallId, IncomingId, RpcError};
+
+/// Lines that were no messages.
+#[derive(Debug, Default)]
+struct Noise {
+    lines: u64,
+    bytes: u64,
+}
+
+impl Actor {
+    pub(super) fn batch(&mut self, batch: Batch) {
+        let mut noise = Noise::default();
+        if let Some(turn) = &mut self.turn {
+            turn.active = Instant::now();
+        }
+        for message in batch.messages {
+            match message {
+                Inbound::Notification { method, params } => self.notified(&method, params),
+                Inbound::Request { id, method, params } => self.asked(id, &method, &params),
+                Inbound::Response { call, outcome } => {
+                    // It may end the turn that the lines before it belong to.
+                    self.noise(std::mem::take(&mut noise));
+                    self.answered(call, outcome);
+                }
+                Inbound::Noise { bytes } => {
+                    noise.lines += 1;
+                    noise.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
+                }
+            }
+        }
+        self.noise(noise);
+    }
+
+    fn noise(&mut self, Noise { lines, bytes }: Noise) {
+        if lines > 0 && self.record.attached {
+            let prompt = self.running();
+            self.append(prompt, &AgentNoise { lines, bytes }, Records::default());
+        }
+    }
+
+    /// The turn that the agent works on.
+    pub(super) fn running(&self) -> Option<crate::types::PromptId> {
+        self.turn.as_ref().filter(|turn| turn.call.is_some()).map(|turn| turn.record.prompt_id)
+    }
+
+    fn notified(&mut self, method: &str, params: Box<RawValue>) {
+        match method {
+            acp::method::SESSION_UPDATE => match &mut self.attachment {
+                // The session's id at the agent is not known yet.
+                Attachment::Setting { by: By::New | By::Fresh, early, .. } => {
+                    early.keep(params, &self.context.limits);
+                }
+                _ => self.update(&params),
+            },
+            acp::method::CANCEL_REQUEST => self.taken_back(&params),
+            _ if self.record.attached => self.extension(method, &params),
+            // What concerns the whole connection comes before any session.
+            _ => {}
+        }
+    }
+
+    pub(super) fn update(&mut self, params: &RawValue) {
+        let Ok(peek) = acp::peek_update(params) else {
+            tracing::warn!(session = %self.record.session_id, "an update cannot be routed, and is dropped");
+            return;
+        };
+        if self.record.agent_session_id.as_deref() != Some(&*peek.session_id) {
+            tracing::warn!(session = %self.record.session_id, "an update names a session that is not on this process");
+            return;
+        }
+        if let Attachment::Setting { by: By::Load, swallowed, .. } = &mut self.attachment
+            && acp::update::is_history(&peek.kind)
+        {
+            *swallowed += 1;
+            return;
+        }
+        self.fold_changed |= self.fold.update(&peek.kind, peek.update);
+        let (prompt, late) = match (self.running(), self.late_of) {
+            (Some(running), _) => (Some(running), false),
+            (None, Some(ended)) if !acp::update::is_state(&peek.kind) => (Some(ended), true),
+            (None, _) => (None, false),
+        };
+        let event = SessionUpdate { update: peek.update, meta: peek.meta, late };
+        self.append(prompt, &event, Records::default());
+    }
+
+    /// A notification that the gateway does not know.
+    fn extension(&mut self, method: &str, params: &RawValue) {
+        let Some(params) = self.own_params(params) else { return };
+        let prompt = self.running();
+        self.append(prompt, &Ext { method, params: Some(&params) }, Records::default());
+    }
+
+    /// The params with our session id; None when they name another session, or none that can be told.
+    pub(super) fn own_params(&self, params: &RawValue) -> Option<Box<RawValue>> {
+        match acp::session_id_of(params).ok()? {
+            Some(id) if self.record.agent_session_id.as_deref() == Some(&*id) => {
+                acp::replace_session_id(params, &self.record.session_id).ok()
+            }
+            Some(_) => None,
+            None => Some(params.to_owned()),
+        }
+    }
+
+    fn asked(&mut self, id: IncomingId, method: &str, params: &RawValue) {
+        if method == acp::method::SESSION_REQUEST_PERMISSION {
+            return match self.attachment {
+                Attachment::Attached => self.permission(id, params),
+                // Nobody can be asked before the session is set up, or after it was let go.
+                _ => self.send_answer(id, &Ok(acp::cancelled())),
+            };
+        }
+        self.refuse(id, acp::error_code::METHOD_NOT_FOUND, "the client does not serve this method");
+    }
+
+    /// Answers a request of the agent with an error of ours; it was never shown to anybody.
+    pub(super) fn refuse(&self, id: IncomingId, code: i64, message: &str) {
+        let error = serde_json::json!({ "code": code, "message": message });
+        let error = serde_json::value::to_raw_value(&error).expect("our own error serializes");
+        if let Some(lease) = &self.inputs.lease {
+            lease.process().answer(id, Err(&error));
+        }
+    }
+
+    fn answered(&mut self, call: CallId, outcome: Result<Box<RawValue>, RpcError>) {
+        if self.turn.as_ref().is_some_and(|turn| turn.call == Some(call)) {
+            return self.prompt_answered(outcome);
+        }
+        match &self.attachment {
+            Attachment::Setting { call: asked, .. } if *asked == call => self.set_up_answered(outcome),
+            Attachment::Leaving { call: asked, closes, .. } if *asked == call => {
+                self.let_go_answered(*closes && outcome.is_ok());
+            }
+            _ => self.setting_answered(call, outcome),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The list of a tenant's sessions, the newest first.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::context::Context;
+use super::record::{self, SessionRecord, index_prefix};
+use super::refusal::Refusal;
+use crate::api::{SessionList, SessionState, SessionSummary};
+use crate::store::Table;
+use crate::types::{AgentName, EventId, Principal};
+
+/// What narrows a list.
+#[derive(Debug, Clone, Default)]
+pub struct ListQuery {
+    pub agent: Option<AgentName>,
+    pub state: Option<SessionState>,
+    /// Looked for in title and id, whatever the case.
+    pub q: Option<String>,
+    /// The working folder, exactly.
+    pub cwd: Option<String>,
+    pub cursor: Option<String>,
+    pub limit: usize,
+}
+
+/// Records that one page may look at: a filter that fits nothing has an end, and a cursor to go on from.
+const LOOKED_AT: usize = 5000;
+const PAGE: usize = 256;
+
+pub(super) async fn list(
+    context: &Context,
+    by: &Principal,
+    query: &ListQuery,
+) -> Result<SessionList, Refusal> {
+    let last_event_id = context.log.position();
+    let prefix = index_prefix(&by.tenant);
+    let mut after = match &query.cursor {
+        Some(cursor) => Some(decode(cursor, &prefix)?),
+        None => None,
+    };
+    let (mut sessions, mut looked_at) = (Vec::new(), 0);
+    loop {
+        let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.clone(), PAGE).await;
+        let page = page.map_err(|error| Refusal::internal(&error))?;
+        let last = page.len() < PAGE;
+        looked_at += page.len();
+        for (key, value) in page {
+            if sessions.len() == query.limit {
+                return Ok(SessionList { sessions, next_cursor: after.map(encode), last_event_id });
+            }
+            let record: SessionRecord = record::read(&value).map_err(|error| Refusal::internal(&error))?;
+            if query.fits(&record) {
+                sessions.push(summary(context, record));
+            }
+            after = Some(key);
+        }
+        if last || looked_at >= LOOKED_AT {
+            let next_cursor = after.filter(|_| !last).map(encode);
+            return Ok(SessionList { sessions, next_cursor, last_event_id });
+        }
+    }
+}
+
+fn encode(key: Vec<u8>) -> String {
+    URL_SAFE_NO_PAD.encode(key)
+}
+
+fn decode(cursor: &str, prefix: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let key = URL_SAFE_NO_PAD.decode(cursor).ok().filter(|key| key.starts_with(prefix));
+    key.ok_or_else(|| Refusal::Invalid {
+        pointer: "cursor".to_owned(),
+        detail: "not a cursor of this list".to_owned(),
+    })
+}
+
+impl ListQuery {
+    fn fits(&self, record: &SessionRecord) -> bool {
+        let contains = |text: &str, part: &str| text.to_lowercase().contains(part);
+        self.agent.as_ref().is_none_or(|agent| *agent == record.agent)
+            && self.state.is_none_or(|state| state == record.state)
+            && self.cwd.as_ref().is_none_or(|cwd| *cwd == record.cwd)
+            && self.q.as_ref().map(|q| q.to_lowercase()).is_none_or(|q| {
+                record.title.as_deref().is_some_and(|title| contains(title, &q))
+                    || contains(&record.session_id.to_string(), &q)
+            })
+    }
+}
+
+fn summary(context: &Context, record: SessionRecord) -> SessionSummary {
+    SessionSummary {
+        session_id: record.session_id,
+        agent: record.agent,
+        title: record.title,
+        metadata: record.metadata,
+        cwd: record.cwd,
+        state: record.state,
+        attached: record.attached,
+        created_at: record.created_at,
+        updated_at: record.updated_at,
+        prompt_id: record.prompt_id,
+        queued: record.queued,
+        last_event_id: EventId { epoch: context.log.epoch(), seq: record.seq },
+    }
+}

@@ -1,0 +1,35 @@
+//! Sessions: one owner task each.
+//!
+//! It owns what a session is: its log's contents, its turn, its queue, the requests that wait for a person, and
+//! which process serves it. It does not know HTTP, and it writes to an agent only what its log holds.
+
+mod actor;
+mod attach;
+mod attachment;
+mod changes;
+mod command;
+mod context;
+mod folders;
+mod handle;
+mod idempotency;
+mod inbound;
+mod inputs;
+mod list;
+
+mod record;
+mod recovery;
+mod refusal;
+mod registry;
+mod requests;
+mod turn;
+mod upkeep;
+mod written;
+
+pub use command::{Answer, PromptRequest};
+pub use context::Context;
+pub use folders::Workspaces;
+pub use handle::{Admitted, PromptPlace, SessionHandle};
+pub use idempotency::IdempotencyKey;
+pub use list::ListQuery;
+pub use refusal::Refusal;
+pub use registry::{Created, SessionRegistry};

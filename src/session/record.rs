@@ -1,0 +1,175 @@
+//! What a session keeps beside its log: small records, each written in the commit of the event that changed it.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::api::{PendingRequest, Problem, Prompt, PromptStatus, Resolution, SessionPolicy, SessionState};
+use crate::eventlog::Records;
+use crate::store::{Delete, Put, Table};
+use crate::transcript::SessionFold;
+use crate::types::{AgentName, EventId, PromptId, RequestId, SessionId, Tenant, Timestamp};
+
+/// What a session is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SessionRecord {
+    pub(super) session_id: SessionId,
+    pub(super) tenant: String,
+    /// The id of the principal that made it: its prompts, its processes.
+    pub(super) owner: String,
+    pub(super) agent: AgentName,
+    pub(super) title: Option<String>,
+    pub(super) metadata: Map<String, Value>,
+    pub(super) cwd: String,
+    /// The folder was made for this session and goes with it.
+    pub(super) own_folder: bool,
+    pub(super) additional_directories: Vec<String>,
+    /// Names of the configuration, so that no secret of theirs is stored.
+    pub(super) mcp_servers: Vec<String>,
+    pub(super) policy: SessionPolicy,
+    pub(super) state: SessionState,
+    pub(super) attached: bool,
+    pub(super) agent_session_id: Option<String>,
+    pub(super) created_at: Timestamp,
+    pub(super) updated_at: Timestamp,
+    pub(super) last_prompt: u32,
+    pub(super) last_request: u32,
+    pub(super) prompt_id: Option<PromptId>,
+    pub(super) queued: Vec<PromptId>,
+    pub(super) prompt_capabilities: Option<Box<RawValue>>,
+    /// The log's seq that this record is exact at.
+    pub(super) seq: u64,
+}
+
+/// What became of a turn.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PromptRecord {
+    pub(super) prompt_id: PromptId,
+    pub(super) status: PromptStatus,
+    pub(super) by: String,
+    pub(super) created_at: Timestamp,
+    pub(super) ended_at: Option<Timestamp>,
+    pub(super) first_seq: u64,
+    pub(super) last_seq: Option<u64>,
+    pub(super) stop_reason: Option<String>,
+    pub(super) usage: Option<Box<RawValue>>,
+    pub(super) error: Option<Problem>,
+}
+
+/// A request of the agent, and how it ended.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RequestRecord {
+    /// Without its `params` once it is resolved.
+    pub(super) pending: Option<PendingRequest>,
+    pub(super) resolution: Option<Resolution>,
+    pub(super) by: Option<String>,
+}
+
+/// The folded state with the seq that it is exact at.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct FoldRecord {
+    pub(super) seq: u64,
+    pub(super) fold: SessionFold,
+}
+
+fn value(record: &impl Serialize) -> Bytes {
+    serde_json::to_vec(record).expect("records have string keys and serialize").into()
+}
+
+pub(super) fn session_key(id: SessionId) -> Vec<u8> {
+    id.as_bytes().to_vec()
+}
+
+pub(super) fn prompt_key(id: SessionId, prompt: PromptId) -> Vec<u8> {
+    [id.as_bytes().as_slice(), &prompt.number().to_be_bytes()].concat()
+}
+
+pub(super) fn request_key(id: SessionId, request: RequestId) -> Vec<u8> {
+    [id.as_bytes().as_slice(), &request.number().to_be_bytes()].concat()
+}
+
+/// What begins the keys of a tenant's sessions in the index.
+pub(super) fn index_prefix(tenant: &Tenant) -> Vec<u8> {
+    [tenant.as_str().as_bytes(), b"\0"].concat()
+}
+
+/// The newest `updatedAt` sorts first.
+pub(super) fn index_key(tenant: &Tenant, updated_at: Timestamp, id: SessionId) -> Vec<u8> {
+    let newest_first = !u64::try_from(updated_at.as_millis()).unwrap_or_default();
+    [&index_prefix(tenant)[..], &newest_first.to_be_bytes(), id.as_bytes()].concat()
+}
+
+impl SessionRecord {
+    pub(super) fn tenant(&self) -> Tenant {
+        Tenant::new(&self.tenant)
+    }
+
+    pub(super) fn index_key(&self) -> Vec<u8> {
+        index_key(&self.tenant(), self.updated_at, self.session_id)
+    }
+
+    /// The record and its place in the list; `indexed_at` is the place that it had.
+    pub(super) fn put(&self, indexed_at: Option<&[u8]>, records: &mut Records) {
+        let (value, key) = (value(self), self.index_key());
+        if let Some(old) = indexed_at.filter(|old| *old != key) {
+            records.deletes.push(Delete { table: Table::SessionIndex, key: old.to_vec() });
+        }
+        records.puts.push(Put { table: Table::SessionIndex, key, value: value.clone() });
+        records.puts.push(Put { table: Table::Session, key: session_key(self.session_id), value });
+    }
+}
+
+impl PromptRecord {
+    /// The Prompt as clients see it, without its text.
+    pub(super) fn shown(&self, session_id: SessionId, last_event_id: EventId) -> Prompt {
+        Prompt {
+            prompt_id: self.prompt_id,
+            session_id,
+            status: self.status,
+            stop_reason: self.stop_reason.clone(),
+            usage: self.usage.clone(),
+            text: String::new(),
+            by: self.by.clone(),
+            created_at: self.created_at,
+            ended_at: self.ended_at,
+            last_event_id,
+            error: self.error.clone(),
+        }
+    }
+
+    pub(super) fn put(&self, id: SessionId, records: &mut Records) {
+        let key = prompt_key(id, self.prompt_id);
+        records.puts.push(Put { table: Table::Prompt, key, value: value(self) });
+    }
+}
+
+impl RequestRecord {
+    pub(super) fn put(&self, id: SessionId, request: RequestId, records: &mut Records) {
+        let key = request_key(id, request);
+        records.puts.push(Put { table: Table::Request, key, value: value(self) });
+    }
+}
+
+impl FoldRecord {
+    pub(super) fn put(&self, id: SessionId, records: &mut Records) {
+        records.puts.push(Put { table: Table::Fold, key: session_key(id), value: value(self) });
+    }
+}
+
+/// Marks a session that a restart has to look at: a turn, a queue, an open request or a process.
+pub(super) fn put_open(id: SessionId, open: bool, records: &mut Records) {
+    let key = session_key(id);
+    if open {
+        records.puts.push(Put { table: Table::Open, key, value: Bytes::new() });
+    } else {
+        records.deletes.push(Delete { table: Table::Open, key });
+    }
+}
+
+pub(super) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, serde_json::Error> {
+    serde_json::from_slice(bytes)
+}

@@ -1,0 +1,207 @@
+//! From records and log to a session's owner; what a dead gateway left open is closed first.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::actor::Actor;
+use super::attachment::Attachment;
+use super::command::Command;
+use super::context::Context;
+use super::inputs::Inputs;
+use super::record::{self, FoldRecord, PromptRecord, RequestRecord, SessionRecord};
+use super::refusal::Refusal;
+use super::turn::Queued;
+use crate::acp;
+use crate::agent::AgentSpec;
+use crate::api::event::{DetachedReason, RequestResolved};
+use crate::api::{Problem, ProblemCode, Resolution, SessionState};
+use crate::eventlog::{Records, SessionLog};
+use crate::pool::Standing;
+use crate::store::Table;
+use crate::transcript::SessionFold;
+use crate::types::{Principal, RequestId, Scope, SessionId};
+
+/// How far back open requests are looked for after a crash.
+const OPEN_AMONG: u32 = 1024;
+
+/// What others need to reach an owner.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) commands: mpsc::Sender<Command>,
+    pub(super) log: SessionLog,
+    /// The seq of the last end of a turn.
+    pub(super) ended: watch::Receiver<u64>,
+    /// The owner has ended, and all of its events are durable.
+    pub(super) gone: CancellationToken,
+}
+
+impl Actor {
+    /// An owner without a process, and the way to it.
+    pub(super) fn new(context: &Context, log: SessionLog, record: SessionRecord) -> (Self, Slot) {
+        let (sender, commands) = mpsc::channel(context.limits.commands);
+        let (ended, ends) = watch::channel(0);
+        let spec = context.catalogue.agent(&record.agent).cloned();
+        let inputs = Inputs {
+            commands,
+            open: true,
+            commits: log.commits(),
+            place: None,
+            lease: None,
+            recall: None,
+            shutdown: context.shutdown.clone(),
+        };
+        let owner = Principal {
+            id: record.owner.as_str().into(),
+            tenant: record.tenant(),
+            scopes: Scope::ALL.into_iter().collect(),
+        };
+        let slot = Slot { commands: sender, log: log.clone(), ended: ends, gone: CancellationToken::new() };
+        let actor = Self {
+            context: context.clone(),
+            spec: spec.unwrap_or_else(|| Arc::new(AgentSpec::gone(record.agent.clone()))),
+            owner,
+            log,
+            record,
+            indexed_at: None,
+            fold: SessionFold::default(),
+            fold_changed: true,
+            inputs,
+            attachment: Attachment::Detached,
+            live: None,
+            attaching: Vec::new(),
+            creating: None,
+            turn: None,
+            late_of: None,
+            queue: VecDeque::new(),
+            requests: BTreeMap::new(),
+            resolved: VecDeque::new(),
+            outbox: VecDeque::new(),
+            wanted: Vec::new(),
+            settings: HashMap::new(),
+            ended,
+            drain_at: None,
+            idle_since: Instant::now(),
+            asked_at: Instant::now(),
+            over: false,
+            told: Standing::Busy,
+            erased: false,
+        };
+        (actor, slot)
+    }
+
+    /// Reads a session in; None: there is none.
+    pub(super) async fn load(context: &Context, id: SessionId) -> Result<Option<(Self, Slot)>, Refusal> {
+        let key = record::session_key(id);
+        let Some(record) = get::<SessionRecord>(context, Table::Session, key.clone()).await? else {
+            return Ok(None);
+        };
+        let log =
+            context.log.session(&record.tenant(), id).await.map_err(|error| Refusal::internal(&error))?;
+        let folded = get::<FoldRecord>(context, Table::Fold, key).await?;
+        let (mut actor, slot) = Self::new(context, log, record);
+        actor.indexed_at = Some(actor.record.index_key());
+        let mut seq = 0;
+        if let Some(folded) = folded {
+            (actor.fold, actor.fold_changed) = (folded.fold, false);
+            // Nothing that the fold shows has changed up to where the session's record is exact.
+            seq = folded.seq.max(actor.record.seq);
+        }
+        actor.fold_from(seq).await?;
+        actor.close_what_was_open().await?;
+        Ok(Some((actor, slot)))
+    }
+
+    /// Folds the events that came after the record was written.
+    async fn fold_from(&mut self, mut seq: u64) -> Result<(), Refusal> {
+        loop {
+            let page = self.context.limits.store_page_bytes;
+            let runs = self.log.read(seq, page).await.map_err(|error| Refusal::internal(&error))?;
+            let Some(last) = runs.last() else { return Ok(()) };
+            seq = last.last_seq;
+            for run in &runs {
+                for frame in run.events() {
+                    self.fold_changed |= self.fold.event(frame.kind, frame.data);
+                }
+            }
+        }
+    }
+
+    /// After a crash a session may hold a turn, requests and a process that are gone. Each gets its one end.
+    ///
+    /// A kill may come here too, between any two commits: the session's record says what is still open until that
+    /// has its end, and what has one is passed over.
+    async fn close_what_was_open(&mut self) -> Result<(), Refusal> {
+        let id = self.record.session_id;
+        let open: Vec<_> = self.record.prompt_id.iter().chain(&self.record.queued).copied().collect();
+        for prompt in open {
+            let key = record::prompt_key(id, prompt);
+            let Some(record) = get::<PromptRecord>(&self.context, Table::Prompt, key).await? else {
+                continue;
+            };
+            if !record.status.ended() {
+                self.queue.push_back(Queued { record, blocks: RawValue::NULL.to_owned(), trace: None });
+            }
+        }
+        if self.record.state == SessionState::Waiting {
+            for (number, record) in self.open_requests().await? {
+                self.expire(number, record);
+            }
+        }
+        while let Some(turn) = self.queue.pop_front() {
+            let detail = "the gateway was restarted while the turn was running or waiting";
+            self.end_failed(turn.record, Problem::new(ProblemCode::Interrupted, detail));
+        }
+        if self.record.attached {
+            self.detached(DetachedReason::Exited);
+        }
+        Ok(())
+    }
+
+    /// Nobody can answer it any more.
+    fn expire(&mut self, number: RequestId, mut record: RequestRecord) {
+        let Some(pending) = record.pending.take() else { return };
+        record.resolution = Some(Resolution::Expired);
+        let mut records = Records::default();
+        record.put(self.record.session_id, number, &mut records);
+        let event = RequestResolved {
+            request_id: number,
+            method: &pending.method,
+            resolution: Resolution::Expired,
+            by: None,
+            result: Some(&acp::cancelled()),
+            error: None,
+        };
+        self.append(pending.prompt_id, &event, records);
+    }
+
+    async fn open_requests(&self) -> Result<Vec<(RequestId, RequestRecord)>, Refusal> {
+        let id = self.record.session_id;
+        let mut open = Vec::new();
+        // Those that are open are among the newest: no more than this many wait at a time.
+        let oldest = self.record.last_request.saturating_sub(OPEN_AMONG);
+        for number in oldest + 1..=self.record.last_request {
+            let request = RequestId::new(number);
+            let key = record::request_key(id, request);
+            match get::<RequestRecord>(&self.context, Table::Request, key).await? {
+                Some(record) if record.resolution.is_none() => open.push((request, record)),
+                Some(_) | None => {}
+            }
+        }
+        Ok(open)
+    }
+}
+
+/// A record of ours, read back.
+pub(super) async fn get<T: serde::de::DeserializeOwned>(
+    context: &Context,
+    table: Table,
+    key: Vec<u8>,
+) -> Result<Option<T>, Refusal> {
+    let stored = context.log.get(table, key).await.map_err(|error| Refusal::internal(&error))?;
+    stored.map(|bytes| record::read(&bytes).map_err(|error| Refusal::internal(&error))).transpose()
+}

@@ -1,0 +1,162 @@
+//! Why a session refuses something, and the problem that a client reads.
+
+use std::time::Duration;
+
+use crate::acp::{self, error_code};
+use crate::agent::{AgentFailure, Ended};
+use crate::api::{FieldError, Problem, ProblemCode, Resolution, RpcError};
+use crate::pool::Refused;
+use crate::types::{PromptId, RequestId};
+
+/// Everything that can stand in the way of a client's wish. Each operation says which of them it can meet.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Refusal {
+    #[error("there is no such session")]
+    Gone,
+    #[error("there is no such {0} in this session")]
+    NotFound(&'static str),
+    #[error("the session is closed; attach opens it again")]
+    Closed,
+    #[error("turn {0} is running; wait, cancel it, or send queue: true")]
+    TurnRunning(PromptId),
+    #[error("{0} wait already")]
+    QueueFull(&'static str),
+    #[error("request {id} was resolved before")]
+    RequestResolved { id: RequestId, resolution: Resolution, by: Option<String> },
+    #[error("{detail}")]
+    Invalid { pointer: String, detail: String },
+    #[error("{detail}")]
+    ContentUnsupported { pointer: String, detail: String },
+    #[error("{0}")]
+    Forbidden(String),
+    #[error("the Idempotency-Key was used with another body")]
+    IdempotencyMismatch,
+    #[error("the first request with this Idempotency-Key is still in flight")]
+    IdempotencyInFlight,
+    #[error("the session has changed since the ETag in If-Match")]
+    PreconditionFailed,
+    #[error("{0}")]
+    PoolFull(String, Duration),
+    #[error("this key has too many live sessions; close or delete one")]
+    LiveSessions,
+    #[error("the gateway is shutting down")]
+    Draining,
+    #[error("the storage is nearly full; reads go on")]
+    StorageFull,
+    #[error("{0}")]
+    Agent(#[from] AgentFailure),
+    /// The cause is in the gateway's log.
+    #[error("internal error")]
+    Internal,
+}
+
+impl Refusal {
+    /// The log gets the cause, under the id of the request that is being answered.
+    pub(super) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
+        tracing::error!(error, "a session could not read its store");
+        Self::Internal
+    }
+
+    pub fn code(&self) -> ProblemCode {
+        match self {
+            Self::Gone | Self::NotFound(_) => ProblemCode::NotFound,
+            Self::Closed => ProblemCode::SessionClosed,
+            Self::TurnRunning(_) => ProblemCode::TurnRunning,
+            Self::QueueFull(_) => ProblemCode::QueueFull,
+            Self::RequestResolved { .. } => ProblemCode::RequestResolved,
+            Self::Invalid { .. } => ProblemCode::Invalid,
+            Self::ContentUnsupported { .. } => ProblemCode::ContentUnsupported,
+            Self::Forbidden(_) => ProblemCode::Forbidden,
+            Self::IdempotencyMismatch => ProblemCode::IdempotencyMismatch,
+            Self::IdempotencyInFlight => ProblemCode::IdempotencyInFlight,
+            Self::PreconditionFailed => ProblemCode::PreconditionFailed,
+            Self::PoolFull(..) => ProblemCode::PoolFull,
+            Self::LiveSessions => ProblemCode::RateLimited,
+            Self::Draining => ProblemCode::Draining,
+            Self::StorageFull => ProblemCode::StorageFull,
+            Self::Agent(failure) => agent_code(failure),
+            Self::Internal => ProblemCode::Internal,
+        }
+    }
+
+    /// The problem as clients read it, in an answer or in an event.
+    pub fn problem(&self) -> Problem {
+        let mut problem = Problem::new(self.code(), self.to_string());
+        match self {
+            Self::TurnRunning(prompt) => problem.prompt_id = Some(*prompt),
+            Self::RequestResolved { id, resolution, by } => {
+                problem.request_id = Some(*id);
+                problem.resolution = Some(*resolution);
+                problem.by.clone_from(by);
+            }
+            Self::Invalid { pointer, detail } | Self::ContentUnsupported { pointer, detail } => {
+                problem.errors = vec![FieldError { pointer: pointer.clone(), detail: detail.clone() }];
+            }
+            Self::PoolFull(_, after) => problem.retry_after_seconds = Some(after.as_secs().max(1)),
+            Self::QueueFull(_) | Self::LiveSessions | Self::Draining => problem.retry_after_seconds = Some(5),
+            Self::Agent(failure) => describe(&mut problem, failure),
+            _ => {}
+        }
+        problem
+    }
+}
+
+fn agent_code(failure: &AgentFailure) -> ProblemCode {
+    match failure {
+        AgentFailure::Rpc(error) => match error.code {
+            error_code::INVALID_PARAMS => ProblemCode::Invalid,
+            error_code::METHOD_NOT_FOUND => ProblemCode::AgentUnsupported,
+            _ => ProblemCode::AgentError,
+        },
+        AgentFailure::AuthRequired { .. } => ProblemCode::AgentAuthRequired,
+        AgentFailure::Unsupported { .. } => ProblemCode::AgentUnsupported,
+        AgentFailure::Start { .. } => ProblemCode::AgentStartFailed,
+        AgentFailure::Exited(_) => ProblemCode::AgentExited,
+        AgentFailure::Draining => ProblemCode::Draining,
+        AgentFailure::Timeout { .. } => ProblemCode::AgentTimeout,
+    }
+}
+
+fn describe(problem: &mut Problem, failure: &AgentFailure) {
+    let acp = |error: &crate::jsonrpc::RpcError| {
+        Some(RpcError { code: error.code, message: error.message.clone(), data: error.data.clone() })
+    };
+    match failure {
+        AgentFailure::Rpc(error) => problem.acp = acp(error),
+        AgentFailure::AuthRequired { auth_methods, error } => {
+            problem.auth_methods.clone_from(auth_methods);
+            problem.acp = acp(error);
+        }
+        AgentFailure::Exited(Ended { exit_code, signal, stderr_tail, .. }) => {
+            problem.exit_code = Some(*exit_code);
+            problem.signal = Some(signal.clone());
+            problem.stderr_tail = Some(stderr_tail.clone());
+        }
+        AgentFailure::Draining => problem.retry_after_seconds = Some(5),
+        AgentFailure::Unsupported { .. } | AgentFailure::Start { .. } | AgentFailure::Timeout { .. } => {}
+    }
+}
+
+/// An agent's JSON-RPC error, with the sign-in told apart.
+pub(super) fn failed(error: crate::jsonrpc::RpcError, initialized: &acp::InitializeResult) -> AgentFailure {
+    if error.code == error_code::AUTH_REQUIRED {
+        AgentFailure::AuthRequired { auth_methods: initialized.auth_methods.clone(), error }
+    } else {
+        AgentFailure::Rpc(error)
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::NoSuchAgent => Self::Invalid {
+                pointer: "/agent".to_owned(),
+                detail: "no agent of that name is configured".to_owned(),
+            },
+            Refused::Full { retry_after } | Refused::BreakerOpen { retry_after } => {
+                Self::PoolFull(refused.to_string(), retry_after)
+            }
+            Refused::Draining => Self::Draining,
+        }
+    }
+}

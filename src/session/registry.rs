@@ -1,0 +1,363 @@
+//! The one door to sessions. What belongs to another tenant is not there.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde_json::{Map, Value};
+use tracing::{Instrument, Span};
+
+use super::actor::Actor;
+use super::command::Command;
+use super::context::Context;
+use super::handle::SessionHandle;
+use super::idempotency::{self, Claim};
+use super::list::{self, ListQuery};
+use super::record::SessionRecord;
+use super::recovery::Slot;
+use super::refusal::Refusal;
+use super::{IdempotencyKey, upkeep};
+use crate::acp::TraceContext;
+use crate::agent::{AgentSpec, Unanswered};
+use crate::api::{self, CreateSession, McpServer, ServedBy, Session, SessionList, SessionState};
+use crate::store::Table;
+use crate::types::{Principal, SessionId, Tenant};
+
+/// Bytes of a session's metadata, as JSON.
+const METADATA_BYTES: usize = 64 << 10;
+/// Characters of a title.
+const TITLE_CHARS: usize = 512;
+/// Directories or MCP servers of a session.
+const LISTED: usize = 64;
+/// Bytes of a path.
+const PATH_BYTES: usize = 4096;
+/// Sessions that are read in at the same time, by a part of their id.
+const DOORS: usize = 16;
+
+/// A new session, or the one that the same request made before.
+#[derive(Debug)]
+pub struct Created {
+    pub session: Session,
+    pub replayed: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct SessionRegistry {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    context: Context,
+    slots: Mutex<HashMap<SessionId, (Tenant, Arc<Slot>)>>,
+    /// One reader at a time for a session, so that it has one owner.
+    doors: [tokio::sync::Mutex<()>; DOORS],
+}
+
+impl SessionRegistry {
+    /// Opens for business once every session that a dead gateway left open is closed properly.
+    pub async fn start(context: Context) -> Result<Self, Refusal> {
+        let inner = Inner { context, slots: Mutex::default(), doors: Default::default() };
+        let registry = Self { inner: Arc::new(inner) };
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let page = registry.context().log.scan(Table::Open, Vec::new(), after.take(), 256).await;
+            let page = page.map_err(|error| Refusal::internal(&error))?;
+            let mut closed = Vec::new();
+            for (key, _) in &page {
+                let Ok(id) = uuid::Uuid::from_slice(key) else { continue };
+                match registry.slot(SessionId::from_uuid(id)).await {
+                    Ok((_, slot)) => closed.push(slot),
+                    // One that cannot be read must not keep all others from being served.
+                    Err(refusal) => {
+                        tracing::error!(session = %id, %refusal, "a session that was open cannot be read");
+                    }
+                }
+            }
+            // The first reader after a crash already finds every turn with its end.
+            for slot in closed {
+                slot.log.wait(slot.log.appended()).await.map_err(|error| Refusal::internal(&error))?;
+            }
+            match page.last() {
+                Some((key, _)) => after = Some(key.clone()),
+                None => break,
+            }
+        }
+        registry.context().shutdown.spawn(upkeep::run(registry.clone()));
+        Ok(registry)
+    }
+
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, (Tenant, Arc<Slot>)>> {
+        self.inner.slots.lock().expect("no one panics while holding the slots")
+    }
+
+    fn live(&self, id: SessionId) -> Option<(Tenant, Arc<Slot>)> {
+        self.slots().get(&id).filter(|(_, slot)| !slot.commands.is_closed()).cloned()
+    }
+
+    /// The session's owner, read in if need be.
+    pub(super) async fn slot(&self, id: SessionId) -> Result<(Tenant, Arc<Slot>), Refusal> {
+        if let Some(found) = self.live(id) {
+            return Ok(found);
+        }
+        let door = usize::from(id.as_bytes()[15]) % DOORS;
+        let _alone = self.inner.doors[door].lock().await;
+        if let Some(found) = self.live(id) {
+            return Ok(found);
+        }
+        // One owner at a time: the former one has to be gone, with its last event durable.
+        let former = self.slots().get(&id).map(|(_, former)| former.gone.clone());
+        if let Some(gone) = former {
+            gone.cancelled().await;
+        }
+        let Some((actor, slot)) = Actor::load(self.context(), id).await? else { return Err(Refusal::Gone) };
+        Ok(self.install(actor, slot))
+    }
+
+    fn install(&self, actor: Actor, slot: Slot) -> (Tenant, Arc<Slot>) {
+        let found = (actor.record.tenant(), Arc::new(slot));
+        self.slots().insert(actor.record.session_id, found.clone());
+        self.run(actor, Arc::clone(&found.1));
+        found
+    }
+
+    fn run(&self, actor: Actor, slot: Arc<Slot>) {
+        let registry = self.clone();
+        let id = actor.record.session_id;
+        self.context().shutdown.spawn(async move {
+            let late = actor.run().await;
+            registry.slots().retain(|at, (_, installed)| *at != id || !Arc::ptr_eq(installed, &slot));
+            slot.gone.cancel();
+            // Who asked while it was ending is answered by the next owner; one that cannot be had answers nobody.
+            for command in late {
+                if let Ok((_, next)) = registry.slot(id).await {
+                    drop(next.commands.send(command).await);
+                }
+            }
+        });
+    }
+
+    pub async fn open(&self, by: &Principal, id: SessionId) -> Result<SessionHandle, Refusal> {
+        let (tenant, slot) = self.slot(id).await?;
+        if tenant == by.tenant { Ok(SessionHandle::new(self.clone(), id, slot)) } else { Err(Refusal::Gone) }
+    }
+
+    pub async fn list(&self, by: &Principal, query: &ListQuery) -> Result<SessionList, Refusal> {
+        list::list(self.context(), by, query).await
+    }
+
+    /// Erased: what is loaded under this id from now on is nothing.
+    pub(super) fn forget(&self, id: SessionId) {
+        self.slots().remove(&id);
+    }
+
+    /// Makes a session; when that fails nothing of it is left. It goes on when the caller goes away: a key that was
+    /// used must not be free again before the session is durable.
+    pub async fn create(
+        &self,
+        by: &Principal,
+        request: CreateSession,
+        key: Option<IdempotencyKey>,
+        trace: Option<TraceContext>,
+    ) -> Result<Created, Refusal> {
+        let (registry, by) = (self.clone(), by.clone());
+        let made =
+            async move { registry.create_once(&by, request, key.as_ref(), trace).await }.in_current_span();
+        self.context().shutdown.spawn(made).await.map_err(|error| Refusal::internal(&error))?
+    }
+
+    async fn create_once(
+        &self,
+        by: &Principal,
+        request: CreateSession,
+        key: Option<&IdempotencyKey>,
+        trace: Option<TraceContext>,
+    ) -> Result<Created, Refusal> {
+        let claimed = match key {
+            Some(key) => Some(idempotency::claim(self.context(), by, key).await?),
+            None => None,
+        };
+        if let Some(before) = claimed.as_ref().and_then(|claimed| claimed.before.as_ref()) {
+            // A session that is gone is no answer to a client that wants one.
+            match self.open(by, before.session).await {
+                Ok(session) => return Ok(Created { session: session.snapshot().await?, replayed: true }),
+                Err(Refusal::Gone) => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        let (flight, claim) = claimed.map(|claimed| (claimed.flight, claimed.claim)).unzip();
+        let session = self.create_first(by, request, (claim, trace)).await?;
+        drop(flight);
+        Ok(Created { session, replayed: false })
+    }
+
+    async fn create_first(
+        &self,
+        by: &Principal,
+        request: CreateSession,
+        (claim, trace): (Option<Claim>, Option<TraceContext>),
+    ) -> Result<Session, Refusal> {
+        let context = self.context();
+        if context.log.alarm().is_some() {
+            return Err(Refusal::StorageFull);
+        }
+        let spec = context.catalogue.agent(&request.agent).cloned();
+        let Some(spec) = spec else { return Err(crate::pool::Refused::NoSuchAgent.into()) };
+        let id = context.ids.session();
+        let record = self.record(by, id, request, &spec).await?;
+        let own_folder = record.own_folder;
+        let log = context.log.session(&by.tenant, id).await.map_err(|error| Refusal::internal(&error))?;
+        let (mut actor, slot) = Actor::new(context, log.clone(), record);
+        actor.fold.person_title.clone_from(&actor.record.title);
+        let (reply, created) = tokio::sync::oneshot::channel();
+        drop(slot.commands.try_send(Command::Create { claim, trace, reply }));
+        // It can be found once it exists for clients; until then only this call knows it.
+        let slot = Arc::new(slot);
+        self.slots().insert(id, (by.tenant.clone(), Arc::clone(&slot)));
+        self.run(actor, Arc::clone(&slot));
+        match created.await.unwrap_or(Err(Refusal::Internal)) {
+            Ok((session, seq)) => {
+                slot.log.wait(seq).await.map_err(|error| Refusal::internal(&error))?;
+                Ok(session)
+            }
+            Err(refusal) => {
+                if own_folder {
+                    let workspaces = context.workspaces.clone();
+                    let erased = context.shutdown.spawn_blocking(move || workspaces.erase(id)).await;
+                    if !matches!(erased, Ok(Ok(()))) {
+                        tracing::warn!(session = %id, "the folder of a session that failed could not be removed");
+                    }
+                }
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn record(
+        &self,
+        by: &Principal,
+        id: SessionId,
+        request: CreateSession,
+        spec: &AgentSpec,
+    ) -> Result<SessionRecord, Refusal> {
+        let context = self.context();
+        let metadata = request.metadata.unwrap_or_default();
+        check_title(request.title.as_deref())?;
+        check_metadata(&metadata)?;
+        check_policy(request.policy.as_ref(), spec)?;
+        check_paths(request.cwd.iter().map(|cwd| ("/cwd", cwd)))?;
+        let directories = request.additional_directories.iter();
+        check_paths(directories.map(|directory| ("/additionalDirectories", directory)))?;
+        check_count("/additionalDirectories", request.additional_directories.len())?;
+        check_count("/mcpServers", request.mcp_servers.len())?;
+        let mcp_servers = self.mcp_servers(&request.mcp_servers)?;
+        let (workspaces, cwd) = (context.workspaces.clone(), request.cwd);
+        let directories = request.additional_directories;
+        let span = Span::current();
+        let folders = context.shutdown.spawn_blocking(move || {
+            let _request = span.entered();
+            let existing = |(at, path): (usize, &String)| {
+                workspaces
+                    .existing(&format!("/additionalDirectories/{at}"), path)
+                    .map(|p| p.to_string_lossy().into_owned())
+            };
+            let directories: Vec<String> =
+                directories.iter().enumerate().map(existing).collect::<Result<_, _>>()?;
+            Ok::<_, Refusal>((workspaces.folder(id, cwd.as_deref())?, directories))
+        });
+        let (folder, additional_directories) = folders.await.map_err(|error| Refusal::internal(&error))??;
+        let now = context.ids.now();
+        Ok(SessionRecord {
+            session_id: id,
+            tenant: by.tenant.as_str().to_owned(),
+            owner: by.id.to_string(),
+            agent: request.agent,
+            title: request.title,
+            metadata,
+            cwd: folder.path.to_string_lossy().into_owned(),
+            own_folder: folder.own,
+            additional_directories,
+            mcp_servers,
+            policy: request.policy.unwrap_or_default(),
+            state: SessionState::Idle,
+            attached: false,
+            agent_session_id: None,
+            created_at: now,
+            updated_at: now,
+            last_prompt: 0,
+            last_request: 0,
+            prompt_id: None,
+            queued: Vec::new(),
+            prompt_capabilities: None,
+            seq: 0,
+        })
+    }
+
+    /// Clients name servers; they never bring a command or a URL.
+    fn mcp_servers(&self, wanted: &[McpServer]) -> Result<Vec<String>, Refusal> {
+        let server = |(at, server): (usize, &McpServer)| match server {
+            McpServer::Name(name) if self.context().catalogue.mcp(name).is_some() => Ok(name.clone()),
+            McpServer::Name(_) => Err(Refusal::Invalid {
+                pointer: format!("/mcpServers/{at}"),
+                detail: "no MCP server of that name is configured".to_owned(),
+            }),
+            McpServer::Inline(_) => Err(Refusal::Forbidden(
+                "MCP servers are named here and defined in the configuration ([mcp.<name>])".to_owned(),
+            )),
+        };
+        wanted.iter().enumerate().map(server).collect()
+    }
+}
+
+fn invalid(pointer: &str, detail: &str) -> Refusal {
+    Refusal::Invalid { pointer: pointer.to_owned(), detail: detail.to_owned() }
+}
+
+pub(super) fn check_title(title: Option<&str>) -> Result<(), Refusal> {
+    match title {
+        Some(title) if title.chars().count() > TITLE_CHARS => {
+            Err(invalid("/title", "at most 512 characters"))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn check_metadata(metadata: &Map<String, Value>) -> Result<(), Refusal> {
+    let bytes = serde_json::to_vec(metadata).map_err(|error| Refusal::internal(&error))?.len();
+    if bytes > METADATA_BYTES { Err(invalid("/metadata", "at most 64 KiB of JSON")) } else { Ok(()) }
+}
+
+fn check_count(pointer: &str, count: usize) -> Result<(), Refusal> {
+    if count > LISTED { Err(invalid(pointer, "at most 64")) } else { Ok(()) }
+}
+
+fn check_paths<'a>(paths: impl Iterator<Item = (&'static str, &'a String)>) -> Result<(), Refusal> {
+    let mut long = paths.filter(|(_, path)| path.len() > PATH_BYTES);
+    long.next().map_or(Ok(()), |(pointer, _)| Err(invalid(pointer, "a path of at most 4096 bytes")))
+}
+
+/// A client may only narrow what the agent's entry allows.
+fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result<(), Refusal> {
+    let Some(policy) = policy else { return Ok(()) };
+    for (pointer, served) in [("/policy/files", policy.files), ("/policy/terminals", policy.terminals)] {
+        if served.is_some_and(|served| served != ServedBy::Off) {
+            return Err(invalid(pointer, "the agent's entry has it off, and a session can only narrow that"));
+        }
+    }
+    let Some(permissions) = &policy.permissions else { return Ok(()) };
+    let waits = permissions.unanswered == Some(api::Unanswered::Wait);
+    if waits && spec.permissions.unanswered == Unanswered::Reject {
+        return Err(invalid(
+            "/policy/permissions/unanswered",
+            "the agent's entry rejects what nobody answers",
+        ));
+    }
+    let listed = |kind: &String| spec.permissions.allow.contains(kind);
+    if !permissions.allow.iter().flatten().all(listed) {
+        return Err(invalid("/policy/permissions/allow", "the agent's entry does not allow all of these"));
+    }
+    Ok(())
+}

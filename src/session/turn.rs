@@ -1,0 +1,372 @@
+//! Turns: from a prompt to exactly one end (ACP, Prompt Turn).
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::actor::Actor;
+use super::attachment::Attachment;
+use super::idempotency::Claim;
+use super::record::PromptRecord;
+use super::refusal::{Refusal, failed};
+use super::written::Written;
+use crate::acp::{
+    self, ContentError, PromptCapabilities, PromptResult, TraceContext, error_code, stop_reason,
+};
+use crate::agent::AgentFailure;
+use crate::api::event::{DetachedReason, PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
+use crate::api::{Problem, ProblemCode, Prompt, PromptStatus, SessionState};
+use crate::eventlog::Records;
+use crate::jsonrpc::{CallId, RpcError};
+use crate::pool::Fate;
+use crate::types::{Principal, PromptId};
+
+/// The turn that runs.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) record: PromptRecord,
+    pub(super) blocks: Box<RawValue>,
+    pub(super) trace: Option<TraceContext>,
+    /// The event that has to be durable before the agent hears of it.
+    pub(super) started_seq: u64,
+    /// `session/prompt`, once it is sent.
+    pub(super) call: Option<CallId>,
+    pub(super) cancelled_at: Option<Instant>,
+    /// The stop ladder has begun, because the cancel was ignored.
+    pub(super) stopping: bool,
+    /// When the agent last said something.
+    pub(super) active: Instant,
+}
+
+/// A prompt that waits for the turn before it.
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub(super) record: PromptRecord,
+    pub(super) blocks: Box<RawValue>,
+    pub(super) trace: Option<TraceContext>,
+}
+
+impl Actor {
+    pub(super) fn prompt(
+        &mut self,
+        by: &Principal,
+        blocks: Box<RawValue>,
+        queue: bool,
+        trace: Option<TraceContext>,
+        claim: Option<&Claim>,
+    ) -> Result<(Prompt, u64), Refusal> {
+        if self.record.state == SessionState::Closed {
+            return Err(Refusal::Closed);
+        }
+        if self.drain_at.is_some() {
+            return Err(Refusal::Draining);
+        }
+        if self.context.log.alarm().is_some() {
+            return Err(Refusal::StorageFull);
+        }
+        self.check_content(&blocks)?;
+        match &self.turn {
+            Some(turn) if !queue => return Err(Refusal::TurnRunning(turn.record.prompt_id)),
+            Some(_) if self.queue.len() >= self.context.limits.queued_prompts => {
+                return Err(Refusal::QueueFull("prompts"));
+            }
+            Some(_) => {}
+            None => self.reserve()?,
+        }
+        let prompt_id = PromptId::new(self.record.last_prompt + 1);
+        self.record.last_prompt += 1;
+        let seq = self.log.appended() + 1;
+        let queued = self.turn.is_some();
+        let record = PromptRecord {
+            prompt_id,
+            status: if queued { PromptStatus::Queued } else { PromptStatus::Running },
+            by: by.id.to_string(),
+            created_at: self.context.ids.now(),
+            ended_at: None,
+            first_seq: seq,
+            last_seq: None,
+            stop_reason: None,
+            usage: None,
+            error: None,
+        };
+        let mut records = Records::default();
+        record.put(self.record.session_id, &mut records);
+        if let Some(claim) = claim {
+            claim.put(self.record.session_id, Some(prompt_id), &mut records);
+        }
+        let (by, key) = (&*by.id, claim.map(|claim| &*claim.key));
+        let prompt = record.shown(self.record.session_id, self.log.id(seq));
+        if queued {
+            let position = self.queue.len() + 1;
+            let event = Written::from(&PromptQueued { prompt: &blocks, position, by, idempotency_key: key });
+            self.queue.push_back(Queued { record, blocks, trace });
+            let records = self.saved(records);
+            self.append(Some(prompt_id), event, records);
+        } else {
+            let event = Written::from(&PromptStarted { prompt: Some(&blocks), by, idempotency_key: key });
+            self.begin(Queued { record, blocks, trace }, seq);
+            let records = self.saved(records);
+            self.append(Some(prompt_id), event, records);
+        }
+        Ok((prompt, seq))
+    }
+
+    fn begin(&mut self, Queued { record, blocks, trace }: Queued, started_seq: u64) {
+        self.late_of = None;
+        self.turn = Some(Turn {
+            record,
+            blocks,
+            trace,
+            started_seq,
+            call: None,
+            cancelled_at: None,
+            stopping: false,
+            active: Instant::now(),
+        });
+    }
+
+    fn check_content(&self, blocks: &RawValue) -> Result<(), Refusal> {
+        // Until a process has said what it takes, the agent itself decides.
+        let unknown = PromptCapabilities { image: true, audio: true, embedded_context: true };
+        let known = self.inputs.lease.as_ref().map(|lease| lease.process().initialized.capabilities.prompt);
+        let known = known.or_else(|| {
+            let (_, initialized) = self.context.pool.agent(&self.record.agent)?;
+            Some(initialized?.capabilities.prompt)
+        });
+        acp::check_prompt(blocks, known.unwrap_or(unknown)).map_err(|error| {
+            let (pointer, detail) = (format!("/prompt{}", error.pointer()), error.to_string());
+            match error {
+                ContentError::Unsupported { .. } => Refusal::ContentUnsupported { pointer, detail },
+                _ => Refusal::Invalid { pointer, detail },
+            }
+        })
+    }
+
+    /// Sends the prompt once its event is durable and a process has the session.
+    pub(super) fn send_prompt(&mut self) {
+        let committed = self.log.committed();
+        let (Some(turn), Some(lease)) = (&mut self.turn, &self.inputs.lease) else { return };
+        let ready = turn.call.is_none() && turn.started_seq <= committed;
+        if !ready || !matches!(self.attachment, Attachment::Attached) {
+            return;
+        }
+        let Some(id) = &self.record.agent_session_id else { return };
+        let params = acp::prompt(id, &turn.blocks, turn.trace.as_ref());
+        turn.active = Instant::now();
+        // A closed stdin shows as the end of the process, which comes through the batches.
+        turn.call = lease.process().connection.call(acp::method::SESSION_PROMPT, &params).ok();
+    }
+
+    /// The agent's answer to `session/prompt`: the end of the turn.
+    pub(super) fn prompt_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
+        let Some(turn) = &self.turn else { return };
+        match outcome {
+            Ok(result) => match PromptResult::parse(&result) {
+                Ok(end) => {
+                    let usage = end.usage.map(ToOwned::to_owned);
+                    let reason = end.stop_reason.into_owned();
+                    self.complete_turn(&reason, &result, usage);
+                }
+                Err(error) => {
+                    let detail = format!("its answer to session/prompt: {error}");
+                    self.fail_turn(&Refusal::Agent(AgentFailure::Rpc(RpcError {
+                        code: error_code::INTERNAL,
+                        message: detail,
+                        data: None,
+                    })));
+                }
+            },
+            Err(error) if error.code == error_code::REQUEST_CANCELLED && turn.cancelled_at.is_some() => {
+                self.complete_cancelled();
+            }
+            Err(error) => {
+                let Some(lease) = &self.inputs.lease else { return };
+                let failure = failed(error, &lease.process().initialized);
+                self.fail_turn(&Refusal::Agent(failure));
+            }
+        }
+    }
+
+    pub(super) fn complete_cancelled(&mut self) {
+        let result = cancelled_result();
+        self.complete_turn(stop_reason::CANCELLED, &result, None);
+    }
+
+    fn complete_turn(&mut self, reason: &str, result: &RawValue, usage: Option<Box<RawValue>>) {
+        let Some(mut turn) = self.turn.take() else { return };
+        turn.record.status = PromptStatus::Completed;
+        turn.record.stop_reason = Some(reason.to_owned());
+        let event = Written::from(&PromptCompleted { stop_reason: reason, result, usage: usage.as_deref() });
+        turn.record.usage = usage;
+        let prompt = turn.record.prompt_id;
+        self.end(turn.record, event);
+        self.turn_over(prompt);
+    }
+
+    pub(super) fn fail_turn(&mut self, refusal: &Refusal) {
+        self.fail_with(refusal.problem());
+    }
+
+    pub(super) fn cancel_timed_out(&mut self) {
+        let detail = "the agent went on after session/cancel, so its process was ended";
+        self.fail_with(Problem::new(ProblemCode::CancelTimeout, detail));
+    }
+
+    fn fail_with(&mut self, problem: Problem) {
+        let Some(turn) = self.turn.take() else { return };
+        let prompt = turn.record.prompt_id;
+        self.end_failed(turn.record, problem);
+        self.turn_over(prompt);
+    }
+
+    pub(super) fn end_failed(&mut self, mut record: PromptRecord, problem: Problem) {
+        record.status = PromptStatus::Failed;
+        let event = Written::from(&PromptFailed { problem: &problem });
+        record.error = Some(problem);
+        self.end(record, event);
+    }
+
+    /// Appends a turn's one end, with its record in the same commit.
+    pub(super) fn end(&mut self, mut record: PromptRecord, event: impl Into<Written>) {
+        let prompt = record.prompt_id;
+        record.ended_at = Some(self.context.ids.now());
+        record.last_seq = Some(self.log.appended() + 1);
+        let mut records = Records::default();
+        record.put(self.record.session_id, &mut records);
+        let records = self.saved(records);
+        let seq = self.append(Some(prompt), event, records);
+        self.ended.send_replace(seq);
+    }
+
+    pub(super) fn refuse_queued(&mut self, queued: Queued, refusal: &Refusal) {
+        self.end_failed(queued.record, refusal.problem());
+    }
+
+    /// Requests of the turn that are still open go with it; then the next in the queue begins.
+    fn turn_over(&mut self, ended: PromptId) {
+        self.withdraw_requests();
+        self.idle_since = Instant::now();
+        if matches!(self.attachment, Attachment::Attached) {
+            self.late_of = Some(ended);
+        }
+        if self.drain_at.is_some() {
+            return self.leave_for_good();
+        }
+        let Some(mut queued) = self.queue.pop_front() else { return };
+        if let Err(refusal) = self.reserve() {
+            self.refuse_queued(queued, &refusal);
+            return self.turn_over(ended);
+        }
+        queued.record.status = PromptStatus::Running;
+        let prompt = queued.record.prompt_id;
+        let mut records = Records::default();
+        queued.record.put(self.record.session_id, &mut records);
+        let by = &queued.record.by;
+        let event = Written::from(&PromptStarted { prompt: None, by, idempotency_key: None });
+        let seq = self.log.appended() + 1;
+        self.begin(queued, seq);
+        let records = self.saved(records);
+        self.append(Some(prompt), event, records);
+    }
+
+    /// Cancels one turn, or the running one and all that wait.
+    pub(super) fn cancel(&mut self, prompt: Option<PromptId>) -> Result<Vec<PromptId>, Refusal> {
+        if prompt.is_some_and(|id| id.number() > self.record.last_prompt) {
+            return Err(Refusal::NotFound("turn"));
+        }
+        let wanted = |id: PromptId| prompt.is_none_or(|one| one == id);
+        let (gone, stay) =
+            std::mem::take(&mut self.queue).into_iter().partition(|q| wanted(q.record.prompt_id));
+        self.queue = stay;
+        let mut cancelled = Vec::new();
+        for Queued { mut record, .. } in gone {
+            cancelled.push(record.prompt_id);
+            record.status = PromptStatus::Completed;
+            record.stop_reason = Some(stop_reason::CANCELLED.to_owned());
+            let (stop_reason, result) = (stop_reason::CANCELLED, &cancelled_result());
+            self.end(record, &PromptCompleted { stop_reason, result, usage: None });
+        }
+        if let Some(running) = self.turn.as_ref().map(|turn| turn.record.prompt_id).filter(|id| wanted(*id)) {
+            cancelled.insert(0, running);
+            self.cancel_running();
+        }
+        Ok(cancelled)
+    }
+
+    /// Cancel does not wait for a commit: the agent hears of it at once.
+    pub(super) fn cancel_running(&mut self) {
+        let Some(turn) = &mut self.turn else { return };
+        if turn.call.is_none() {
+            // The agent has not heard of the turn.
+            self.complete_cancelled();
+            return self.leave_line();
+        }
+        if turn.cancelled_at.is_some() {
+            return;
+        }
+        turn.cancelled_at = Some(Instant::now());
+        if let (Some(lease), Some(id)) = (&self.inputs.lease, &self.record.agent_session_id) {
+            // A closed stdin shows as the end of the process, which comes through the batches.
+            drop(lease.process().connection.notify(acp::method::SESSION_CANCEL, &acp::cancel(id)));
+        }
+        self.cancel_requests();
+    }
+
+    /// Nobody needs a process any more.
+    fn leave_line(&mut self) {
+        if self.turn.is_none()
+            && self.attaching.is_empty()
+            && self.wanted.is_empty()
+            && self.creating.is_none()
+        {
+            self.inputs.place = None;
+            self.settle();
+        }
+    }
+
+    pub(super) fn turn_deadline(&self) -> Option<Instant> {
+        let turn = self.turn.as_ref()?;
+        let limits = &self.context.limits;
+        match turn.cancelled_at {
+            Some(at) if turn.stopping => Some(at + limits.cancel_total),
+            Some(at) => {
+                // The ladder has to fit into what a drain may take.
+                let drain = self.drain_at.map(|drain_at| drain_at.max(at) + limits.drain_cancel);
+                drain.into_iter().chain([at + limits.cancel]).min()
+            }
+            None if turn.call.is_some() && self.requests.is_empty() => {
+                Some(turn.active + self.spec.limits.silence)
+            }
+            None => self.drain_at,
+        }
+        .into_iter()
+        .chain(self.drain_at.filter(|_| turn.cancelled_at.is_none()))
+        .min()
+    }
+
+    pub(super) fn turn_overdue(&mut self, now: Instant) {
+        if self.turn_deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        let Some(turn) = &mut self.turn else { return };
+        match turn.cancelled_at {
+            None => self.cancel_running(),
+            Some(_) if turn.stopping => {
+                self.release(Fate::Stop, &Refusal::Closed);
+                self.detached(DetachedReason::Exited);
+                self.attachment = Attachment::Detached;
+                self.cancel_timed_out();
+                self.settle();
+            }
+            Some(_) => {
+                turn.stopping = true;
+                if let Some(lease) = &self.inputs.lease {
+                    lease.process().begin_stop();
+                }
+            }
+        }
+    }
+}
+
+fn cancelled_result() -> Box<RawValue> {
+    RawValue::from_string(format!(r#"{{"stopReason":"{}"}}"#, stop_reason::CANCELLED)).expect("it is JSON")
+}

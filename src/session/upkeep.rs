@@ -1,0 +1,67 @@
+//! What nobody asks for any more goes: sessions past the age of the log, and idempotency keys past theirs.
+
+use std::time::Duration;
+
+use super::idempotency::IdempotencyRecord;
+use super::record;
+use super::refusal::Refusal;
+use super::registry::SessionRegistry;
+use crate::eventlog::Records;
+use crate::store::Table;
+use crate::types::{Principal, Scopes};
+
+/// Between two rounds.
+const ROUND: Duration = Duration::from_mins(1);
+/// Sessions or keys of one step, so that no commit waits for long.
+const STEP: usize = 64;
+
+/// Runs until a stop is asked for.
+pub(super) async fn run(registry: SessionRegistry) {
+    let shutdown = registry.context().shutdown.clone();
+    loop {
+        tokio::select! {
+            () = shutdown.soft() => return,
+            () = tokio::time::sleep(ROUND) => {}
+        }
+        if let Err(refusal) = round(&registry).await {
+            tracing::warn!(%refusal, "old sessions and keys could not be removed");
+        }
+    }
+}
+
+async fn round(registry: &SessionRegistry) -> Result<(), Refusal> {
+    for (tenant, id) in registry.context().log.expired(STEP) {
+        // The age of the log is the operator's word, so it is the operator who deletes.
+        let by = Principal { id: "retention".into(), tenant, scopes: Scopes::default() };
+        let erased = match registry.open(&by, id).await {
+            Ok(session) => session.delete(&by).await,
+            Err(refusal) => Err(refusal),
+        };
+        if let Err(refusal) = erased {
+            tracing::warn!(session = %id, %refusal, "a session past its age could not be erased");
+        }
+    }
+    forget_keys(registry).await
+}
+
+async fn forget_keys(registry: &SessionRegistry) -> Result<(), Refusal> {
+    let context = registry.context();
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = context.log.scan(Table::Idempotency, Vec::new(), after.take(), STEP).await;
+        let page = page.map_err(|error| Refusal::internal(&error))?;
+        let Some((last, _)) = page.last() else { return Ok(()) };
+        after = Some(last.clone());
+        let now = context.ids.now();
+        let mut records = Records::new();
+        for (key, value) in page {
+            let kept = record::read::<IdempotencyRecord>(&value).is_ok_and(|record| record.expires_at > now);
+            if !kept {
+                records = records.delete(Table::Idempotency, key);
+            }
+        }
+        if !records.is_empty() {
+            context.log.write(records).await.map_err(|error| Refusal::internal(&error))?;
+        }
+    }
+}
