@@ -16,3 +16,4 @@ pub mod transcript;
 pub mod agent;
 pub mod pool;
 pub mod session;
+pub mod auth;

@@ -1,0 +1,91 @@
+//! What the policy answers.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::key::KeyId;
+use super::keys::{Keys, Verified};
+use super::tickets::TicketUse;
+use crate::types::Principal;
+
+/// A request that may go on.
+#[derive(Debug)]
+pub struct Admission {
+    /// The client's address: the peer's, or what a proxy of ours says.
+    pub client: IpAddr,
+    /// By what it came in; none for what is public, and for a preflight.
+    pub credential: Option<Credential>,
+    /// An `OPTIONS` that a browser sends before the real request: answer it by CORS and no further.
+    pub preflight: bool,
+}
+
+impl Admission {
+    pub fn principal(&self) -> Option<&Principal> {
+        self.credential.as_ref().map(|credential| &credential.verified.principal)
+    }
+
+    /// Resolves when the key behind the request was revoked or ended; never without one. Cancel-safe.
+    pub async fn key_ended(&self) {
+        match &self.credential {
+            Some(credential) => credential.ended().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// The key behind a request. A stream keeps it and ends with it.
+#[derive(Debug)]
+pub struct Credential {
+    keys: Keys,
+    verified: Verified,
+    /// Keeps the ticket alive while the stream lives.
+    ticket: Option<TicketUse>,
+}
+
+impl Credential {
+    pub(super) fn key(keys: Keys, verified: Verified) -> Self {
+        Self { keys, verified, ticket: None }
+    }
+
+    pub(super) fn ticket(keys: Keys, ticket: TicketUse) -> Self {
+        Self { keys, verified: ticket.verified().clone(), ticket: Some(ticket) }
+    }
+
+    pub fn verified(&self) -> &Verified {
+        &self.verified
+    }
+
+    pub fn principal(&self) -> &Principal {
+        &self.verified.principal
+    }
+
+    pub fn key_id(&self) -> &KeyId {
+        &self.verified.key
+    }
+
+    /// Whether it came by `?ticket=`.
+    pub fn is_ticket(&self) -> bool {
+        self.ticket.is_some()
+    }
+
+    async fn ended(&self) {
+        self.keys.ended(&self.verified.key).await;
+    }
+}
+
+/// A request that goes no further.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("this gateway is not known by that name; see public_url")]
+    HostRefused,
+    #[error("pages of that origin may not use this gateway; see allowed_origins")]
+    OriginForbidden,
+    #[error("a key is needed: Authorization: Bearer")]
+    KeyMissing,
+    #[error("this key does not hold")]
+    KeyWrong,
+    #[error("this ticket does not hold; get a new one")]
+    TicketWrong,
+    #[error("too many wrong keys from this address")]
+    TooManyWrongKeys { retry_after: Duration },
+}

@@ -1,0 +1,114 @@
+//! The names by which this gateway may be addressed, and the origins whose pages may address it.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+
+use http::header::{HOST, ORIGIN};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName};
+
+/// Exact texts; whatever is spelled otherwise is not ours.
+#[derive(Debug)]
+pub(super) struct Hosts {
+    authorities: HashSet<String>,
+    own_origins: HashSet<String>,
+    allowed_origins: HashSet<String>,
+}
+
+/// Where a request's page comes from.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum From {
+    /// Not from a page, or from a page of ours.
+    Own,
+    /// From a page that the operator listed.
+    Allowed,
+    Foreign,
+}
+
+impl Hosts {
+    /// `public` and `allowed` are origins: `scheme://host`, and the port unless it is the scheme's.
+    pub(super) fn new(bound: SocketAddr, public: Option<&str>, allowed: &[String]) -> Self {
+        let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned()];
+        if !bound.ip().is_unspecified() {
+            names.push(if bound.is_ipv6() { format!("[{}]", bound.ip()) } else { bound.ip().to_string() });
+        }
+        let mut authorities = HashSet::new();
+        let mut own_origins = HashSet::new();
+        for name in names {
+            own_origins.insert(match bound.port() {
+                80 => format!("http://{name}"),
+                port => format!("http://{name}:{port}"),
+            });
+            insert(&mut authorities, &name, Some(bound.port()), 80);
+        }
+        if let Some(public) = public {
+            own_origins.insert(public.to_owned());
+            let (default, authority) = match public.split_once("://") {
+                Some(("https", authority)) => (443, authority),
+                _ => (80, public.trim_start_matches("http://")),
+            };
+            let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+            let host = port.map_or(authority, |_| authority.rsplit_once(':').map_or(authority, |(h, _)| h));
+            insert(&mut authorities, host, port, default);
+        }
+        Self { authorities, own_origins, allowed_origins: allowed.iter().cloned().collect() }
+    }
+
+    /// Whether every authority of a request, in its target and in `Host`, is ours, and there is one.
+    pub(super) fn knows(&self, parts: &Parts) -> bool {
+        let ours = |authority: &str| self.authorities.contains(&authority.to_ascii_lowercase());
+        let target = parts.uri.authority().map(http::uri::Authority::as_str);
+        match Single::of(&parts.headers, &HOST) {
+            Single::Absent => target.is_some_and(ours),
+            Single::One(host) => ours(host) && target.is_none_or(ours),
+            Single::Unclear => false,
+        }
+    }
+
+    /// Where the page is that a request comes from. `Sec-Fetch-Site` can only make the answer worse.
+    pub(super) fn origin(&self, headers: &HeaderMap, public: bool) -> From {
+        match Single::of(headers, &ORIGIN) {
+            Single::One(origin) if self.own_origins.contains(origin) => From::Own,
+            Single::One(origin) if self.allowed_origins.contains(origin) => From::Allowed,
+            // A page of another site can send some requests without an `Origin`, images for one.
+            Single::Absent if public || !sent_by_other_site(headers) => From::Own,
+            _ => From::Foreign,
+        }
+    }
+}
+
+fn sent_by_other_site(headers: &HeaderMap) -> bool {
+    let mut sites = headers.get_all("sec-fetch-site").iter();
+    sites.any(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"))
+}
+
+fn insert(authorities: &mut HashSet<String>, host: &str, port: Option<u16>, default: u16) {
+    let port = port.unwrap_or(default);
+    authorities.insert(format!("{host}:{port}"));
+    if port == default {
+        authorities.insert(host.to_owned());
+    }
+}
+
+/// A header that may be sent once.
+pub(super) enum Single<'a> {
+    Absent,
+    One(&'a str),
+    /// Sent twice, or not as text.
+    Unclear,
+}
+
+impl<'a> Single<'a> {
+    pub(super) fn of(headers: &'a HeaderMap, name: &HeaderName) -> Self {
+        let mut values = headers.get_all(name).iter();
+        match (values.next().map(http::HeaderValue::to_str), values.next()) {
+            (None, _) => Self::Absent,
+            (Some(Ok(value)), None) => Self::One(value),
+            _ => Self::Unclear,
+        }
+    }
+
+    pub(super) fn one(self) -> Option<&'a str> {
+        if let Self::One(value) = self { Some(value) } else { None }
+    }
+}

@@ -1,0 +1,159 @@
+//! A key: the text that its holder has, the hash that we keep, and what it stands for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::types::{Ids, Principal, Scope, Scopes, Tenant, Timestamp};
+
+/// A key as its holder has it: `acpg_` and 256 random bits in base64url. Shown once, never stored.
+#[derive(Clone)]
+pub struct KeyText(String);
+
+impl KeyText {
+    pub(super) fn generate(ids: &Ids) -> Self {
+        Self(format!("acpg_{}", URL_SAFE_NO_PAD.encode(ids.secret())))
+    }
+
+    /// The secret itself, for the one place that shows it to its holder.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for KeyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyText(hidden)")
+    }
+}
+
+/// SHA-256 of a key's text. 256 random bits need no salt and no slow hash.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyHash([u8; 32]);
+
+impl KeyHash {
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    pub fn of(text: &str) -> Self {
+        Self(Sha256::digest(text).into())
+    }
+
+    /// Compares in constant time.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+
+    pub(super) const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    pub fn id(&self) -> KeyId {
+        use fmt::Write;
+        let id = self.0[..6].iter().fold(String::with_capacity(12), |mut id, byte| {
+            write!(id, "{byte:02x}").expect("writing to a string does not fail");
+            id
+        });
+        KeyId(id.into())
+    }
+}
+
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyHash({})", self.id())
+    }
+}
+
+/// What a key is called where its text must not be: the first 48 bits of its hash, in hex.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct KeyId(Arc<str>);
+
+impl KeyId {
+    /// As a record spells it.
+    pub(super) fn of(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyKind {
+    /// Minted at a start for the link; ends when nobody uses it.
+    Link,
+    /// Made by an operator; lasts until it is revoked.
+    Named,
+    /// Comes from the operator at each start and is never stored.
+    Admin,
+}
+
+/// What is known of a key, without its text.
+///
+/// Two keys of one name are one principal, so that a key can be replaced without losing its sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    pub id: KeyId,
+    pub kind: KeyKind,
+    pub name: Arc<str>,
+    pub tenant: Tenant,
+    pub scopes: Scopes,
+    pub created_at: Timestamp,
+    pub last_used_at: Option<Timestamp>,
+}
+
+impl Key {
+    pub fn principal(&self) -> Principal {
+        Principal { id: self.name.clone(), tenant: self.tenant.clone(), scopes: self.scopes }
+    }
+}
+
+/// A key as `Table::Key` holds it, under its hash.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct KeyRecord {
+    kind: KeyKind,
+    name: Arc<str>,
+    tenant: String,
+    scopes: Vec<Scope>,
+    created_at: Timestamp,
+    last_used_at: Option<Timestamp>,
+}
+
+impl KeyRecord {
+    pub(super) fn of(key: &Key) -> Self {
+        Self {
+            kind: key.kind,
+            name: key.name.clone(),
+            tenant: key.tenant.as_str().to_owned(),
+            scopes: key.scopes.iter().collect(),
+            created_at: key.created_at,
+            last_used_at: key.last_used_at,
+        }
+    }
+
+    pub(super) fn into_key(self, hash: KeyHash) -> Key {
+        Key {
+            id: hash.id(),
+            kind: self.kind,
+            name: self.name,
+            tenant: Tenant::new(&self.tenant),
+            scopes: self.scopes.into_iter().collect(),
+            created_at: self.created_at,
+            last_used_at: self.last_used_at,
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! All keys of this gateway: verified in memory, kept as hashes in the store.
+//!
+//! The command line makes and revokes keys in the same file while the gateway runs; the gateway reads the
+//! table again each second, which is what bounds how long a revoked key still works. Neither sees what the other
+//! has in memory: when a key was used last is in the store a minute later.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::key::{Key, KeyHash, KeyId, KeyKind, KeyRecord, KeyText};
+use crate::shutdown::Shutdown;
+use crate::store::{Batch, CommitError, Delete, EventStore, Expect, Put, ReadError, Table};
+use crate::types::{Ids, Limits, Principal, Scope, Scopes, Tenant, Timestamp};
+
+/// The principal behind every link key: the person who started the gateway.
+const OWNER: &str = "owner";
+/// The principal behind the operator's own key.
+const ADMIN: &str = "admin";
+/// How soon a key that was revoked elsewhere stops working.
+const RELOAD: Duration = Duration::from_secs(1);
+/// How coarse `lastUsedAt` is in the store.
+const FLUSH: Duration = Duration::from_mins(1);
+const PAGE: usize = 500;
+
+/// A cheap handle on the keys. Methods that write or reload block on the store; `verify` never does.
+#[derive(Debug, Clone)]
+pub struct Keys(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Arc<dyn EventStore>,
+    ids: Ids,
+    link_key_unused: Duration,
+    named_keys: usize,
+    link_keys: usize,
+    admin: Option<KeyHash>,
+    entries: RwLock<HashMap<KeyHash, Entry>>,
+    /// Counts how often a key ended.
+    ended: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: Key,
+    /// The record as the store has it, so that a late write never brings back what was revoked.
+    stored: Bytes,
+    /// Milliseconds of the last use that this process saw; 0 is never.
+    used: AtomicI64,
+}
+
+impl Entry {
+    fn last_used(&self) -> Option<Timestamp> {
+        let seen = self.used.load(Ordering::Relaxed);
+        self.key.last_used_at.max((seen > 0).then(|| Timestamp::from_millis(seen)))
+    }
+}
+
+/// What an operator asks for.
+#[derive(Debug, Clone)]
+pub struct NewKey<'a> {
+    pub name: &'a str,
+    pub tenant: Tenant,
+    pub scopes: Scopes,
+}
+
+/// A key that holds.
+#[derive(Debug, Clone)]
+pub struct Verified {
+    pub principal: Principal,
+    pub key: KeyId,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeyStoreError {
+    #[error("the keys cannot be read")]
+    Read(#[from] ReadError),
+    #[error("a key cannot be stored")]
+    Commit(#[from] CommitError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CreateKeyError {
+    #[error("a key's name is 1 to 64 of letters, digits, '.', '_', '-' and '@'")]
+    Name,
+    #[error("the names 'owner' and 'admin' belong to the link and to the operator's key")]
+    Reserved,
+    #[error("a key needs at least one scope")]
+    NoScope,
+    #[error("there are {0} keys already; revoke one first")]
+    TooMany(usize),
+    #[error(transparent)]
+    Store(#[from] KeyStoreError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RevokeError {
+    #[error("no key has this id or name")]
+    NotFound,
+    #[error(transparent)]
+    Store(#[from] KeyStoreError),
+}
+
+impl Keys {
+    /// Reads all keys. `admin` is the hash of the operator's own key, which is never stored.
+    pub fn open(
+        store: Arc<dyn EventStore>,
+        ids: Ids,
+        limits: &Limits,
+        admin: Option<KeyHash>,
+    ) -> Result<Self, KeyStoreError> {
+        let keys = Self(Arc::new(Inner {
+            store,
+            ids,
+            link_key_unused: limits.link_key_unused,
+            named_keys: limits.named_keys,
+            link_keys: limits.link_keys,
+            admin,
+            entries: RwLock::default(),
+            ended: watch::Sender::new(0),
+        }));
+        keys.reload()?;
+        keys.sweep()?;
+        Ok(keys)
+    }
+
+    /// The principal of a key's text, if the key holds.
+    ///
+    /// The text is hashed before anything is compared: what the map compares is a hash that a guesser cannot
+    /// steer, so its timing tells nothing of any key.
+    pub fn verify(&self, presented: &str) -> Option<Verified> {
+        let hash = KeyHash::of(presented);
+        if self.0.admin.is_some_and(|admin| admin.is(&hash)) {
+            return Some(admin_of(&hash));
+        }
+        let now = self.0.ids.now();
+        let entries = self.entries();
+        let entry = entries.get(&hash).filter(|entry| self.holds_at(entry, now))?;
+        entry.used.fetch_max(now.as_millis(), Ordering::Relaxed);
+        Some(Verified { principal: entry.key.principal(), key: entry.key.id.clone() })
+    }
+
+    /// Whether a key that was verified earlier still holds.
+    pub fn holds(&self, id: &KeyId) -> bool {
+        self.holder(id).is_some()
+    }
+
+    /// Who holds the key of this id, if it still holds.
+    pub(super) fn holder(&self, id: &KeyId) -> Option<Verified> {
+        if let Some(admin) = self.0.admin.filter(|admin| admin.id() == *id) {
+            return Some(admin_of(&admin));
+        }
+        let now = self.0.ids.now();
+        let entries = self.entries();
+        let entry = entries.values().find(|entry| entry.key.id == *id && self.holds_at(entry, now))?;
+        Some(Verified { principal: entry.key.principal(), key: id.clone() })
+    }
+
+    /// Resolves when the key ends, for streams that live long. Cancel-safe.
+    pub async fn ended(&self, id: &KeyId) {
+        let mut changes = self.0.ended.subscribe();
+        while self.holds(id) {
+            // The sender lives in `self`, so there is always a next change to wait for.
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Makes a key for a person or a program. The text is given once.
+    pub fn create(&self, new: &NewKey<'_>) -> Result<(KeyText, Key), CreateKeyError> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'@');
+        if !(1..=64).contains(&new.name.len()) || !new.name.bytes().all(plain) {
+            return Err(CreateKeyError::Name);
+        }
+        if new.name == OWNER || new.name == ADMIN {
+            return Err(CreateKeyError::Reserved);
+        }
+        if new.scopes.iter().next().is_none() {
+            return Err(CreateKeyError::NoScope);
+        }
+        let named = self.list().iter().filter(|key| key.kind == KeyKind::Named).count();
+        if named >= self.0.named_keys {
+            return Err(CreateKeyError::TooMany(named));
+        }
+        Ok(self.store(KeyKind::Named, new)?)
+    }
+
+    /// Makes the key of a start's link: everything but `admin`, until nobody uses it any more.
+    pub fn mint_link(&self) -> Result<KeyText, KeyStoreError> {
+        let scopes = [Scope::Read, Scope::Prompt, Scope::Approve, Scope::Files].into_iter().collect();
+        let new = NewKey { name: OWNER, tenant: Tenant::default(), scopes };
+        let (text, _) = self.store(KeyKind::Link, &new)?;
+        let mut links: Vec<_> = self.list().into_iter().filter(|key| key.kind == KeyKind::Link).collect();
+        links.sort_by_key(|key| std::cmp::Reverse(key.last_used_at.unwrap_or(key.created_at)));
+        let surplus: Vec<_> = links.into_iter().skip(self.0.link_keys).map(|key| key.id).collect();
+        self.remove(|key| surplus.contains(&key.id))?;
+        Ok(text)
+    }
+
+    /// All keys that hold, oldest first, without their texts.
+    pub fn list(&self) -> Vec<Key> {
+        let now = self.0.ids.now();
+        let entries = self.entries();
+        let mut keys: Vec<_> = entries
+            .values()
+            .filter(|entry| self.holds_at(entry, now))
+            .map(|entry| Key { last_used_at: entry.last_used(), ..entry.key.clone() })
+            .collect();
+        keys.sort_by(|a, b| (a.created_at, a.id.as_str()).cmp(&(b.created_at, b.id.as_str())));
+        keys
+    }
+
+    /// Ends the key of this id, or all keys of this name; gives what ended.
+    pub fn revoke(&self, id_or_name: &str) -> Result<Vec<Key>, RevokeError> {
+        let revoked = self.remove(|key| key.id.as_str() == id_or_name || &*key.name == id_or_name)?;
+        if revoked.is_empty() { Err(RevokeError::NotFound) } else { Ok(revoked) }
+    }
+
+    /// Keeps the keys as the store has them, writes when they were used, forgets what ended; until the stop.
+    pub async fn follow(self, shutdown: Shutdown) {
+        let mut ticks = tokio::time::interval(RELOAD);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut flushed = tokio::time::Instant::now();
+        loop {
+            let stop = tokio::select! {
+                () = shutdown.soft() => true,
+                _ = ticks.tick() => false,
+            };
+            let flush = stop || flushed.elapsed() >= FLUSH;
+            if flush {
+                flushed = tokio::time::Instant::now();
+            }
+            let keys = self.clone();
+            let work = move || {
+                if flush {
+                    keys.flush()?;
+                    keys.sweep()?;
+                }
+                keys.reload()
+            };
+            match shutdown.spawn_blocking(work).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "the keys are stale");
+                }
+                Err(error) => tracing::error!(%error, "the keys are stale"),
+            }
+            if stop {
+                return;
+            }
+        }
+    }
+
+    /// Reads the table again. Keys that are gone end at once for those who wait in [`Keys::ended`].
+    pub fn reload(&self) -> Result<(), KeyStoreError> {
+        let mut found = HashMap::new();
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let page = self.0.store.scan(Table::Key, b"", after.as_deref(), PAGE)?;
+            let whole = page.len() < PAGE;
+            after = page.last().map(|(key, _)| key.clone());
+            for (key, stored) in page {
+                let Some((hash, key)) = decode(&key, &stored) else {
+                    tracing::warn!("a record of a key is not readable and is passed over");
+                    continue;
+                };
+                found.insert(hash, Entry { key, stored, used: AtomicI64::new(0) });
+            }
+            if whole {
+                break;
+            }
+        }
+        let lost = {
+            let mut entries = self.0.entries.write().unwrap_or_else(PoisonError::into_inner);
+            for (hash, entry) in &found {
+                if let Some(old) = entries.get(hash) {
+                    entry.used.store(old.used.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
+            }
+            let lost = entries.keys().any(|hash| !found.contains_key(hash));
+            *entries = found;
+            lost
+        };
+        if lost {
+            self.0.ended.send_modify(|count| *count += 1);
+        }
+        Ok(())
+    }
+
+    fn store(&self, kind: KeyKind, new: &NewKey<'_>) -> Result<(KeyText, Key), KeyStoreError> {
+        let text = KeyText::generate(&self.0.ids);
+        let hash = KeyHash::of(text.expose());
+        let key = Key {
+            id: hash.id(),
+            kind,
+            name: new.name.into(),
+            tenant: new.tenant.clone(),
+            scopes: new.scopes,
+            created_at: self.0.ids.now(),
+            last_used_at: None,
+        };
+        let value = encode(&key);
+        let id = hash.as_bytes().to_vec();
+        self.0.store.commit(&Batch {
+            puts: vec![Put { table: Table::Key, key: id.clone(), value }],
+            expect: vec![Expect { table: Table::Key, key: id, value: None }],
+            ..Batch::default()
+        })?;
+        self.reload()?;
+        Ok((text, key))
+    }
+
+    fn remove(&self, ends: impl Fn(&Key) -> bool) -> Result<Vec<Key>, KeyStoreError> {
+        let (hashes, keys): (Vec<_>, Vec<_>) = {
+            let entries = self.entries();
+            let ending = entries.iter().filter(|(_, entry)| ends(&entry.key));
+            ending.map(|(hash, entry)| (*hash, entry.key.clone())).unzip()
+        };
+        if !hashes.is_empty() {
+            let delete = |hash: KeyHash| Delete { table: Table::Key, key: hash.as_bytes().to_vec() };
+            let deletes = hashes.into_iter().map(delete).collect();
+            self.0.store.commit(&Batch { deletes, ..Batch::default() })?;
+            self.reload()?;
+        }
+        Ok(keys)
+    }
+
+    /// Removes the link keys that nobody used for too long.
+    fn sweep(&self) -> Result<(), KeyStoreError> {
+        let holding: Vec<_> = self.list().into_iter().map(|key| key.id).collect();
+        self.remove(|key| !holding.contains(&key.id)).map(drop)
+    }
+
+    /// Writes `lastUsedAt` of the keys that were used since; a key that was revoked meanwhile stays revoked.
+    fn flush(&self) -> Result<(), KeyStoreError> {
+        let used: Vec<_> = self
+            .entries()
+            .iter()
+            .filter(|(_, entry)| entry.last_used() != entry.key.last_used_at)
+            .map(|(hash, entry)| {
+                let key = Key { last_used_at: entry.last_used(), ..entry.key.clone() };
+                (hash.as_bytes().to_vec(), entry.stored.clone(), encode(&key))
+            })
+            .collect();
+        for (key, stored, value) in used {
+            let batch = Batch {
+                puts: vec![Put { table: Table::Key, key: key.clone(), value }],
+                expect: vec![Expect { table: Table::Key, key, value: Some(stored) }],
+                ..Batch::default()
+            };
+            match self.0.store.commit(&batch) {
+                Ok(_) | Err(CommitError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn holds_at(&self, entry: &Entry, now: Timestamp) -> bool {
+        let since = entry.last_used().unwrap_or(entry.key.created_at);
+        entry.key.kind != KeyKind::Link || now < since.after(self.0.link_key_unused)
+    }
+
+    fn entries(&self) -> RwLockReadGuard<'_, HashMap<KeyHash, Entry>> {
+        self.0.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn admin_of(hash: &KeyHash) -> Verified {
+    let scopes = Scopes::from_iter([Scope::Admin]);
+    let principal = Principal { id: ADMIN.into(), tenant: Tenant::default(), scopes };
+    Verified { principal, key: hash.id() }
+}
+
+fn encode(key: &Key) -> Bytes {
+    serde_json::to_vec(&KeyRecord::of(key)).expect("a key's record has only texts").into()
+}
+
+fn decode(key: &[u8], value: &[u8]) -> Option<(KeyHash, Key)> {
+    let hash = KeyHash::from_bytes(key.try_into().ok()?);
+    let record: KeyRecord = serde_json::from_slice(value).ok()?;
+    Some((hash, record.into_key(hash)))
+}

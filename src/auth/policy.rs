@@ -1,0 +1,131 @@
+//! Host, Origin and key as one function over a request's head and its peer.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN};
+use http::request::Parts;
+use http::{HeaderMap, Method};
+use tokio::time::Instant;
+
+use super::admission::{Admission, Credential, Refusal};
+use super::failures::Failures;
+use super::hosts::{From, Hosts, Single};
+use super::keys::Keys;
+use super::tickets::Tickets;
+use crate::types::{Limits, Network};
+
+/// What the operator decides.
+#[derive(Debug, Clone)]
+pub struct PolicyOptions {
+    /// The address that the listener has, with its real port.
+    pub bound: SocketAddr,
+    /// The origin under which a proxy shows the gateway.
+    pub public_origin: Option<String>,
+    /// Origins of other pages that may use it.
+    pub allowed_origins: Vec<String>,
+    /// Peers whose `X-Forwarded-For` is believed.
+    pub proxies: Vec<Network>,
+}
+
+/// Who may ask. One for the gateway; used by the HTTP layer and by any socket of ours.
+#[derive(Debug)]
+pub struct Policy {
+    hosts: Hosts,
+    proxies: Vec<Network>,
+    keys: Keys,
+    tickets: Tickets,
+    failures: Failures,
+}
+
+impl Policy {
+    pub fn new(options: &PolicyOptions, keys: Keys, tickets: Tickets, limits: &Limits) -> Self {
+        Self {
+            hosts: Hosts::new(options.bound, options.public_origin.as_deref(), &options.allowed_origins),
+            proxies: options.proxies.clone(),
+            keys,
+            tickets,
+            failures: Failures::new(limits.bad_keys_per_minute),
+        }
+    }
+
+    pub fn admit(&self, parts: &Parts, peer: SocketAddr) -> Result<Admission, Refusal> {
+        let client = self.client(&parts.headers, peer.ip());
+        if !self.hosts.knows(parts) {
+            return Err(Refusal::HostRefused);
+        }
+        let public = is_public(parts.uri.path());
+        let from = self.hosts.origin(&parts.headers, public);
+        if from == From::Foreign {
+            return Err(Refusal::OriginForbidden);
+        }
+        let preflight = parts.method == Method::OPTIONS
+            && from == From::Allowed
+            && parts.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+        let credential = if public || preflight { None } else { Some(self.credential(parts, client)?) };
+        Ok(Admission { client, credential, preflight })
+    }
+
+    /// The origin of the request's page, if it is another one that the operator allows: whatever the answer is, that
+    /// page may read it.
+    pub fn cross_origin<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        let allowed = self.hosts.origin(headers, false) == From::Allowed;
+        Single::of(headers, &ORIGIN).one().filter(|_| allowed)
+    }
+
+    fn credential(&self, parts: &Parts, client: IpAddr) -> Result<Credential, Refusal> {
+        if parts.headers.contains_key(AUTHORIZATION) {
+            let verified = bearer(&parts.headers).and_then(|key| self.keys.verify(key));
+            return match verified {
+                Some(verified) => Ok(Credential::key(self.keys.clone(), verified)),
+                None => Err(match self.failures.count(client, Instant::now()) {
+                    Some(retry_after) => Refusal::TooManyWrongKeys { retry_after },
+                    None => Refusal::KeyWrong,
+                }),
+            };
+        }
+        let Some(ticket) = parts.uri.query().and_then(ticket).filter(|_| parts.method == Method::GET) else {
+            return Err(Refusal::KeyMissing);
+        };
+        // Wrong tickets are not counted: an `EventSource` may come back with one that ended.
+        match self.tickets.use_for(ticket, parts.uri.path()) {
+            Ok(open) if self.keys.holds(&open.verified().key) => {
+                Ok(Credential::ticket(self.keys.clone(), open))
+            }
+            _ => Err(Refusal::TicketWrong),
+        }
+    }
+
+    /// The last address in `X-Forwarded-For` that no proxy of ours has; everything before it is hearsay.
+    fn client(&self, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
+        let ours = |address: IpAddr| self.proxies.iter().any(|proxy| proxy.contains(address));
+        let mut client = peer.to_canonical();
+        let values: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
+        let hops = values.iter().rev().flat_map(|value| value.to_str().unwrap_or("").rsplit(','));
+        for hop in hops {
+            if !ours(client) {
+                break;
+            }
+            let Ok(address) = hop.trim().parse::<IpAddr>() else { break };
+            client = address.to_canonical();
+        }
+        client
+    }
+}
+
+/// What needs no key: the page and its parts, probes, and the documentation.
+fn is_public(path: &str) -> bool {
+    matches!(path, "/" | "/favicon.ico" | "/favicon.svg" | "/livez" | "/readyz" | "/openapi.json" | "/docs")
+        || path.starts_with("/assets/")
+        || path.starts_with("/docs/")
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, key) = Single::of(headers, &AUTHORIZATION).one()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(key.trim_start_matches(' '))
+}
+
+/// The one `ticket` of a query; its letters need no escapes.
+fn ticket(query: &str) -> Option<&str> {
+    let mut tickets = query.split('&').filter_map(|pair| pair.strip_prefix("ticket="));
+    tickets.next().filter(|_| tickets.next().is_none())
+}

@@ -1,0 +1,291 @@
+//! Tickets: what a browser puts into the URL of a stream, because `EventSource` cannot send a key.
+//!
+//! A ticket holds for its principal and its paths: for a while until its first use, then while a stream of it
+//! lives, and for a while after the last one, because an `EventSource` opens the same URL again. It never comes back
+//! from a 401, so a ticket outlives a restart of the gateway: the store has it before its holder does, and learns in
+//! the background how long it holds.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::key::{KeyHash, KeyId};
+use super::keys::{Keys, Verified};
+use crate::shutdown::Shutdown;
+use crate::store::{Batch, CommitError, Delete, EventStore, Put, ReadError, Table};
+use crate::types::{Ids, Limits, Timestamp};
+
+/// How often the store learns that a stream still lives. It is told of this much more time, so that a ticket never
+/// holds shorter than promised.
+const STAMP: Duration = Duration::from_mins(1);
+const PAGE: usize = 500;
+
+/// A cheap handle on the tickets that hold.
+#[derive(Debug, Clone)]
+pub struct Tickets(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Arc<dyn EventStore>,
+    ids: Ids,
+    unused: Duration,
+    after: Duration,
+    each: usize,
+    /// Under the hash of their text, for the reason that keys are.
+    tickets: Mutex<HashMap<KeyHash, Ticket>>,
+    /// The store has to learn of something soon.
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct Ticket {
+    holder: Verified,
+    paths: Vec<String>,
+    streams: usize,
+    /// When it ends, unless a stream of it lives.
+    until: Instant,
+    /// The same as the store has it.
+    stored: Instant,
+}
+
+impl Ticket {
+    fn holds(&self, now: Instant) -> bool {
+        self.streams > 0 || now < self.until
+    }
+
+    fn record(&self, hash: KeyHash, until: Timestamp) -> Put {
+        let record =
+            TicketRecord { key: self.holder.key.as_str().to_owned(), paths: self.paths.clone(), until };
+        let value = serde_json::to_vec(&record).expect("a ticket's record has only texts").into();
+        Put { table: Table::Ticket, key: hash.as_bytes().to_vec(), value }
+    }
+}
+
+/// A ticket as `Table::Ticket` holds it, under its hash. Whose it is, its key says.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+struct TicketRecord {
+    key: String,
+    paths: Vec<String>,
+    until: Timestamp,
+}
+
+/// A new ticket, given once to who asked for it.
+pub struct IssuedTicket {
+    pub ticket: String,
+    /// When it ends unless it was used.
+    pub expires_at: Timestamp,
+}
+
+impl fmt::Debug for IssuedTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IssuedTicket").field("expires_at", &self.expires_at).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TicketError {
+    #[error("this ticket does not hold")]
+    Unknown,
+    #[error("this ticket is not for this path")]
+    OtherPath,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TicketStoreError {
+    #[error("the tickets cannot be read")]
+    Read(#[from] ReadError),
+    #[error("a ticket cannot be stored")]
+    Commit(#[from] CommitError),
+}
+
+impl Tickets {
+    /// Reads what an earlier life of the gateway gave; those of keys that ended are forgotten. Blocks on the store.
+    pub fn open(
+        store: Arc<dyn EventStore>,
+        ids: Ids,
+        limits: &Limits,
+        keys: &Keys,
+    ) -> Result<Self, TicketStoreError> {
+        let tickets = Self(Arc::new(Inner {
+            store,
+            ids,
+            unused: limits.ticket_unused,
+            after: limits.ticket_after,
+            each: limits.tickets,
+            tickets: Mutex::default(),
+            changed: Notify::new(),
+        }));
+        tickets.read_in(keys)?;
+        Ok(tickets)
+    }
+
+    fn read_in(&self, keys: &Keys) -> Result<(), TicketStoreError> {
+        let (instant, now) = (Instant::now(), self.0.ids.now().as_millis());
+        let (mut over, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.0.store.scan(Table::Ticket, b"", after.as_deref(), PAGE)?;
+            for (key, value) in &page {
+                let record: Option<TicketRecord> = serde_json::from_slice(value).ok();
+                let hash = key.as_slice().try_into().ok().map(KeyHash::from_bytes);
+                let held = record.zip(hash).and_then(|(record, hash)| {
+                    let left = u64::try_from(record.until.as_millis() - now).ok().filter(|left| *left > 0)?;
+                    // A clock that was set back must not make a ticket hold for years.
+                    let until = instant + Duration::from_millis(left).min(self.0.after + STAMP);
+                    let holder = keys.holder(&KeyId::of(&record.key))?;
+                    Some((hash, Ticket { holder, paths: record.paths, streams: 0, until, stored: until }))
+                });
+                match held {
+                    Some((hash, ticket)) => drop(self.tickets().insert(hash, ticket)),
+                    None => over.push(Delete { table: Table::Ticket, key: key.clone() }),
+                }
+            }
+            after = page.last().map(|(key, _)| key.clone());
+            if page.len() < PAGE {
+                break;
+            }
+        }
+        self.commit(Vec::new(), over)
+    }
+
+    /// A ticket for GET on these paths (without query), with the rights of the key that asks. Blocks on the store.
+    pub fn issue(&self, holder: &Verified, paths: Vec<String>) -> Result<IssuedTicket, TicketStoreError> {
+        let text = URL_SAFE_NO_PAD.encode(self.0.ids.secret());
+        let hash = KeyHash::of(&text);
+        let now = Instant::now();
+        let until = now + self.0.unused;
+        let expires_at = self.0.ids.now().after(self.0.unused);
+        let ticket = Ticket { holder: holder.clone(), paths, streams: 0, until, stored: until };
+        let surplus = self.surplus(holder);
+        let deletes = surplus.iter().map(|hash| delete(*hash)).collect();
+        self.commit(vec![ticket.record(hash, expires_at)], deletes)?;
+        let mut tickets = self.tickets();
+        for hash in surplus {
+            tickets.remove(&hash);
+        }
+        tickets.insert(hash, ticket);
+        Ok(IssuedTicket { ticket: text, expires_at })
+    }
+
+    /// The tickets that a principal has to give up for one more: those that end first, and that no stream uses.
+    fn surplus(&self, holder: &Verified) -> Vec<KeyHash> {
+        let tickets = self.tickets();
+        let of_holder = |ticket: &&Ticket| {
+            let (theirs, ours) = (&ticket.holder.principal, &holder.principal);
+            theirs.tenant == ours.tenant && theirs.id == ours.id
+        };
+        let count = tickets.values().filter(of_holder).count();
+        let idle = tickets.iter().filter(|(_, ticket)| of_holder(ticket) && ticket.streams == 0);
+        let mut idle: Vec<_> = idle.map(|(hash, ticket)| (ticket.until, *hash)).collect();
+        idle.sort_by_key(|(until, _)| *until);
+        idle.into_iter().take((count + 1).saturating_sub(self.0.each)).map(|(_, hash)| hash).collect()
+    }
+
+    /// Opens a stream by a ticket. The ticket holds at least as long as what this gives.
+    pub fn use_for(&self, presented: &str, path: &str) -> Result<TicketUse, TicketError> {
+        let hash = KeyHash::of(presented);
+        let now = Instant::now();
+        let mut tickets = self.tickets();
+        let ticket = tickets.get_mut(&hash).filter(|ticket| ticket.holds(now)).ok_or(TicketError::Unknown)?;
+        if !ticket.paths.iter().any(|allowed| allowed == path) {
+            return Err(TicketError::OtherPath);
+        }
+        ticket.streams += 1;
+        self.0.changed.notify_one();
+        Ok(TicketUse { tickets: self.clone(), hash, verified: ticket.holder.clone() })
+    }
+
+    /// Tells the store what has changed, until the stop.
+    pub async fn follow(self, shutdown: Shutdown) {
+        loop {
+            let stop = tokio::select! {
+                () = shutdown.soft() => true,
+                () = self.0.changed.notified() => false,
+                () = tokio::time::sleep(STAMP) => false,
+            };
+            let tickets = self.clone();
+            match shutdown.spawn_blocking(move || tickets.flush()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "tickets that are used now may not hold after a restart");
+                }
+                Err(error) => {
+                    tracing::error!(%error, "tickets that are used now may not hold after a restart");
+                }
+            }
+            if stop {
+                return;
+            }
+        }
+    }
+
+    /// Writes how long each ticket holds where the store has it otherwise, and forgets those that are over.
+    fn flush(&self) -> Result<(), TicketStoreError> {
+        let now = Instant::now();
+        let (wall, after) = (self.0.ids.now(), self.0.after);
+        let (mut puts, mut deletes) = (Vec::new(), Vec::new());
+        self.tickets().retain(|hash, ticket| {
+            if !ticket.holds(now) {
+                deletes.push(delete(*hash));
+                return false;
+            }
+            let until = if ticket.streams > 0 { now + after + STAMP } else { ticket.until };
+            let known =
+                if ticket.streams > 0 { ticket.stored >= now + after } else { ticket.stored == until };
+            if !known {
+                puts.push(ticket.record(*hash, wall.after(until - now)));
+                ticket.stored = until;
+            }
+            true
+        });
+        self.commit(puts, deletes)
+    }
+
+    fn commit(&self, puts: Vec<Put>, deletes: Vec<Delete>) -> Result<(), TicketStoreError> {
+        if !puts.is_empty() || !deletes.is_empty() {
+            self.0.store.commit(&Batch { puts, deletes, ..Batch::default() })?;
+        }
+        Ok(())
+    }
+
+    fn tickets(&self) -> MutexGuard<'_, HashMap<KeyHash, Ticket>> {
+        self.0.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn delete(hash: KeyHash) -> Delete {
+    Delete { table: Table::Ticket, key: hash.as_bytes().to_vec() }
+}
+
+/// One stream that a ticket opened. Drop it when the stream ends.
+#[derive(Debug)]
+pub struct TicketUse {
+    tickets: Tickets,
+    hash: KeyHash,
+    verified: Verified,
+}
+
+impl TicketUse {
+    pub fn verified(&self) -> &Verified {
+        &self.verified
+    }
+}
+
+impl Drop for TicketUse {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.tickets.tickets().get_mut(&self.hash) {
+            ticket.streams -= 1;
+            ticket.until = Instant::now() + self.tickets.0.after;
+        }
+        self.tickets.0.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests;
