@@ -17,3 +17,4 @@ pub mod agent;
 pub mod pool;
 pub mod session;
 pub mod auth;
+pub mod http;

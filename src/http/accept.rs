@@ -1,0 +1,294 @@
+//! The accept loop: HTTP/1.1 and h2c on one listener, with a limit or a deadline for everything that a peer can do.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+use tower::Service;
+
+use super::activity::Activity;
+use super::answer::{Answer, unless_stalled};
+use super::connection::Guarded;
+use super::layers::Peer;
+use crate::shutdown::Shutdown;
+use crate::types::{Limits, Network};
+
+/// How connections are taken.
+#[derive(Debug, Clone)]
+pub struct Acceptor {
+    pub limits: Arc<Limits>,
+    /// Addresses of our own proxies: many clients come from one of them, so they are not counted one by one.
+    pub proxies: Vec<Network>,
+    /// Who comes neither from a proxy nor over loopback is not served: what they send would travel in the clear.
+    pub only_proxies: bool,
+    pub shutdown: Shutdown,
+}
+
+impl Acceptor {
+    fn serves(&self, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        !self.only_proxies || peer.is_loopback() || self.proxies.iter().any(|proxy| proxy.contains(peer))
+    }
+}
+
+/// Serves until a stop is asked for. Connections end on their own then: idle ones at once, others with their answers,
+/// and all of them at the hard stop; [`Shutdown::finished`] waits for them.
+pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
+    let builder = Arc::new(builder(&acceptor.limits, &acceptor.shutdown));
+    let connections = Connections::new(&acceptor);
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = acceptor.shutdown.soft() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((_, peer)) if !acceptor.serves(peer.ip()) => {
+                tracing::debug!(%peer, "a connection past the proxy was closed");
+            }
+            Ok((stream, peer)) => {
+                // Over the limit: closing at once is the cheapest answer.
+                let Some(counted) = connections.take(peer.ip()) else { continue };
+                prepare(&stream, &acceptor.limits);
+                let io = Guarded::new(stream, acceptor.limits.write_stall);
+                let task = connection(Arc::clone(&builder), io, peer, router.clone(), acceptor.clone());
+                acceptor.shutdown.spawn(async move {
+                    task.await;
+                    drop(counted);
+                });
+            }
+            Err(error) => {
+                // Mostly no more descriptors: others will end soon, so it waits instead of spinning.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn connection(
+    builder: Arc<Builder<Streams>>,
+    io: Guarded<TcpStream>,
+    peer: SocketAddr,
+    router: Router,
+    Acceptor { limits, shutdown, .. }: Acceptor,
+) {
+    let activity = Activity::new();
+    let of_service = activity.clone();
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let open = of_service.begin();
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(Peer(peer));
+        // A router is always ready, and its clone is a reference.
+        let answer = router.clone().call(request);
+        async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer::new(body, open))) }
+    });
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
+    tokio::pin!(connection);
+    let (mut ending, mut asked) = (false, false);
+    let mut look = Instant::now() + limits.header;
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%peer, error, "a connection ended early");
+                }
+                return;
+            }
+            () = shutdown.soft(), if !ending => {
+                ending = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = shutdown.hard() => return,
+            () = tokio::time::sleep_until(look) => {
+                let now = Instant::now();
+                match activity.idle_since().map(|since| since + limits.header) {
+                    None => (look, asked) = (now + limits.header, false),
+                    Some(end) if now < end => (look, asked) = (end, false),
+                    // Asked politely first, so that a request that is on its way is not lost.
+                    Some(_) if !asked => {
+                        (look, asked, ending) = (now + limits.write_stall, true, true);
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    Some(_) => return,
+                }
+            }
+        }
+    }
+}
+
+/// No delay for small writes, a bound on what the kernel holds for a slow reader, and a probe for dead peers.
+fn prepare(stream: &TcpStream, limits: &Limits) {
+    use rustix::net::sockopt;
+    let set = stream.set_nodelay(true).and_then(|()| {
+        sockopt::set_socket_send_buffer_size(stream, limits.send_buffer_bytes)?;
+        sockopt::set_socket_keepalive(stream, true)?;
+        sockopt::set_tcp_keepidle(stream, limits.write_stall)?;
+        Ok(())
+    });
+    if let Err(error) = set {
+        tracing::debug!(%error, "a socket did not take its options");
+    }
+}
+
+fn builder(limits: &Limits, shutdown: &Shutdown) -> Builder<Streams> {
+    let mut builder = Builder::new(Streams { shutdown: shutdown.clone(), stall: limits.write_stall });
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header)
+        .max_buf_size(limits.http_buffer_bytes)
+        .keep_alive(true);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.h2_streams)
+        .max_pending_accept_reset_streams(limits.h2_pending_resets)
+        .max_header_list_size(limits.h2_header_bytes)
+        .max_send_buf_size(limits.http_buffer_bytes)
+        .keep_alive_interval(limits.keep_alive)
+        .keep_alive_timeout(limits.header);
+    builder
+}
+
+/// The streams of HTTP/2 have a task each, tracked like all others.
+#[derive(Debug, Clone)]
+struct Streams {
+    shutdown: Shutdown,
+    stall: Duration,
+}
+
+impl<F> hyper::rt::Executor<F> for Streams
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        self.shutdown.spawn(unless_stalled(task, self.stall));
+    }
+}
+
+/// How many connections there are, in all and from each address.
+#[derive(Debug, Clone)]
+struct Connections(Arc<Counted>);
+
+#[derive(Debug)]
+struct Counted {
+    max: usize,
+    max_per_address: usize,
+    proxies: Vec<Network>,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    all: usize,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+/// One connection; it is counted until this is dropped.
+#[derive(Debug)]
+struct ConnectionGuard {
+    connections: Connections,
+    /// `None` for a proxy of ours.
+    address: Option<IpAddr>,
+}
+
+impl Connections {
+    fn new(acceptor: &Acceptor) -> Self {
+        Self(Arc::new(Counted {
+            max: acceptor.limits.connections,
+            max_per_address: acceptor.limits.connections_per_address,
+            proxies: acceptor.proxies.clone(),
+            open: Mutex::default(),
+        }))
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, address: IpAddr) -> Option<ConnectionGuard> {
+        let address = address.to_canonical();
+        let address = (!self.0.proxies.iter().any(|proxy| proxy.contains(address))).then_some(address);
+        let mut open = self.open();
+        if open.all >= self.0.max {
+            return None;
+        }
+        if let Some(address) = address {
+            let count = open.by_address.entry(address).or_default();
+            if *count >= self.0.max_per_address {
+                return None;
+            }
+            *count += 1;
+        }
+        open.all += 1;
+        drop(open);
+        Some(ConnectionGuard { connections: self.clone(), address })
+    }
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        let mut open = self.connections.open();
+        open.all -= 1;
+        let Some(address) = self.address else { return };
+        if let Some(count) = open.by_address.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                open.by_address.remove(&address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behind_a_proxy_nobody_comes_past_it() {
+        let proxies = vec!["10.0.0.0/8".parse().unwrap()];
+        let limits = Arc::new(Limits::default());
+        let behind = Acceptor { limits, proxies, only_proxies: true, shutdown: Shutdown::new() };
+        let open = Acceptor { only_proxies: false, ..behind.clone() };
+        for (peer, served) in [
+            ("10.1.2.3", true),
+            ("::ffff:10.1.2.3", true),
+            ("127.0.0.1", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("192.0.2.1", false),
+            ("2001:db8::1", false),
+        ] {
+            let peer = peer.parse().unwrap();
+            assert_eq!((behind.serves(peer), open.serves(peer)), (served, true), "{peer}");
+        }
+    }
+
+    #[test]
+    fn connections_are_counted_in_all_and_by_address_but_for_proxies() {
+        let limits = Arc::new(Limits { connections: 4, connections_per_address: 2, ..Limits::default() });
+        let proxies = vec!["10.0.0.0/8".parse().unwrap()];
+        let acceptor = Acceptor { limits, proxies, only_proxies: false, shutdown: Shutdown::new() };
+        let connections = Connections::new(&acceptor);
+        let take = |address: &str| connections.take(address.parse().unwrap());
+        let first = take("192.0.2.1").unwrap();
+        let _second = take("::ffff:192.0.2.1").unwrap();
+        assert!(take("192.0.2.1").is_none(), "one address, however it is spelled");
+        let _proxied: Vec<_> = (0..2).map(|_| take("10.0.0.1").unwrap()).collect();
+        assert!(take("192.0.2.2").is_none(), "full");
+        drop(first);
+        assert!(take("192.0.2.1").is_some());
+        assert_eq!(connections.open().all, 3);
+    }
+}

@@ -1,0 +1,72 @@
+//! How busy a connection is: its open requests, and since when there is none.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+/// A cheap handle on a connection's requests.
+#[derive(Debug, Clone)]
+pub(super) struct Activity(Arc<Mutex<Open>>);
+
+#[derive(Debug)]
+struct Open {
+    requests: usize,
+    /// When the last request ended, or the connection began.
+    idle_since: Instant,
+}
+
+impl Activity {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Open { requests: 0, idle_since: Instant::now() })))
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request has come; it is open until its guard is dropped.
+    pub(super) fn begin(&self) -> RequestGuard {
+        self.open().requests += 1;
+        RequestGuard(self.clone())
+    }
+
+    /// `None` while a request is open.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        let open = self.open();
+        (open.requests == 0).then_some(open.idle_since)
+    }
+}
+
+/// An open request.
+#[derive(Debug)]
+pub(super) struct RequestGuard(Activity);
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        let mut open = self.0.open();
+        open.requests -= 1;
+        if open.requests == 0 {
+            open.idle_since = Instant::now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_only_without_requests() {
+        let activity = Activity::new();
+        assert_eq!(activity.idle_since(), Some(Instant::now()));
+        let (one, two) = (activity.begin(), activity.begin());
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!(activity.idle_since(), None);
+        drop(one);
+        assert_eq!(activity.idle_since(), None, "there is another");
+        drop(two);
+        assert_eq!(activity.idle_since(), Some(Instant::now()));
+    }
+}

@@ -1,0 +1,179 @@
+//! The body of an answer on its way, and the end of one that stands still.
+//!
+//! HTTP/1.1 shows a peer that takes nothing at the socket. With HTTP/2 one stream can stand still, by its window, while
+//! pings keep the socket busy. Nobody asks its body for more then, so the body itself cannot notice; the task of its
+//! stream does.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, sleep_until};
+
+use super::activity::RequestGuard;
+
+/// The largest piece of an answer that counts as progress: a frame of HTTP/2.
+const PIECE: usize = 16 << 10;
+
+tokio::task_local! {
+    /// Set in the task of an HTTP/2 stream, which asks a body only for what the window takes.
+    static PROGRESS: Progress;
+}
+
+/// Since when an answer waits for its peer, if it does.
+#[derive(Debug, Clone, Default)]
+struct Progress(Arc<Mutex<Option<Instant>>>);
+
+impl Progress {
+    fn waits(&self, since: Option<Instant>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
+
+    /// Resolves when the answer has waited for `stall`.
+    async fn stalled(&self, stall: Duration) {
+        loop {
+            let (since, now) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+            let look = since.unwrap_or(now) + stall;
+            if now >= look {
+                return;
+            }
+            sleep_until(look).await;
+        }
+    }
+}
+
+/// Runs the task of an HTTP/2 stream. When its answer stands still for `stall` the task is dropped, which resets this
+/// stream and leaves the others of its connection alone: behind a proxy they are other people's.
+pub(super) async fn unless_stalled<T>(stream: impl Future<Output = T>, stall: Duration) {
+    let progress = Progress::default();
+    tokio::select! {
+        biased;
+        _ = PROGRESS.scope(progress.clone(), stream) => {}
+        () = progress.stalled(stall) => tracing::debug!("a stream was reset because its peer takes nothing"),
+    }
+}
+
+/// The body of an answer, which keeps its request open.
+#[derive(Debug)]
+pub(super) struct Answer<B> {
+    body: B,
+    /// `None` with HTTP/1.1.
+    progress: Option<Progress>,
+    /// What was not handed over of the last chunk.
+    rest: Bytes,
+    _open: RequestGuard,
+}
+
+impl<B> Answer<B> {
+    /// Make it in the task that will send it.
+    pub(super) fn new(body: B, open: RequestGuard) -> Self {
+        let progress = PROGRESS.try_with(Clone::clone).ok();
+        if let Some(progress) = &progress {
+            progress.waits(Some(Instant::now()));
+        }
+        Self { body, progress, rest: Bytes::new(), _open: open }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let Self { body, progress: Some(progress), rest, .. } = &mut *self else {
+            return Pin::new(&mut self.body).poll_frame(context);
+        };
+        if rest.is_empty() {
+            progress.waits(None);
+            match ready!(Pin::new(body).poll_frame(context)).transpose()?.map(Frame::into_data) {
+                Some(Ok(data)) => *rest = data,
+                Some(Err(other)) => return Poll::Ready(Some(Ok(other))),
+                None => return Poll::Ready(None),
+            }
+        }
+        progress.waits(Some(Instant::now()));
+        Poll::Ready(Some(Ok(Frame::data(rest.split_to(rest.len().min(PIECE))))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (rest, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower() + rest);
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, Full};
+    use tokio::time::sleep;
+
+    use super::super::activity::Activity;
+    use super::*;
+
+    const STALL: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_not_asked_for_more_stalls_and_each_piece_is_progress() {
+        let activity = Activity::new();
+        let whole = Bytes::from(vec![7; 5 * PIECE / 2]);
+        let mut taken = Vec::new();
+        let began = Instant::now();
+        let stream = async {
+            let mut body = Answer::new(Full::new(whole.clone()), activity.begin());
+            assert_eq!(body.size_hint().exact(), Some(whole.len() as u64));
+            for _ in 0..3 {
+                sleep(STALL.mul_f32(0.9)).await;
+                assert!(!body.is_end_stream());
+                taken.extend_from_slice(&body.frame().await.unwrap().unwrap().into_data().unwrap());
+                assert_eq!(body.size_hint().exact(), Some((whole.len() - taken.len()) as u64));
+            }
+            assert_eq!(activity.idle_since(), None);
+            std::future::pending::<()>().await;
+        };
+        unless_stalled(stream, STALL).await;
+        let thrice_and_a_stall = STALL.mul_f32(3.7);
+        assert!(
+            began.elapsed().abs_diff(thrice_and_a_stall) < Duration::from_secs(1),
+            "{:?}",
+            began.elapsed()
+        );
+        assert_eq!(taken, whole);
+        assert!(activity.idle_since().is_some(), "its request is over");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handler_and_a_body_without_news_may_take_their_time() {
+        let activity = Activity::new();
+        let stream = async {
+            sleep(STALL * 10).await;
+            let body = http_body_util::StreamBody::new(tokio_stream::pending::<Result<Frame<Bytes>, ()>>());
+            let mut body = Answer::new(body, activity.begin());
+            assert!(tokio::time::timeout(STALL * 10, body.frame()).await.is_err());
+        };
+        let began = Instant::now();
+        unless_stalled(stream, STALL).await;
+        assert_eq!(began.elapsed(), STALL * 20);
+    }
+
+    #[tokio::test]
+    async fn http_1_hands_over_whole_chunks() {
+        let whole = Bytes::from(vec![7; 3 * PIECE]);
+        let mut body = Answer::new(Full::new(whole.clone()), Activity::new().begin());
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), whole);
+    }
+}

@@ -1,0 +1,149 @@
+//! The only place that knows which status a failure gets.
+//!
+//! Handlers and extractors fail with an [`ApiError`], which is a problem and, for what is our own fault, its cause.
+//! The answer carries the problem as an extension; the outermost layer writes it out with the request's id, so that
+//! every problem of this gateway looks the same, whoever made it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+
+use crate::api::{Problem, ProblemCode};
+use crate::auth;
+use crate::eventlog::ReadError;
+use crate::session::Refusal;
+
+/// A request that failed.
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    problem: Box<Problem>,
+    /// What only the log may say.
+    cause: Option<Cause>,
+}
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a failed answer carries until the outermost layer writes it.
+#[derive(Debug, Clone)]
+pub(super) struct Unwritten(pub(super) Arc<ApiError>);
+
+impl ApiError {
+    pub(crate) fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
+        Problem::new(code, detail).into()
+    }
+
+    pub(crate) fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Problem::invalid(pointer, detail).into()
+    }
+
+    pub(crate) fn not_found() -> Self {
+        Self::new(ProblemCode::NotFound, "there is nothing here under this key")
+    }
+
+    /// The key was revoked while its request waited or streamed.
+    pub(crate) fn key_ended() -> Self {
+        Self::new(ProblemCode::Unauthorized, "the key of this request has ended")
+    }
+
+    /// A fault of ours: the client learns nothing of it but the request's id.
+    pub(crate) fn internal(cause: impl Into<Cause>) -> Self {
+        let problem = Problem::new(ProblemCode::Internal, "the gateway failed; its log has the details");
+        Self { problem: Box::new(problem), cause: Some(cause.into()) }
+    }
+
+    fn after(code: ProblemCode, detail: impl Into<String>, wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Problem { retry_after_seconds: Some(seconds.max(1)), ..Problem::new(code, detail) }.into()
+    }
+
+    pub(crate) fn rate_limited(detail: impl Into<String>, wait: Duration) -> Self {
+        Self::after(ProblemCode::RateLimited, detail, wait)
+    }
+
+    pub(crate) fn draining() -> Self {
+        Self::after(ProblemCode::Draining, "the gateway is shutting down", Duration::from_secs(2))
+    }
+
+    pub(super) fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// As a stream's last frame shows it.
+    pub(crate) fn into_problem(self) -> Problem {
+        self.log();
+        *self.problem
+    }
+
+    /// Our own faults go to the log, whole, under the request's span.
+    pub(super) fn log(&self) {
+        if let Some(cause) = &self.cause {
+            tracing::error!(error = %Chain(cause.as_ref()), "a request failed");
+        }
+    }
+}
+
+/// An error and what caused it, on one line.
+struct Chain<'a>(&'a dyn std::error::Error);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = self.0.source();
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl From<Problem> for ApiError {
+    fn from(problem: Problem) -> Self {
+        Self { problem: Box::new(problem), cause: None }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = status.into_response();
+        let headers = response.headers_mut();
+        if status == StatusCode::UNAUTHORIZED {
+            headers
+                .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"acp-gateway\""));
+        }
+        if let Some(seconds) = self.problem.retry_after_seconds {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response.extensions_mut().insert(Unwritten(Arc::new(self)));
+        response
+    }
+}
+
+impl From<auth::Refusal> for ApiError {
+    fn from(refusal: auth::Refusal) -> Self {
+        use auth::Refusal as R;
+        let detail = refusal.to_string();
+        match refusal {
+            R::HostRefused => Self::new(ProblemCode::HostRefused, detail),
+            R::OriginForbidden => Self::new(ProblemCode::Forbidden, detail),
+            R::KeyMissing | R::KeyWrong | R::TicketWrong => Self::new(ProblemCode::Unauthorized, detail),
+            R::TooManyWrongKeys { retry_after } => Self::rate_limited(detail, retry_after),
+        }
+    }
+}
+
+impl From<ReadError> for ApiError {
+    fn from(error: ReadError) -> Self {
+        Self::internal(error)
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        refusal.problem().into()
+    }
+}

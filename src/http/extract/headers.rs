@@ -1,0 +1,243 @@
+//! Headers that mean something to routes.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::FromRequestParts;
+use http::HeaderMap;
+use http::header::{HeaderName, IF_MATCH};
+use http::request::Parts;
+use sha2::{Digest, Sha256};
+
+use crate::acp::TraceContext;
+use crate::http::error::ApiError;
+use crate::session::IdempotencyKey;
+
+/// `Prefer: wait=N` (RFC 7240): how long a client lets us wait. What it spells otherwise is no preference.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wait(Option<u64>);
+
+impl Wait {
+    /// At most `max` seconds.
+    pub(crate) fn seconds(self, max: u64) -> Option<u64> {
+        self.0.map(|seconds| seconds.min(max))
+    }
+
+    pub(crate) fn duration(self, max: u64) -> Option<Duration> {
+        self.seconds(max).map(Duration::from_secs)
+    }
+}
+
+impl<G: Send + Sync> FromRequestParts<G> for Wait {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, Infallible> {
+        let preferences = parts.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+        let wait = preferences
+            .flat_map(|value| value.split([',', ';']))
+            .filter_map(|preference| preference.split_once('='))
+            .find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))
+            .and_then(|(_, seconds)| seconds.trim().trim_matches('"').parse().ok());
+        Ok(Self(wait))
+    }
+}
+
+/// `Idempotency-Key`, if there is one: 1 to 255 printable ASCII characters.
+#[derive(Debug)]
+pub(crate) struct IdempotencyHeader {
+    key: Option<String>,
+    route: String,
+}
+
+impl IdempotencyHeader {
+    /// With what the key is bound to: the route and this body.
+    pub(crate) fn with(self, body: &[u8]) -> Option<IdempotencyKey> {
+        let key = self.key?;
+        Some(IdempotencyKey { key, route: self.route, body_hash: Sha256::digest(body).into() })
+    }
+}
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+impl<G: Send + Sync> FromRequestParts<G> for IdempotencyHeader {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
+        let key = match once(&parts.headers, &IDEMPOTENCY_KEY) {
+            Once::Absent => None,
+            Once::Text(key) if plain_key(key) => Some(key.to_owned()),
+            Once::Text(_) | Once::Unclear => {
+                let detail = "one header of 1 to 255 printable ASCII characters";
+                return Err(ApiError::invalid("Idempotency-Key", detail));
+            }
+        };
+        Ok(Self { key, route: format!("{} {}", parts.method, parts.uri.path()) })
+    }
+}
+
+fn plain_key(key: &str) -> bool {
+    (1..=255).contains(&key.len()) && key.bytes().all(|b| (0x20..0x7f).contains(&b))
+}
+
+/// `If-Match` (RFC 9110): the entity tags that may change, as they are spelled; `None` if any may. What is to be changed
+/// exists, so `*` asks for nothing. Weak tags are left out, because none of them matches.
+#[derive(Debug)]
+pub(crate) struct IfMatch(pub(crate) Option<Vec<String>>);
+
+impl<G: Send + Sync> FromRequestParts<G> for IfMatch {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
+        let mut tags = None;
+        for value in parts.headers.get_all(IF_MATCH) {
+            let value = value.to_str().ok().map(str::trim);
+            match value.and_then(entity_tags) {
+                Some(more) => tags.get_or_insert_with(Vec::new).extend(more),
+                None if value == Some("*") => return Ok(Self(None)),
+                None => return Err(ApiError::invalid("If-Match", "expected ETags, or *")),
+            }
+        }
+        Ok(Self(tags))
+    }
+}
+
+/// The strong tags of a list such as `"a", W/"b"`; `None` when it is malformed. A tag may have commas of its own.
+fn entity_tags(mut list: &str) -> Option<Vec<String>> {
+    let mut tags = Vec::new();
+    loop {
+        let (weak, tag) = list.strip_prefix("W/").map_or((false, list), |tag| (true, tag));
+        let end = tag.strip_prefix('"')?.find('"')? + 2;
+        if !weak {
+            tags.push(tag[..end].to_owned());
+        }
+        let rest = tag[end..].trim_start();
+        if rest.is_empty() {
+            return Some(tags);
+        }
+        list = rest.strip_prefix(',')?.trim_start();
+    }
+}
+
+/// `Last-Event-ID`: absent, or a text that may be no cursor at all.
+#[derive(Debug)]
+pub(crate) enum LastEventId {
+    Absent,
+    Text(String),
+    /// Sent twice, or not as text.
+    Unclear,
+}
+
+impl<G: Send + Sync> FromRequestParts<G> for LastEventId {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, Infallible> {
+        const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+        Ok(match once(&parts.headers, &LAST_EVENT_ID) {
+            // An empty id is none: the EventSource has not seen one.
+            Once::Absent | Once::Text("") => Self::Absent,
+            Once::Text(id) => Self::Text(id.to_owned()),
+            Once::Unclear => Self::Unclear,
+        })
+    }
+}
+
+/// `traceparent` and `tracestate`; a malformed one is none, as the specification asks.
+#[derive(Debug)]
+pub(crate) struct Trace(pub(crate) Option<TraceContext>);
+
+impl<G: Send + Sync> FromRequestParts<G> for Trace {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, Infallible> {
+        let text = |name| parts.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+        Ok(Self(text("traceparent").and_then(|parent| TraceContext::parse(parent, text("tracestate")))))
+    }
+}
+
+enum Once<'a> {
+    Absent,
+    Text(&'a str),
+    Unclear,
+}
+
+fn once<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Once<'a> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next().map(http::HeaderValue::to_str), values.next()) {
+        (None, _) => Once::Absent,
+        (Some(Ok(text)), None) => Once::Text(text),
+        _ => Once::Unclear,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn parts(headers: &[(&str, &str)]) -> Parts {
+        let mut request = Request::post("/v1/sessions");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[tokio::test]
+    async fn wait_is_one_preference_among_others_and_capped() {
+        for (prefer, wait) in [
+            ("wait=5", Some(5)),
+            ("respond-async, Wait = 7", Some(7)),
+            ("wait=\"9\"; x=1", Some(9)),
+            ("wait=9999", Some(300)),
+            ("wait=-1", None),
+            ("wait", None),
+            ("return=minimal", None),
+        ] {
+            let Ok(got) = Wait::from_request_parts(&mut parts(&[("prefer", prefer)]), &()).await;
+            assert_eq!(got.seconds(300), wait, "{prefer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn if_match_is_a_list_of_strong_tags() {
+        for (headers, tags) in [
+            (vec![], Some(None)),
+            (vec!["*"], Some(None)),
+            (vec![r#""a""#], Some(Some(vec![r#""a""#]))),
+            (vec![r#""a", W/"b" ,"c,d""#], Some(Some(vec![r#""a""#, r#""c,d""#]))),
+            (vec![r#""a""#, r#""b""#], Some(Some(vec![r#""a""#, r#""b""#]))),
+            (vec![r#"W/"a""#], Some(Some(vec![]))),
+            (vec!["a"], None),
+            (vec![r#""a"#], None),
+            (vec![r#""a" "b""#], None),
+            (vec![""], None),
+        ] {
+            let headers: Vec<_> = headers.into_iter().map(|value| ("if-match", value)).collect();
+            let got = IfMatch::from_request_parts(&mut parts(&headers), &()).await.ok().map(|got| got.0);
+            let tags = tags.map(|tags| tags.map(|tags| tags.into_iter().map(str::to_owned).collect()));
+            assert_eq!(got, tags, "{headers:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_idempotency_key_is_short_and_printable() {
+        let long = "x".repeat(256);
+        for (headers, holds) in [
+            (vec![], true),
+            (vec![("idempotency-key", "a b~1")], true),
+            (vec![("idempotency-key", &long[..255])], true),
+            (vec![("idempotency-key", &long[..])], false),
+            (vec![("idempotency-key", "")], false),
+            (vec![("idempotency-key", "a"), ("idempotency-key", "b")], false),
+            (vec![("idempotency-key", "\u{e9}")], false),
+        ] {
+            let got = IdempotencyHeader::from_request_parts(&mut parts(&headers), &()).await;
+            assert_eq!(got.is_ok(), holds, "{headers:?}");
+        }
+        let header =
+            IdempotencyHeader::from_request_parts(&mut parts(&[("idempotency-key", "k")]), &()).await;
+        let key = header.unwrap().with(b"{}").unwrap();
+        assert_eq!((key.key.as_str(), key.route.as_str()), ("k", "POST /v1/sessions"));
+    }
+}

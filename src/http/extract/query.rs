@@ -1,0 +1,88 @@
+//! Query parameters: each known, each once unless it may be repeated, each as it should be; else 422.
+
+use std::str::FromStr;
+
+use axum::extract::{FromRequestParts, Query};
+use http::request::Parts;
+
+use crate::http::error::ApiError;
+
+/// The parameters that nobody has taken yet.
+#[derive(Debug)]
+pub(crate) struct Params(Vec<(String, String)>);
+
+impl Params {
+    /// All values of a parameter that may be repeated.
+    pub(crate) fn all(&mut self, name: &str) -> Vec<String> {
+        self.0.extract_if(.., |(key, _)| key == name).map(|(_, value)| value).collect()
+    }
+
+    pub(crate) fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
+        let mut values = self.all(name);
+        if values.len() > 1 {
+            return Err(ApiError::invalid(name, "this parameter may be given once"));
+        }
+        Ok(values.pop())
+    }
+
+    pub(crate) fn short(&mut self, name: &str, max: usize) -> Result<Option<String>, ApiError> {
+        let text = self.text(name)?;
+        if text.as_ref().is_some_and(|text| text.chars().count() > max) {
+            return Err(ApiError::invalid(name, format!("expected at most {max} characters")));
+        }
+        Ok(text)
+    }
+
+    /// `expected` says what it should be.
+    pub(crate) fn parsed<T: FromStr>(&mut self, name: &str, expected: &str) -> Result<Option<T>, ApiError> {
+        let text = self.text(name)?;
+        text.map(|text| text.parse().map_err(|_| ApiError::invalid(name, format!("expected {expected}"))))
+            .transpose()
+    }
+
+    pub(crate) fn flag(&mut self, name: &str, default: bool) -> Result<bool, ApiError> {
+        Ok(self.parsed(name, "true or false")?.unwrap_or(default))
+    }
+
+    /// A number between 1 and `max`.
+    pub(crate) fn limit(&mut self, default: usize, max: usize) -> Result<usize, ApiError> {
+        let limit: Option<usize> = self.parsed("limit", "a number")?;
+        match limit {
+            None => Ok(default),
+            Some(limit) if (1..=max).contains(&limit) => Ok(limit),
+            Some(_) => Err(ApiError::invalid("limit", format!("expected 1 to {max}"))),
+        }
+    }
+
+    /// Nothing may be left.
+    pub(crate) fn end(self) -> Result<(), ApiError> {
+        match self.0.into_iter().next() {
+            None => Ok(()),
+            Some((name, _)) => Err(ApiError::invalid(name, "there is no such parameter here")),
+        }
+    }
+}
+
+impl<G: Send + Sync> FromRequestParts<G> for Params {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
+        let Query(mut pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
+            .map_err(|_| ApiError::invalid("", "the query is malformed"))?;
+        // The key of those who cannot send headers; the policy has looked at it.
+        pairs.retain(|(name, _)| name != "ticket");
+        Ok(Self(pairs))
+    }
+}
+
+/// A route without parameters.
+#[derive(Debug)]
+pub(crate) struct NoQuery;
+
+impl<G: Send + Sync> FromRequestParts<G> for NoQuery {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &G) -> Result<Self, ApiError> {
+        Params::from_request_parts(parts, state).await?.end().map(|()| Self)
+    }
+}

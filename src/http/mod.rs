@@ -1,0 +1,28 @@
+//! The accept loop, routes, streams and problems: the REST contract over HTTP/1.1 and h2c.
+//!
+//! It owns what a request and an answer look like, and nothing of what they are about: sessions are asked through
+//! [`crate::session`], events are read through [`crate::eventlog`], and who may ask is decided by [`crate::auth`].
+//! It must not know processes, the store or the configuration.
+
+mod accept;
+mod activity;
+mod answer;
+mod body;
+mod connection;
+mod cors;
+mod error;
+mod extract;
+mod layers;
+mod limits;
+mod negotiate;
+mod openapi;
+mod router;
+mod routes;
+mod state;
+mod stream;
+mod web;
+
+pub use accept::{Acceptor, serve};
+pub use openapi::{document, document_json};
+pub use router::router;
+pub use state::{Gateway, GatewayParts};

@@ -1,0 +1,121 @@
+//! One rule for `Accept`: a stream only for who names it; `*/*` is JSON.
+
+use http::{HeaderMap, header};
+
+use super::error::ApiError;
+use crate::api::ProblemCode;
+
+/// A form that an answer can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Json,
+    EventStream,
+    Ndjson,
+    Markdown,
+}
+
+impl Form {
+    pub(crate) const fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::EventStream => "text/event-stream",
+            Self::Ndjson => "application/x-ndjson",
+            Self::Markdown => "text/markdown",
+        }
+    }
+
+    /// Wildcards choose JSON, everything else has to be named.
+    fn matches(self, range: &str) -> bool {
+        range.eq_ignore_ascii_case(self.media_type())
+            || self == Self::Json && matches!(range, "*/*" | "application/*")
+    }
+}
+
+/// The form that a client likes best of those that are offered: by `q`, then by its own order. JSON when it says
+/// nothing.
+pub(crate) fn choose(headers: &HeaderMap, offered: &[Form]) -> Result<Form, ApiError> {
+    let mut named = false;
+    let mut best: Option<(u16, bool, Form)> = None;
+    for value in headers.get_all(header::ACCEPT) {
+        for range in value.to_str().unwrap_or_default().split(',') {
+            let (range, quality) = parse(range);
+            if range.is_empty() {
+                continue;
+            }
+            named = true;
+            let Some(form) = offered.iter().copied().find(|form| form.matches(range)) else { continue };
+            let candidate = (quality, !range.ends_with('*'), form);
+            let better = best.is_none_or(|(q, exact, _)| (quality, candidate.1) > (q, exact));
+            if quality > 0 && better {
+                best = Some(candidate);
+            }
+        }
+    }
+    match best {
+        Some((_, _, form)) => Ok(form),
+        None if !named => Ok(offered[0]),
+        None => {
+            let types: Vec<&str> = offered.iter().map(|form| form.media_type()).collect();
+            Err(ApiError::new(ProblemCode::NotAcceptable, format!("this can be had as {}", types.join(", "))))
+        }
+    }
+}
+
+/// A media range and its `q` in thousandths. A malformed `q` counts as 1.
+fn parse(range: &str) -> (&str, u16) {
+    let mut parts = range.split(';').map(str::trim);
+    let media = parts.next().unwrap_or_default();
+    let quality = parts
+        .filter_map(|parameter| parameter.split_once('='))
+        .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
+        .map_or(1000, |(_, value)| thousandths(value.trim()).unwrap_or(1000));
+    (media, quality)
+}
+
+/// RFC 9110: `0`, `1`, or one of them with up to three digits after the point.
+fn thousandths(text: &str) -> Option<u16> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let whole: u16 = whole.parse().ok()?;
+    if fraction.len() > 3 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let fraction: u16 = format!("{fraction:0<3}").parse().ok()?;
+    Some((whole * 1000).checked_add(fraction)?.min(1000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENTS: [Form; 3] = [Form::Json, Form::EventStream, Form::Ndjson];
+
+    fn of(accept: Option<&str>) -> Option<Form> {
+        let mut headers = HeaderMap::new();
+        if let Some(accept) = accept {
+            headers.insert(header::ACCEPT, accept.parse().unwrap());
+        }
+        choose(&headers, &EVENTS).ok()
+    }
+
+    #[test]
+    fn a_stream_is_only_for_who_names_it() {
+        for (accept, form) in [
+            (None, Some(Form::Json)),
+            (Some(""), Some(Form::Json)),
+            (Some("*/*"), Some(Form::Json)),
+            (Some("application/*"), Some(Form::Json)),
+            (Some("text/event-stream"), Some(Form::EventStream)),
+            (Some("Text/Event-Stream; charset=utf-8"), Some(Form::EventStream)),
+            (Some("text/event-stream, */*"), Some(Form::EventStream)),
+            (Some("*/*, text/event-stream"), Some(Form::EventStream)),
+            (Some("application/json, text/event-stream"), Some(Form::Json)),
+            (Some("application/json;q=0.5, text/event-stream;q=0.9"), Some(Form::EventStream)),
+            (Some("application/x-ndjson"), Some(Form::Ndjson)),
+            (Some("text/event-stream;q=0"), None),
+            (Some("text/*"), None),
+            (Some("text/html"), None),
+        ] {
+            assert_eq!(of(accept), form, "{accept:?}");
+        }
+    }
+}

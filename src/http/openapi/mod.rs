@@ -1,0 +1,199 @@
+//! The OpenAPI document: what the routes say of themselves, and what is true of all of them.
+
+use bytes::Bytes;
+use http::HeaderValue;
+use sha2::{Digest, Sha256};
+use utoipa::openapi::content::ContentBuilder;
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
+use utoipa::openapi::response::ResponseBuilder;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
+use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApi, Ref, RefOr, Required};
+use utoipa::{PartialSchema, ToSchema};
+
+use super::router::contract;
+use super::web::etag;
+use crate::api::event::Event;
+use crate::api::{Problem, ProblemCode};
+
+mod problems;
+
+/// The document as it is served.
+#[derive(Debug, Clone)]
+pub(super) struct Document {
+    pub(super) json: Bytes,
+    pub(super) etag: HeaderValue,
+}
+
+impl Document {
+    pub(super) fn new(routes: OpenApi) -> Self {
+        let json = Bytes::from(json(&completed(routes)));
+        let etag = etag(&Sha256::digest(&json).into());
+        Self { json, etag }
+    }
+}
+
+/// The whole document.
+pub fn document() -> OpenApi {
+    completed(contract().into_openapi())
+}
+
+/// The document as `openapi/openapi.json` has it.
+pub fn document_json() -> String {
+    json(&document())
+}
+
+fn json(document: &OpenApi) -> String {
+    let mut text = document.to_pretty_json().expect("the document has string keys and serializes");
+    text.push('\n');
+    text
+}
+
+fn completed(mut document: OpenApi) -> OpenApi {
+    document.info = InfoBuilder::new()
+        .title("acp-gateway")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some("ACP agents over REST and Server-Sent Events."))
+        .license(Some(utoipa::openapi::License::new("Apache-2.0")))
+        .build();
+    for (path, item) in &mut document.paths.paths {
+        for (method, operation) in operations(item) {
+            complete(path, method, operation);
+        }
+    }
+    let mut schemas = Vec::new();
+    <Event as ToSchema>::schemas(&mut schemas);
+    <Problem as ToSchema>::schemas(&mut schemas);
+    let base = document.components.take().unwrap_or_default();
+    let mut components = ComponentsBuilder::from(base)
+        .schemas_from_iter(schemas)
+        .schema("Event", Event::schema())
+        .schema("Problem", Problem::schema())
+        .security_scheme(
+            "key",
+            SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build()),
+        )
+        .security_scheme("ticket", SecurityScheme::ApiKey(ApiKey::Query(ApiKeyValue::new("ticket"))))
+        .build();
+    for name in ["SessionId", "PromptId", "RequestId", "AgentName"] {
+        components.schemas.entry(name.to_owned()).or_insert_with(|| path_schema(name));
+    }
+    document.components = Some(components);
+    document
+}
+
+fn path_schema(name: &str) -> RefOr<Schema> {
+    use crate::types::{AgentName, PromptId, RequestId, SessionId};
+    match name {
+        "SessionId" => SessionId::schema(),
+        "PromptId" => PromptId::schema(),
+        "RequestId" => RequestId::schema(),
+        _ => AgentName::schema(),
+    }
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
+    [
+        ("get", item.get.as_mut()),
+        ("put", item.put.as_mut()),
+        ("post", item.post.as_mut()),
+        ("delete", item.delete.as_mut()),
+        ("patch", item.patch.as_mut()),
+    ]
+    .into_iter()
+    .filter_map(|(method, operation)| Some((method, operation?)))
+}
+
+/// Path parameters, the key, and every problem that can be met.
+fn complete(path: &str, method: &str, operation: &mut Operation) {
+    let mut parameters = path_parameters(path);
+    let own = operation.parameters.take().unwrap_or_default();
+    parameters.extend(own.into_iter().map(sendable));
+    operation.parameters = (!parameters.is_empty()).then_some(parameters);
+    let public = !path.starts_with("/v1");
+    operation.security = Some(security(path, public));
+    let id = operation.operation_id.clone().unwrap_or_default();
+    let body = operation.request_body.is_some();
+    let mut codes = problems::common(path, method, body, public);
+    codes.extend(problems::own(&id));
+    codes.sort_unstable_by_key(|code| (code.status(), *code));
+    codes.dedup();
+    for codes in codes.chunk_by(|a, b| a.status() == b.status()) {
+        operation.responses.responses.insert(codes[0].status().to_string(), problem_response(codes));
+    }
+}
+
+/// One of these lets a request in: a key, and for streams a ticket too.
+fn security(path: &str, public: bool) -> Vec<SecurityRequirement> {
+    let names: &[&str] = match path {
+        _ if public => &[],
+        stream if stream.ends_with("/events") => &["key", "ticket"],
+        _ => &["key"],
+    };
+    names.iter().map(|name| SecurityRequirement::new(*name, Vec::<String>::new())).collect()
+}
+
+/// What may be left out is absent in a URL or a header; there is no null.
+fn sendable(parameter: RefOr<Parameter>) -> RefOr<Parameter> {
+    let RefOr::T(mut parameter) = parameter else { return parameter };
+    parameter.schema = parameter.schema.map(without_null);
+    RefOr::T(parameter)
+}
+
+fn without_null(schema: RefOr<Schema>) -> RefOr<Schema> {
+    match schema {
+        RefOr::T(Schema::Object(mut object)) => {
+            object.schema_type = type_without_null(object.schema_type);
+            RefOr::T(Schema::Object(object))
+        }
+        RefOr::T(Schema::Array(mut array)) => {
+            array.schema_type = type_without_null(array.schema_type);
+            RefOr::T(Schema::Array(array))
+        }
+        RefOr::T(Schema::OneOf(mut union)) if union.items.len() == 2 => union.items.swap_remove(0),
+        other => other,
+    }
+}
+
+fn type_without_null(schema: SchemaType) -> SchemaType {
+    match schema {
+        SchemaType::Array(mut types) => {
+            types.retain(|one| *one != Type::Null);
+            if types.len() == 1 { SchemaType::Type(types.swap_remove(0)) } else { SchemaType::Array(types) }
+        }
+        other => other,
+    }
+}
+
+fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
+    let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let parameter = |name: &str| -> RefOr<Parameter> {
+        let schema: RefOr<Schema> = match name {
+            "session" => Ref::from_schema_name("SessionId").into(),
+            "prompt" => Ref::from_schema_name("PromptId").into(),
+            "request" => Ref::from_schema_name("RequestId").into(),
+            "agent" => Ref::from_schema_name("AgentName").into(),
+            _ => ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).into(),
+        };
+        ParameterBuilder::new()
+            .name(name)
+            .parameter_in(ParameterIn::Path)
+            .required(Required::True)
+            .schema(Some(schema))
+            .build()
+            .into()
+    };
+    names.map(parameter).collect()
+}
+
+fn problem_response(codes: &[ProblemCode]) -> RefOr<utoipa::openapi::Response> {
+    let names: Vec<String> = codes.iter().map(|code| format!("`{}`", code.as_str())).collect();
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+    ResponseBuilder::new()
+        .description(names.join(", "))
+        .content("application/problem+json", content)
+        .build()
+        .into()
+}

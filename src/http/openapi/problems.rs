@@ -1,0 +1,72 @@
+//! Which problems each operation can meet.
+
+use crate::api::ProblemCode as C;
+
+/// What is true by the shape of a route.
+pub(super) fn common(path: &str, method: &str, body: bool, public: bool) -> Vec<C> {
+    let mut codes = vec![C::HostRefused, C::Internal];
+    if !public {
+        codes.extend([C::Unauthorized, C::Forbidden, C::RateLimited, C::Invalid]);
+    }
+    if path.contains('{') {
+        codes.push(C::NotFound);
+    }
+    if body {
+        codes.extend([C::Malformed, C::TooLarge, C::UnsupportedMediaType]);
+    }
+    if path.starts_with("/v1/sessions") && method != "get" {
+        codes.extend([C::Draining, C::PoolFull]);
+    }
+    codes
+}
+
+/// What calls an agent can meet all of these.
+const AGENT: [C; 6] = [
+    C::AgentAuthRequired,
+    C::AgentUnsupported,
+    C::AgentError,
+    C::AgentStartFailed,
+    C::AgentExited,
+    C::AgentTimeout,
+];
+
+/// What only some operations can meet, by their id.
+pub(super) fn own(operation: &str) -> Vec<C> {
+    let agent = || AGENT.to_vec();
+    let mut codes = Vec::new();
+    match operation {
+        "create_session" => {
+            codes = agent();
+            codes.extend([C::IdempotencyInFlight, C::IdempotencyMismatch, C::StorageFull]);
+        }
+        "create_prompt" => codes.extend([
+            C::NotAcceptable,
+            C::TurnRunning,
+            C::SessionClosed,
+            C::IdempotencyInFlight,
+            C::IdempotencyMismatch,
+            C::ContentUnsupported,
+            C::QueueFull,
+            C::StorageFull,
+        ]),
+        "attach_session" => {
+            codes = agent();
+            codes.extend([C::StorageFull]);
+        }
+        "set_mode" | "set_config_option" => {
+            codes = agent();
+            codes.extend([C::SessionClosed, C::QueueFull]);
+        }
+        "patch_session" => codes.push(C::PreconditionFailed),
+        "answer_request" | "answer_permission" | "answer_elicitation" => codes.push(C::RequestResolved),
+        "session_events" | "prompt_events" | "all_events" => {
+            codes.extend([C::NotAcceptable, C::NotFound, C::Draining]);
+        }
+        // They ask the session's owner, who may be too busy.
+        "get_session" | "list_requests" | "get_stderr" => codes.push(C::PoolFull),
+        "get_transcript" => codes.extend([C::NotAcceptable, C::PoolFull]),
+        "readyz" => codes.push(C::Draining),
+        _ => {}
+    }
+    codes
+}

@@ -1,0 +1,80 @@
+//! All routes in one visible place, and what happens around them.
+//!
+//! The route and its line of the OpenAPI document are registered together, so the document cannot miss one.
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::error::ApiError;
+use super::layers;
+use super::openapi::Document;
+use super::routes::{
+    agents, docs, events, gateway, health, prompts, requests, sessions, settings, tickets, transcript,
+};
+use super::state::Gateway;
+use super::web;
+use crate::api::ProblemCode;
+
+/// The routes of the contract.
+pub(super) fn contract() -> OpenApiRouter<Gateway> {
+    OpenApiRouter::new()
+        .routes(routes!(gateway::get_gateway))
+        .routes(routes!(agents::list_agents))
+        .routes(routes!(agents::get_agent))
+        .routes(routes!(sessions::list_sessions, sessions::create_session))
+        .routes(routes!(sessions::get_session, sessions::patch_session, sessions::delete_session))
+        .routes(routes!(sessions::attach_session))
+        .routes(routes!(sessions::close_session))
+        .routes(routes!(prompts::list_prompts, prompts::create_prompt))
+        .routes(routes!(prompts::get_prompt))
+        .routes(routes!(prompts::cancel_session))
+        .routes(routes!(prompts::cancel_prompt))
+        .routes(routes!(events::session_events))
+        .routes(routes!(events::prompt_events))
+        .routes(routes!(events::all_events))
+        .routes(routes!(requests::list_requests))
+        .routes(routes!(requests::answer_request))
+        .routes(routes!(requests::answer_permission))
+        .routes(routes!(requests::answer_elicitation))
+        .routes(routes!(settings::set_mode))
+        .routes(routes!(settings::set_config_option))
+        .routes(routes!(transcript::get_transcript))
+        .routes(routes!(transcript::get_stderr))
+        .routes(routes!(tickets::create_ticket))
+        .routes(routes!(health::livez))
+        .routes(routes!(health::readyz))
+}
+
+/// Everything that the gateway answers. Build it once: its clones share the table.
+pub fn router(gateway: Gateway) -> Router {
+    let (contract, document) = contract().split_for_parts();
+    let document = Document::new(document);
+    contract
+        .route("/openapi.json", get(docs::openapi))
+        .route("/docs", get(docs::index_without_slash))
+        .route("/docs/", get(docs::index))
+        .route("/docs/problems", get(docs::problems))
+        .route("/docs/{file}", get(docs::file))
+        .route("/", get(web::index))
+        .route("/assets/{*file}", get(web::asset))
+        .route("/favicon.svg", get(web::favicon))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(axum::Extension(document))
+        .layer(from_fn_with_state(gateway.clone(), layers::admit))
+        .layer(CatchPanicLayer::custom(layers::panicked))
+        .layer(from_fn_with_state(gateway.clone(), layers::outermost))
+        .with_state(gateway)
+}
+
+async fn not_found() -> ApiError {
+    ApiError::new(ProblemCode::NotFound, "there is no such path")
+}
+
+async fn method_not_allowed() -> ApiError {
+    ApiError::new(ProblemCode::MethodNotAllowed, "this path takes the methods in Allow")
+}

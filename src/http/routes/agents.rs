@@ -1,0 +1,82 @@
+//! `/v1/agents`: the catalogue.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+
+use crate::agent::AgentSpec;
+use crate::api::{Agent, AgentList, PoolFigures};
+use crate::http::error::ApiError;
+use crate::http::extract::{AgentPath, By, CanRead, NoQuery};
+use crate::http::state::Gateway;
+use crate::pool::Figures;
+
+/// Every agent that sessions can be made of.
+#[utoipa::path(
+    get,
+    path = "/v1/agents",
+    tag = "agents",
+    responses((status = 200, body = AgentList, description = "The catalogue."))
+)]
+pub(in crate::http) async fn list_agents(
+    State(gateway): State<Gateway>,
+    _by: By<CanRead>,
+    NoQuery: NoQuery,
+) -> Json<AgentList> {
+    let agents = gateway.catalogue.agents().map(|spec| shown(&gateway, spec)).collect();
+    Json(AgentList { agents, next_cursor: None })
+}
+
+/// One agent.
+#[utoipa::path(
+    get,
+    path = "/v1/agents/{agent}",
+    tag = "agents",
+    responses((status = 200, body = Agent, description = "The agent, with what its process said when it last started."))
+)]
+pub(in crate::http) async fn get_agent(
+    State(gateway): State<Gateway>,
+    _by: By<CanRead>,
+    AgentPath(name): AgentPath,
+    NoQuery: NoQuery,
+) -> Result<Json<Agent>, ApiError> {
+    let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
+    Ok(Json(shown(&gateway, spec)))
+}
+
+/// The entry, with what its process said when it last started.
+fn shown(gateway: &Gateway, spec: &AgentSpec) -> Agent {
+    let (figures, initialized) = gateway.pool.agent(&spec.name).unzip();
+    let initialized = initialized.flatten();
+    let said = initialized.as_deref();
+    let info = said.and_then(|said| said.agent_info.clone());
+    let names: Names =
+        info.as_ref().and_then(|info| serde_json::from_str(info.get()).ok()).unwrap_or_default();
+    Agent {
+        name: spec.name.clone(),
+        title: names.title.or_else(|| Some(spec.title.clone())),
+        version: names.version,
+        protocol_version: said.map(|said| said.protocol_version),
+        agent_info: info,
+        capabilities: said.map(|said| said.raw_capabilities.clone()),
+        auth_methods: said.and_then(|said| said.auth_methods.clone()),
+        pool: figures.as_ref().map(pool).unwrap_or_default(),
+    }
+}
+
+/// What people read of an agent's `agentInfo`.
+#[derive(Debug, Default, Deserialize)]
+struct Names {
+    title: Option<String>,
+    version: Option<String>,
+}
+
+fn pool(figures: &Figures) -> PoolFigures {
+    PoolFigures {
+        max: figures.max,
+        processes: figures.live,
+        leased: figures.leased,
+        spare: figures.spare,
+        waiting: figures.waiting,
+    }
+}

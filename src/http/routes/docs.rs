@@ -1,0 +1,98 @@
+//! The OpenAPI document, a page to try it out, and a page that explains the problems: all of it offline.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, LazyLock};
+
+use axum::Extension;
+use axum::extract::Path;
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use utoipa_swagger_ui::Config;
+
+use crate::api::ProblemCode;
+use crate::http::error::ApiError;
+use crate::http::openapi::Document;
+
+/// The page's own scripts and styles, and the document that it shows.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+    img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+pub(in crate::http) async fn openapi(
+    Extension(document): Extension<Document>,
+    headers: HeaderMap,
+) -> Response {
+    let known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == document.etag);
+    let mut response = if known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let kind = HeaderValue::from_static("application/json");
+        ([(header::CONTENT_TYPE, kind)], document.json.clone()).into_response()
+    };
+    response.headers_mut().insert(header::ETAG, document.etag.clone());
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+/// The page's own links are relative to the slash.
+pub(in crate::http) async fn index_without_slash() -> Redirect {
+    Redirect::permanent("/docs/")
+}
+
+pub(in crate::http) async fn index() -> Result<Response, ApiError> {
+    served("index.html")
+}
+
+pub(in crate::http) async fn file(Path(name): Path<String>) -> Result<Response, ApiError> {
+    served(&name)
+}
+
+fn served(name: &str) -> Result<Response, ApiError> {
+    static CONFIG: LazyLock<Arc<Config<'static>>> =
+        LazyLock::new(|| Arc::new(Config::from("/openapi.json").validator_url("none").deep_linking(true)));
+    let file = utoipa_swagger_ui::serve(name, Arc::clone(&CONFIG))
+        .map_err(|error| ApiError::internal(error.to_string()))?
+        .ok_or_else(ApiError::not_found)?;
+    let mut response = file.bytes.into_owned().into_response();
+    let headers = response.headers_mut();
+    let kind = HeaderValue::try_from(file.content_type).map_err(ApiError::internal)?;
+    headers.insert(header::CONTENT_TYPE, kind);
+    if file.gzpipped {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=3600"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    Ok(response)
+}
+
+/// Where `type` of a problem leads: made from the table of codes.
+pub(in crate::http) async fn problems() -> Html<&'static str> {
+    static PAGE: LazyLock<String> = LazyLock::new(|| {
+        let mut page = String::from(
+            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Problems of acp-gateway</title>\n\
+             <h1>Problems</h1>\n<p>Every failed answer is a problem (RFC 9457). Programs branch on <code>code</code>; \
+             a problem that is <em>retryable</em> may go away when the same request is sent again later.</p>\n",
+        );
+        for code in ProblemCode::ALL {
+            let retryable = if code.retryable() { ", retryable" } else { "" };
+            write!(
+                page,
+                "<h2 id=\"{0}\"><code>{0}</code></h2>\n<p>{1} ({2}{retryable}).{3}</p>\n",
+                code.as_str(),
+                code.title(),
+                code.status(),
+                coded(code.meaning()),
+            )
+            .expect("writing to a string cannot fail");
+        }
+        page
+    });
+    Html(&PAGE)
+}
+
+/// Words between backticks as code.
+fn coded(text: &str) -> String {
+    text.split('`')
+        .enumerate()
+        .map(|(at, part)| if at % 2 == 1 { format!("<code>{part}</code>") } else { part.to_owned() })
+        .collect()
+}

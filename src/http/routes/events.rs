@@ -1,0 +1,293 @@
+//! `/events`: the log of a session, of one turn, and of many sessions.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, StatusCode};
+
+use crate::api::EventPage;
+use crate::api::event::Event;
+use crate::auth::Admission;
+use crate::eventlog::{AllScope, AllStart, ResetReason, Start};
+use crate::http::error::ApiError;
+use crate::http::extract::{By, CanRead, LastEventId, Params, PromptPath, SessionPath, Wait};
+use crate::http::limits::StreamGuard;
+use crate::http::negotiate::{Form, choose};
+use crate::http::state::Gateway;
+use crate::http::stream::{Cursor, EventsQuery, Feed, Shape, Source, Turn, Types, page, respond};
+use crate::session::{Admitted, SessionHandle};
+use crate::types::{Epoch, EventId, Position, Principal, SessionId};
+
+/// How long an empty page may be held, in seconds.
+const MAX_WAIT: u64 = 60;
+
+/// Answers with a stream or a page, as the client asked.
+async fn answer(
+    gateway: &Gateway,
+    by: &By<CanRead>,
+    feed: Feed,
+    query: &EventsQuery,
+    form: Form,
+    wait: Wait,
+) -> Result<Response, ApiError> {
+    if let Some(shape) = query.shape(form) {
+        let counted = gateway.streams().take(by)?;
+        return respond(gateway, by.admission(), counted, feed, shape, query.follow);
+    }
+    let wait = wait.duration(MAX_WAIT);
+    // A page that is held is a stream to those who count.
+    let _counted = wait.map(|_| gateway.streams().take(by)).transpose()?;
+    page(gateway, by.admission(), feed, query.limit, wait).await
+}
+
+fn feed(gateway: &Gateway, source: Source, query: &EventsQuery) -> Feed {
+    Feed {
+        held: source.cursor(),
+        source,
+        types: query.types.clone().unwrap_or(Types::All),
+        turn: None,
+        from_tail: query.cursor == Cursor::Tail,
+        epoch: gateway.epoch(),
+        ids: gateway.ids.clone(),
+    }
+}
+
+/// The session's log: as a stream, as NDJSON, or by pages.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session}/events",
+    tag = "events",
+    params(
+        ("Last-Event-ID" = Option<String>, Header, description = "Where to go on; wins over `after`."),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`: hold an empty page up to N seconds, 60 at most."),
+        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "The id of an event, or `tail`; absent: from the beginning."),
+        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only these types, or prefixes that end with a dot."),
+        ("named" = Option<bool>, Query, description = "`false` leaves out `event:`."),
+        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the log's end."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, description = "Events on a page; 500."),
+    ),
+    responses(
+        (
+            status = 200, description = "The events.",
+            content((EventPage = "application/json"), (Event = "text/event-stream"), (Event = "application/x-ndjson"))
+        ),
+        (status = 204, description = "A finite stream asked again at its end."),
+    )
+)]
+pub(in crate::http) async fn session_events(
+    State(gateway): State<Gateway>,
+    by: By<CanRead>,
+    SessionPath(session): SessionPath,
+    headers: HeaderMap,
+    (last, wait): (LastEventId, Wait),
+    mut params: Params,
+) -> Result<Response, ApiError> {
+    let form = choose(&headers, &[Form::Json, Form::EventStream, Form::Ndjson])?;
+    let query = EventsQuery::read::<EventId>(&mut params, &last, &gateway.epoch())?;
+    params.end()?;
+    let session = gateway.sessions.open(&by, session).await?;
+    if form != Form::Json && !query.follow && query.cursor == Cursor::After(session.log().committed()) {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let reader = session.log().reader(start(query.cursor));
+    let feed = feed(&gateway, Source::Session { reader, session }, &query);
+    answer(&gateway, &by, feed, &query, form, wait).await
+}
+
+const fn start(cursor: Cursor) -> Start {
+    match cursor {
+        Cursor::None => Start::Beginning,
+        Cursor::After(seq) => Start::After(seq),
+        Cursor::Tail => Start::Tail,
+        Cursor::Reset(reason) => Start::Reset(reason),
+    }
+}
+
+/// This turn's events; the stream ends with the turn.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session}/prompts/{prompt}/events",
+    tag = "events",
+    params(
+        ("Last-Event-ID" = Option<String>, Header, description = "Where to go on; wins over `after`."),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`: hold an empty page up to N seconds, 60 at most."),
+        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "The id of an event, or `tail`; absent: from the turn's beginning."),
+        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only these types, or prefixes that end with a dot."),
+        ("named" = Option<bool>, Query, description = "`false` leaves out `event:`."),
+        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the log's end."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, description = "Events on a page; 500."),
+    ),
+    responses(
+        (
+            status = 200, description = "The events.",
+            content((EventPage = "application/json"), (Event = "text/event-stream"), (Event = "application/x-ndjson"))
+        ),
+        (status = 204, description = "Asked again at the turn's end."),
+    )
+)]
+pub(in crate::http) async fn prompt_events(
+    State(gateway): State<Gateway>,
+    by: By<CanRead>,
+    PromptPath(session, prompt): PromptPath,
+    headers: HeaderMap,
+    (last, wait): (LastEventId, Wait),
+    mut params: Params,
+) -> Result<Response, ApiError> {
+    let form = choose(&headers, &[Form::Json, Form::EventStream, Form::Ndjson])?;
+    let mut query = EventsQuery::read::<EventId>(&mut params, &last, &gateway.epoch())?;
+    params.end()?;
+    let session = gateway.sessions.open(&by, session).await?;
+    let turn = session.prompt_place(prompt).await?.ok_or_else(ApiError::not_found)?;
+    let committed = session.log().committed();
+    let over = match query.cursor {
+        Cursor::After(seq) if seq <= committed => {
+            turn.last_seq.is_some_and(|last| seq >= last) || !query.follow && seq == committed
+        }
+        _ => false,
+    };
+    if over && form != Form::Json {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    query.cursor = match query.cursor {
+        Cursor::None => Cursor::After(turn.first_seq - 1),
+        Cursor::After(seq) => Cursor::After(seq.max(turn.first_seq - 1)),
+        other => other,
+    };
+    let reader = session.log().reader(start(query.cursor));
+    let source = Source::Session { reader, session };
+    let turn = Some(Turn { prompt, last_seq: turn.last_seq });
+    let feed = Feed { turn, ..feed(&gateway, source, &query) };
+    answer(&gateway, &by, feed, &query, form, wait).await
+}
+
+/// The stream of a turn that was just admitted, for who posted it.
+pub(super) fn turn_from_start(
+    gateway: &Gateway,
+    admission: &Arc<Admission>,
+    counted: StreamGuard,
+    session: SessionHandle,
+    admitted: &Admitted,
+) -> Result<Response, ApiError> {
+    let reader = session.log().reader(Start::After(admitted.first_seq - 1));
+    let feed = Feed {
+        held: reader.cursor(),
+        source: Source::Session { reader, session },
+        types: Types::All,
+        turn: Some(Turn { prompt: admitted.prompt.prompt_id, last_seq: admitted.last_seq }),
+        from_tail: false,
+        epoch: gateway.epoch(),
+        ids: gateway.ids.clone(),
+    };
+    respond(gateway, admission, counted, feed, Shape::Sse { named: true }, true)
+}
+
+/// The events of many sessions in commit order, as one stream.
+///
+/// Without `session`: of all that the key may read, new ones included, from now on, and without `session.update`,
+/// `terminal.output` and `ext` unless `types` asks for them.
+#[utoipa::path(
+    get,
+    path = "/v1/events",
+    tag = "events",
+    params(
+        ("Last-Event-ID" = Option<String>, Header, description = "Where to go on; wins over `after`."),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`: hold an empty page up to N seconds, 60 at most."),
+        ("session" = Option<Vec<String>>, Query, description = "A session, or `<session>@<event id>` with a start of its own; may be repeated."),
+        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-g(0|[1-9][0-9]{0,17}))$", description = "An id of this stream, or `tail`."),
+        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only these types, or prefixes that end with a dot."),
+        ("named" = Option<bool>, Query, description = "`false` leaves out `event:`."),
+        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the log's end."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, description = "Events on a page; 500."),
+    ),
+    responses(
+        (
+            status = 200, description = "The events.",
+            content((EventPage = "application/json"), (Event = "text/event-stream"))
+        ),
+        (status = 204, description = "A finite stream asked again at its end."),
+    )
+)]
+pub(in crate::http) async fn all_events(
+    State(gateway): State<Gateway>,
+    by: By<CanRead>,
+    headers: HeaderMap,
+    (last, wait): (LastEventId, Wait),
+    mut params: Params,
+) -> Result<Response, ApiError> {
+    let form = choose(&headers, &[Form::Json, Form::EventStream])?;
+    let mut query = EventsQuery::read::<Position>(&mut params, &last, &gateway.epoch())?;
+    let chosen = chosen(&params.all("session"))?;
+    params.end()?;
+    let sessions = open_all(&gateway, &by, &chosen).await?;
+    if chosen.is_empty() {
+        query.types.get_or_insert(Types::Calm);
+        if query.cursor == Cursor::None {
+            query.cursor = Cursor::Tail;
+        }
+    }
+    let log = &gateway.log;
+    if form != Form::Json && !query.follow && query.cursor == Cursor::After(log.position().pos) {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let starts = own_starts(&gateway.epoch(), &chosen);
+    let start = match query.cursor {
+        // A place in the whole log says that its client has seen a reset that an own start would bring again.
+        Cursor::After(pos) => AllStart::After(pos),
+        Cursor::None | Cursor::Tail if starts.is_none() => AllStart::Reset(ResetReason::NewEpoch),
+        Cursor::None => AllStart::Beginning,
+        Cursor::Tail => AllStart::Tail,
+        Cursor::Reset(reason) => AllStart::Reset(reason),
+    };
+    let none = || chosen.iter().map(|(id, _)| (*id, None)).collect();
+    let sessions_from = starts.unwrap_or_else(none);
+    let scope =
+        AllScope { tenant: by.tenant.clone(), sessions: (!chosen.is_empty()).then_some(sessions_from) };
+    let reader = log.reader_all(scope, start).await?;
+    let feed = feed(&gateway, Source::All { reader, sessions }, &query);
+    answer(&gateway, &by, feed, &query, form, wait).await
+}
+
+/// A session that a client chose, and its own start.
+type Chosen = (SessionId, Option<EventId>);
+
+fn chosen(texts: &[String]) -> Result<Vec<Chosen>, ApiError> {
+    const MAX: usize = 256;
+    if texts.len() > MAX {
+        return Err(ApiError::invalid("session", format!("at most {MAX} sessions")));
+    }
+    let mut seen = HashSet::new();
+    let one = |text: &String| {
+        let (session, start) = text.split_once('@').map_or((text.as_str(), None), |(id, at)| (id, Some(at)));
+        // What is no id names no session, as in a path.
+        let session = session.parse().map_err(|_| ApiError::not_found())?;
+        if !seen.insert(session) {
+            return Err(ApiError::invalid("session", "a session may be given once"));
+        }
+        let expected = |_| ApiError::invalid("session", "expected the id of an event of the session after @");
+        Ok((session, start.map(str::parse).transpose().map_err(expected)?))
+    };
+    texts.iter().map(one).collect()
+}
+
+async fn open_all(
+    gateway: &Gateway,
+    by: &Principal,
+    chosen: &[Chosen],
+) -> Result<Vec<SessionHandle>, ApiError> {
+    let mut sessions = Vec::with_capacity(chosen.len());
+    for (id, _) in chosen {
+        sessions.push(gateway.sessions.open(by, *id).await?);
+    }
+    Ok(sessions)
+}
+
+/// Where each chosen session begins; `None` when a start is of another epoch.
+fn own_starts(epoch: &Epoch, chosen: &[Chosen]) -> Option<HashMap<SessionId, Option<u64>>> {
+    let one = |(id, start): &Chosen| match start {
+        None => Some((*id, None)),
+        Some(start) => (start.epoch == *epoch).then_some((*id, Some(start.seq))),
+    };
+    chosen.iter().map(one).collect()
+}

@@ -1,0 +1,30 @@
+//! `/v1`: the gateway itself.
+
+use axum::Json;
+use axum::extract::State;
+
+use crate::api::{GatewayInfo, GatewayLimits, PrincipalInfo};
+use crate::http::extract::{By, HasKey, NoQuery};
+use crate::http::state::Gateway;
+
+/// The version, who this key is, and the limits.
+#[utoipa::path(
+    get,
+    path = "/v1",
+    tag = "gateway",
+    responses((status = 200, body = GatewayInfo, description = "The gateway, as this key sees it."))
+)]
+pub(in crate::http) async fn get_gateway(
+    State(gateway): State<Gateway>,
+    by: By<HasKey>,
+    NoQuery: NoQuery,
+) -> Json<GatewayInfo> {
+    Json(GatewayInfo {
+        name: "acp-gateway".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        epoch: gateway.epoch(),
+        principal: PrincipalInfo { id: by.id.to_string(), tenant: by.tenant.as_str().to_owned() },
+        scopes: by.scopes.iter().collect(),
+        limits: GatewayLimits::from(&*gateway.limits),
+    })
+}

@@ -1,0 +1,271 @@
+//! `/v1/sessions/{session}/prompts`: turns, with all the ways to wait for their end.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use serde_json::value::RawValue;
+
+use super::events;
+use super::sessions::REPLAYED;
+use crate::api::{Cancelled, CreatePrompt, Prompt, PromptList};
+use crate::http::error::ApiError;
+use crate::http::extract::{
+    By, CanPrompt, CanRead, IdempotencyHeader, JsonBody, NoQuery, Params, PromptPath, SessionPath, Trace,
+    Wait, raw,
+};
+use crate::http::negotiate::{Form, choose};
+use crate::http::state::Gateway;
+use crate::session::{Admitted, PromptRequest, SessionHandle};
+use crate::types::PromptId;
+
+/// How long an answer may be held, in seconds.
+const MAX_WAIT: u64 = 300;
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+
+/// Begins a turn.
+///
+/// Without more it answers at once; `Prefer: wait=N` waits for the turn's end; `Accept: text/event-stream` gives the
+/// turn's events from its first to its last. A dropped connection never cancels.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session}/prompts",
+    tag = "prompts",
+    request_body = CreatePrompt,
+    params(
+        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "The same key and body again get the first turn."),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds, 300 at most, for the end."),
+    ),
+    responses(
+        (
+            status = 200, description = "The turn, ended in time; or its events.",
+            content((Prompt = "application/json"), (crate::api::event::Event = "text/event-stream")),
+            headers(
+                ("Location" = String, description = "The turn."),
+                ("Preference-Applied" = String, description = "`wait=N`."),
+                ("Idempotency-Replayed" = String, description = "`true` when the same request came before."),
+            )
+        ),
+        (
+            status = 202, body = Prompt, description = "The turn has begun, or waits. `?after=` its `lastEventId` misses nothing.",
+            headers(
+                ("Location" = String, description = "The turn."),
+                ("Preference-Applied" = String, description = "`wait=N`."),
+                ("Idempotency-Replayed" = String, description = "`true` when the same request came before."),
+            )
+        ),
+    )
+)]
+pub(in crate::http) async fn create_prompt(
+    State(gateway): State<Gateway>,
+    by: By<CanPrompt>,
+    SessionPath(session): SessionPath,
+    headers: HeaderMap,
+    (Trace(trace), wait, key): (Trace, Wait, IdempotencyHeader),
+    NoQuery: NoQuery,
+    body: JsonBody<CreatePrompt>,
+) -> Result<Response, ApiError> {
+    let form = choose(&headers, &[Form::Json, Form::EventStream])?;
+    let key = key.with(&body.bytes);
+    let session = gateway.sessions.open(&by, session).await?;
+    let blocks = blocks(body.value.prompt)?;
+    // A stream that could not be opened after the turn began would leave its client without both; a wait is one to
+    // those who count.
+    let held = form == Form::EventStream || wait.duration(MAX_WAIT).is_some();
+    let counted = held.then(|| gateway.streams().take(&by)).transpose()?;
+    gateway.rates().prompt(&by)?;
+    let request = PromptRequest { blocks, queue: body.value.queue, key, trace };
+    let admitted = session.prompt(&by, request).await?;
+    let (location, replayed) = (location(&admitted.prompt), admitted.replayed);
+    let mut response = match (form, counted) {
+        (Form::EventStream, Some(counted)) => {
+            events::turn_from_start(&gateway, by.admission(), counted, session, &admitted)?
+        }
+        (_, _counted) => waited(&by, &session, admitted, wait).await?,
+    };
+    response.headers_mut().insert(header::LOCATION, location);
+    if replayed {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+fn location(prompt: &Prompt) -> HeaderValue {
+    let path = format!("/v1/sessions/{}/prompts/{}", prompt.session_id, prompt.prompt_id);
+    HeaderValue::try_from(path).expect("ids are plain ASCII")
+}
+
+/// 200 with the turn if it has ended, else 202.
+async fn waited(
+    by: &By<CanPrompt>,
+    session: &SessionHandle,
+    admitted: Admitted,
+    wait: Wait,
+) -> Result<Response, ApiError> {
+    let mut prompt = admitted.prompt;
+    let mut ended = admitted.replayed && prompt.status.ended();
+    if let Some(limit) = wait.duration(MAX_WAIT)
+        && !ended
+        && let Some(end) = ended_in_time(by, session, prompt.prompt_id, limit).await?
+    {
+        prompt = end;
+        ended = true;
+    }
+    let status = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok(applied(wait, (status, Json(prompt)).into_response()))
+}
+
+/// The turn once it has ended, if that is within `limit`; not for a key that ends before.
+async fn ended_in_time<S>(
+    by: &By<S>,
+    session: &SessionHandle,
+    prompt: PromptId,
+    limit: Duration,
+) -> Result<Option<Prompt>, ApiError> {
+    tokio::select! {
+        biased;
+        () = by.admission().key_ended() => Err(ApiError::key_ended()),
+        ended = session.ended(prompt, limit) => Ok(ended?),
+    }
+}
+
+fn applied(wait: Wait, mut response: Response) -> Response {
+    if let Some(seconds) = wait.seconds(MAX_WAIT) {
+        let applied = HeaderValue::try_from(format!("wait={seconds}")).expect("digits are plain ASCII");
+        response.headers_mut().insert(PREFERENCE_APPLIED, applied);
+    }
+    response
+}
+
+/// The content blocks of a prompt: a text is one block. Whether the agent takes them is for the session to say.
+fn blocks(prompt: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
+    match prompt.get().as_bytes().first() {
+        Some(b'"') if prompt.get() == "\"\"" => Err(ApiError::invalid("/prompt", "the prompt is empty")),
+        Some(b'"') => {
+            let block = format!("[{{\"type\":\"text\",\"text\":{}}}]", prompt.get());
+            Ok(RawValue::from_string(block).expect("a string in an object in an array is JSON"))
+        }
+        Some(b'[') => Ok(raw(prompt)),
+        _ => Err(ApiError::invalid("/prompt", "expected a text or an array of content blocks")),
+    }
+}
+
+/// Turns, the newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session}/prompts",
+    tag = "prompts",
+    params(
+        ("cursor" = Option<String>, Query, pattern = "^p[1-9][0-9]{0,8}$", description = "`nextCursor` of the page before."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "Turns on a page; 50."),
+    ),
+    responses((status = 200, body = PromptList, description = "A page."))
+)]
+pub(in crate::http) async fn list_prompts(
+    State(gateway): State<Gateway>,
+    by: By<CanRead>,
+    SessionPath(session): SessionPath,
+    mut params: Params,
+) -> Result<Json<PromptList>, ApiError> {
+    let before: Option<PromptId> = params.parsed("cursor", "a nextCursor of this list")?;
+    let limit = params.limit(50, 200)?;
+    params.end()?;
+    let session = gateway.sessions.open(&by, session).await?;
+    Ok(Json(session.prompts(before, limit).await?))
+}
+
+/// A turn; `Prefer: wait=N` waits for its end.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session}/prompts/{prompt}",
+    tag = "prompts",
+    params(("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds, 300 at most, for the end.")),
+    responses((
+        status = 200, body = Prompt, description = "The turn, ended or not.",
+        headers(("Preference-Applied" = String, description = "`wait=N`."))
+    ))
+)]
+pub(in crate::http) async fn get_prompt(
+    State(gateway): State<Gateway>,
+    by: By<CanRead>,
+    PromptPath(session, prompt): PromptPath,
+    wait: Wait,
+    NoQuery: NoQuery,
+) -> Result<Response, ApiError> {
+    let session = gateway.sessions.open(&by, session).await?;
+    if let Some(limit) = wait.duration(MAX_WAIT)
+        && session.prompt_place(prompt).await?.is_some_and(|turn| turn.last_seq.is_none())
+    {
+        // An answer that is held is a stream to those who count.
+        let _counted = gateway.streams().take(&by)?;
+        if let Some(ended) = ended_in_time(&by, &session, prompt, limit).await? {
+            return Ok(applied(wait, Json(ended).into_response()));
+        }
+    }
+    let turn = session.prompt_state(prompt).await?.ok_or_else(ApiError::not_found)?;
+    Ok(applied(wait, Json(turn).into_response()))
+}
+
+/// Cancels the running turn and all that wait.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session}/cancel",
+    tag = "prompts",
+    responses(
+        (status = 202, body = Cancelled, description = "These turns are being cancelled."),
+        (status = 204, description = "There was nothing to cancel."),
+    )
+)]
+pub(in crate::http) async fn cancel_session(
+    State(gateway): State<Gateway>,
+    by: By<CanPrompt>,
+    SessionPath(session): SessionPath,
+    NoQuery: NoQuery,
+) -> Result<Response, ApiError> {
+    let session = gateway.sessions.open(&by, session).await?;
+    Ok(cancelled(session.cancel(None).await?))
+}
+
+/// Cancels only this turn.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session}/prompts/{prompt}/cancel",
+    tag = "prompts",
+    responses(
+        (status = 202, body = Cancelled, description = "The turn is being cancelled."),
+        (status = 204, description = "It had ended."),
+    )
+)]
+pub(in crate::http) async fn cancel_prompt(
+    State(gateway): State<Gateway>,
+    by: By<CanPrompt>,
+    PromptPath(session, prompt): PromptPath,
+    NoQuery: NoQuery,
+) -> Result<Response, ApiError> {
+    let session = gateway.sessions.open(&by, session).await?;
+    Ok(cancelled(session.cancel(Some(prompt)).await?))
+}
+
+fn cancelled(prompt_ids: Vec<PromptId>) -> Response {
+    if prompt_ids.is_empty() {
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    (StatusCode::ACCEPTED, Json(Cancelled { prompt_ids })).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_is_a_text_or_blocks() {
+        let of = |json: &str| blocks(RawValue::from_string(json.to_owned()).unwrap());
+        assert_eq!(of(r#""a\"b\ud800""#).unwrap().get(), r#"[{"type":"text","text":"a\"b\ud800"}]"#);
+        assert_eq!(of("[{\n}]").unwrap().get(), "[{ }]");
+        for wrong in ["\"\"", "{}", "1", "null"] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! `/v1/sessions/{session}/requests`: what the agent asks, and the answers.
+
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use serde_json::value::RawValue;
+
+use crate::api::{ElicitationAction, ElicitationAnswer, PendingRequests, PermissionAnswer, RequestAnswer};
+use crate::http::error::ApiError;
+use crate::http::extract::{By, CanApprove, CanRead, JsonBody, NoQuery, RequestPath, SessionPath, raw};
+use crate::http::state::Gateway;
+use crate::session::Answer;
+use crate::types::{RequestId, SessionId};
+
+/// The agent's requests that wait for an answer.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session}/requests",
+    tag = "requests",
+    responses((status = 200, body = PendingRequests, description = "All of them."))
+)]
+pub(in crate::http) async fn list_requests(
+    State(gateway): State<Gateway>,
+    by: By<CanRead>,
+    SessionPath(session): SessionPath,
+    NoQuery: NoQuery,
+) -> Result<Json<PendingRequests>, ApiError> {
+    let session = gateway.sessions.open(&by, session).await?;
+    Ok(Json(PendingRequests { requests: session.requests().await?, next_cursor: None }))
+}
+
+async fn answer(
+    gateway: &Gateway,
+    by: &By<CanApprove>,
+    session: SessionId,
+    request: RequestId,
+    answer: Answer,
+) -> Result<StatusCode, ApiError> {
+    gateway.sessions.open(by, session).await?.answer(by, request, answer).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Answers a request of any kind, with ACP's own result or a JSON-RPC error. The first answer wins.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session}/requests/{request}",
+    tag = "requests",
+    request_body = RequestAnswer,
+    responses((status = 204, description = "The answer is durable and on its way to the agent."))
+)]
+pub(in crate::http) async fn answer_request(
+    State(gateway): State<Gateway>,
+    by: By<CanApprove>,
+    RequestPath(session, request): RequestPath,
+    NoQuery: NoQuery,
+    body: JsonBody<RequestAnswer>,
+) -> Result<StatusCode, ApiError> {
+    let given = match (body.value.result, body.value.error) {
+        (Some(result), None) => Answer::Result(raw(result)),
+        (None, Some(error)) => Answer::Error(raw(error)),
+        _ => return Err(ApiError::invalid("", "expected either result or error")),
+    };
+    answer(&gateway, &by, session, request, given).await
+}
+
+/// Answers a permission request with one of its options, or with none.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session}/permissions/{request}",
+    tag = "requests",
+    request_body = PermissionAnswer,
+    responses((status = 204, description = "The answer is durable and on its way to the agent."))
+)]
+pub(in crate::http) async fn answer_permission(
+    State(gateway): State<Gateway>,
+    by: By<CanApprove>,
+    RequestPath(session, request): RequestPath,
+    NoQuery: NoQuery,
+    body: JsonBody<PermissionAnswer>,
+) -> Result<StatusCode, ApiError> {
+    let given = match body.value {
+        PermissionAnswer { option_id: Some(option), cancelled: None } => Answer::Option(option),
+        PermissionAnswer { option_id: None, cancelled: Some(true) } => Answer::Cancelled,
+        _ => return Err(ApiError::invalid("", "expected either optionId or cancelled: true")),
+    };
+    answer(&gateway, &by, session, request, given).await
+}
+
+/// Answers a form of the agent.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session}/elicitations/{request}",
+    tag = "requests",
+    request_body = ElicitationAnswer,
+    responses((status = 204, description = "The answer is durable and on its way to the agent."))
+)]
+pub(in crate::http) async fn answer_elicitation(
+    State(gateway): State<Gateway>,
+    by: By<CanApprove>,
+    RequestPath(session, request): RequestPath,
+    NoQuery: NoQuery,
+    body: JsonBody<ElicitationAnswer>,
+) -> Result<StatusCode, ApiError> {
+    let result = elicitation(body.value)?;
+    answer(&gateway, &by, session, request, Answer::Result(result)).await
+}
+
+/// ACP's result of `elicitation/create`.
+fn elicitation(answer: ElicitationAnswer) -> Result<Box<RawValue>, ApiError> {
+    let action = match answer.action {
+        ElicitationAction::Accept => "accept",
+        ElicitationAction::Decline => "decline",
+        ElicitationAction::Cancel => "cancel",
+    };
+    let content = answer.content.map(raw);
+    let json = match (answer.action, content) {
+        (_, None) => format!("{{\"action\":\"{action}\"}}"),
+        (ElicitationAction::Accept, Some(content)) if content.get().starts_with('{') => {
+            format!("{{\"action\":\"accept\",\"content\":{content}}}")
+        }
+        (ElicitationAction::Accept, Some(_)) => {
+            return Err(ApiError::invalid("/content", "expected an object"));
+        }
+        (_, Some(_)) => return Err(ApiError::invalid("/content", "only an accepted form has content")),
+    };
+    Ok(RawValue::from_string(json).expect("an object of JSON values is JSON"))
+}

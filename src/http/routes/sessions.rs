@@ -1,0 +1,203 @@
+//! `/v1/sessions`: making, finding, changing and ending sessions.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+
+use crate::api::{CreateSession, Session, SessionList, SessionPatch, SessionState};
+use crate::http::error::ApiError;
+use crate::http::extract::{
+    By, CanPrompt, CanRead, IdempotencyHeader, IfMatch, JsonBody, NoQuery, Params, SessionPath, Trace,
+};
+use crate::http::state::Gateway;
+use crate::session::ListQuery;
+use crate::types::AgentName;
+
+pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// A session with its `ETag`.
+fn shown(status: StatusCode, session: Session) -> Response {
+    let etag = HeaderValue::try_from(session.etag()).expect("event ids are plain ASCII");
+    (status, [(header::ETAG, etag)], Json(session)).into_response()
+}
+
+/// Makes a session.
+///
+/// A failed one leaves nothing behind.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions",
+    tag = "sessions",
+    request_body = CreateSession,
+    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "The same key and body again get the first answer.")),
+    responses((
+        status = 201, body = Session, description = "The new session.",
+        headers(
+            ("Location" = String, description = "The session."),
+            ("ETag" = String, description = "For If-Match."),
+            ("Idempotency-Replayed" = String, description = "`true` when the same request came before."),
+        )
+    ))
+)]
+pub(in crate::http) async fn create_session(
+    State(gateway): State<Gateway>,
+    by: By<CanPrompt>,
+    (Trace(trace), key): (Trace, IdempotencyHeader),
+    NoQuery: NoQuery,
+    body: JsonBody<CreateSession>,
+) -> Result<Response, ApiError> {
+    let key = key.with(&body.bytes);
+    let created = gateway.sessions.create(&by, body.value, key, trace).await?;
+    let location = format!("/v1/sessions/{}", created.session.session_id);
+    let mut response = shown(StatusCode::CREATED, created.session);
+    let headers = response.headers_mut();
+    headers.insert(header::LOCATION, HeaderValue::try_from(location).expect("ids are plain ASCII"));
+    if created.replayed {
+        headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// Sessions, the newest `updatedAt` first.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions",
+    tag = "sessions",
+    params(
+        ("agent" = Option<AgentName>, Query, description = "Only of this agent."),
+        ("state" = Option<SessionState>, Query, description = "Only in this state."),
+        ("q" = Option<String>, Query, max_length = 256, description = "Only with this in title or id, whatever the case."),
+        ("cwd" = Option<String>, Query, max_length = 4096, description = "Only in this working folder."),
+        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "Sessions on a page; 50."),
+    ),
+    responses((status = 200, body = SessionList, description = "A page."))
+)]
+pub(in crate::http) async fn list_sessions(
+    State(gateway): State<Gateway>,
+    by: By<CanRead>,
+    mut params: Params,
+) -> Result<Json<SessionList>, ApiError> {
+    let query = ListQuery {
+        agent: params.parsed("agent", "an agent's name")?,
+        state: params.text("state")?.as_deref().map(state).transpose()?,
+        q: params.short("q", 256)?,
+        cwd: params.short("cwd", 4096)?,
+        cursor: params.short("cursor", 1024)?,
+        limit: params.limit(50, 200)?,
+    };
+    params.end()?;
+    Ok(Json(gateway.sessions.list(&by, &query).await?))
+}
+
+fn state(text: &str) -> Result<SessionState, ApiError> {
+    Ok(match text {
+        "idle" => SessionState::Idle,
+        "running" => SessionState::Running,
+        "waiting" => SessionState::Waiting,
+        "closed" => SessionState::Closed,
+        _ => return Err(ApiError::invalid("state", "expected idle, running, waiting or closed")),
+    })
+}
+
+/// A session, exact at its `lastEventId`.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session}",
+    tag = "sessions",
+    responses((
+        status = 200, body = Session, description = "The session.",
+        headers(("ETag" = String, description = "For If-Match."))
+    ))
+)]
+pub(in crate::http) async fn get_session(
+    State(gateway): State<Gateway>,
+    by: By<CanRead>,
+    SessionPath(session): SessionPath,
+    NoQuery: NoQuery,
+) -> Result<Response, ApiError> {
+    let session = gateway.sessions.open(&by, session).await?;
+    Ok(shown(StatusCode::OK, session.snapshot().await?))
+}
+
+/// Changes title and metadata (RFC 7396): absent keeps, null clears.
+#[utoipa::path(
+    patch,
+    path = "/v1/sessions/{session}",
+    tag = "sessions",
+    request_body = SessionPatch,
+    params(("If-Match" = Option<String>, Header, description = "Only if the session is still this one.")),
+    responses((
+        status = 200, body = Session, description = "The session as it is now.",
+        headers(("ETag" = String, description = "For If-Match."))
+    ))
+)]
+pub(in crate::http) async fn patch_session(
+    State(gateway): State<Gateway>,
+    by: By<CanPrompt>,
+    SessionPath(session): SessionPath,
+    IfMatch(if_match): IfMatch,
+    NoQuery: NoQuery,
+    body: JsonBody<SessionPatch>,
+) -> Result<Response, ApiError> {
+    let session = gateway.sessions.open(&by, session).await?;
+    Ok(shown(StatusCode::OK, session.patch(&by, body.value, if_match).await?))
+}
+
+/// Ends the session and erases all that is kept of it.
+#[utoipa::path(
+    delete,
+    path = "/v1/sessions/{session}",
+    tag = "sessions",
+    responses((status = 204, description = "It is gone."))
+)]
+pub(in crate::http) async fn delete_session(
+    State(gateway): State<Gateway>,
+    by: By<CanPrompt>,
+    SessionPath(session): SessionPath,
+    NoQuery: NoQuery,
+) -> Result<StatusCode, ApiError> {
+    gateway.sessions.open(&by, session).await?.delete(&by).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Gets the session a process now; opens a closed one.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session}/attach",
+    tag = "sessions",
+    responses((
+        status = 200, body = Session, description = "The session, attached.",
+        headers(("ETag" = String, description = "For If-Match."))
+    ))
+)]
+pub(in crate::http) async fn attach_session(
+    State(gateway): State<Gateway>,
+    by: By<CanPrompt>,
+    SessionPath(session): SessionPath,
+    NoQuery: NoQuery,
+) -> Result<Response, ApiError> {
+    let session = gateway.sessions.open(&by, session).await?;
+    Ok(shown(StatusCode::OK, session.attach().await?))
+}
+
+/// Closes the session: its log stays readable, prompts are refused until `attach`.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session}/close",
+    tag = "sessions",
+    responses((
+        status = 200, body = Session, description = "The session, closed.",
+        headers(("ETag" = String, description = "For If-Match."))
+    ))
+)]
+pub(in crate::http) async fn close_session(
+    State(gateway): State<Gateway>,
+    by: By<CanPrompt>,
+    SessionPath(session): SessionPath,
+    NoQuery: NoQuery,
+) -> Result<Response, ApiError> {
+    let session = gateway.sessions.open(&by, session).await?;
+    Ok(shown(StatusCode::OK, session.close(&by).await?))
+}

@@ -1,0 +1,62 @@
+//! Mode and options of a session. They can allow what a person would be asked for, so they need its scope.
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::value::RawValue;
+
+use crate::acp::ConfigValue;
+use crate::api::{ConfigOptions, Modes, SetConfigOption, SetMode};
+use crate::http::error::ApiError;
+use crate::http::extract::{By, CanApprove, JsonBody, NoQuery, OptionPath, SessionPath, Trace, raw};
+use crate::http::state::Gateway;
+
+/// Sets the agent's mode.
+#[utoipa::path(
+    put,
+    path = "/v1/sessions/{session}/mode",
+    tag = "settings",
+    request_body = SetMode,
+    responses((status = 200, body = Modes, description = "The modes as they are now."))
+)]
+pub(in crate::http) async fn set_mode(
+    State(gateway): State<Gateway>,
+    by: By<CanApprove>,
+    SessionPath(session): SessionPath,
+    Trace(trace): Trace,
+    NoQuery: NoQuery,
+    body: JsonBody<SetMode>,
+) -> Result<Json<Modes>, ApiError> {
+    let session = gateway.sessions.open(&by, session).await?;
+    let modes = session.set_mode(&by, body.value.mode_id, trace).await?;
+    Ok(Json(Modes { modes: Some(modes) }))
+}
+
+/// Sets one of the agent's options.
+#[utoipa::path(
+    put,
+    path = "/v1/sessions/{session}/config/{option}",
+    tag = "settings",
+    request_body = SetConfigOption,
+    responses((status = 200, body = ConfigOptions, description = "The options as they are now."))
+)]
+pub(in crate::http) async fn set_config_option(
+    State(gateway): State<Gateway>,
+    by: By<CanApprove>,
+    OptionPath(session, option): OptionPath,
+    Trace(trace): Trace,
+    NoQuery: NoQuery,
+    body: JsonBody<SetConfigOption>,
+) -> Result<Json<ConfigOptions>, ApiError> {
+    let session = gateway.sessions.open(&by, session).await?;
+    let value = checked(body.value.value)?;
+    let options = session.set_config(&by, option, value, trace).await?;
+    Ok(Json(ConfigOptions { config_options: Some(options) }))
+}
+
+/// ACP knows the ids of a choice, and switches.
+fn checked(value: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
+    match ConfigValue::parse(&value) {
+        Ok(_) => Ok(raw(value)),
+        Err(_) => Err(ApiError::invalid("/value", "expected the id of a choice, true or false")),
+    }
+}

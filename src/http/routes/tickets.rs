@@ -1,0 +1,51 @@
+//! `/v1/tickets`: keys for a URL, for an EventSource cannot send headers.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+
+use crate::api::{CreateTicket, ProblemCode, Ticket};
+use crate::http::error::ApiError;
+use crate::http::extract::{By, CanRead, JsonBody, NoQuery};
+use crate::http::state::Gateway;
+
+/// A ticket for `?ticket=` on GET streams of these paths.
+#[utoipa::path(
+    post,
+    path = "/v1/tickets",
+    tag = "gateway",
+    request_body = CreateTicket,
+    responses((status = 201, body = Ticket, description = "The ticket; it is shown once."))
+)]
+pub(in crate::http) async fn create_ticket(
+    State(gateway): State<Gateway>,
+    by: By<CanRead>,
+    NoQuery: NoQuery,
+    body: JsonBody<CreateTicket>,
+) -> Result<Response, ApiError> {
+    // A ticket that could get itself a successor would outlive its key's holder's wish.
+    if by.credential().is_ticket() {
+        return Err(ApiError::new(ProblemCode::Forbidden, "a ticket needs a key, not another ticket"));
+    }
+    let paths = body.value.paths;
+    if paths.is_empty() || paths.len() > 64 {
+        return Err(ApiError::invalid("/paths", "expected 1 to 64 paths"));
+    }
+    for (index, path) in paths.iter().enumerate() {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'_' | b'-');
+        let known = path.len() <= 256 && path.starts_with("/v1/") && path.bytes().all(plain);
+        // Only streams need one, and what stands in a URL may be read by others.
+        if !known || !path.ends_with("/events") {
+            return Err(ApiError::invalid(
+                format!("/paths/{index}"),
+                "expected a path of a stream: below /v1, ending in /events, without query",
+            ));
+        }
+    }
+    let (tickets, holder) = (gateway.tickets.clone(), by.credential().verified().clone());
+    let issued = gateway.shutdown.spawn_blocking(move || tickets.issue(&holder, paths)).await;
+    let issued = issued.map_err(ApiError::internal)?.map_err(ApiError::internal)?;
+    let ticket = Ticket { ticket: issued.ticket, expires_at: issued.expires_at };
+    Ok((StatusCode::CREATED, Json(ticket)).into_response())
+}

@@ -1,0 +1,66 @@
+//! What all routes share.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::limits::{Rates, Streams};
+use crate::agent::Catalogue;
+use crate::auth::{Policy, Tickets};
+use crate::eventlog::EventLog;
+use crate::pool::Pool;
+use crate::session::SessionRegistry;
+use crate::shutdown::Shutdown;
+use crate::types::{Epoch, Ids, Limits};
+
+/// What the composition root hands over.
+#[derive(Debug)]
+pub struct GatewayParts {
+    pub sessions: SessionRegistry,
+    pub pool: Pool,
+    pub catalogue: Arc<Catalogue>,
+    pub policy: Arc<Policy>,
+    pub tickets: Tickets,
+    pub ids: Ids,
+    pub log: EventLog,
+    pub limits: Arc<Limits>,
+    pub shutdown: Shutdown,
+}
+
+/// A cheap handle on what all routes share.
+#[derive(Debug, Clone)]
+pub struct Gateway(Arc<Shared>);
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    parts: GatewayParts,
+    rates: Rates,
+    streams: Streams,
+}
+
+impl Gateway {
+    pub fn new(parts: GatewayParts) -> Self {
+        let rates = Rates::new(&parts.limits);
+        let streams = Streams::new(parts.limits.streams);
+        Self(Arc::new(Shared { parts, rates, streams }))
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        self.log.epoch()
+    }
+
+    pub(super) fn rates(&self) -> &Rates {
+        &self.0.rates
+    }
+
+    pub(super) fn streams(&self) -> &Streams {
+        &self.0.streams
+    }
+}
+
+impl Deref for Gateway {
+    type Target = GatewayParts;
+
+    fn deref(&self) -> &GatewayParts {
+        &self.0.parts
+    }
+}

@@ -1,0 +1,156 @@
+//! A source seen through a client's choices: which events, and where a turn ends.
+
+use bytes::{Bytes, BytesMut};
+
+use super::frame::{Own, Shape, prompt_of};
+use super::source::{Next, Source};
+use super::types::Types;
+use crate::api::event::{Ready, Reset, ResetReason as ApiReason};
+use crate::eventlog::{Frame, ReadError, ResetReason, Run};
+use crate::session::SessionHandle;
+use crate::types::{Epoch, Ids, PromptId};
+
+/// One turn of a session.
+#[derive(Debug, Clone)]
+pub(crate) struct Turn {
+    pub(crate) prompt: PromptId,
+    /// Its last event, if it had ended when the stream began.
+    pub(crate) last_seq: Option<u64>,
+}
+
+/// What a client asked for.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    pub(crate) source: Source,
+    pub(crate) types: Types,
+    pub(crate) turn: Option<Turn>,
+    /// The cursor that the client holds: of the last event that it was given, or where it began.
+    pub(crate) held: u64,
+    /// `ready` has an id when it may be the first that a client gets to hold.
+    pub(crate) from_tail: bool,
+    pub(crate) epoch: Epoch,
+    pub(crate) ids: Ids,
+}
+
+/// A piece of a feed.
+#[derive(Debug)]
+pub(super) enum Piece {
+    /// Events; the feed ends with them when `last`.
+    Events {
+        run: Run,
+        last: bool,
+    },
+    Own(Own<'static>),
+    /// The replay is over.
+    Ready {
+        own: Own<'static>,
+        last: bool,
+    },
+    End,
+}
+
+impl Feed {
+    /// What comes next; several resets come one by one. Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> Result<Vec<Piece>, ReadError> {
+        Ok(match self.source.next().await? {
+            Next::Run(run) => {
+                let last = self.turn_end(&run);
+                let run = last.and_then(|seq| run.through(seq)).unwrap_or(run);
+                vec![Piece::Events { run, last: last.is_some() }]
+            }
+            Next::Ready { cursor } => {
+                let over = self.turn.as_ref().and_then(|turn| turn.last_seq).is_some_and(|seq| seq <= cursor);
+                vec![Piece::Ready { own: self.ready(cursor), last: over }]
+            }
+            Next::Reset { reason, before } => self.reset(reason, before).await,
+            Next::End => vec![Piece::End],
+        })
+    }
+
+    /// The event that ends the turn, if it is in this run.
+    fn turn_end(&self, run: &Run) -> Option<u64> {
+        let turn = self.turn.as_ref()?;
+        let ends = |frame: &Frame<'_>| {
+            matches!(frame.kind, "prompt.completed" | "prompt.failed") && is_of(turn.prompt, frame)
+        };
+        run.events().find(ends).map(|frame| frame.seq)
+    }
+
+    fn ready(&self, cursor: u64) -> Own<'static> {
+        let id = self.source.id(&self.epoch, cursor);
+        let own = Own::new(&Ready { last_event_id: &id }, self.ids.now());
+        Own { id: self.from_tail.then_some(id), ..own }
+    }
+
+    /// One for each session that the client named, with its snapshot; one without a session when it named none.
+    async fn reset(&self, reason: ResetReason, before: u64) -> Vec<Piece> {
+        let mut resets = Vec::new();
+        for session in self.source.sessions() {
+            resets.extend(self.reset_of(session, reason).await);
+        }
+        if resets.is_empty() {
+            resets.push(Own::new(&Reset { reason: told(reason), session: None }, self.ids.now()));
+        }
+        // Who holds the id has seen all of them; who breaks off before gets them again.
+        if let Some(last) = resets.last_mut() {
+            last.id = Some(self.source.id(&self.epoch, before));
+        }
+        resets.into_iter().map(Piece::Own).collect()
+    }
+
+    /// `None` when the session is gone meanwhile; its end follows.
+    async fn reset_of(&self, session: &SessionHandle, reason: ResetReason) -> Option<Own<'static>> {
+        let snapshot = session.snapshot().await.ok()?;
+        let own = Own::new(&Reset { reason: told(reason), session: Some(&snapshot) }, self.ids.now());
+        Some(Own { session: Some(session.id()), ..own })
+    }
+
+    /// Whether every event passes, so that there is nothing to filter.
+    fn passes_all(&self) -> bool {
+        self.types == Types::All && self.turn.is_none()
+    }
+
+    pub(super) fn keeps(&self, frame: &Frame<'_>) -> bool {
+        self.types.keep(frame.kind) && self.turn.as_ref().is_none_or(|turn| is_of(turn.prompt, frame))
+    }
+
+    /// A run as the client gets it. In the common case these are the bytes that were stored, and not a copy.
+    pub(super) fn write(&mut self, run: &Run, shape: Shape) -> Bytes {
+        let stored = self.source.stored_ids() && shape == (Shape::Sse { named: true });
+        if stored && self.passes_all() {
+            self.held = run.last_seq;
+            return run.frames.clone();
+        }
+        let mut out = BytesMut::with_capacity(if self.passes_all() { run.frames.len() } else { 0 });
+        let mut held = self.held;
+        for frame in run.events().filter(|frame| self.keeps(frame)) {
+            held = self.source.cursor_of(run, frame.seq);
+            if stored {
+                out.extend_from_slice(frame.bytes);
+            } else {
+                shape.put(&mut out, Some(&self.source.id(&self.epoch, held)), frame.kind, frame.data);
+            }
+        }
+        self.held = held;
+        out.freeze()
+    }
+
+    /// The cursor that a client may hold now; `None` when it does, by the last event that it was given.
+    pub(super) fn mark(&mut self) -> Option<String> {
+        let cursor = self.source.cursor();
+        let moved = std::mem::replace(&mut self.held, cursor) != cursor;
+        moved.then(|| self.source.id(&self.epoch, cursor))
+    }
+}
+
+const fn told(reason: ResetReason) -> ApiReason {
+    match reason {
+        ResetReason::Pruned => ApiReason::Pruned,
+        ResetReason::UnknownCursor => ApiReason::UnknownCursor,
+        ResetReason::NewEpoch => ApiReason::NewEpoch,
+    }
+}
+
+fn is_of(prompt: PromptId, frame: &Frame<'_>) -> bool {
+    prompt_of(frame).is_some_and(|of| of == prompt.to_string().as_bytes())
+}

@@ -1,0 +1,148 @@
+//! Frames that are not in the log, and the shapes of those that are.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::api::event::EventMembers;
+use crate::eventlog::Frame;
+use crate::types::{SessionId, Timestamp};
+
+/// How events are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// SSE with `event:`, or without it, so that one `onmessage` gets all.
+    Sse { named: bool },
+    /// One object a line.
+    Ndjson,
+}
+
+/// A frame of ours: what is not in the log.
+#[derive(Debug)]
+pub(super) struct Own<'a> {
+    /// The cursor that a client holds once it has this frame.
+    pub(super) id: Option<String>,
+    pub(super) session: Option<SessionId>,
+    pub(super) time: Timestamp,
+    pub(super) kind: &'a str,
+    pub(super) members: Vec<u8>,
+}
+
+impl Own<'_> {
+    pub(super) fn new<E: EventMembers>(event: &E, time: Timestamp) -> Self {
+        Self { id: None, session: None, time, kind: E::TYPE, members: event.members() }
+    }
+
+    /// One line of JSON, its head in the order that events of the log have.
+    pub(super) fn data(&self) -> Vec<u8> {
+        let mut data = Vec::with_capacity(self.members.len() + 160);
+        data.push(b'{');
+        if let Some(id) = &self.id {
+            data.extend_from_slice(format!("\"id\":\"{id}\",").as_bytes());
+        }
+        data.extend_from_slice(format!("\"type\":\"{}\"", self.kind).as_bytes());
+        if let Some(session) = self.session {
+            data.extend_from_slice(format!(",\"sessionId\":\"{session}\"").as_bytes());
+        }
+        data.extend_from_slice(format!(",\"time\":\"{}\"", self.time).as_bytes());
+        if !self.members.is_empty() {
+            data.push(b',');
+            data.extend_from_slice(&self.members);
+        }
+        data.push(b'}');
+        data
+    }
+
+    pub(super) fn write(&self, shape: Shape) -> Bytes {
+        let data = self.data();
+        let mut out = BytesMut::with_capacity(data.len() + 96);
+        shape.put(&mut out, self.id.as_deref(), self.kind, &data);
+        out.freeze()
+    }
+}
+
+impl Shape {
+    /// `id` and `kind` come from us, and `data` is one line, so nothing in a frame can end it early.
+    pub(super) fn put(self, out: &mut BytesMut, id: Option<&str>, kind: &str, data: &[u8]) {
+        if let Self::Sse { named } = self {
+            if let Some(id) = id {
+                out.put_slice(format!("id: {id}\n").as_bytes());
+            }
+            if named {
+                out.put_slice(format!("event: {kind}\n").as_bytes());
+            }
+            out.put_slice(b"data: ");
+            out.put_slice(data);
+            out.put_slice(b"\n\n");
+        } else {
+            out.put_slice(data);
+            out.put_u8(b'\n');
+        }
+    }
+
+    /// What a stream says first.
+    pub(super) const fn opening(self) -> &'static [u8] {
+        match self {
+            Self::Sse { .. } => b"retry: 1000\n\n",
+            Self::Ndjson => b"",
+        }
+    }
+
+    /// What a stream says when there is nothing to say.
+    pub(super) const fn keep_alive(self) -> &'static [u8] {
+        match self {
+            Self::Sse { .. } => b":\n\n",
+            Self::Ndjson => b"\n",
+        }
+    }
+
+    /// Moves the cursor of an EventSource without an event: it keeps the id and, without data, dispatches nothing.
+    pub(super) fn mark(self, id: &str) -> Bytes {
+        match self {
+            Self::Sse { .. } => format!("id: {id}\n\n").into(),
+            Self::Ndjson => Bytes::new(),
+        }
+    }
+}
+
+/// The turn of an event. The log writes an event's head itself, in a fixed order and without escapes:
+/// `{"id":…,"seq":…,"type":…,"sessionId":…,"time":"…","promptId":"…"`.
+pub(super) fn prompt_of<'a>(frame: &Frame<'a>) -> Option<&'a [u8]> {
+    const TIME: &[u8] = b"\"time\":\"";
+    const PROMPT: &[u8] = b"\",\"promptId\":\"";
+    let time = memchr::memmem::find(frame.data, TIME)? + TIME.len();
+    let rest = &frame.data[time..];
+    let rest = rest[memchr::memchr(b'"', rest)?..].strip_prefix(PROMPT)?;
+    Some(&rest[..memchr::memchr(b'"', rest)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::event::Ready;
+
+    fn frame(data: &str) -> Frame<'_> {
+        Frame { seq: 1, kind: "session.update", data: data.as_bytes(), bytes: data.as_bytes() }
+    }
+
+    #[test]
+    fn the_turn_is_read_from_the_head_only() {
+        let head = r#"{"id":"k-1","seq":1,"type":"session.update","sessionId":"s","time":"2026-11-21T22:15:03.123Z""#;
+        let with = format!(r#"{head},"promptId":"p2","update":{{"promptId":"p9"}}}}"#);
+        assert_eq!(prompt_of(&frame(&with)), Some(&b"p2"[..]));
+        let without = format!(r#"{head},"update":{{"time":"x","promptId":"p9"}}}}"#);
+        assert_eq!(prompt_of(&frame(&without)), None);
+        assert_eq!(prompt_of(&frame(&format!("{head}}}"))), None);
+    }
+
+    #[test]
+    fn frames_of_ours_have_an_id_only_when_they_move_the_cursor() {
+        let mut ready = Own::new(&Ready { last_event_id: "k3-42" }, Timestamp::from_millis(0));
+        let data = r#"{"type":"ready","time":"1970-01-01T00:00:00.000Z","lastEventId":"k3-42"}"#;
+        let named = Shape::Sse { named: true };
+        assert_eq!(ready.write(named), format!("event: ready\ndata: {data}\n\n"));
+        assert_eq!(ready.write(Shape::Sse { named: false }), format!("data: {data}\n\n"));
+        assert_eq!(ready.write(Shape::Ndjson), format!("{data}\n"));
+        ready.id = Some("k3-42".to_owned());
+        let data = data.replacen('{', r#"{"id":"k3-42","#, 1);
+        assert_eq!(ready.write(named), format!("id: k3-42\nevent: ready\ndata: {data}\n\n"));
+    }
+}

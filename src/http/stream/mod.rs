@@ -1,0 +1,20 @@
+//! Events as clients get them: SSE, NDJSON and JSON pages, of one session, of one turn, or of many sessions.
+//!
+//! All of them read through the log's reader. A stream of everything in its named form passes the bytes of a run
+//! through as they were stored; only what is filtered or shaped otherwise is cut into events again.
+
+mod feed;
+mod follow;
+mod frame;
+mod page;
+mod query;
+mod source;
+mod types;
+
+pub(crate) use feed::{Feed, Turn};
+pub(crate) use follow::{refused, respond};
+pub(crate) use frame::Shape;
+pub(crate) use page::page;
+pub(crate) use query::{Cursor, EventsQuery};
+pub(crate) use source::Source;
+pub(crate) use types::Types;

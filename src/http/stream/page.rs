@@ -1,0 +1,148 @@
+//! Pages: the same events as one JSON object, for those who poll.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, header};
+use tokio::time::Instant;
+
+use super::feed::{Feed, Piece};
+use crate::auth::Admission;
+use crate::eventlog::Run;
+use crate::http::error::ApiError;
+use crate::http::state::Gateway;
+
+/// A page of at most `limit` events. An empty one is held until something comes, or until `wait` is over.
+pub(crate) async fn page(
+    gateway: &Gateway,
+    admission: &Admission,
+    mut feed: Feed,
+    limit: usize,
+    wait: Option<Duration>,
+) -> Result<Response, ApiError> {
+    let mut page = Page {
+        events: Vec::new(),
+        count: 0,
+        limit,
+        max_bytes: gateway.limits.page_bytes,
+        scanned: 0,
+        cursor: feed.source.cursor(),
+    };
+    let deadline = wait.map(|wait| Instant::now() + wait);
+    let mut key_ended = pin!(admission.key_ended());
+    let mut replayed = false;
+    let more = loop {
+        let next = if replayed {
+            let Some(deadline) = deadline.filter(|_| page.count == 0) else { break false };
+            tokio::select! {
+                biased;
+                () = gateway.shutdown.soft() => break false,
+                () = key_ended.as_mut() => return Err(ApiError::key_ended()),
+                // Before the events, for those that a filter leaves out may come without a pause.
+                () = tokio::time::sleep_until(deadline) => break false,
+                next = feed.next() => next,
+            }
+        } else {
+            feed.next().await
+        };
+        match page.take(&feed, next?) {
+            Taken::More => break true,
+            Taken::All { ready } => replayed |= ready,
+            Taken::End => break false,
+        }
+    };
+    let id = feed.source.id(&feed.epoch, page.cursor);
+    let mut response = page.finish(&id, more).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(wait) = wait {
+        let applied =
+            HeaderValue::try_from(format!("wait={}", wait.as_secs())).expect("digits are a header's");
+        response.headers_mut().insert(HeaderName::from_static("preference-applied"), applied);
+    }
+    Ok(response)
+}
+
+struct Page {
+    /// `{"events":[` is put in front at the end: objects with commas between them.
+    events: Vec<u8>,
+    count: usize,
+    limit: usize,
+    max_bytes: usize,
+    /// Bytes that were looked at, kept or not: so that a filter that keeps nothing cannot read a whole log.
+    scanned: usize,
+    cursor: u64,
+}
+
+enum Taken {
+    /// The page is full.
+    More,
+    All {
+        ready: bool,
+    },
+    End,
+}
+
+impl Page {
+    fn take(&mut self, feed: &Feed, pieces: Vec<Piece>) -> Taken {
+        let mut ready = false;
+        for piece in pieces {
+            match piece {
+                Piece::Events { run, last } => {
+                    if !self.run(feed, &run) {
+                        return Taken::More;
+                    }
+                    if last {
+                        return Taken::End;
+                    }
+                }
+                Piece::Own(own) => {
+                    self.push(&own.data());
+                    self.cursor = feed.source.cursor();
+                }
+                Piece::Ready { last, .. } => {
+                    self.cursor = feed.source.cursor();
+                    if last {
+                        return Taken::End;
+                    }
+                    ready = true;
+                }
+                Piece::End => return Taken::End,
+            }
+        }
+        Taken::All { ready }
+    }
+
+    /// False when the page was full before the run's end.
+    fn run(&mut self, feed: &Feed, run: &Run) -> bool {
+        for frame in run.events() {
+            let keep = feed.keeps(&frame);
+            let full = self.count >= self.limit || self.events.len() + frame.data.len() > self.max_bytes;
+            if (keep && full && self.count > 0) || self.scanned > 4 * self.max_bytes {
+                return false;
+            }
+            if keep {
+                self.push(frame.data);
+            }
+            self.scanned += frame.bytes.len();
+            self.cursor = feed.source.cursor_of(run, frame.seq);
+        }
+        true
+    }
+
+    fn push(&mut self, object: &[u8]) {
+        if self.count > 0 {
+            self.events.push(b',');
+        }
+        self.events.extend_from_slice(object);
+        self.count += 1;
+    }
+
+    fn finish(self, last_event_id: &str, more: bool) -> Vec<u8> {
+        let mut json = Vec::with_capacity(self.events.len() + 80);
+        json.extend_from_slice(b"{\"events\":[");
+        json.extend_from_slice(&self.events);
+        json.extend_from_slice(format!("],\"lastEventId\":\"{last_event_id}\",\"more\":{more}}}").as_bytes());
+        json
+    }
+}

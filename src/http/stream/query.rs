@@ -1,0 +1,137 @@
+//! Where a stream begins and what it shows, from headers and query.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::frame::Shape;
+use super::types::Types;
+use crate::eventlog::ResetReason;
+use crate::http::error::ApiError;
+use crate::http::extract::{LastEventId, Params};
+use crate::http::negotiate::Form;
+use crate::types::{Epoch, EventId, Position};
+
+/// A place that a client names: in one session, or in the whole log.
+pub(crate) trait Place: FromStr + fmt::Display {
+    fn epoch(&self) -> &Epoch;
+    fn number(&self) -> u64;
+}
+
+impl Place for EventId {
+    fn epoch(&self) -> &Epoch {
+        &self.epoch
+    }
+
+    fn number(&self) -> u64 {
+        self.seq
+    }
+}
+
+impl Place for Position {
+    fn epoch(&self) -> &Epoch {
+        &self.epoch
+    }
+
+    fn number(&self) -> u64 {
+        self.pos
+    }
+}
+
+/// Where to begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cursor {
+    /// The client said nothing.
+    None,
+    After(u64),
+    Tail,
+    Reset(ResetReason),
+}
+
+impl Cursor {
+    pub(crate) fn of(place: &impl Place, epoch: &Epoch) -> Self {
+        if place.epoch() == epoch { Self::After(place.number()) } else { Self::Reset(ResetReason::NewEpoch) }
+    }
+
+    /// `Last-Event-ID` wins, because an EventSource repeats its URL when it reconnects; what it says may be of a life
+    /// before this one, so nonsense in it is a reset and not a refusal.
+    fn read<P: Place>(last: &LastEventId, after: Option<&str>, epoch: &Epoch) -> Result<Self, ApiError> {
+        match (last, after) {
+            (LastEventId::Text(id), _) => Ok(id
+                .parse::<P>()
+                .map_or(Self::Reset(ResetReason::UnknownCursor), |place| Self::of(&place, epoch))),
+            (LastEventId::Unclear, _) => Ok(Self::Reset(ResetReason::UnknownCursor)),
+            (LastEventId::Absent, None) => Ok(Self::None),
+            (LastEventId::Absent, Some("tail")) => Ok(Self::Tail),
+            (LastEventId::Absent, Some(id)) => match id.parse::<P>() {
+                Ok(place) => Ok(Self::of(&place, epoch)),
+                Err(_) => {
+                    Err(ApiError::invalid("after", "expected the id of an event of this stream, or tail"))
+                }
+            },
+        }
+    }
+}
+
+/// The parameters that all `/events` have.
+#[derive(Debug)]
+pub(crate) struct EventsQuery {
+    pub(crate) cursor: Cursor,
+    pub(crate) types: Option<Types>,
+    pub(crate) named: bool,
+    pub(crate) follow: bool,
+    pub(crate) limit: usize,
+}
+
+impl EventsQuery {
+    pub(crate) fn read<P: Place>(
+        params: &mut Params,
+        last: &LastEventId,
+        epoch: &Epoch,
+    ) -> Result<Self, ApiError> {
+        let after = params.text("after")?;
+        Ok(Self {
+            cursor: Cursor::read::<P>(last, after.as_deref(), epoch)?,
+            types: params.text("types")?.as_deref().map(Types::parse).transpose()?,
+            named: params.flag("named", true)?,
+            follow: params.flag("follow", true)?,
+            limit: params.limit(500, 1000)?,
+        })
+    }
+
+    /// `None` for a page.
+    pub(crate) fn shape(&self, form: Form) -> Option<Shape> {
+        match form {
+            Form::EventStream => Some(Shape::Sse { named: self.named }),
+            Form::Ndjson => Some(Shape::Ndjson),
+            Form::Json | Form::Markdown => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_wins_and_nonsense_in_it_is_a_reset() {
+        let epoch: Epoch = "k3".parse().unwrap();
+        let header = |text: &str| LastEventId::Text(text.to_owned());
+        let read = |last, after| Cursor::read::<EventId>(&last, after, &epoch).ok();
+        assert_eq!(read(LastEventId::Absent, None), Some(Cursor::None));
+        assert_eq!(read(LastEventId::Absent, Some("tail")), Some(Cursor::Tail));
+        assert_eq!(read(LastEventId::Absent, Some("k3-7")), Some(Cursor::After(7)));
+        assert_eq!(read(LastEventId::Absent, Some("k3-g7")), None);
+        assert_eq!(read(LastEventId::Absent, Some("")), None);
+        assert_eq!(read(header("k3-9"), Some("k3-7")), Some(Cursor::After(9)));
+        assert_eq!(read(header("k3-9"), Some("nonsense")), Some(Cursor::After(9)));
+        assert_eq!(read(header("j1-9"), None), Some(Cursor::Reset(ResetReason::NewEpoch)));
+        for nonsense in ["tail", "9", "k3-g9", "k3-18446744073709551616"] {
+            assert_eq!(
+                read(header(nonsense), None),
+                Some(Cursor::Reset(ResetReason::UnknownCursor)),
+                "{nonsense}"
+            );
+        }
+        assert_eq!(read(LastEventId::Unclear, None), Some(Cursor::Reset(ResetReason::UnknownCursor)));
+    }
+}

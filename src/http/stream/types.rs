@@ -1,0 +1,60 @@
+//! Which types of events a client wants.
+
+use crate::http::error::ApiError;
+
+/// A choice of types. What is not in the log (`reset`, `ready`, `problem`, `shutdown`) always comes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Types {
+    All,
+    /// All but those that come in masses: for streams over all sessions.
+    Calm,
+    /// These types, and those that begin with one that ends with a dot.
+    Only(Vec<String>),
+}
+
+impl Types {
+    /// `prompt.,request.created`
+    pub(crate) fn parse(text: &str) -> Result<Self, ApiError> {
+        let plain = |b: u8| b.is_ascii_lowercase() || matches!(b, b'.' | b'_');
+        let names: Vec<String> = text.split(',').map(str::to_owned).collect();
+        if names.len() > 64 || names.iter().any(|name| name.is_empty() || !name.bytes().all(plain)) {
+            return Err(ApiError::invalid(
+                "types",
+                "expected types or prefixes such as prompt.,request.created",
+            ));
+        }
+        Ok(Self::Only(names))
+    }
+
+    pub(crate) fn keep(&self, kind: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Calm => !matches!(kind, "session.update" | "terminal.output" | "ext"),
+            Self::Only(names) => names
+                .iter()
+                .any(|name| kind == name || name.ends_with('.') && kind.starts_with(name.as_str())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_whole_names_or_prefixes_with_a_dot() {
+        let types = Types::parse("prompt.,request.created").unwrap();
+        for (kind, kept) in [
+            ("prompt.started", true),
+            ("request.created", true),
+            ("request.resolved", false),
+            ("prompt", false),
+            ("session.update", false),
+        ] {
+            assert_eq!(types.keep(kind), kept, "{kind}");
+        }
+        for wrong in ["", "a,", "a b", "A", "a\nb"] {
+            assert!(Types::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+// Speaks the REST contract: adds the key, turns answers into values and refusals into `ApiProblem`.
+
+import { problemOf, Unreachable } from "./problem";
+import type { Agent, ConfigOption, Prompt, Session, SessionModes, SessionPage } from "./types";
+
+/** All routes lie below the page itself, so that a proxy may put both under a sub-path. */
+const BASE = new URL("v1/", document.baseURI);
+
+const DEADLINE_MS = 90_000;
+
+interface Call {
+  method?: string;
+  body?: unknown;
+  idempotencyKey?: string;
+  signal?: AbortSignal;
+}
+
+export interface StreamCall {
+  lastEventId: string | null;
+  signal: AbortSignal;
+}
+
+export class Client {
+  readonly #key: string;
+  readonly #onRefused: () => void;
+
+  /** `onRefused` is called when the key is not, or no longer, good: no call can succeed after that. */
+  constructor(key: string, onRefused: () => void) {
+    this.#key = key;
+    this.#onRefused = onRefused;
+  }
+
+  async agents(signal?: AbortSignal): Promise<Agent[]> {
+    const page = await this.#call<{ agents: Agent[] }>("agents", signal ? { signal } : {});
+    return page.agents;
+  }
+
+  sessions(): Promise<SessionPage> {
+    return this.#call("sessions?limit=200");
+  }
+
+  createSession(agent: string, idempotencyKey: string): Promise<Session> {
+    return this.#call("sessions", { method: "POST", body: { agent }, idempotencyKey });
+  }
+
+  deleteSession(session: string): Promise<void> {
+    return this.#call(`sessions/${encodeURIComponent(session)}`, { method: "DELETE" });
+  }
+
+  attach(session: string): Promise<Session> {
+    return this.#call(`sessions/${encodeURIComponent(session)}/attach`, { method: "POST" });
+  }
+
+  prompt(session: string, text: string, queue: boolean, idempotencyKey: string): Promise<Prompt> {
+    const body = { prompt: [{ type: "text", text }], ...(queue ? { queue } : {}) };
+    return this.#call(`sessions/${encodeURIComponent(session)}/prompts`, { method: "POST", body, idempotencyKey });
+  }
+
+  cancel(session: string): Promise<void> {
+    return this.#call(`sessions/${encodeURIComponent(session)}/cancel`, { method: "POST" });
+  }
+
+  answerPermission(session: string, request: string, answer: { optionId: string } | { cancelled: true }): Promise<void> {
+    const path = `sessions/${encodeURIComponent(session)}/permissions/${encodeURIComponent(request)}`;
+    return this.#call(path, { method: "POST", body: answer });
+  }
+
+  declineElicitation(session: string, request: string): Promise<void> {
+    const path = `sessions/${encodeURIComponent(session)}/elicitations/${encodeURIComponent(request)}`;
+    return this.#call(path, { method: "POST", body: { action: "decline" } });
+  }
+
+  setMode(session: string, modeId: string): Promise<{ modes: SessionModes }> {
+    return this.#call(`sessions/${encodeURIComponent(session)}/mode`, { method: "PUT", body: { modeId } });
+  }
+
+  setConfig(session: string, option: string, value: string | boolean): Promise<{ configOptions: ConfigOption[] }> {
+    const path = `sessions/${encodeURIComponent(session)}/config/${encodeURIComponent(option)}`;
+    return this.#call(path, { method: "PUT", body: { value } });
+  }
+
+  /** The session's log as a stream. The caller looks at the status: some of them mean "try again". */
+  async events(session: string, call: StreamCall): Promise<Response> {
+    const headers: Record<string, string> = { Accept: "text/event-stream" };
+    if (call.lastEventId) headers["Last-Event-ID"] = call.lastEventId;
+    return this.#fetch(`sessions/${encodeURIComponent(session)}/events`, { headers, signal: call.signal });
+  }
+
+  async #call<T>(path: string, call: Call = {}): Promise<T> {
+    const headers: Record<string, string> = { Accept: "application/json" };
+    if (call.idempotencyKey) headers["Idempotency-Key"] = call.idempotencyKey;
+    const init: RequestInit & { headers: Record<string, string> } = { method: call.method ?? "GET", headers };
+    if (call.body !== undefined) {
+      headers["Content-Type"] = "application/json";
+      init.body = JSON.stringify(call.body);
+    }
+    const deadline = AbortSignal.timeout(DEADLINE_MS);
+    init.signal = call.signal ? AbortSignal.any([call.signal, deadline]) : deadline;
+    const response = await this.#fetch(path, init);
+    if (!response.ok) throw await problemOf(response);
+    const text = await response.text();
+    return (text ? JSON.parse(text) : undefined) as T;
+  }
+
+  async #fetch(path: string, init: RequestInit & { headers: Record<string, string> }): Promise<Response> {
+    try {
+      const response = await fetch(new URL(path, BASE), {
+        ...init,
+        headers: { ...init.headers, Authorization: `Bearer ${this.#key}` },
+        cache: "no-store",
+        credentials: "omit",
+        redirect: "error",
+      });
+      if (response.status === 401) this.#onRefused();
+      return response;
+    } catch (cause) {
+      if (init.signal?.aborted && init.signal.reason?.name !== "TimeoutError") throw cause;
+      throw new Unreachable(cause);
+    }
+  }
+}

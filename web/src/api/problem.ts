@@ -1,0 +1,102 @@
+// Turns what went wrong into words for a person, with what to do about it.
+
+import type { Problem } from "./types";
+
+/** The gateway answered with a problem. */
+export class ApiProblem extends Error {
+  readonly status: number;
+  readonly problem: Problem;
+
+  constructor(status: number, problem: Problem) {
+    super(problem.detail ?? problem.title ?? problem.code);
+    this.name = "ApiProblem";
+    this.status = status;
+    this.problem = problem;
+  }
+}
+
+/** No answer came: the gateway is down, or the network is. */
+export class Unreachable extends Error {
+  constructor(cause: unknown) {
+    super("The gateway cannot be reached.", { cause });
+    this.name = "Unreachable";
+  }
+}
+
+/** Reads a refusal. What stands between us and the gateway may answer in its own way, so nothing is taken for granted. */
+export async function problemOf(response: Response): Promise<ApiProblem> {
+  let problem: Problem = { code: `http_${response.status}`, title: `The server answered with ${response.status}.` };
+  try {
+    const body: unknown = await response.json();
+    if (typeof body === "object" && body !== null && typeof (body as Problem).code === "string") problem = body as Problem;
+  } catch {
+    // Not JSON: the words above are all there is to say.
+  }
+  const wait = Number(response.headers.get("Retry-After"));
+  if (problem.retryAfterSeconds == null && Number.isFinite(wait) && wait > 0) problem.retryAfterSeconds = wait;
+  return new ApiProblem(response.status, problem);
+}
+
+/** Whether the request may have been carried out although it failed here: it must be repeated under the same key or not at all. */
+export function mayHaveHappened(error: unknown): boolean {
+  return error instanceof Unreachable || (error instanceof ApiProblem && error.problem.code === "idempotency_in_flight");
+}
+
+export interface Explanation {
+  title: string;
+  detail?: string;
+  hint?: string;
+}
+
+const HINTS: Record<string, string> = {
+  unauthorized: "Open the link that the gateway printed when it started, or paste its key.",
+  forbidden: "This key does not have the right to do that. Use a key with more scopes.",
+  not_found: "It may have been deleted in another window.",
+  host_refused: "Open the page by the address that the gateway printed, or add this host name to its configuration.",
+  too_large: "Make the message shorter.",
+  turn_running: "Wait for the agent to finish, or stop it first.",
+  session_closed: "Open the session again to go on.",
+  request_resolved: "Somebody else has answered it already.",
+  agent_auth_required: "Sign in with the agent's own command on the machine where the gateway runs, then try again.",
+  agent_start_failed: "Check that the agent's command is installed where the gateway runs. Its log says more.",
+  agent_exited: "Send the message again: the gateway starts the agent anew.",
+  agent_timeout: "The agent did not answer in time. Try again in a moment.",
+  agent_unsupported: "This agent cannot do that.",
+  rate_limited: "Wait a moment, then try again.",
+  queue_full: "Too much is waiting already. Try again when something has finished.",
+  pool_full: "All agent processes are busy. Try again in a moment.",
+  draining: "The gateway is about to restart. Try again in a moment.",
+  storage_full: "The gateway's disk is full. Free some space where it runs.",
+  interrupted: "Send the message again if you still need it.",
+  cancel_timeout: "The agent did not stop when asked, so the gateway ended it.",
+  internal: "Try again. If it stays, look into the gateway's log.",
+};
+
+export function hintFor(code: string): string | undefined {
+  return Object.hasOwn(HINTS, code) ? HINTS[code] : undefined;
+}
+
+export function explainProblem(problem: Problem): Explanation {
+  const title = problem.title ?? problem.code.replaceAll("_", " ");
+  const agent = problem.acp?.message;
+  // The gateway's own words often quote the agent's: nobody wants to read them twice.
+  const own = agent && problem.detail?.includes(agent) ? [] : [problem.detail, ...(problem.errors ?? []).map((error) => error.detail)];
+  const said = own.filter((part): part is string => !!part && part !== title).map(sentence);
+  const detail = [...new Set(agent ? [...said, agent] : said)].join(" ");
+  const hint = hintFor(problem.code);
+  return { title, ...(detail ? { detail } : {}), ...(hint ? { hint } : {}) };
+}
+
+export function explain(error: unknown): Explanation {
+  if (error instanceof ApiProblem) return explainProblem(error.problem);
+  if (error instanceof Unreachable) {
+    return { title: error.message, hint: "Check that it is still running. The page tries again by itself where it can." };
+  }
+  return { title: "Something went wrong in this page.", detail: error instanceof Error ? error.message : String(error) };
+}
+
+/** The gateway writes its details as phrases, for they also stand in logs. */
+function sentence(phrase: string): string {
+  const capital = /^[a-z]+[ ,]/.test(phrase) ? phrase[0]!.toUpperCase() + phrase.slice(1) : phrase;
+  return /[\p{L}\p{N})]$/u.test(capital) ? `${capital}.` : capital;
+}

@@ -1,0 +1,125 @@
+// The gateway's REST contract as this page uses it. Members that the page does not read are left out, and every enum stays
+// open: within /v1 the server may add members, event types and values at any time.
+
+/** A raw piece of ACP: passed on as the agent sent it, so nothing about it is certain. */
+export type Raw = Record<string, unknown>;
+
+export interface Agent {
+  name: string;
+  title?: string | null;
+  version?: string | null;
+  agentInfo?: Raw | null;
+  pool?: { broken?: boolean };
+}
+
+export interface SessionMode {
+  id: string;
+  name: string;
+  description?: string | null;
+}
+
+export interface SessionModes {
+  currentModeId: string;
+  availableModes: SessionMode[];
+}
+
+export interface ConfigChoice {
+  value: string;
+  name: string;
+  description?: string | null;
+}
+
+export interface ConfigGroup {
+  group: string;
+  name: string;
+  options: ConfigChoice[];
+}
+
+export interface ConfigOption {
+  id: string;
+  name: string;
+  description?: string | null;
+  category?: string | null;
+  type: string;
+  currentValue: string | boolean;
+  options?: (ConfigChoice | ConfigGroup)[];
+}
+
+export interface Command {
+  name: string;
+  description: string;
+}
+
+export type SessionState = "idle" | "running" | "waiting" | "closed" | (string & {});
+
+export interface Session {
+  sessionId: string;
+  agent: string;
+  title?: string | null;
+  cwd?: string | null;
+  state: SessionState;
+  createdAt: string;
+  updatedAt: string;
+  modes?: SessionModes | null;
+  configOptions?: ConfigOption[] | null;
+  availableCommands?: Command[] | null;
+  lastEventId?: string | null;
+}
+
+export interface SessionPage {
+  sessions: Session[];
+  nextCursor?: string | null;
+}
+
+export interface Prompt {
+  promptId: string;
+  sessionId: string;
+  status: string;
+  lastEventId?: string | null;
+}
+
+export interface AuthMethod {
+  id: string;
+  name: string;
+  description?: string | null;
+  type?: string;
+}
+
+/** RFC 9457, with the gateway's closed list of codes. */
+export interface Problem {
+  status?: number;
+  code: string;
+  title?: string;
+  detail?: string | null;
+  retryable?: boolean;
+  retryAfterSeconds?: number | null;
+  instance?: string | null;
+  errors?: { pointer?: string; detail: string }[] | null;
+  authMethods?: AuthMethod[] | null;
+  acp?: { code: number; message: string; data?: unknown } | null;
+  exitCode?: number | null;
+  signal?: string | null;
+  stderrTail?: string | null;
+}
+
+export interface ContentBlock {
+  type: string;
+  text?: string;
+  data?: string;
+  mimeType?: string;
+  uri?: string;
+  name?: string;
+  title?: string | null;
+  resource?: { uri?: string; text?: string; blob?: string; mimeType?: string };
+}
+
+/** One event of the log, or one of the frames without an id (`ready`, `problem`, `shutdown`). */
+export interface LogEvent {
+  type: string;
+  time: string;
+  id?: string;
+  seq?: number;
+  sessionId?: string;
+  promptId?: string;
+  [member: string]: unknown;
+}

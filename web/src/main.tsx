@@ -1,0 +1,17 @@
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import "./style/base.css";
+import "./style/shell.css";
+import "./style/transcript.css";
+import "./style/markdown.css";
+import "./style/cards.css";
+import "./style/composer.css";
+import { App, firstKey } from "./view/App";
+
+const place = document.getElementById("root");
+if (!place) throw new Error("index.html has no place for the page");
+createRoot(place).render(
+  <StrictMode>
+    <App firstKey={firstKey()} />
+  </StrictMode>,
+);

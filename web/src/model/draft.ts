@@ -1,0 +1,28 @@
+// What is being written in a session, kept for this tab so that a reload loses nothing.
+
+import { useEffect, useState, type Dispatch, type SetStateAction } from "react";
+
+const PREFIX = "acp-gateway.draft.";
+
+export function useDraft(sessionId: string): [string, Dispatch<SetStateAction<string>>] {
+  const [text, setText] = useState(() => load(sessionId));
+  useEffect(() => save(sessionId, text), [sessionId, text]);
+  return [text, setText];
+}
+
+function load(sessionId: string): string {
+  try {
+    return sessionStorage.getItem(PREFIX + sessionId) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+function save(sessionId: string, text: string): void {
+  try {
+    if (text === "") sessionStorage.removeItem(PREFIX + sessionId);
+    else sessionStorage.setItem(PREFIX + sessionId, text);
+  } catch {
+    // A browser may refuse storage; a draft is a comfort only.
+  }
+}

@@ -1,0 +1,88 @@
+// One session as the page follows it: events are gathered and folded once per frame, so that a flood of small chunks costs one
+// redraw and not a thousand.
+
+import type { Client } from "../api/client";
+import type { LogEvent } from "../api/types";
+import { Follower, type Connection } from "../log/follow";
+import { foldAll } from "./fold";
+import { EMPTY, type SessionLog } from "./state";
+
+export interface FeedState {
+  log: SessionLog;
+  connection: Connection;
+  /** The replay has ended at least once: what changes from here on happens now. */
+  caughtUp: boolean;
+}
+
+/** A hidden tab gets no frames, and its title still has to follow. */
+const HIDDEN_MS = 250;
+/** A long history is shown in a few large steps: to draw each frame of its replay would make it take longer. */
+const REPLAY_MS = 500;
+
+export class Feed {
+  #state: FeedState = { log: EMPTY, connection: { state: "connecting" }, caughtUp: false };
+  #pending: LogEvent[] = [];
+  #connection: Connection | null = null;
+  #scheduled: (() => void) | null = null;
+  readonly #listeners = new Set<() => void>();
+  readonly #follower: Follower;
+
+  constructor(client: Client, sessionId: string) {
+    this.#follower = new Follower({
+      open: (lastEventId, signal) => client.events(sessionId, { lastEventId, signal }),
+      events: (events) => {
+        for (const event of events) this.#pending.push(event);
+        this.#schedule();
+      },
+      connection: (connection) => {
+        this.#connection = connection;
+        if (connection.state === "live" && !this.#state.caughtUp) this.#flush();
+        else this.#schedule();
+      },
+    });
+  }
+
+  readonly subscribe = (listener: () => void): (() => void) => {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  };
+
+  readonly state = (): FeedState => this.#state;
+
+  retryNow(): void {
+    this.#follower.retryNow();
+  }
+
+  close(): void {
+    this.#follower.close();
+    this.#scheduled?.();
+    this.#listeners.clear();
+  }
+
+  #schedule(): void {
+    if (this.#scheduled) return;
+    const replaying = !this.#state.caughtUp && this.#state.log.seq > 0;
+    if (replaying || document.hidden) {
+      const timer = setTimeout(() => this.#flush(), replaying ? REPLAY_MS : HIDDEN_MS);
+      this.#scheduled = () => clearTimeout(timer);
+    } else {
+      const frame = requestAnimationFrame(() => this.#flush());
+      // A tab that is hidden between the request and the frame would wait until it is shown again.
+      const timer = setTimeout(() => this.#flush(), HIDDEN_MS);
+      this.#scheduled = () => {
+        cancelAnimationFrame(frame);
+        clearTimeout(timer);
+      };
+    }
+  }
+
+  #flush(): void {
+    this.#scheduled?.();
+    this.#scheduled = null;
+    const connection = this.#connection ?? this.#state.connection;
+    const log = foldAll(this.#state.log, this.#pending);
+    this.#pending = [];
+    this.#state = { log, connection, caughtUp: this.#state.caughtUp || connection.state === "live" };
+    for (const listener of this.#listeners) listener();
+  }
+}

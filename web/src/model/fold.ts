@@ -1,0 +1,163 @@
+// The one reducer: a session's log in, what the page shows out. It is pure, it takes every event once, and it ignores what it
+// does not know, because the gateway may add event types at any time.
+
+import type { LogEvent, Problem, Session, SessionModes } from "../api/types";
+import { parseCursor } from "../log/cursor";
+import { blocks, record, text } from "./read";
+import { requestCreated, requestResolved } from "./request";
+import { EMPTY, type SessionLog, type Terminal, type Turn } from "./state";
+import { updateOwner, updateTurn } from "./turns";
+import { addItem, configOptions, foldUpdate, note } from "./update";
+
+export function foldAll(log: SessionLog, events: readonly LogEvent[]): SessionLog {
+  return events.reduce(fold, log);
+}
+
+export function fold(log: SessionLog, event: LogEvent): SessionLog {
+  const cursor = parseCursor(event.id);
+  if (!cursor) return log;
+  if (event.type === "reset") {
+    // What follows is the log from its earliest event: nothing that is held may stay.
+    return { ...withSession(EMPTY, event["session"]), epoch: cursor.epoch, seq: cursor.seq };
+  }
+  // An event without a number of its own is a mark in the stream, not a piece of history.
+  if (event.seq === undefined) return log;
+  const base = log.epoch === null || log.epoch === cursor.epoch ? log : EMPTY;
+  if (cursor.seq <= base.seq) return base;
+  return { ...step(base, event), epoch: cursor.epoch, seq: cursor.seq };
+}
+
+function step(log: SessionLog, event: LogEvent): SessionLog {
+  switch (event.type) {
+    case "session.created":
+      return withSession(log, event["session"]);
+    case "session.attached":
+      return attached(log, event);
+    case "session.changed":
+      return changed(log, event);
+    case "session.closed":
+      return { ...log, closed: true };
+    case "session.deleted":
+      return { ...log, deleted: true };
+    case "prompt.queued":
+      return { ...log, turns: [...log.turns, turnOf(event, "queued")] };
+    case "prompt.started":
+      return started(log, event);
+    case "prompt.completed":
+      return ended(log, event, { status: "completed", stopReason: text(event["stopReason"]) });
+    case "prompt.failed":
+      return ended(log, event, { status: "failed", problem: problemIn(event) });
+    case "session.update":
+      return foldUpdate(log, event);
+    case "request.created":
+      return requestCreated(log, event);
+    case "request.resolved":
+      return requestResolved(log, event);
+    case "agent.exited":
+      return agentExited(log, event);
+    case "terminal.created":
+    case "terminal.output":
+    case "terminal.exited":
+      return terminal(log, event);
+    default:
+      return log;
+  }
+}
+
+function withSession(log: SessionLog, value: unknown): SessionLog {
+  const session = record(value) as Session | null;
+  if (!session) return log;
+  return {
+    ...log,
+    agent: text(session.agent),
+    title: text(session.title),
+    titleByPerson: text(session.title) !== null,
+    cwd: text(session.cwd),
+    closed: session.state === "closed",
+    modes: modesIn(session.modes) ?? log.modes,
+    configOptions: session.configOptions ? configOptions(session.configOptions) : log.configOptions,
+    commands: session.availableCommands ?? log.commands,
+  };
+}
+
+function attached(log: SessionLog, event: LogEvent): SessionLog {
+  const result = record(event["result"]);
+  const next = {
+    ...log,
+    closed: false,
+    modes: modesIn(result?.["modes"]) ?? log.modes,
+    configOptions: Array.isArray(result?.["configOptions"]) ? configOptions(result["configOptions"]) : log.configOptions,
+  };
+  if (event["context"] !== "lost") return next;
+  const words = "The agent was started afresh and does not remember what came before.";
+  return { ...next, turns: updateOwner(log.turns, event, (turn) => addItem(turn, note(event, "warning", words))) };
+}
+
+function changed(log: SessionLog, event: LogEvent): SessionLog {
+  const currentModeId = text(event["currentModeId"]);
+  return {
+    ...log,
+    ...("title" in event ? { title: text(event["title"]), titleByPerson: text(event["title"]) !== null } : {}),
+    ...(Array.isArray(event["configOptions"]) ? { configOptions: configOptions(event["configOptions"]) } : {}),
+    ...(currentModeId && log.modes ? { modes: { ...log.modes, currentModeId } } : {}),
+  };
+}
+
+/** After `prompt.queued` the start comes without the prompt; else it makes the turn. */
+function started(log: SessionLog, event: LogEvent): SessionLog {
+  const known = log.turns.some((turn) => turn.promptId === event.promptId);
+  if (!known || !event.promptId) return { ...log, turns: [...log.turns, turnOf(event, "running")] };
+  return { ...log, turns: updateTurn(log.turns, event.promptId, (turn) => ({ ...turn, status: "running", createdAt: event.time })) };
+}
+
+function turnOf(event: LogEvent, status: "queued" | "running"): Turn {
+  return {
+    key: event.promptId ?? `seq-${event.seq}`,
+    promptId: event.promptId ?? null,
+    status,
+    prompt: blocks(event["prompt"]),
+    by: text(event["by"]),
+    createdAt: event.time,
+    endedAt: null,
+    stopReason: null,
+    problem: null,
+    items: [],
+  };
+}
+
+/** What a turn left unfinished stays as it was, but nothing of it is open any more. */
+function ended(log: SessionLog, event: LogEvent, end: Partial<Turn>): SessionLog {
+  if (!event.promptId) return log;
+  return { ...log, turns: updateTurn(log.turns, event.promptId, (turn) => ({ ...turn, ...end, endedAt: event.time })) };
+}
+
+function problemIn(event: LogEvent): Problem {
+  const problem = record(event["problem"]);
+  return problem && typeof problem["code"] === "string" ? (problem as unknown as Problem) : { code: "internal" };
+}
+
+/** In a turn its `prompt.failed` says the same with more, so only an exit between turns is shown. */
+function agentExited(log: SessionLog, event: LogEvent): SessionLog {
+  if (event.promptId || log.turns.some((turn) => turn.status === "running")) return log;
+  const item = note(event, "info", "The agent's process ended. It starts again with the next message.", text(event["stderrTail"]));
+  return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
+}
+
+function terminal(log: SessionLog, event: LogEvent): SessionLog {
+  const terminalId = text(event["terminalId"]);
+  if (terminalId === null) return log;
+  const before: Terminal = log.terminals[terminalId] ?? { terminalId, command: "", output: "", exited: false, exitCode: null };
+  const args = Array.isArray(event["args"]) ? event["args"].filter((arg) => typeof arg === "string") : [];
+  const after: Terminal =
+    event.type === "terminal.created"
+      ? { ...before, command: [text(event["command"]) ?? "", ...args].join(" ") }
+      : event.type === "terminal.output"
+        ? { ...before, output: before.output + (text(event["data"]) ?? "") }
+        : { ...before, exited: true, exitCode: typeof event["exitCode"] === "number" ? event["exitCode"] : null };
+  return { ...log, terminals: { ...log.terminals, [terminalId]: after } };
+}
+
+function modesIn(value: unknown): SessionModes | null {
+  const modes = record(value) as SessionModes | null;
+  return modes && typeof modes.currentModeId === "string" && Array.isArray(modes.availableModes) ? modes : null;
+}

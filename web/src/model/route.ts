@@ -1,0 +1,33 @@
+// The page's addresses: `#/` and `#/s/{id}`. They live behind the `#`, so that the gateway serves one file for all of them.
+
+import { useSyncExternalStore } from "react";
+
+export type Route = { page: "start" } | { page: "session"; sessionId: string };
+
+export function parseRoute(hash: string): Route {
+  const match = /^#\/s\/([^/?]+)/.exec(hash);
+  if (!match) return { page: "start" };
+  try {
+    return { page: "session", sessionId: decodeURIComponent(match[1]!) };
+  } catch {
+    return { page: "start" };
+  }
+}
+
+export function sessionHref(sessionId: string): string {
+  return `#/s/${encodeURIComponent(sessionId)}`;
+}
+
+export function goTo(href: string): void {
+  location.hash = href;
+}
+
+export function useRoute(): Route {
+  const hash = useSyncExternalStore(subscribe, () => location.hash);
+  return parseRoute(hash);
+}
+
+function subscribe(listener: () => void): () => void {
+  addEventListener("hashchange", listener);
+  return () => removeEventListener("hashchange", listener);
+}

@@ -1,0 +1,39 @@
+// Small pure steps on the list of turns. Nothing here changes its arguments: what is not touched is shared with the old state,
+// so that the page redraws only what changed.
+
+import type { LogEvent } from "../api/types";
+import type { Item, Turn } from "./state";
+
+export function updateTurn(turns: Turn[], promptId: string, change: (turn: Turn) => Turn): Turn[] {
+  const index = turns.findLastIndex((turn) => turn.promptId === promptId);
+  return index < 0 ? turns : turns.with(index, change(turns[index]!));
+}
+
+/** Finds the turn that an event belongs to, or makes the place for what came outside of any. */
+export function updateOwner(turns: Turn[], event: LogEvent, change: (turn: Turn) => Turn): Turn[] {
+  const index = event.promptId ? turns.findLastIndex((turn) => turn.promptId === event.promptId) : -1;
+  if (index >= 0) return turns.with(index, change(turns[index]!));
+  const last = turns.at(-1);
+  if (last?.status === "between") return turns.with(-1, change(last));
+  return [...turns, change(between(event))];
+}
+
+export function updateItem<T extends Item>(items: Item[], find: (item: Item) => item is T, change: (item: T) => Item): Item[] | null {
+  const index = items.findLastIndex(find);
+  return index < 0 ? null : items.with(index, change(items[index] as T));
+}
+
+function between(event: LogEvent): Turn {
+  return {
+    key: `between-${event.seq ?? 0}`,
+    promptId: null,
+    status: "between",
+    prompt: [],
+    by: null,
+    createdAt: event.time,
+    endedAt: null,
+    stopReason: null,
+    problem: null,
+    items: [],
+  };
+}

@@ -1,0 +1,53 @@
+// The list of sessions. It is asked for again after every action of this page, when the window comes back into view, and now
+// and then in between.
+
+import { useCallback, useEffect, useRef, useState } from "react";
+import type { Client } from "../api/client";
+import type { Session } from "../api/types";
+
+const EVERY_MS = 15_000;
+
+export interface SessionList {
+  sessions: Session[] | null;
+  error: unknown;
+  refresh(): void;
+}
+
+export function useSessions(client: Client): SessionList {
+  const [sessions, setSessions] = useState<Session[] | null>(null);
+  const [error, setError] = useState<unknown>(null);
+  const asked = useRef(0);
+
+  const refresh = useCallback(() => {
+    const turn = ++asked.current;
+    client.sessions().then(
+      (page) => {
+        // An answer that was overtaken by a later question is old news.
+        if (turn !== asked.current) return;
+        setSessions(page.sessions);
+        setError(null);
+      },
+      (reason: unknown) => {
+        if (turn === asked.current) setError(reason);
+      },
+    );
+  }, [client]);
+
+  useEffect(() => {
+    refresh();
+    const whenVisible = () => {
+      if (!document.hidden) refresh();
+    };
+    const timer = setInterval(whenVisible, EVERY_MS);
+    addEventListener("focus", refresh);
+    document.addEventListener("visibilitychange", whenVisible);
+    return () => {
+      asked.current += 1;
+      clearInterval(timer);
+      removeEventListener("focus", refresh);
+      document.removeEventListener("visibilitychange", whenVisible);
+    };
+  }, [refresh]);
+
+  return { sessions, error, refresh };
+}

@@ -1,0 +1,55 @@
+// Small phrases that several parts of the page share.
+
+/**
+ * Shows what would otherwise hide: characters that turn the reading order around, or have no form at all. In a path or a title
+ * they can make a dangerous action look like another one.
+ */
+export function visible(text: string): string {
+  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]/g, (hidden) => {
+    return `[U+${hidden.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`;
+  });
+}
+
+export function duration(from: string, to: string): string {
+  const seconds = Math.max(0, (Date.parse(to) - Date.parse(from)) / 1000);
+  if (!Number.isFinite(seconds)) return "";
+  if (seconds < 1) return "under a second";
+  if (seconds < 60) return `${Math.round(seconds)} s`;
+  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+}
+
+export function ago(time: string, now: number): string {
+  const minutes = Math.floor((now - Date.parse(time)) / 60_000);
+  if (!Number.isFinite(minutes)) return "";
+  if (minutes < 1) return "just now";
+  if (minutes < 60) return `${minutes} min ago`;
+  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ago`;
+  return `${Math.floor(minutes / 1440)} days ago`;
+}
+
+export function clock(time: string): string {
+  return new Date(time).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+}
+
+const STOP_REASONS: Record<string, string> = {
+  end_turn: "Finished",
+  cancelled: "Stopped",
+  refusal: "The agent declined to go on",
+  max_tokens: "Stopped at the model's length limit",
+  max_turn_requests: "Stopped at the limit of model calls in one turn",
+};
+
+export function stopWords(reason: string | null): string {
+  return (reason !== null && Object.hasOwn(STOP_REASONS, reason) && STOP_REASONS[reason]) || `Ended (${reason ?? "no reason given"})`;
+}
+
+const STATES: Record<string, string> = {
+  idle: "ready",
+  running: "working",
+  waiting: "waiting for an answer",
+  closed: "closed",
+};
+
+export function stateWords(state: string): string {
+  return (Object.hasOwn(STATES, state) && STATES[state]) || state;
+}

@@ -1,0 +1,45 @@
+// Tells people who do not see the screen what matters: a finished turn, and a question that waits. Never single tokens.
+
+import { useEffect, useRef, useState } from "react";
+import { blocksText, openRequests, type SessionLog, type Turn } from "../model/state";
+import { stopWords } from "../model/words";
+
+export function Announcer({ log, caughtUp }: { log: SessionLog; caughtUp: boolean }) {
+  const [words, setWords] = useState("");
+  const told = useRef<Set<string> | null>(null);
+
+  useEffect(() => {
+    if (!caughtUp) return;
+    const now = happenings(log);
+    const before = told.current;
+    told.current = new Set(now.keys());
+    // What was there when the page caught up is history.
+    if (before === null) return;
+    const fresh = [...now].filter(([key]) => !before.has(key)).map(([, text]) => text);
+    if (fresh.length > 0) setWords(fresh.join(" "));
+  }, [log, caughtUp]);
+
+  return (
+    <div className="hidden" aria-live="polite">
+      {words}
+    </div>
+  );
+}
+
+function happenings(log: SessionLog): Map<string, string> {
+  const found = new Map<string, string>();
+  for (const request of openRequests(log)) {
+    found.set(`request ${request.requestId}`, `The agent asks: ${request.title || "a question"}.`);
+  }
+  for (const turn of log.turns) {
+    if (turn.promptId && turn.endedAt) found.set(`turn ${turn.promptId}`, endWords(turn));
+  }
+  return found;
+}
+
+function endWords(turn: Turn): string {
+  if (turn.status === "failed") return `The turn failed: ${turn.problem?.title ?? turn.problem?.code ?? "unknown reason"}.`;
+  const last = turn.items.findLast((item) => item.kind === "message");
+  const said = last?.kind === "message" ? blocksText(last.blocks).slice(0, 600) : "";
+  return `${stopWords(turn.stopReason)}. ${said}`;
+}

@@ -1,0 +1,57 @@
+// Says when the page does not hear the gateway, and when it tries again.
+
+import { useEffect, useState } from "react";
+import type { Connection } from "../log/follow";
+
+/** A reconnect that succeeds at once is nobody's business. */
+const GRACE_MS = 400;
+
+export function ConnectionBanner({ connection, onRetry }: { connection: Connection; onRetry(): void }) {
+  const lost = useLoss(connection);
+  const seconds = useCountdown(connection.state === "lost" ? connection.retryAt : null);
+  return (
+    <div className="banner-place" role="status">
+      {lost && (
+        <div className="banner">
+          <span>{lost}</span>
+          {connection.state === "lost" ? (
+            <>
+              {/* The ticking number would be read out every second. */}
+              <span aria-hidden="true">Trying again {seconds > 0 ? `in ${seconds} s` : "now"}.</span>
+              <button className="button small" type="button" onClick={onRetry}>
+                Try now
+              </button>
+            </>
+          ) : (
+            <span>Connecting…</span>
+          )}
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** The reason stays up while the next try runs, until the stream is live again. */
+function useLoss(connection: Connection): string | null {
+  const [reason, setReason] = useState<string | null>(null);
+  const current = connection.state === "lost" ? connection.reason : null;
+  const over = connection.state !== "lost" && connection.state !== "connecting";
+  useEffect(() => {
+    if (over) return setReason(null);
+    if (current === null) return;
+    const timer = setTimeout(() => setReason(current), GRACE_MS);
+    return () => clearTimeout(timer);
+  }, [current, over]);
+  return reason;
+}
+
+function useCountdown(until: number | null): number {
+  const [now, setNow] = useState(() => Date.now());
+  useEffect(() => {
+    if (until === null) return;
+    setNow(Date.now());
+    const timer = setInterval(() => setNow(Date.now()), 250);
+    return () => clearInterval(timer);
+  }, [until]);
+  return until === null ? 0 : Math.max(0, Math.ceil((until - now) / 1000));
+}

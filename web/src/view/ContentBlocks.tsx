@@ -1,0 +1,44 @@
+// ACP content: text, images, and what they refer to. `plain` shows text as it was typed.
+
+import { memo } from "react";
+import type { ContentBlock } from "../api/types";
+import { Markdown } from "./Markdown";
+
+export const ContentBlocks = memo(function ContentBlocks({ blocks, plain = false }: { blocks: ContentBlock[]; plain?: boolean }) {
+  return (
+    <>
+      {blocks.map((block, index) => (
+        <Block key={index} block={block} plain={plain} />
+      ))}
+    </>
+  );
+});
+
+/** Pictures that a browser draws without running anything in them. */
+const PICTURES = /^image\/(png|jpeg|gif|webp|avif)$/;
+
+function Block({ block, plain }: { block: ContentBlock; plain: boolean }) {
+  switch (block.type) {
+    case "text":
+      return plain ? <p className="plain">{block.text}</p> : <Markdown text={block.text ?? ""} />;
+    case "image":
+      return PICTURES.test(block.mimeType ?? "") && block.data ? (
+        <img className="picture" src={`data:${block.mimeType};base64,${block.data}`} alt="Picture from the conversation" />
+      ) : (
+        <p className="reference">Picture ({block.mimeType ?? "unknown type"})</p>
+      );
+    case "audio":
+      return <p className="reference">Sound ({block.mimeType ?? "unknown type"})</p>;
+    case "resource_link":
+      return <p className="reference">{block.title ?? block.name ?? block.uri ?? "Reference"}</p>;
+    case "resource":
+      return (
+        <details className="resource">
+          <summary>{block.resource?.uri ?? "Attached text"}</summary>
+          {block.resource?.text !== undefined && <pre className="output">{block.resource.text}</pre>}
+        </details>
+      );
+    default:
+      return <p className="reference">Content of a kind that this page does not show ({block.type})</p>;
+  }
+}

@@ -1,0 +1,72 @@
+// Shown when there is no key, or when the gateway refused the one that was there.
+
+import { useState, type FormEvent } from "react";
+
+interface Props {
+  refused: boolean;
+  onKey(key: string, keep: boolean): void;
+}
+
+export function KeyGate({ refused, onKey }: Props) {
+  const [key, setKey] = useState("");
+  const [keep, setKeep] = useState(false);
+  const [malformed, setMalformed] = useState(false);
+
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    const given = pastedKey(key);
+    if (given) onKey(given, keep);
+    else setMalformed(true);
+  }
+
+  return (
+    <main className="gate">
+      <form className="gate-card" onSubmit={submit}>
+        <h1>acp-gateway</h1>
+        {refused ? (
+          <div className="problem" role="alert">
+            <p className="problem-title">The gateway refused this key.</p>
+            <p className="problem-hint">It may be mistyped, revoked, or unused for 30 days. Open the link that the gateway printed last, or paste another key.</p>
+          </div>
+        ) : (
+          <p>Open the link that the gateway printed when it started, or paste its key here.</p>
+        )}
+        <label htmlFor="key">Key or link</label>
+        <input
+          id="key"
+          type="password"
+          autoComplete="off"
+          spellCheck={false}
+          autoFocus
+          required
+          aria-invalid={malformed}
+          aria-describedby={malformed ? "key-malformed" : undefined}
+          value={key}
+          onChange={(event) => setKey(event.target.value)}
+        />
+        {malformed && (
+          <p id="key-malformed" className="field-problem" role="alert">
+            This does not look like a key: it has spaces or unusual characters in it.
+          </p>
+        )}
+        <label className="check">
+          <input type="checkbox" checked={keep} onChange={(event) => setKeep(event.target.checked)} />
+          <span>
+            Keep the key on this device
+            <small>Otherwise it is forgotten when this tab closes. Leave it off where others use the same browser.</small>
+          </span>
+        </label>
+        <button className="button primary" type="submit">
+          Continue
+        </button>
+      </form>
+    </main>
+  );
+}
+
+/** People paste the whole link as often as the key alone. A key is plain ASCII without spaces; anything else is a slip. */
+function pastedKey(given: string): string | null {
+  const mark = given.indexOf("#key=");
+  const key = (mark < 0 ? given : given.slice(mark + 5)).trim();
+  return /^[\x21-\x7e]+$/.test(key) ? key : null;
+}

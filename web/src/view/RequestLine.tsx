@@ -1,0 +1,34 @@
+// The place of a question in the conversation: that it waits, or who answered it and how. It is answered in the dock below.
+
+import { memo } from "react";
+import type { RequestItem, Resolution } from "../model/state";
+
+export const RequestLine = memo(function RequestLine({ item, live }: { item: RequestItem; live: boolean }) {
+  const waits = item.resolution === null && live;
+  return (
+    <p className={waits ? "request-line waits" : "request-line"}>
+      <span className="request-line-title">{item.title || "The agent asked a question"}</span>
+      <span>{item.resolution ? resolutionWords(item, item.resolution) : live ? "waits for your answer" : "was not answered"}</span>
+    </p>
+  );
+});
+
+export function resolutionWords(item: RequestItem, resolution: Resolution): string {
+  const option = item.options.find((candidate) => candidate.optionId === resolution.optionId);
+  const choice = option ? `“${option.name}”` : null;
+  const by = resolution.by ? ` by ${resolution.by}` : "";
+  switch (resolution.how) {
+    case "answered":
+      return choice ? `${choice} chosen${by}` : `answered${by}`;
+    case "policy":
+      return choice ? `${choice} chosen by the gateway's policy` : "answered by the gateway's policy";
+    case "cancelled":
+      return "cancelled with the turn";
+    case "withdrawn":
+      return "withdrawn by the agent";
+    case "expired":
+      return "ran out unanswered";
+    default:
+      return resolution.how;
+  }
+}

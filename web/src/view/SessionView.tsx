@@ -1,0 +1,171 @@
+// One session: its head, its transcript, what waits for an answer, and the composer.
+
+import { useCallback, useEffect, useMemo, useState, useSyncExternalStore, type ReactNode } from "react";
+import type { Client } from "../api/client";
+import { useDraft } from "../model/draft";
+import { Feed } from "../model/feed";
+import { blocksText, openRequests, runningTurn, type SessionLog } from "../model/state";
+import { Announcer } from "./Announcer";
+import { Composer } from "./Composer";
+import { ConnectionBanner } from "./ConnectionBanner";
+import { focusMessage } from "./focus";
+import { Options } from "./Options";
+import { ProblemNote } from "./ProblemNote";
+import { RequestDock } from "./RequestDock";
+import { Transcript } from "./Transcript";
+import { UsageMeter } from "./UsageMeter";
+import { WorkingFolder } from "./workingFolder";
+
+interface Props {
+  client: Client;
+  sessionId: string;
+  menu: ReactNode;
+  /** Called with the session's title when something changed that the list shows too. */
+  onActivity(title: string): void;
+}
+
+export function SessionView({ client, sessionId, menu, onActivity }: Props) {
+  const feed = useFeed(client, sessionId);
+  return feed ? <Followed client={client} sessionId={sessionId} menu={menu} onActivity={onActivity} feed={feed} /> : null;
+}
+
+/** The connection belongs to the effect and not to the render, so that it is opened once and closed for certain. */
+function useFeed(client: Client, sessionId: string): Feed | null {
+  const [feed, setFeed] = useState<Feed | null>(null);
+  useEffect(() => {
+    const made = new Feed(client, sessionId);
+    const retry = () => made.retryNow();
+    setFeed(made);
+    addEventListener("online", retry);
+    return () => {
+      removeEventListener("online", retry);
+      made.close();
+    };
+  }, [client, sessionId]);
+  return feed;
+}
+
+function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed: Feed }) {
+  const { log, connection, caughtUp } = useSyncExternalStore(feed.subscribe, feed.state);
+  const [error, setError] = useState<unknown>(null);
+  const [draft, setDraft] = useDraft(sessionId);
+  const running = runningTurn(log);
+  const requests = useMemo(() => openRequests(log), [log]);
+  const title = titleOf(log);
+  const gone = log.deleted || (connection.state === "ended" && connection.why === "deleted");
+  const refused = connection.state === "refused";
+
+  useEffect(() => {
+    document.title = `${requests.length > 0 ? "(!) " : running ? "… " : ""}${title} – acp-gateway`;
+  }, [title, requests.length, running]);
+
+  // The list beside shows states and titles too: it is asked again when one of them changed here.
+  const state = `${log.closed} ${gone} ${title} ${requests.length > 0} ${running?.promptId ?? ""}`;
+  useEffect(() => {
+    if (caughtUp) onActivity(title);
+  }, [state, title, caughtUp, onActivity]);
+
+  /** Runs an action and shows what came of it; the outcome itself arrives by the log. */
+  async function act(action: () => Promise<unknown>): Promise<boolean> {
+    try {
+      await action();
+      setError(null);
+      return true;
+    } catch (reason) {
+      setError(reason);
+      return false;
+    }
+  }
+
+  const rewrite = useCallback(
+    (text: string) => {
+      setDraft(text);
+      focusMessage();
+    },
+    [setDraft],
+  );
+  const stop = () => void act(() => client.cancel(sessionId));
+
+  return (
+    <WorkingFolder value={log.cwd}>
+      <div className="session">
+        <header className="bar">
+          {menu}
+          <div className="bar-words">
+            <h1 className="bar-title">{title}</h1>
+            <p className="bar-meta">
+              {log.agent ?? ""}
+              {log.cwd && <span className="bar-path"> · {log.cwd}</span>}
+            </p>
+          </div>
+          <UsageMeter usage={log.usage} />
+        </header>
+        <ConnectionBanner connection={connection} onRetry={() => feed.retryNow()} />
+        <Transcript
+          log={log}
+          busy={running !== null}
+          caughtUp={caughtUp}
+          loading={!caughtUp && log.seq === 0 && !refused}
+          agent={log.agent}
+          onRewrite={rewrite}
+        />
+        <footer className="dock">
+          {!gone && <RequestDock log={log} requests={requests} client={client} sessionId={sessionId} act={act} />}
+          {error !== null && (
+            <div className="dock-problem">
+              <ProblemNote error={error} />
+              <button className="button small" type="button" onClick={() => setError(null)}>
+                Dismiss
+              </button>
+            </div>
+          )}
+          {gone || refused ? (
+            <Gone gone={gone} error={refused ? connection.error : null} />
+          ) : log.closed ? (
+            <div className="closed">
+              <p>This session is closed. Its history stays readable.</p>
+              <button className="button" type="button" onClick={() => void act(() => client.attach(sessionId))}>
+                Open it again
+              </button>
+            </div>
+          ) : (
+            <Composer
+              client={client}
+              sessionId={sessionId}
+              commands={log.commands}
+              text={draft}
+              setText={setDraft}
+              running={running !== null}
+              act={act}
+              onStop={stop}
+            >
+              <Options log={log} client={client} sessionId={sessionId} act={act} />
+            </Composer>
+          )}
+        </footer>
+        <Announcer log={log} caughtUp={caughtUp} />
+      </div>
+    </WorkingFolder>
+  );
+}
+
+export type Act = (action: () => Promise<unknown>) => Promise<boolean>;
+
+function Gone({ gone, error }: { gone: boolean; error: unknown }) {
+  return (
+    <div className="closed">
+      {gone ? <p>This session was deleted.</p> : <ProblemNote error={error} />}
+      <a className="button" href="#/">
+        Start a new session
+      </a>
+    </div>
+  );
+}
+
+function titleOf(log: SessionLog): string {
+  if (log.title) return log.title;
+  const first = log.turns.find((turn) => turn.prompt.length > 0);
+  const words = first ? blocksText(first.prompt).trim().split("\n")[0]! : "";
+  if (words.length > 60) return `${words.slice(0, 59)}…`;
+  return words || "New session";
+}

@@ -1,0 +1,75 @@
+// The page around a session: the list beside it, the start page when none is open.
+
+import { useCallback, useEffect, useState } from "react";
+import type { Client } from "../api/client";
+import { useRoute } from "../model/route";
+import { useSessions } from "../model/useSessions";
+import { onEscape } from "./escape";
+import { Icon } from "./Icon";
+import { SessionView } from "./SessionView";
+import { Sidebar } from "./Sidebar";
+import { StartPage } from "./StartPage";
+
+interface Props {
+  client: Client;
+  onForget(): void;
+}
+
+export function Shell({ client, onForget }: Props) {
+  const route = useRoute();
+  const list = useSessions(client);
+  const [drawer, setDrawer] = useState(false);
+  const [openTitle, setOpenTitle] = useState<string | null>(null);
+  const open = route.page === "session" ? route.sessionId : null;
+  const { refresh } = list;
+
+  // Choosing a session on a small screen closes the drawer over it.
+  useEffect(() => {
+    setDrawer(false);
+    setOpenTitle(null);
+  }, [open]);
+
+  const changed = useCallback(
+    (title: string) => {
+      setOpenTitle(title);
+      refresh();
+    },
+    [refresh],
+  );
+
+  const menu = (
+    <button className="icon-button menu-button" type="button" aria-expanded={drawer} aria-controls="sidebar" onClick={() => setDrawer(!drawer)}>
+      <Icon name={drawer ? "close" : "menu"} />
+      <span className="hidden">{drawer ? "Close the list of sessions" : "Open the list of sessions"}</span>
+    </button>
+  );
+
+  return (
+    <div className={drawer ? "shell drawer-open" : "shell"} onKeyDown={(event) => drawer && onEscape(event, () => setDrawer(false))}>
+      <a className="skip" href="#main" onClick={skipToMain}>
+        Skip to the conversation
+      </a>
+      <Sidebar
+        client={client}
+        list={list}
+        open={open}
+        openTitle={openTitle}
+        onForget={onForget}
+        onNavigate={() => setDrawer(false)}
+      />
+      <main id="main" tabIndex={-1}>
+        {open ? (
+          <SessionView key={open} client={client} sessionId={open} menu={menu} onActivity={changed} />
+        ) : (
+          <StartPage client={client} menu={menu} onCreated={list.refresh} />
+        )}
+      </main>
+    </div>
+  );
+}
+
+/** The address belongs to the route, so the jump is made by hand. */
+function skipToMain(event: React.MouseEvent) {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+}

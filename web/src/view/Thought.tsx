@@ -1,0 +1,21 @@
+// What the agent thought, folded away until somebody wants to read it.
+
+import { memo } from "react";
+import type { MessageItem } from "../model/state";
+import { duration } from "../model/words";
+import { ContentBlocks } from "./ContentBlocks";
+import { Icon } from "./Icon";
+
+export const Thought = memo(function Thought({ item }: { item: MessageItem }) {
+  return (
+    <details className="thought">
+      <summary>
+        <Icon name="think" /> Thought for {duration(item.startedAt, item.endedAt)}
+        <Icon name="chevron" className="chevron" />
+      </summary>
+      <div className="thought-text">
+        <ContentBlocks blocks={item.blocks} />
+      </div>
+    </details>
+  );
+});

@@ -1,0 +1,97 @@
+// A tool call: what it is, how it stands, and, unfolded, what it did.
+
+import { memo } from "react";
+import type { Terminal, ToolItem, ToolLocation } from "../model/state";
+import { Icon } from "./Icon";
+import { ToolContent } from "./ToolContent";
+import { useShortPath } from "./workingFolder";
+
+interface Props {
+  item: ToolItem;
+  live: boolean;
+  folded: boolean;
+  terminals: Record<string, Terminal>;
+}
+
+const STATUS: Record<string, string> = {
+  pending: "waiting",
+  in_progress: "running",
+  completed: "done",
+  failed: "failed",
+};
+
+const KINDS: Record<string, string> = {
+  read: "Read",
+  edit: "Edit",
+  delete: "Delete",
+  move: "Move",
+  search: "Search",
+  execute: "Run",
+  think: "Think",
+  fetch: "Fetch",
+  switch_mode: "Switch mode",
+};
+
+export const ToolCard = memo(function ToolCard({ item, live, folded, terminals }: Props) {
+  // A call that its turn left behind is not running any more.
+  const open = item.status === "pending" || item.status === "in_progress";
+  const status = open && !live ? "unfinished" : (STATUS[item.status] ?? item.status);
+  const hasRaw = item.content.length === 0 && (item.rawInput !== undefined || item.rawOutput !== undefined);
+  const hasBody = item.content.length > 0 || item.locations.length > 0 || hasRaw;
+  const showsDiff = item.content.some((part) => part["type"] === "diff");
+  const head = (
+    <>
+      <Icon name={item.toolKind} />
+      <span className="hidden">{KINDS[item.toolKind] ?? "Tool"}: </span>
+      <span className="tool-title">{item.title}</span>
+      <span className={`tool-status status-${status}`}>{status}</span>
+      {hasBody && <Icon name="chevron" className="chevron" />}
+    </>
+  );
+  if (!hasBody) return <div className="tool tool-head">{head}</div>;
+  return (
+    <details className="tool" open={showsDiff && !folded}>
+      <summary className="tool-head">{head}</summary>
+      <div className="tool-body">
+        {item.locations.length > 0 && (
+          <ul className="locations" aria-label="Places">
+            {item.locations.map((location, index) => (
+              <li key={index}>
+                <Place location={location} />
+              </li>
+            ))}
+          </ul>
+        )}
+        <ToolContent content={item.content} terminals={terminals} />
+        {hasRaw && (
+          <>
+            <Raw label="Input" value={item.rawInput} />
+            <Raw label="Output" value={item.rawOutput} />
+          </>
+        )}
+      </div>
+    </details>
+  );
+});
+
+function Place({ location }: { location: ToolLocation }) {
+  const shown = useShortPath(location.path);
+  return (
+    <code title={location.path}>
+      {shown}
+      {location.line != null && `:${location.line}`}
+    </code>
+  );
+}
+
+function Raw({ label, value }: { label: string; value: unknown }) {
+  if (value === undefined) return null;
+  return (
+    <>
+      <p className="raw-label">{label}</p>
+      <pre className="output" tabIndex={0} role="region" aria-label={label}>
+        {typeof value === "string" ? value : JSON.stringify(value, null, 2)}
+      </pre>
+    </>
+  );
+}

@@ -1,0 +1,48 @@
+// What a tool call carries: content, changes to files, and the output of commands.
+
+import type { Raw } from "../api/types";
+import { blocks, line, text } from "../model/read";
+import type { Terminal } from "../model/state";
+import { visible } from "../model/words";
+import { ContentBlocks } from "./ContentBlocks";
+import { DiffView } from "./DiffView";
+
+export function ToolContent({ content, terminals }: { content: Raw[]; terminals: Record<string, Terminal> }) {
+  return (
+    <>
+      {content.map((part, index) => (
+        <Part key={index} part={part} terminals={terminals} />
+      ))}
+    </>
+  );
+}
+
+function Part({ part, terminals }: { part: Raw; terminals: Record<string, Terminal> }) {
+  switch (part["type"]) {
+    case "content":
+      return <ContentBlocks blocks={blocks([part["content"]])} />;
+    case "diff":
+      return <DiffView path={line(part["path"]) ?? ""} before={line(part["oldText"])} after={line(part["newText"]) ?? ""} />;
+    case "terminal": {
+      const terminalId = text(part["terminalId"]) ?? "";
+      const terminal = Object.hasOwn(terminals, terminalId) ? terminals[terminalId] : undefined;
+      return terminal ? <TerminalOutput terminal={terminal} /> : <p className="reference">Terminal {terminalId}</p>;
+    }
+    default:
+      return <p className="reference">Content of a kind that this page does not show</p>;
+  }
+}
+
+function TerminalOutput({ terminal }: { terminal: Terminal }) {
+  return (
+    <figure className="terminal">
+      <figcaption>
+        <code>{visible(terminal.command)}</code>
+        {terminal.exited && <span>{terminal.exitCode === null ? "ended" : `exit ${terminal.exitCode}`}</span>}
+      </figcaption>
+      <pre className="output" tabIndex={0} role="region" aria-label="Output of the command">
+        {terminal.output}
+      </pre>
+    </figure>
+  );
+}

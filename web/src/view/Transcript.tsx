@@ -1,0 +1,97 @@
+// The conversation. It stays at its end while the agent writes, unless the reader has scrolled away.
+
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
+import type { SessionLog } from "../model/state";
+import { Icon } from "./Icon";
+import { TurnView } from "./TurnView";
+
+interface Props {
+  log: SessionLog;
+  agent: string | null;
+  busy: boolean;
+  caughtUp: boolean;
+  loading: boolean;
+  /** Puts a prompt back into the message field. */
+  onRewrite(text: string): void;
+}
+
+/** A long conversation is drawn from its end; what came earlier is a press of a button away. */
+const TURNS = 50;
+/** Nearer to the end than this counts as being there. */
+const NEAR_PX = 80;
+
+export function Transcript({ log, agent, busy, caughtUp, loading, onRewrite }: Props) {
+  const scroller = useRef<HTMLDivElement>(null);
+  const content = useRef<HTMLDivElement>(null);
+  const stuck = useRef(true);
+  const [away, setAway] = useState(false);
+  // Fixed once the replay is over, so that nothing vanishes from under a reader when new turns come.
+  const [from, setFrom] = useState<number | null>(null);
+  const latest = Math.max(0, log.turns.length - TURNS);
+  const earlier = Math.min(from ?? latest, latest);
+  if (caughtUp && from === null) setFrom(latest);
+
+  const toEnd = useCallback(() => {
+    const box = scroller.current;
+    if (box) box.scrollTop = box.scrollHeight;
+  }, []);
+
+  useLayoutEffect(() => {
+    if (stuck.current) toEnd();
+  }, [log, toEnd]);
+
+  // Cards that open, images that load and a keyboard that slides in change the height without an event.
+  useEffect(() => {
+    const watch = new ResizeObserver(() => stuck.current && toEnd());
+    if (content.current) watch.observe(content.current);
+    if (scroller.current) watch.observe(scroller.current);
+    return () => watch.disconnect();
+  }, [toEnd]);
+
+  function scrolled() {
+    const box = scroller.current;
+    if (!box) return;
+    stuck.current = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_PX;
+    setAway(!stuck.current);
+  }
+
+  return (
+    <div className="transcript-place">
+      <div className="transcript" ref={scroller} onScroll={scrolled} tabIndex={0} role="region" aria-label="Conversation">
+        <div className="transcript-content" ref={content} role="log" aria-live="off" aria-busy={busy} aria-label="Messages">
+          {loading && <p className="transcript-empty">Loading the conversation…</p>}
+          {!loading && log.turns.length === 0 && <Empty agent={agent} />}
+          {earlier > 0 && (
+            <button className="button small earlier" type="button" onClick={() => setFrom(Math.max(0, earlier - TURNS))}>
+              Show earlier turns ({earlier})
+            </button>
+          )}
+          {log.turns.slice(earlier).map((turn) => (
+            <TurnView key={turn.key} turn={turn} terminals={log.terminals} onRewrite={onRewrite} />
+          ))}
+        </div>
+      </div>
+      {away && (
+        <button
+          className="button small jump"
+          type="button"
+          onClick={() => {
+            stuck.current = true;
+            toEnd();
+          }}
+        >
+          <Icon name="down" /> Jump to the latest
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Empty({ agent }: { agent: string | null }) {
+  return (
+    <div className="transcript-empty">
+      <p className="transcript-empty-title">{agent ? `${agent} is ready.` : "Ready."}</p>
+      <p>Write below what you want done. Enter sends, Shift+Enter starts a new line.</p>
+    </div>
+  );
+}

@@ -1,0 +1,119 @@
+// A prompt and all that came of it.
+
+import { memo } from "react";
+import { record, records } from "../model/read";
+import { blocksText, type Item, type RequestItem, type Terminal, type Turn } from "../model/state";
+import { duration, stopWords } from "../model/words";
+import { ContentBlocks } from "./ContentBlocks";
+import { PlanCard } from "./PlanCard";
+import { ProblemNote } from "./ProblemNote";
+import { RequestLine } from "./RequestLine";
+import { Thought } from "./Thought";
+import { ToolCard } from "./ToolCard";
+
+interface Props {
+  turn: Turn;
+  terminals: Record<string, Terminal>;
+  onRewrite(text: string): void;
+}
+
+export const TurnView = memo(function TurnView({ turn, terminals, onRewrite }: Props) {
+  const asked = askedAbout(turn);
+  return (
+    <article className={`turn turn-${turn.status}`} aria-label={turn.status === "between" ? "Between turns" : "Turn"}>
+      {turn.prompt.length > 0 && (
+        <div className="message from-person">
+          <span className="hidden">You wrote: </span>
+          <ContentBlocks blocks={turn.prompt} plain />
+        </div>
+      )}
+      {turn.items.map((item) => (
+        <ItemView
+          key={item.key}
+          item={item}
+          live={turn.status === "running"}
+          asked={item.kind === "tool" && asked.has(item.toolCallId)}
+          terminals={terminals}
+        />
+      ))}
+      <TurnEnd turn={turn} onRewrite={onRewrite} />
+    </article>
+  );
+});
+
+/** Calls whose content an open question shows, right below: it need not stand there twice. */
+function askedAbout(turn: Turn): Set<string | null> {
+  const shows = (request: RequestItem) => records(record(request.params["toolCall"])?.["content"]).length > 0;
+  const open = turn.items.filter((item): item is RequestItem => item.kind === "request" && item.resolution === null);
+  return new Set(open.filter(shows).map((request) => request.toolCallId));
+}
+
+interface ItemProps {
+  item: Item;
+  live: boolean;
+  asked: boolean;
+  terminals: Record<string, Terminal>;
+}
+
+function ItemView({ item, live, asked, terminals }: ItemProps) {
+  switch (item.kind) {
+    case "message":
+      return (
+        <div className="message from-agent">
+          <ContentBlocks blocks={item.blocks} />
+        </div>
+      );
+    case "user":
+      return (
+        <div className="message from-person">
+          <ContentBlocks blocks={item.blocks} plain />
+        </div>
+      );
+    case "thought":
+      return <Thought item={item} />;
+    case "tool":
+      return <ToolCard item={item} live={live} folded={asked} terminals={terminals} />;
+    case "plan":
+      return <PlanCard item={item} />;
+    case "request":
+      return <RequestLine item={item} live={live} />;
+    case "note":
+      return (
+        <div className={`note note-${item.severity}`}>
+          <p>{item.text}</p>
+          {item.detail && <p className="note-detail">{item.detail}</p>}
+        </div>
+      );
+  }
+}
+
+function TurnEnd({ turn, onRewrite }: { turn: Turn; onRewrite(text: string): void }) {
+  if (turn.status === "queued") return <p className="turn-end">Waiting in the queue</p>;
+  if (turn.status === "running") {
+    return (
+      <p className="turn-end working">
+        <span className="pulse" aria-hidden="true" /> Working…
+      </p>
+    );
+  }
+  if (turn.status === "failed" && turn.problem) {
+    const words = blocksText(turn.prompt);
+    return (
+      <ProblemNote problem={turn.problem}>
+        {words !== "" && (
+          <button className="button small" type="button" onClick={() => onRewrite(words)}>
+            Write it again
+          </button>
+        )}
+      </ProblemNote>
+    );
+  }
+  if (turn.status !== "completed") return null;
+  const took = turn.endedAt ? duration(turn.createdAt, turn.endedAt) : "";
+  return (
+    <p className={turn.stopReason === "end_turn" ? "turn-end" : "turn-end notable"}>
+      {stopWords(turn.stopReason)}
+      {took && ` · ${took}`}
+    </p>
+  );
+}

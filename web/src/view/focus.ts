@@ -1,0 +1,16 @@
+// Where the keyboard's words go: to a question that waits, else to the message field.
+
+export const MESSAGE_ID = "message";
+export const QUESTION_ID = "question";
+
+/** Only where a keyboard is at hand: on a touch screen it would cover half of the page. */
+export function focusMessage(): void {
+  if (matchMedia("(hover: hover)").matches) document.getElementById(MESSAGE_ID)?.focus();
+}
+
+/** A quick agent asks before the gateway's answer to the prompt is here: its question keeps what it needs. */
+export function focusNext(): void {
+  const question = document.getElementById(QUESTION_ID);
+  if (question) question.focus({ preventScroll: true });
+  else focusMessage();
+}

@@ -1,0 +1,316 @@
+// The page in a real browser, against the real gateway and its demo agent.
+//
+// ACP_GATEWAY_BIN          the gateway's binary
+// ACP_GATEWAY_SCREENSHOTS  a folder for pictures; none are made without it
+// CHROMIUM                 the browser, /usr/bin/chromium by default
+
+import assert from "node:assert/strict";
+import { readdir, readFile } from "node:fs/promises";
+import { after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { checkAccessibility, launch, screenshot, Watch } from "./support/browser.mjs";
+import { Chat } from "./support/chat.mjs";
+import { Gateway } from "./support/gateway.mjs";
+
+const DEMO = /demo/i;
+const BUDGET_BYTES = 120 * 1024;
+
+let browser;
+before(async () => {
+  browser = await launch();
+});
+after(() => browser?.close());
+
+test("the built page keeps its budget and has nothing inline", async () => {
+  const dist = new URL("../dist/", import.meta.url);
+  const html = await readFile(new URL("index.html", dist), "utf8");
+  assert.doesNotMatch(html, /<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=|(?:src|href)="(?!\.\/)/);
+  const assets = await readdir(new URL("assets/", dist));
+  assert.ok(assets.some((name) => name.endsWith(".js")));
+  const files = await Promise.all(assets.map((name) => readFile(new URL(`assets/${name}`, dist))));
+  const size = [Buffer.from(html), ...files].reduce((sum, file) => sum + gzipSync(file, { level: 9 }).length, 0);
+  assert.ok(size <= BUDGET_BYTES, `${size} bytes gzipped on first load`);
+});
+
+describe("with the demo agent", () => {
+  let gateway;
+  before(async () => {
+    gateway = await Gateway.start();
+  });
+  after(() => gateway?.end());
+
+  async function open(options) {
+    const watch = await Watch.page(browser, gateway.origin, options);
+    await watch.page.goto(gateway.link);
+    return { watch, page: watch.page, chat: new Chat(watch.page) };
+  }
+
+  test("the link opens the page, and the key leaves the address", async () => {
+    const { watch, page } = await open({ colorScheme: "light" });
+    await page.getByRole("radio", { name: DEMO }).waitFor();
+    const policy = (await page.request.get(`${gateway.origin}/`)).headers()["content-security-policy"];
+    assert.match(policy, /^default-src 'none';.* require-trusted-types-for 'script'; trusted-types dompurify$/);
+    assert.equal(page.url(), `${gateway.origin}/#/`);
+    const key = new URLSearchParams(new URL(gateway.link).hash.slice(1)).get("key");
+    assert.deepEqual(await page.evaluate(() => [Object.keys(localStorage), document.cookie]), [[], ""]);
+    assert.equal((await page.content()).includes(key), false);
+    await checkAccessibility(page);
+    await screenshot(page, "start-light");
+    await watch.close();
+  });
+
+  test("a prompt is answered while one watches, and all of it is there after a reload", async () => {
+    const { watch, page, chat } = await open();
+    await chat.start(DEMO);
+    await chat.send("Hello, what can you do?");
+    await chat.lastTurn.locator(".working").waitFor();
+    const answer = chat.lastTurn.locator(".from-agent").last();
+    await answer.waitFor();
+    const early = (await answer.textContent()).length;
+    await page.waitForFunction((length) => [...document.querySelectorAll(".from-agent")].at(-1).textContent.length > length, early);
+    assert.equal(await page.getByRole("log").getAttribute("aria-busy"), "true");
+    if (await chat.permission.isVisible()) await page.keyboard.press("1");
+    await chat.ended("Finished");
+    assert.equal(await page.getByRole("log").getAttribute("aria-busy"), "false");
+    await page.locator("[aria-live=polite]").filter({ hasText: "Finished" }).waitFor({ state: "attached" });
+    assert.equal(await chat.turns.count(), 1);
+
+    const shown = await chat.transcript();
+    await page.reload();
+    await chat.ended("Finished");
+    await chat.sameAs(shown);
+    await checkAccessibility(page);
+    await screenshot(page, "answer-light");
+    await watch.close();
+  });
+
+  test("a permission takes the focus and is answered by a key; another tab sees by whom", async () => {
+    const { watch, page, chat } = await open({ colorScheme: "dark" });
+    await chat.start(DEMO);
+    const other = await watch.newPage();
+    await other.goto(gateway.link);
+    await other.goto(page.url());
+    const otherChat = new Chat(other);
+    await otherChat.message.waitFor();
+    await page.bringToFront();
+
+    await chat.send("/permission");
+    await chat.permission.waitFor();
+    assert.equal(await chat.permission.evaluate((card) => card === document.activeElement), true);
+    await otherChat.permission.waitFor();
+    // The agent names its session when the turn ends; until then the list has the title that the session shows.
+    await page.locator(".session-row.current .session-title").filter({ hasText: "/permission" }).waitFor();
+    await checkAccessibility(page);
+    await screenshot(page, "permission-dark");
+    const options = chat.permission.getByRole("button");
+    assert.ok((await options.count()) >= 2);
+    const name = await options.first().locator(".option-name").textContent();
+    await page.locator('.permission button[aria-disabled="false"]').first().waitFor();
+    await page.keyboard.press("1");
+    await chat.lastTurn.locator(".request-line").filter({ hasText: `“${name}” chosen by` }).waitFor();
+    await otherChat.lastTurn.locator(".request-line").filter({ hasText: `“${name}” chosen by` }).waitFor();
+    assert.equal(await otherChat.permission.count(), 0);
+    await chat.ended("Finished");
+
+    // An agent that asks at once does not find the focus on the message that is still being sent.
+    await page.getByLabel("Pace").selectOption("instant");
+    await chat.send("/permission");
+    await page.waitForFunction(() => document.activeElement?.classList.contains("permission"));
+    await page.locator('.permission button[aria-disabled="false"]').first().waitFor();
+    await page.keyboard.press("1");
+    await chat.ended("Finished");
+    await watch.close();
+  });
+
+  test("Escape stops the agent, and what it had asked is answered with it", async () => {
+    const { watch, page, chat } = await open();
+    await chat.start(DEMO);
+    await chat.send("/slow 120");
+    await page.getByRole("button", { name: "Stop" }).waitFor();
+    await chat.message.press("Escape");
+    await chat.ended("Stopped");
+    await chat.send("/permission");
+    await chat.permission.waitFor();
+    await page.getByRole("button", { name: "Stop" }).click();
+    await chat.ended("Stopped");
+    assert.equal(await chat.permission.count(), 0);
+    await chat.lastTurn.locator(".request-line").filter({ hasText: "cancelled" }).waitFor();
+    await watch.close();
+  });
+
+  test("a message sent during a turn waits in the queue", async () => {
+    const { watch, page, chat } = await open();
+    await chat.start(DEMO);
+    await chat.send("/slow 120");
+    await page.getByRole("button", { name: "Queue" }).waitFor();
+    await chat.send("/help");
+    await chat.ended("queue");
+    await page.keyboard.press("Escape");
+    assert.equal(await chat.turns.count(), 2);
+    await chat.lastTurn.locator(".turn-end").filter({ hasText: /Stopped|Finished/ }).waitFor();
+    await watch.close();
+  });
+
+  test("modes and options are chosen and stay chosen", async () => {
+    const { watch, page, chat } = await open();
+    await chat.start(DEMO);
+    await page.getByLabel("Mode").selectOption("auto");
+    await page.getByLabel("Pace").selectOption("instant");
+    const chosen = () => page.locator(".option select").evaluateAll((all) => all.map((one) => one.value));
+    await page.waitForFunction(() => [...document.querySelectorAll(".option select")].some((one) => one.value === "instant"));
+    await page.waitForFunction(() => [...document.querySelectorAll(".option select")].some((one) => one.value === "auto"));
+    const before = await chosen();
+    await page.reload();
+    await page.getByLabel("Pace").waitFor();
+    await page.waitForFunction(() => [...document.querySelectorAll(".option select")].some((one) => one.value === "instant"));
+    assert.deepEqual(await chosen(), before);
+    await chat.send("/tour");
+    await chat.lastTurn.locator(".turn-end").filter({ hasText: "Finished" }).waitFor();
+    await checkAccessibility(page);
+    await screenshot(page, "tour-light");
+    await page.emulateMedia({ colorScheme: "dark" });
+    await checkAccessibility(page);
+    await screenshot(page, "tour-dark");
+    await page.setViewportSize({ width: 1280, height: 2200 });
+    await screenshot(page, "tour-whole-dark");
+    await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
+    await screenshot(page, "tour-whole-light");
+    await page.setViewportSize({ width: 390, height: 800 });
+    await screenshot(page, "tour-small");
+    await page.getByRole("button", { name: "Open the list of sessions" }).click();
+    await page.getByRole("link", { name: "New session" }).waitFor();
+    await checkAccessibility(page);
+    await screenshot(page, "list-small");
+    await watch.close();
+  });
+
+  test("a session is deleted from the list after a second thought", async () => {
+    const { watch, page, chat } = await open();
+    await chat.start(DEMO);
+    const row = page.locator(".session-row.current");
+    await row.waitFor();
+    await row.hover();
+    await row.getByRole("button", { name: /^Delete/ }).click();
+    await page.getByRole("button", { name: "Keep" }).click();
+    await row.hover();
+    await row.getByRole("button", { name: /^Delete/ }).click();
+    await page.getByRole("button", { name: "Delete", exact: true }).click();
+    await page.getByRole("heading", { name: "Start a session" }).waitFor();
+    await page.waitForFunction(() => document.querySelectorAll(".session-row.current").length === 0);
+    await watch.close();
+  });
+
+  test("a killed gateway comes back, and the interrupted turn is there exactly once", async () => {
+    const { watch, page, chat } = await open({ allowFailedRequests: true });
+    await chat.start(DEMO);
+    await chat.send("/help");
+    await chat.ended("Finished");
+    await chat.send("/slow 300");
+    await chat.lastTurn.locator(".from-agent, .thought, .tool").first().waitFor();
+    await gateway.kill();
+    await page.locator(".banner").waitFor();
+    await screenshot(page, "lost-light");
+    assert.equal(await chat.turns.count(), 2);
+    await gateway.restart();
+    await page.getByRole("button", { name: "Try now" }).click({ timeout: 2000 }).catch(() => undefined);
+    await chat.lastTurn.locator(".problem").waitFor();
+    await page.locator(".banner").waitFor({ state: "detached" });
+    assert.equal(await chat.turns.count(), 2);
+    assert.equal(await page.locator(".turn .problem").count(), 1);
+    await screenshot(page, "interrupted-light");
+    const shown = await chat.transcript();
+    await page.reload();
+    await chat.sameAs(shown);
+
+    await chat.lastTurn.getByRole("button", { name: "Write it again" }).click();
+    assert.equal(await chat.message.inputValue(), "/slow 300");
+    await page.reload();
+    assert.equal(await chat.message.inputValue(), "/slow 300");
+    await chat.send("/help");
+    await chat.lastTurn.locator(".turn-end").filter({ hasText: "Finished" }).waitFor();
+    assert.equal(await chat.turns.count(), 3);
+    await watch.close();
+  });
+
+  test("a wrong key is refused in words, and the right one lets in", async () => {
+    const watch = await Watch.page(browser, gateway.origin, { allowFailedRequests: true });
+    const { page } = watch;
+    await page.goto(`${gateway.origin}/#key=wrong`);
+    await page.getByText("The gateway refused this key.").waitFor();
+    await checkAccessibility(page);
+    await screenshot(page, "refused-light");
+    await page.getByLabel("Key or link").fill(gateway.link);
+    await page.getByRole("button", { name: "Continue" }).click();
+    await page.getByRole("heading", { name: "Start a session" }).waitFor();
+    await page.getByRole("button", { name: "Forget the key" }).click();
+    await page.getByLabel("Key or link").waitFor();
+    assert.deepEqual(await page.evaluate(() => [localStorage.length, sessionStorage.length]), [0, 0]);
+    await page.goto(`${gateway.origin}/#/s/00000000-0000-7000-8000-000000000000`);
+    await page.getByLabel("Key or link").fill(gateway.link);
+    await page.getByRole("button", { name: "Continue" }).click();
+    await page.locator(".closed .problem").waitFor();
+    await watch.close();
+  });
+});
+
+describe("with an agent that means harm", () => {
+  let gateway;
+  before(async () => {
+    const agent = fileURLToPath(new URL("support/hostile_agent.mjs", import.meta.url));
+    const config = `[agents.hostile]\ncommand = ${JSON.stringify(process.execPath)}\nargs = ${JSON.stringify([agent])}\n`;
+    gateway = await Gateway.start({ config });
+  });
+  after(() => gateway?.end());
+
+  test("its words stay words, wherever it puts them", async () => {
+    const watch = await Watch.page(browser, gateway.origin);
+    const { page } = watch;
+    const chat = new Chat(page);
+    await page.goto(gateway.link);
+    await chat.start(/hostile/);
+    await chat.send("go");
+    await chat.permission.waitFor();
+    await page.locator('.permission button[aria-disabled="false"]').first().waitFor();
+    await openEverything(page);
+    await assertHarmless(page);
+    await page.keyboard.press("2");
+    await chat.ended("Finished");
+    await chat.message.fill("/");
+    await assertHarmless(page);
+    await chat.send("fail");
+    await chat.lastTurn.locator(".problem").waitFor();
+    await page.reload();
+    await chat.lastTurn.locator(".problem").waitFor();
+    await openEverything(page);
+    await assertHarmless(page);
+    await screenshot(page, "hostile-light");
+    await watch.close();
+  });
+});
+
+async function openEverything(page) {
+  await page.evaluate(() => {
+    for (const details of document.querySelectorAll("details")) details.open = true;
+  });
+}
+
+/** Nothing came through that is not a plain part of a text; what links there are lead where a link may lead. */
+async function assertHarmless(page) {
+  const found = await page.evaluate(() => {
+    const forbidden = "script:not([src]), iframe, object, embed, style, link[href^=http], base, form[action], svg script, math, template, [srcdoc], [style*=fixed]";
+    const bad = [...document.querySelectorAll(forbidden)].map((node) => node.outerHTML.slice(0, 200));
+    for (const node of document.querySelectorAll("*")) {
+      for (const { name } of node.attributes) if (name.startsWith("on")) bad.push(`${node.nodeName} ${name}`);
+    }
+    for (const link of document.querySelectorAll(".markdown a[href]")) {
+      const safe = /^(https?|mailto):$/.test(link.protocol) && link.target === "_blank" && link.rel === "noopener noreferrer";
+      if (!safe) bad.push(link.outerHTML);
+    }
+    for (const image of document.querySelectorAll("img")) {
+      if (!/^(data:image\/(png|jpeg|gif|webp|avif);base64,)/.test(image.src)) bad.push(image.outerHTML);
+    }
+    return bad;
+  });
+  assert.deepEqual(found, []);
+}

@@ -1,0 +1,56 @@
+// What a person does with the page, in their words.
+
+import assert from "node:assert/strict";
+
+export class Chat {
+  constructor(page) {
+    this.page = page;
+  }
+
+  get message() {
+    return this.page.getByRole("textbox", { name: "Message" });
+  }
+
+  get turns() {
+    return this.page.getByRole("article", { name: "Turn", exact: true });
+  }
+
+  get lastTurn() {
+    return this.turns.last();
+  }
+
+  get permission() {
+    return this.page.getByRole("region", { name: /asks permission/ });
+  }
+
+  async start(agent) {
+    await this.page.getByRole("radio", { name: agent }).check();
+    await this.page.getByRole("button", { name: "Start session" }).click();
+    await this.page.waitForURL(/#\/s\/[0-9a-f-]+$/);
+    await this.message.waitFor();
+  }
+
+  async send(text) {
+    const before = await this.turns.count();
+    await this.message.fill(text);
+    await this.message.press("Enter");
+    await this.turns.nth(before).waitFor();
+  }
+
+  async ended(words) {
+    await this.lastTurn.locator(".turn-end, .problem").filter({ hasText: words }).waitFor();
+  }
+
+  /** All that the conversation shows, folded parts included. */
+  transcript() {
+    return this.page.getByRole("log").evaluate((log) => log.textContent);
+  }
+
+  async sameAs(before) {
+    await this.page.waitForFunction(
+      ([length]) => document.querySelector("[role=log]")?.textContent.length >= length,
+      [before.length],
+    );
+    assert.equal(await this.transcript(), before);
+  }
+}

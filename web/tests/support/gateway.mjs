@@ -1,0 +1,84 @@
+// Starts the real gateway for a test and ends it: by its process and by no other name.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { createInterface } from "node:readline";
+
+const START_MS = 30_000;
+const STOP_MS = 15_000;
+
+export class Gateway {
+  static async start({ config } = {}) {
+    const folder = await mkdtemp(path.join(tmpdir(), "acp-gateway-page-"));
+    const gateway = new Gateway(folder);
+    if (config) {
+      gateway.configFile = path.join(folder, "gateway.toml");
+      await writeFile(gateway.configFile, config);
+    }
+    await gateway.run("127.0.0.1:0");
+    return gateway;
+  }
+
+  constructor(folder) {
+    this.folder = folder;
+    this.log = [];
+  }
+
+  /** The address that the page is opened by, without the key. */
+  get origin() {
+    return new URL(this.link).origin;
+  }
+
+  async run(listen) {
+    const binary = process.env.ACP_GATEWAY_BIN;
+    if (!binary) throw new Error("ACP_GATEWAY_BIN must name the gateway's binary");
+    const args = ["--data", path.join(this.folder, "data"), "--listen", listen];
+    if (this.configFile) args.push("--config", this.configFile);
+    const env = { PATH: process.env.PATH, HOME: this.folder };
+    this.child = spawn(path.resolve(binary), args, { stdio: ["ignore", "pipe", "pipe"], env });
+    this.exited = once(this.child, "exit");
+    createInterface({ input: this.child.stderr }).on("line", (line) => this.log.push(line));
+    this.link = await this.#printedLink();
+  }
+
+  /** As if the power had failed. */
+  async kill() {
+    this.child.kill("SIGKILL");
+    await this.exited;
+  }
+
+  async restart() {
+    await this.run(new URL(this.link).host);
+  }
+
+  async end() {
+    if (this.child && this.child.exitCode === null && this.child.signalCode === null) {
+      this.child.kill("SIGTERM");
+      const late = setTimeout(() => this.child.kill("SIGKILL"), STOP_MS);
+      await this.exited;
+      clearTimeout(late);
+    }
+    await rm(this.folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+  }
+
+  #printedLink() {
+    return new Promise((resolve, reject) => {
+      const fail = (why) => reject(new Error(`${why}\n${this.log.join("\n")}`));
+      const timer = setTimeout(() => fail("the gateway printed no link in time"), START_MS);
+      createInterface({ input: this.child.stdout }).on("line", (line) => {
+        const link = /https?:\/\/\S+#key=\S+/.exec(line);
+        if (!link) return;
+        clearTimeout(timer);
+        resolve(link[0]);
+      });
+      this.child.once("error", fail);
+      this.child.once("exit", (code, signal) => {
+        clearTimeout(timer);
+        fail(`the gateway ended (${code ?? signal}) before it printed a link`);
+      });
+    });
+  }
+}

@@ -1,0 +1,38 @@
+// Builds events of a log as the gateway writes them.
+
+import type { LogEvent, Raw } from "../../src/api/types";
+
+export class Script {
+  readonly events: LogEvent[] = [];
+  readonly #epoch: string;
+
+  constructor(epoch = "k3") {
+    this.#epoch = epoch;
+  }
+
+  add(type: string, members: Raw = {}, promptId?: string): this {
+    const seq = this.events.length + 1;
+    const time = new Date(Date.UTC(2026, 10, 21, 22, 0, seq)).toISOString();
+    this.events.push({ id: `${this.#epoch}-${seq}`, seq, type, sessionId: "s", time, ...(promptId ? { promptId } : {}), ...members });
+    return this;
+  }
+
+  update(promptId: string | undefined, sessionUpdate: string, members: Raw = {}): this {
+    return this.add("session.update", { update: { sessionUpdate, ...members } }, promptId);
+  }
+
+  say(promptId: string, text: string, messageId?: string): this {
+    return this.update(promptId, "agent_message_chunk", { content: { type: "text", text }, ...(messageId ? { messageId } : {}) });
+  }
+}
+
+export function startedScript(): Script {
+  return new Script()
+    .add("session.created", { session: { sessionId: "s", agent: "demo", title: null, cwd: "/w", state: "idle" } })
+    .add("session.attached", {
+      by: "new",
+      context: "kept",
+      result: { modes: { currentModeId: "ask", availableModes: [{ id: "ask", name: "Ask" }, { id: "act", name: "Act" }] } },
+    })
+    .add("prompt.started", { prompt: [{ type: "text", text: "hi there" }], by: "alice" }, "p1");
+}

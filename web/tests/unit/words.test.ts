@@ -1,0 +1,29 @@
+import { expect, test } from "vitest";
+import { parseRoute } from "../../src/model/route";
+import { duration, stopWords, visible } from "../../src/model/words";
+import { shortPath } from "../../src/view/workingFolder";
+
+test("what would hide in a title is shown", () => {
+  expect(visible("rm \u202Etxt.exe\u0007 \u200Bx")).toBe("rm [U+202E]txt.exe[U+0007] [U+200B]x");
+  expect(visible("plain, שלום, 日本\n\t")).toBe("plain, שלום, 日本\n\t");
+});
+
+test("paths in the working folder are short, and no other path pretends to be", () => {
+  expect(shortPath("/w", "/w/src/a.rs")).toBe("src/a.rs");
+  expect(shortPath("/w/", "/w/a")).toBe("a");
+  for (const path of ["/w", "/w/", "/wide/a", "/etc/passwd", "/w/../etc/passwd"]) expect(shortPath("/w", path)).toBe(path);
+  expect(shortPath(null, "/w/a")).toBe("/w/a");
+});
+
+test("durations and stop reasons in words", () => {
+  expect(duration("2026-11-21T22:00:00.000Z", "2026-11-21T22:01:05.000Z")).toBe("1 min 5 s");
+  expect(duration("2026-11-21T22:00:00.000Z", "2026-11-21T22:00:00.300Z")).toBe("under a second");
+  expect(stopWords("cancelled")).toBe("Stopped");
+  expect(stopWords("constructor")).toBe("Ended (constructor)");
+});
+
+test("addresses", () => {
+  expect(parseRoute("#/s/abc")).toEqual({ page: "session", sessionId: "abc" });
+  expect(parseRoute("#/s/%")).toEqual({ page: "start" });
+  expect(parseRoute("")).toEqual({ page: "start" });
+});
