@@ -18,3 +18,6 @@ pub mod pool;
 pub mod session;
 pub mod auth;
 pub mod http;
+pub mod demo_agent;
+pub mod app;
+pub mod cli;

@@ -1,0 +1,9 @@
+//! `check`: the configuration as it holds.
+
+use super::{Failure, Options, output};
+use crate::config;
+
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let config = options.load()?;
+    Ok(output::write(config::show(&config).as_bytes())?)
+}

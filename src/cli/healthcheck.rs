@@ -1,0 +1,55 @@
+//! `healthcheck`: GET /readyz where the configuration says that the gateway listens.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use super::{Failure, Options};
+
+const PATIENCE: Duration = Duration::from_secs(3);
+
+#[derive(Debug, thiserror::Error)]
+enum HealthError {
+    #[error("nothing answers on {address}")]
+    NoAnswer { address: SocketAddr, source: std::io::Error },
+    #[error("not ready: {0}")]
+    NotReady(String),
+}
+
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let address = reachable(options.beside()?.listen.address);
+    let answer = ask(address).map_err(|source| HealthError::NoAnswer { address, source })?;
+    let status = answer.lines().next().unwrap_or_default();
+    match status.split_whitespace().nth(1) {
+        Some("200") => Ok(()),
+        _ => Err(HealthError::NotReady(status.chars().filter(|c| !c.is_control()).collect()).into()),
+    }
+}
+
+/// The beginning of the answer, which holds its status.
+fn ask(address: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let request = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut head = [0; 256];
+    let mut filled = 0;
+    while filled < head.len() && !head[..filled].contains(&b'\n') {
+        match stream.read(&mut head[filled..])? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    Ok(String::from_utf8_lossy(&head[..filled]).into_owned())
+}
+
+/// A gateway that listens everywhere listens here too.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}

@@ -1,0 +1,16 @@
+//! What a subcommand says on stdout.
+
+use std::io::{self, Write};
+
+/// Writes all of it now. A reader that went away (`| head`) is no failure of ours.
+pub(super) fn write(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}
+
+pub(super) fn line(text: &str) -> io::Result<()> {
+    write(format!("{text}\n").as_bytes())
+}

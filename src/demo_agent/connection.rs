@@ -1,0 +1,76 @@
+//! One client: lines in, in order; lines out, whole; the end of stdin ends everything within a moment.
+
+use std::io;
+use std::time::Duration;
+
+use agent_client_protocol_schema::v1::Error;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+
+use crate::shutdown::Shutdown;
+
+use super::agent::Agent;
+use super::peer::Peer;
+use super::store::Store;
+use super::wire::{self, Line, Message};
+
+/// Lines that wait for stdout; then turns wait.
+const LINES_WAITING: usize = 64;
+/// What running turns and unwritten lines get after stdin ended.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Serves until `input` ends or `output` fails.
+pub(super) async fn serve(
+    mut input: impl AsyncBufRead + Unpin,
+    output: impl AsyncWrite + Unpin,
+    store: Store,
+) -> io::Result<()> {
+    let (lines, queue) = mpsc::channel(LINES_WAITING);
+    let shutdown = Shutdown::new();
+    let agent = Agent::new(Peer::new(lines.clone()), store, shutdown.clone());
+    let reading = read(&mut input, agent, Peer::new(lines), shutdown);
+    let writing = write(output, queue);
+    tokio::pin!(reading, writing);
+    tokio::select! {
+        written = &mut writing => return written,
+        ended = &mut reading => ended?,
+    }
+    tokio::time::timeout(FAREWELL, writing).await.unwrap_or(Ok(()))
+}
+
+async fn read(
+    input: &mut (impl AsyncBufRead + Unpin),
+    mut agent: Agent,
+    peer: Peer,
+    shutdown: Shutdown,
+) -> io::Result<()> {
+    loop {
+        match wire::read_line(input).await? {
+            Line::Bytes(line) if line.iter().all(u8::is_ascii_whitespace) => {}
+            Line::Bytes(line) => match wire::parse(&line) {
+                Ok(Message::Request { id, method, params }) => agent.request(id, &method, params).await,
+                Ok(Message::Notification { method, params }) => agent.notification(&method, params),
+                Ok(Message::Response { id, outcome }) => agent.answered(id, outcome),
+                Err(error) => refuse(&peer, error).await,
+            },
+            Line::TooLong => refuse(&peer, Error::parse_error().data("the line is too long")).await,
+            Line::End => break,
+        }
+    }
+    agent.end();
+    shutdown.finished(FAREWELL).await;
+    Ok(())
+}
+
+async fn refuse(peer: &Peer, error: Error) {
+    peer.answer::<()>(RawValue::NULL, Err(error)).await;
+}
+
+async fn write(mut output: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
+    while let Some(line) = lines.recv().await {
+        output.write_all(&line).await?;
+        output.flush().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! What a client may choose for a session: its mode and its configuration options.
+
+use std::time::Duration;
+
+use agent_client_protocol_schema::v1::{
+    SessionConfigOption, SessionConfigSelectOption, SessionMode, SessionModeState,
+};
+use serde::{Deserialize, Serialize};
+
+/// A value out of a short list that the client shows.
+pub(super) trait Choice: Copy + PartialEq + 'static {
+    /// The value, its id on the wire, its name, what it means.
+    const ALL: &'static [(Self, &'static str, &'static str, &'static str)];
+
+    fn from_id(id: &str) -> Option<Self> {
+        Self::ALL.iter().find(|choice| choice.1 == id).map(|choice| choice.0)
+    }
+
+    fn id(self) -> &'static str {
+        Self::ALL.iter().find(|choice| choice.0 == self).map_or("", |choice| choice.1)
+    }
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|choice| choice.0 == self).map_or("", |choice| choice.2)
+    }
+}
+
+/// What the agent may do without asking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Mode {
+    #[default]
+    Ask,
+    Auto,
+    Plan,
+}
+
+impl Choice for Mode {
+    const ALL: &'static [(Self, &'static str, &'static str, &'static str)] = &[
+        (Self::Ask, "ask", "Ask", "Asks before it changes a file or runs a command"),
+        (Self::Auto, "auto", "Auto", "Changes files and runs commands without asking"),
+        (Self::Plan, "plan", "Plan only", "Says what it would do, and changes nothing"),
+    ];
+}
+
+impl Mode {
+    pub(super) fn state(self) -> SessionModeState {
+        let modes = Self::ALL
+            .iter()
+            .map(|(_, id, name, meaning)| SessionMode::new(*id, *name).description((*meaning).to_owned()))
+            .collect();
+        SessionModeState::new(self.id(), modes)
+    }
+}
+
+/// How fast the scenes play.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Pace {
+    Instant,
+    Brisk,
+    #[default]
+    Natural,
+    Leisurely,
+}
+
+impl Choice for Pace {
+    const ALL: &'static [(Self, &'static str, &'static str, &'static str)] = &[
+        (Self::Instant, "instant", "Instant", "No pauses at all"),
+        (Self::Brisk, "brisk", "Brisk", "A quick model"),
+        (Self::Natural, "natural", "Natural", "A usual model"),
+        (Self::Leisurely, "leisurely", "Leisurely", "Slow enough to watch each step"),
+    ];
+}
+
+impl Pace {
+    /// The time between two chunks of text; every other pause is a number of these.
+    pub(super) fn beat(self) -> Duration {
+        Duration::from_millis(match self {
+            Self::Instant => 0,
+            Self::Brisk => 8,
+            Self::Natural => 24,
+            Self::Leisurely => 80,
+        })
+    }
+}
+
+/// How much the agent says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Length {
+    Short,
+    #[default]
+    Normal,
+    Long,
+}
+
+impl Choice for Length {
+    const ALL: &'static [(Self, &'static str, &'static str, &'static str)] = &[
+        (Self::Short, "short", "Short", "A few sentences"),
+        (Self::Normal, "normal", "Normal", "A few paragraphs"),
+        (Self::Long, "long", "Long", "With the background"),
+    ];
+}
+
+pub(super) const PACE: &str = "pace";
+pub(super) const LENGTH: &str = "length";
+pub(super) const THOUGHTS: &str = "thoughts";
+
+/// The options of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Options {
+    pub(super) pace: Pace,
+    pub(super) length: Length,
+    pub(super) thoughts: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { pace: Pace::default(), length: Length::default(), thoughts: true }
+    }
+}
+
+impl Options {
+    /// The complete list. On-off options are only for clients that know them.
+    pub(super) fn list(self, booleans: bool) -> Vec<SessionConfigOption> {
+        let mut list = vec![
+            select(PACE, "Pace", "How fast the demo plays", self.pace),
+            select(LENGTH, "Answer length", "How much the demo says", self.length),
+        ];
+        if booleans {
+            list.push(
+                SessionConfigOption::boolean(THOUGHTS, "Think aloud", self.thoughts)
+                    .description("Streams the demo's thoughts before its answers".to_owned()),
+            );
+        }
+        list
+    }
+}
+
+fn select<C: Choice>(id: &'static str, name: &str, meaning: &str, current: C) -> SessionConfigOption {
+    let values: Vec<_> = C::ALL
+        .iter()
+        .map(|(_, id, name, meaning)| {
+            SessionConfigSelectOption::new(*id, *name).description((*meaning).to_owned())
+        })
+        .collect();
+    SessionConfigOption::select(id, name, current.id(), values).description(meaning.to_owned())
+}

@@ -1,0 +1,120 @@
+//! The client, as the agent talks to it: answers, notifications, and requests that wait for an answer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent_client_protocol_schema::v1::{Error, SessionId, SessionNotification, SessionUpdate};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio::sync::{mpsc, oneshot};
+
+type Outcome = Result<Box<RawValue>, Error>;
+
+/// A cheap handle. Whole lines go through one queue, so that they never mix.
+#[derive(Debug, Clone)]
+pub(super) struct Peer {
+    lines: mpsc::Sender<Vec<u8>>,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+/// Our requests that have no answer yet. A session has at most one.
+#[derive(Debug, Default)]
+struct Waiting {
+    last: i64,
+    answers: HashMap<i64, oneshot::Sender<Outcome>>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a, T> {
+    jsonrpc: &'static str,
+    id: &'a RawValue,
+    #[serde(flatten)]
+    outcome: T,
+}
+
+#[derive(Serialize)]
+struct Success<T> {
+    result: T,
+}
+
+#[derive(Serialize)]
+struct Failure {
+    error: Error,
+}
+
+#[derive(Serialize)]
+struct Call<'a, P> {
+    jsonrpc: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<i64>,
+    method: &'a str,
+    params: P,
+}
+
+impl Peer {
+    pub(super) fn new(lines: mpsc::Sender<Vec<u8>>) -> Self {
+        Self { lines, waiting: Arc::default() }
+    }
+
+    pub(super) async fn answer<T: Serialize>(&self, id: &RawValue, outcome: Result<T, Error>) {
+        match outcome {
+            Ok(result) => self.send(&Answer { jsonrpc: "2.0", id, outcome: Success { result } }).await,
+            Err(error) => self.send(&Answer { jsonrpc: "2.0", id, outcome: Failure { error } }).await,
+        }
+    }
+
+    pub(super) async fn update(&self, session: &SessionId, update: SessionUpdate) {
+        let params = SessionNotification::new(session.clone(), update);
+        self.send(&Call { jsonrpc: "2.0", id: None, method: "session/update", params }).await;
+    }
+
+    /// Asks the client. When the caller stops waiting the question is forgotten and a late answer is ignored.
+    pub(super) async fn request<P: Serialize, R: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: P,
+    ) -> Result<R, Error> {
+        let (sender, answer) = oneshot::channel();
+        let question = {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.last += 1;
+            let id = waiting.last;
+            waiting.answers.insert(id, sender);
+            Question { id, waiting: Arc::clone(&self.waiting) }
+        };
+        self.send(&Call { jsonrpc: "2.0", id: Some(question.id), method, params }).await;
+        let result = answer.await.map_err(|_| Error::internal_error())??;
+        serde_json::from_str(result.get()).map_err(|error| Error::invalid_params().data(error.to_string()))
+    }
+
+    /// The client's answer to one of our requests. Others are ignored: they came late or were never asked.
+    pub(super) fn answered(&self, id: &RawValue, outcome: Result<&RawValue, Error>) {
+        let Ok(id) = id.get().parse::<i64>() else { return };
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).answers.remove(&id);
+        if let Some(sender) = waiting {
+            // The turn may have ended between the two lines; then nobody waits any more.
+            drop(sender.send(outcome.map(ToOwned::to_owned)));
+        }
+    }
+
+    async fn send(&self, message: &impl Serialize) {
+        let line = to_raw_value(message).expect("our own messages are plain data with string keys");
+        let mut line = Box::<str>::from(line).into_string().into_bytes();
+        line.push(b'\n');
+        // A closed queue means that stdout is gone: the connection is ending already.
+        drop(self.lines.send(line).await);
+    }
+}
+
+/// Takes its entry away, whoever drops it.
+struct Question {
+    id: i64,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).answers.remove(&self.id);
+    }
+}

@@ -1,0 +1,122 @@
+//! The answer to a plain message: an introduction first, later what fits the words.
+
+use super::super::options::Length;
+use super::super::prompt::Prompt;
+use super::super::text::{one_line, quoted};
+use super::super::turn::{Step, Turn};
+use super::{text, work};
+
+/// Characters of the user's message that the answer repeats.
+const QUOTE: usize = 120;
+
+const STEPS: [&str; 4] = ["Read the message", "Look around in the workspace", "Run the tests", "Answer"];
+
+const INTRODUCTION: &str = "I am the **demo agent** that is built into acp-gateway. There is no model behind me: \
+my answers are written in advance, my tools are play-acted, and no file of yours is touched. What you see is \
+real all the same: these words came as ACP messages from an agent's process, went through the gateway's log, and \
+reached you as events.\n\n";
+
+const NO_MODEL: &str = "A model would have something to say about that. I am only the demo agent, so here is what I \
+can do instead.\n\n";
+
+const NEXT: &str = "Things to try:\n\n\
+- `/diff` edits a file and **asks for your permission** first; `/plan` shows steps that change while they run.\n\
+- `/slow` takes a while: press stop, or reload the page in the middle. Nothing is lost.\n\
+- `/markdown` shows how answers look, `/help` lists everything.\n\n";
+
+const REAL_AGENT: &str = "To talk to a real agent, give it a table in the gateway's configuration, for instance in \
+`gateway.toml`:\n\n\
+```toml\n[agents.claude]\ncommand = \"npx\"\nargs = [\"-y\", \"@agentclientprotocol/claude-agent-acp\"]\n\
+env = { ANTHROPIC_API_KEY = { from_env = \"ANTHROPIC_API_KEY\" } }\n```\n\n\
+Then start `acp-gateway --config gateway.toml`.\n";
+
+const BACKGROUND: &str = "\n### How this answer reached you\n\n\
+1. Your prompt was written to the log, and only then sent to my stdin as `session/prompt`.\n\
+2. Each piece that I write to stdout is one `session/update`. The gateway appends it to the session's log without \
+changing a byte of it.\n\
+3. Every reader follows the log from a place of its own. That is why a reload, a second tab and a lost connection \
+all show the same answer.\n";
+
+pub(super) async fn answer(turn: &mut Turn, prompt: &Prompt, number: u64) -> Step {
+    if number == 1 {
+        return tour(turn, prompt).await;
+    }
+    let text = prompt.text.to_lowercase();
+    let speaks_of = |words: &[&str]| {
+        text.split(|letter: char| !letter.is_alphanumeric()).any(|word| words.contains(&word))
+    };
+    if speaks_of(&["edit", "change", "fix", "write", "add", "rename", "refactor", "diff"]) {
+        heard(turn, prompt).await?;
+        return work::edit(turn).await;
+    }
+    if speaks_of(&["run", "test", "tests", "build", "command", "terminal"]) {
+        heard(turn, prompt).await?;
+        return work::terminal(turn).await;
+    }
+    if speaks_of(&["plan", "steps"]) {
+        heard(turn, prompt).await?;
+        return work::plan(turn).await;
+    }
+    if speaks_of(&["help", "commands"]) {
+        return text::help(turn).await;
+    }
+    small_talk(turn, prompt).await
+}
+
+/// Thoughts, a plan, tools and markdown in one turn, without a question that would hold it up.
+pub(super) async fn tour(turn: &mut Turn, prompt: &Prompt) -> Step {
+    turn.think(&thought(prompt)).await?;
+    turn.plan(&STEPS, 0).await?;
+    turn.pause(6).await?;
+    turn.plan(&STEPS, 1).await?;
+    work::look_around(turn).await?;
+    turn.plan(&STEPS, 2).await?;
+    work::tests(turn).await?;
+    turn.plan(&STEPS, 3).await?;
+    heard(turn, prompt).await?;
+    turn.say(INTRODUCTION).await?;
+    let length = turn.options().length;
+    if length != Length::Short {
+        turn.say(NEXT).await?;
+    }
+    turn.say(REAL_AGENT).await?;
+    if length == Length::Long {
+        turn.say(BACKGROUND).await?;
+    }
+    turn.plan(&STEPS, STEPS.len()).await
+}
+
+async fn small_talk(turn: &mut Turn, prompt: &Prompt) -> Step {
+    turn.think(&thought(prompt)).await?;
+    turn.pause(8).await?;
+    heard(turn, prompt).await?;
+    turn.say(NO_MODEL).await?;
+    let length = turn.options().length;
+    if length != Length::Short {
+        turn.say(NEXT).await?;
+    }
+    if length == Length::Long {
+        turn.say(REAL_AGENT).await?;
+        turn.say(BACKGROUND).await?;
+    }
+    Ok(())
+}
+
+fn thought(prompt: &Prompt) -> String {
+    if prompt.text.trim().is_empty() {
+        return "The message has no text. I answer with what I can show.".to_owned();
+    }
+    format!(
+        "The user writes “{}”. I have no model to think with, so these thoughts are part of the show: \
+         an agent's reasoning streams to the client before its answer.",
+        one_line(&prompt.text, QUOTE)
+    )
+}
+
+/// Says what was understood of the message.
+async fn heard(turn: &mut Turn, prompt: &Prompt) -> Step {
+    if !prompt.text.trim().is_empty() && prompt.command().is_none() {
+        turn.say(&format!("You wrote {}.\n\n", quoted(&prompt.text, QUOTE))).await?;
+    }
+    turn.say(&prompt.acknowledgement()).await
+}

@@ -1,0 +1,165 @@
+//! One conversation: what is kept of it, and whether a turn runs.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use agent_client_protocol_schema::v1::{Error, SessionId};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::types::Timestamp;
+
+use super::history::History;
+use super::options::{Mode, Options};
+use super::store::Store;
+
+/// What the user's `always` answers are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Grant {
+    Edit,
+    Execute,
+}
+
+/// A session as its file holds it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Record {
+    pub(super) session_id: SessionId,
+    pub(super) cwd: PathBuf,
+    pub(super) title: Option<String>,
+    pub(super) updated_at: Timestamp,
+    #[serde(default)]
+    pub(super) mode: Mode,
+    #[serde(default)]
+    pub(super) options: Options,
+    /// The `always` answers: true allows, false rejects.
+    #[serde(default)]
+    pub(super) grants: BTreeMap<Grant, bool>,
+    /// Turns so far.
+    #[serde(default)]
+    pub(super) turns: u64,
+    /// The last number given to a message or a tool call.
+    #[serde(default)]
+    pub(super) last_number: u64,
+    #[serde(default)]
+    pub(super) history: History,
+}
+
+impl Record {
+    pub(super) fn new(session_id: SessionId, cwd: PathBuf, now: Timestamp) -> Self {
+        Self {
+            session_id,
+            cwd,
+            title: None,
+            updated_at: now,
+            mode: Mode::default(),
+            options: Options::default(),
+            grants: BTreeMap::new(),
+            turns: 0,
+            last_number: 0,
+            history: History::default(),
+        }
+    }
+
+    /// A number that no message and no tool call of this session had before, also not in an earlier process.
+    pub(super) fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: SessionId,
+    record: Mutex<Record>,
+    turn: Mutex<Slot>,
+    store: Arc<Store>,
+}
+
+/// The place of a session's one turn.
+#[derive(Debug, Default)]
+struct Slot {
+    /// The turn that runs: the id of its request, and what cancels it.
+    running: Option<(Box<RawValue>, CancellationToken)>,
+    /// Cancelled when the last turn was answered.
+    answered: Option<CancellationToken>,
+}
+
+impl Session {
+    pub(super) fn new(record: Record, store: Arc<Store>) -> Self {
+        Self { id: record.session_id.clone(), record: Mutex::new(record), turn: Mutex::default(), store }
+    }
+
+    /// Never held over an await.
+    pub(super) fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the record and keeps it, under one lock: the last change is the one on disk.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Record) -> T) -> Result<T, Error> {
+        let mut record = self.record();
+        let value = change(&mut record);
+        match self.store.save(&mut record) {
+            Ok(()) => Ok(value),
+            Err(error) => {
+                Err(Error::internal_error().data(format!("the session could not be kept: {error}")))
+            }
+        }
+    }
+
+    /// Begins a turn; none when one runs. The guard is dropped when the turn was answered.
+    pub(super) fn begin(self: &Arc<Self>, request: &RawValue) -> Option<(Running, DropGuard)> {
+        let mut slot = self.slot();
+        if slot.running.is_some() {
+            return None;
+        }
+        let (cancel, answered) = (CancellationToken::new(), CancellationToken::new());
+        *slot =
+            Slot { running: Some((request.to_owned(), cancel.clone())), answered: Some(answered.clone()) };
+        Some((Running { session: Arc::clone(self), cancel }, answered.drop_guard()))
+    }
+
+    pub(super) fn busy(&self) -> bool {
+        self.slot().running.is_some()
+    }
+
+    /// Whether the turn that runs answers the request with this id.
+    pub(super) fn plays(&self, request: &str) -> bool {
+        self.slot().running.as_ref().is_some_and(|(id, _)| id.get() == request)
+    }
+
+    pub(super) fn cancel(&self) {
+        if let Some((_, turn)) = &self.slot().running {
+            turn.cancel();
+        }
+    }
+
+    /// Cancels, and waits until the turn was answered.
+    pub(super) async fn stop(&self) {
+        self.cancel();
+        let answered = self.slot().answered.clone();
+        if let Some(answered) = answered {
+            answered.cancelled().await;
+        }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The session's one turn, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) session: Arc<Session>,
+    pub(super) cancel: CancellationToken,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.session.slot().running = None;
+    }
+}

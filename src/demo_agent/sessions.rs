@@ -1,0 +1,118 @@
+//! The sessions that this process has open, and those that the disk has.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use agent_client_protocol_schema::v1::{Error, SessionId};
+
+use crate::types::Ids;
+
+use super::session::{Record, Session};
+use super::store::{Entry, Store};
+
+/// Sessions open at once: then another is refused.
+const OPEN_MAX: usize = 256;
+/// Sessions on a page.
+const PAGE: usize = 50;
+
+#[derive(Debug)]
+pub(super) struct Sessions {
+    store: Arc<Store>,
+    ids: Ids,
+    open: HashMap<SessionId, Arc<Session>>,
+}
+
+/// Some sessions, and the cursor of the next page when there is one.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) entries: Vec<Entry>,
+    pub(super) next: Option<String>,
+}
+
+impl Sessions {
+    pub(super) fn new(store: Store, ids: Ids) -> Self {
+        Self { store: Arc::new(store), ids, open: HashMap::new() }
+    }
+
+    /// A new one, on disk before it is told of.
+    pub(super) fn create(&mut self, cwd: PathBuf) -> Result<Arc<Session>, Error> {
+        let id = SessionId::new(self.ids.session().to_string());
+        self.store.prune().map_err(|error| Error::internal_error().data(error.to_string()))?;
+        let session = self.open(Record::new(id, cwd, self.ids.now()))?;
+        session.change(|_| ())?;
+        Ok(session)
+    }
+
+    /// One of an earlier process, or of this that is asked for again.
+    pub(super) fn reopen(&mut self, id: &SessionId, cwd: &Path) -> Result<Arc<Session>, Error> {
+        if let Some(open) = self.open.get(id)
+            && open.busy()
+        {
+            return Err(Error::invalid_request().data("a turn is running in this session"));
+        }
+        let here = || self.open.get(id).map(|session| session.record().clone());
+        let mut record =
+            self.store.load(id).or_else(here).ok_or_else(|| Error::session_not_found(id.clone()))?;
+        cwd.clone_into(&mut record.cwd);
+        self.open(record)
+    }
+
+    /// An open one. A session that is only on disk has to be loaded or resumed first.
+    pub(super) fn get(&self, id: &SessionId) -> Result<Arc<Session>, Error> {
+        self.open.get(id).cloned().ok_or_else(|| Error::session_not_found(id.clone()))
+    }
+
+    /// The one whose turn answers the request with this id.
+    pub(super) fn playing(&self, request: &str) -> Option<&Arc<Session>> {
+        self.open.values().find(|session| session.plays(request))
+    }
+
+    pub(super) async fn close(&mut self, id: &SessionId) -> Result<(), Error> {
+        self.get(id)?.stop().await;
+        self.open.remove(id);
+        Ok(())
+    }
+
+    /// Deleting what is not there is no error.
+    pub(super) async fn delete(&mut self, id: &SessionId) -> Result<(), Error> {
+        if let Some(session) = self.open.remove(id) {
+            session.stop().await;
+        }
+        let failed =
+            |error| Error::internal_error().data(format!("the session could not be deleted: {error}"));
+        self.store.delete(id).map_err(failed)
+    }
+
+    pub(super) fn cancel_all(&self) {
+        self.open.values().for_each(|session| session.cancel());
+    }
+
+    /// The last used first. The cursor names the last session of a page, so that what moves or goes meanwhile
+    /// hides no other.
+    pub(super) fn page(&self, cwd: Option<&Path>, cursor: Option<&str>) -> Result<Page, Error> {
+        let mut entries = self.store.list();
+        entries.retain(|entry| cwd.is_none_or(|cwd| *cwd == entry.cwd));
+        if let Some(cursor) = cursor {
+            let (millis, id) = cursor
+                .split_once('-')
+                .and_then(|(millis, id)| Some((millis.parse::<i64>().ok()?, id)))
+                .ok_or_else(|| Error::invalid_params().data("not a cursor of this list"))?;
+            entries.retain(|entry| (entry.updated_at.as_millis(), &*entry.session_id.0) < (millis, id));
+        }
+        let more = entries.len() > PAGE;
+        entries.truncate(PAGE);
+        let key = |entry: &Entry| format!("{}-{}", entry.updated_at.as_millis(), entry.session_id);
+        let next = entries.last().filter(|_| more).map(key);
+        Ok(Page { entries, next })
+    }
+
+    fn open(&mut self, record: Record) -> Result<Arc<Session>, Error> {
+        if self.open.len() >= OPEN_MAX && !self.open.contains_key(&record.session_id) {
+            return Err(Error::internal_error().data("too many open sessions: close one first"));
+        }
+        let session = Arc::new(Session::new(record, Arc::clone(&self.store)));
+        self.open.insert(session.id.clone(), Arc::clone(&session));
+        Ok(session)
+    }
+}

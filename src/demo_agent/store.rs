@@ -1,0 +1,170 @@
+//! Sessions on disk: one small JSON file each, replaced as a whole.
+//!
+//! Without a folder nothing is kept, and sessions live as long as the process.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use agent_client_protocol_schema::v1::SessionId;
+use serde::Deserialize;
+
+use crate::types::Timestamp;
+
+use super::session::Record;
+
+/// Bytes of a session's file: then its oldest turns go.
+const FILE_MAX: usize = 1 << 20;
+/// Sessions on disk: then the oldest go.
+const SESSIONS_MAX: usize = 200;
+
+#[derive(Debug)]
+pub(super) struct Store {
+    folder: Option<PathBuf>,
+    writes: AtomicU64,
+}
+
+/// What `session/list` tells of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Entry {
+    pub(super) session_id: SessionId,
+    pub(super) cwd: PathBuf,
+    pub(super) title: Option<String>,
+    pub(super) updated_at: Timestamp,
+}
+
+impl Store {
+    pub(super) fn new(folder: Option<PathBuf>) -> Self {
+        Self { folder, writes: AtomicU64::new(0) }
+    }
+
+    /// Writes a session; a history that grew too large loses its oldest turns.
+    pub(super) fn save(&self, record: &mut Record) -> io::Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let Some(path) = self.path(&record.session_id) else { return Ok(()) };
+        let mut bytes = serde_json::to_vec(record)?;
+        while bytes.len() > FILE_MAX && record.history.forget_oldest_turn() {
+            bytes = serde_json::to_vec(record)?;
+        }
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let number = self.writes.fetch_add(1, Ordering::Relaxed);
+        let draft = path.with_extension(format!("{}-{number}.draft", std::process::id()));
+        let written = write_new(&draft, &bytes).and_then(|()| fs::rename(&draft, &path));
+        if written.is_err() {
+            // The draft may not even exist; the error that counts is the one above.
+            drop(fs::remove_file(&draft));
+        }
+        written
+    }
+
+    pub(super) fn load(&self, id: &SessionId) -> Option<Record> {
+        let bytes = fs::read(self.path(id)?).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    pub(super) fn delete(&self, id: &SessionId) -> io::Result<()> {
+        let Some(path) = self.path(id) else { return Ok(()) };
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// All sessions on disk, the last used first. Files that are not ours are passed over.
+    pub(super) fn list(&self) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = self
+            .files()
+            .filter_map(|file| serde_json::from_slice(&fs::read(file.path()).ok()?).ok())
+            .collect();
+        entries.sort_by(|a, b| (b.updated_at, &b.session_id.0).cmp(&(a.updated_at, &a.session_id.0)));
+        entries
+    }
+
+    /// Makes room for a new session: the files that were not written for longest go.
+    pub(super) fn prune(&self) -> io::Result<()> {
+        let mut files: Vec<_> = self
+            .files()
+            .filter_map(|file| {
+                Some((file.metadata().and_then(|metadata| metadata.modified()).ok()?, file.path()))
+            })
+            .collect();
+        let surplus = (files.len() + 1).saturating_sub(SESSIONS_MAX);
+        files.sort();
+        files.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path))
+    }
+
+    fn files(&self) -> impl Iterator<Item = fs::DirEntry> {
+        let files = self.folder.as_ref().and_then(|folder| fs::read_dir(folder).ok());
+        files
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok)
+            .filter(|file| file.path().extension().is_some_and(|extension| extension == "json"))
+    }
+
+    /// Only ids of our own spelling have a file, so that no id can name another path.
+    fn path(&self, id: &SessionId) -> Option<PathBuf> {
+        let id: crate::types::SessionId = id.0.parse().ok()?;
+        Some(self.folder.as_ref()?.join(format!("{id}.json")))
+    }
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::v1::{ContentBlock, Plan, SessionUpdate};
+
+    use super::*;
+    use crate::types::Ids;
+
+    fn record(ids: &Ids) -> Record {
+        Record::new(SessionId::new(ids.session().to_string()), "/w".into(), ids.now())
+    }
+
+    #[test]
+    fn a_session_comes_back_as_it_was_and_only_our_ids_have_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(Some(folder.path().join("state")));
+        let mut record = record(&Ids::system());
+        record.title = Some("hello".to_owned());
+        record.history.prompt(&["hi".into()]);
+        store.save(&mut record).unwrap();
+        assert_eq!(store.load(&record.session_id), Some(record.clone()));
+        assert_eq!(store.list()[0].title.as_deref(), Some("hello"));
+        for foreign in ["../state", "x", ""] {
+            assert_eq!(store.path(&SessionId::new(foreign)), None);
+        }
+        store.delete(&record.session_id).unwrap();
+        store.delete(&record.session_id).unwrap();
+        assert!(store.list().is_empty());
+    }
+
+    #[test]
+    fn what_grows_too_large_loses_its_oldest() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(Some(folder.path().to_owned()));
+        let ids = Ids::system();
+        let mut long = record(&ids);
+        for turn in 0..20 {
+            long.history.prompt(&[ContentBlock::from(format!("{turn} {}", "x".repeat(60 << 10)))]);
+            long.history.push(&SessionUpdate::Plan(Plan::new(vec![])));
+        }
+        store.save(&mut long).unwrap();
+        let bytes = fs::metadata(store.path(&long.session_id).unwrap()).unwrap().len();
+        assert!(bytes <= FILE_MAX as u64 && bytes > FILE_MAX as u64 / 2, "{bytes}");
+
+        for _ in 0..SESSIONS_MAX + 2 {
+            store.prune().unwrap();
+            store.save(&mut record(&ids)).unwrap();
+        }
+        assert_eq!(store.list().len(), SESSIONS_MAX);
+        assert_eq!(store.load(&long.session_id), None, "the oldest went first");
+    }
+}

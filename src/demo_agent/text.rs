@@ -1,0 +1,67 @@
+//! Cutting and quoting text.
+
+/// Pieces as a model would stream them: a few words each, never inside a character, nothing lost.
+pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    const WORDS: usize = 3;
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let end =
+            rest.match_indices([' ', '\n']).nth(WORDS - 1).map_or(rest.len(), |(at, gap)| at + gap.len());
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        Some(piece)
+    })
+}
+
+/// At most `max` characters, cut after a word where one ends in time.
+pub(super) fn excerpt(text: &str, max: usize) -> String {
+    let Some((end, _)) = text.char_indices().nth(max) else { return text.to_owned() };
+    let cut = &text[..end];
+    let cut = cut.rfind(char::is_whitespace).filter(|at| *at > end / 2).map_or(cut, |at| &cut[..at]);
+    format!("{}…", cut.trim_end())
+}
+
+/// One line, white space collapsed.
+pub(super) fn one_line(text: &str, max: usize) -> String {
+    // Only what can be shown is looked at, so that a prompt of megabytes costs nothing here.
+    let words: Vec<&str> = text.split_whitespace().take(max).collect();
+    excerpt(&words.join(" "), max)
+}
+
+/// The user's words inside our markdown, so that they cannot change its form.
+pub(super) fn quoted(text: &str, max: usize) -> String {
+    let mut quoted = String::from("“");
+    for letter in one_line(text, max).chars() {
+        if letter.is_ascii_punctuation() && !matches!(letter, '.' | ',' | '?' | ':' | ';' | '\'' | '"' | '/')
+        {
+            quoted.push('\\');
+        }
+        quoted.push(letter);
+    }
+    quoted.push('”');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_lose_nothing() {
+        for text in ["", " ", "one", "one two three four five", "# A\n\n- ü 😀 c\n", "\n\n\n\n"] {
+            assert_eq!(pieces(text).collect::<String>(), text);
+            assert!(pieces(text).all(|piece| !piece.is_empty()));
+        }
+        assert_eq!(pieces("a b c d").collect::<Vec<_>>(), ["a b c ", "d"]);
+    }
+
+    #[test]
+    fn quotes_are_one_safe_line() {
+        assert_eq!(quoted("<b>\n`x`", 20), "“\\<b\\> \\`x\\`”");
+        assert_eq!(quoted("hello wide world", 12), "“hello wide…”");
+        assert_eq!(excerpt("😀😀😀", 2), "😀😀…");
+    }
+}
