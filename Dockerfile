@@ -1,0 +1,78 @@
+# syntax=docker/dockerfile:1
+# Two images from one file:
+#
+#   docker build --target gateway -t acp-gateway .             the gateway and nothing else
+#   docker build --target gateway-node -t acp-gateway:node .   with Node, git and ripgrep, for agents that npx runs
+
+# The page. It is built here from source, so that the image does not depend on what is committed in web/dist.
+FROM node:22-slim AS web
+WORKDIR /web
+COPY web/package.json web/package-lock.json ./
+RUN npm ci --no-fund --no-audit
+COPY web ./
+RUN npm run build
+
+FROM rust:1.95.0-slim-bookworm AS rust
+WORKDIR /src
+COPY . .
+COPY --from=web /web/dist web/dist
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    cargo build --release --locked --bin acp-gateway \
+    && install -D -m 0755 target/release/acp-gateway /out/acp-gateway
+
+# Agents run as the gateway's user, and may read the environment of what this user runs, with every secret that the container was
+# given by it. Not so of a program that its user may execute but not read: the kernel closes its process to others from the start.
+# So both programs that have that environment, tini and the gateway, are root's and 0711.
+FROM debian:bookworm-slim AS gateway
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends ca-certificates tini \
+    && rm -rf /var/lib/apt/lists/* \
+    && chmod 0711 /usr/bin/tini \
+    && groupadd --gid 10001 gateway \
+    && useradd --uid 10001 --gid 10001 --home-dir /data --no-create-home --shell /usr/sbin/nologin gateway \
+    && install -d -m 0700 -o 10001 -g 10001 /data \
+    && install -d -m 0755 -o 10001 -g 10001 /workspaces
+COPY --from=rust --chmod=0711 /out/acp-gateway /usr/local/bin/acp-gateway
+LABEL org.opencontainers.image.title="acp-gateway" \
+    org.opencontainers.image.description="An HTTP and SSE gateway that exposes ACP agents to web apps" \
+    org.opencontainers.image.licenses="Apache-2.0"
+# The address is that of the container. A bind beyond loopback is refused until the operator says who guards it:
+# --insecure-http when the port is published on loopback only, behind_proxy in the configuration otherwise.
+ENV ACP_GATEWAY_DATA=/data \
+    ACP_GATEWAY_LISTEN=0.0.0.0:8080 \
+    ACP_GATEWAY__WORKSPACES__ROOT=/workspaces \
+    ACP_GATEWAY__LIMITS__DRAIN=30s
+USER 10001:10001
+WORKDIR /data
+VOLUME ["/data", "/workspaces"]
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=30s --timeout=5s --start-period=10s --retries=3 CMD ["acp-gateway", "healthcheck"]
+# tini is process 1 and reaps what keepers leave; -s lets it do so also when it is not process 1.
+ENTRYPOINT ["tini", "-s", "--", "acp-gateway"]
+
+FROM node:22-bookworm-slim AS gateway-node
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends ca-certificates git ripgrep tini \
+    && rm -rf /var/lib/apt/lists/* \
+    && chmod 0711 /usr/bin/tini \
+    && groupadd --gid 10001 gateway \
+    && useradd --uid 10001 --gid 10001 --home-dir /data --no-create-home --shell /usr/sbin/nologin gateway \
+    && install -d -m 0700 -o 10001 -g 10001 /data \
+    && install -d -m 0755 -o 10001 -g 10001 /workspaces
+COPY --from=rust --chmod=0711 /out/acp-gateway /usr/local/bin/acp-gateway
+LABEL org.opencontainers.image.title="acp-gateway" \
+    org.opencontainers.image.description="An HTTP and SSE gateway that exposes ACP agents to web apps, with Node for npx agents" \
+    org.opencontainers.image.licenses="Apache-2.0"
+ENV ACP_GATEWAY_DATA=/data \
+    ACP_GATEWAY_LISTEN=0.0.0.0:8080 \
+    ACP_GATEWAY__WORKSPACES__ROOT=/workspaces \
+    ACP_GATEWAY__LIMITS__DRAIN=30s
+USER 10001:10001
+WORKDIR /data
+VOLUME ["/data", "/workspaces"]
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=30s --timeout=5s --start-period=10s --retries=3 CMD ["acp-gateway", "healthcheck"]
+ENTRYPOINT ["tini", "-s", "--", "acp-gateway"]

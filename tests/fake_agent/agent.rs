@@ -1,0 +1,240 @@
+//! The methods of ACP, as the flags want them.
+
+use std::borrow::Cow;
+use std::sync::{Arc, PoisonError};
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::flags::Flags;
+use super::session::{Session, Sessions, append};
+use super::turn::Turn;
+use super::wire::{Wire, string};
+use super::{faults, script};
+
+pub(crate) struct Agent {
+    flags: Flags,
+    wire: Arc<Wire>,
+    sessions: Arc<Sessions>,
+    made: u32,
+    authenticated: bool,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    error: Option<Code>,
+}
+
+#[derive(Deserialize)]
+struct Code {
+    code: i64,
+}
+
+/// What we look at in params; everything else may be whatever it is.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Params<'a> {
+    #[serde(borrow)]
+    session_id: Cow<'a, str>,
+    #[serde(borrow)]
+    prompt: Vec<&'a RawValue>,
+    mode_id: String,
+    config_id: String,
+    value: Value,
+}
+
+impl Agent {
+    pub(crate) fn new(flags: Flags) -> Self {
+        let wire = Arc::new(Wire::new(u64::from(!flags.zero_ids), flags.string_ids));
+        if flags.noise_at_start {
+            wire.write(b"fake-agent 0.1.0\nloading {configuration} ...\n");
+        }
+        let sessions = Arc::new(Sessions::new(flags.state.clone()));
+        Self { flags, wire, sessions, made: 0, authenticated: false }
+    }
+
+    pub(crate) fn receive(&mut self, line: &[u8]) {
+        if let Some(log) = &self.flags.log {
+            append(log, &[line, b"\n"].concat());
+        }
+        let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(line) else {
+            return self.wire.fail("null", -32700, "Parse error", None);
+        };
+        let params: Params<'_> =
+            envelope.params.and_then(|params| serde_json::from_str(params.get()).ok()).unwrap_or_default();
+        match (envelope.id, envelope.method) {
+            (Some(id), Some(method)) => self.request(id.get(), &method, &params),
+            (None, Some(method)) if method == "session/cancel" => {
+                if let Some(session) = self.sessions.get(&params.session_id) {
+                    session.cancel();
+                }
+            }
+            (Some(id), None) => {
+                let result = envelope.result.map_or("null", RawValue::get).to_owned();
+                self.wire.answered(id.get(), envelope.error.map_or(Ok(result), |error| Err(error.code)));
+            }
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, id: &str, method: &str, params: &Params<'_>) {
+        match method {
+            "initialize" if self.flags.hang_initialize => {}
+            "initialize" => self.wire.answer(id, self.initialize()),
+            "authenticate" => {
+                self.authenticated = true;
+                self.wire.answer(id, "{}");
+            }
+            "session/new" => self.create(id),
+            "session/load" if !self.flags.no_load => self.load(id, params),
+            "session/resume" if self.flags.resume => self.resume(id, params),
+            "session/list" if self.flags.list => self.list(id),
+            "session/delete" if self.flags.delete => {
+                self.sessions.delete(&params.session_id);
+                self.wire.answer(id, "{}");
+            }
+            "session/close" if self.flags.close => {
+                self.sessions.close(&params.session_id);
+                self.wire.answer(id, "{}");
+            }
+            "session/prompt" | "session/set_mode" | "session/set_config_option" => {
+                match self.sessions.get(&params.session_id) {
+                    None => self.unknown_session(id, &params.session_id),
+                    Some(session) if method == "session/prompt" => self.prompt(id, &session, &params.prompt),
+                    Some(session) => self.set(id, &session, params),
+                }
+            }
+            _ => self.wire.fail(id, -32601, "Method not found", None),
+        }
+    }
+
+    fn initialize(&self) -> String {
+        let version = self.flags.protocol.unwrap_or(1);
+        if self.flags.no_capabilities {
+            return format!(r#"{{"protocolVersion":{version}}}"#);
+        }
+        let offered = [
+            (self.flags.resume || self.flags.fail_resume, "resume"),
+            (self.flags.close, "close"),
+            (self.flags.list, "list"),
+            (self.flags.delete, "delete"),
+        ];
+        let offered: Vec<String> =
+            offered.iter().filter(|offer| offer.0).map(|offer| format!(r#""{}":{{}}"#, offer.1)).collect();
+        let methods = if self.flags.auth_required {
+            r#"{"id":"login","name":"Log in"},{"type":"terminal","id":"shell","name":"Log in here","args":["login"]}"#
+        } else {
+            ""
+        };
+        format!(
+            r#"{{"protocolVersion":{version},"agentCapabilities":{{"loadSession":{},"promptCapabilities":{{"image":false,"audio":false,"embeddedContext":true}},"sessionCapabilities":{{{}}}}},"authMethods":[{methods}],"agentInfo":{{"name":"fake-agent","title":"Fake agent","version":"0.1.0"}}}}"#,
+            !self.flags.no_load,
+            offered.join(","),
+        )
+    }
+
+    fn create(&mut self, id: &str) {
+        if self.flags.auth_required && !self.authenticated {
+            return self.wire.fail(id, -32000, "Authentication required", None);
+        }
+        if self.flags.hang_new {
+            return;
+        }
+        let name = script::session_id(self.flags.collide_ids, self.made);
+        self.made += 1;
+        let session = self.sessions.create(&name);
+        if self.flags.early_updates {
+            faults::early_updates(&self.wire, &name, 2);
+        }
+        let (name, setup) = (string(&name), session.setup());
+        self.wire.answer(id, format_args!(r#"{{"sessionId":{name},{setup}}}"#));
+    }
+
+    fn load(&self, id: &str, params: &Params<'_>) {
+        if self.flags.hang_load {
+            return;
+        }
+        let history = if self.flags.fail_load { None } else { self.sessions.history(&params.session_id) };
+        let Some(history) = history else { return self.unknown_session(id, &params.session_id) };
+        let session = self.sessions.open(&params.session_id);
+        for update in history {
+            self.wire.update(&session.id, update);
+        }
+        self.wire.answer(id, format_args!("{{{}}}", session.setup()));
+    }
+
+    fn resume(&self, id: &str, params: &Params<'_>) {
+        if self.sessions.history(&params.session_id).is_none() {
+            return self.unknown_session(id, &params.session_id);
+        }
+        let session = self.sessions.open(&params.session_id);
+        self.wire.answer(id, format_args!("{{{}}}", session.setup()));
+    }
+
+    fn list(&self, id: &str) {
+        let sessions: Vec<String> = self
+            .sessions
+            .ids()
+            .iter()
+            .map(|session| format!(r#"{{"sessionId":{},"cwd":"/"}}"#, string(session)))
+            .collect();
+        self.wire.answer(id, format_args!(r#"{{"sessions":[{}]}}"#, sessions.join(",")));
+    }
+
+    fn set(&self, id: &str, session: &Session, params: &Params<'_>) {
+        let value = |kept: &std::sync::Mutex<String>, value: &str| {
+            value.clone_into(&mut kept.lock().unwrap_or_else(PoisonError::into_inner));
+        };
+        if !params.mode_id.is_empty() {
+            if !["ask", "code"].contains(&params.mode_id.as_str()) {
+                return self.wire.fail(id, -32602, "no such mode", None);
+            }
+            value(&session.mode, &params.mode_id);
+            let mode = string(&params.mode_id);
+            self.wire.update(
+                &session.id,
+                format_args!(r#"{{"sessionUpdate":"current_mode_update","currentModeId":{mode}}}"#),
+            );
+            return self.wire.answer(id, "{}");
+        }
+        match (params.config_id.as_str(), params.value.as_str()) {
+            ("model", Some(model @ ("small" | "large"))) => {
+                value(&session.model, model);
+                self.wire.answer(id, format_args!(r#"{{"configOptions":{}}}"#, session.options()));
+            }
+            _ => self.wire.fail(id, -32602, "no such option or value", None),
+        }
+    }
+
+    /// Each turn has a thread, so that cancel and answers are read meanwhile.
+    fn prompt(&self, id: &str, session: &Arc<Session>, blocks: &[&RawValue]) {
+        let Some(cancel) = session.begin() else {
+            return self.wire.fail(id, -32600, "a turn is running", None);
+        };
+        for block in blocks {
+            let update = format!(r#"{{"sessionUpdate":"user_message_chunk","content":{}}}"#, block.get());
+            self.sessions.record(&session.id, &update);
+        }
+        let turn =
+            Turn::new(Arc::clone(&self.wire), Arc::clone(session), Arc::clone(&self.sessions), cancel, id);
+        let next = script::session_id(self.flags.collide_ids, self.made);
+        let text = script::text(blocks);
+        std::thread::Builder::new()
+            .spawn(move || script::play(turn, &text, &next))
+            .expect("the machine has room for a thread");
+    }
+
+    fn unknown_session(&self, id: &str, session: &str) {
+        let data = format!(r#"{{"sessionId":{}}}"#, string(session));
+        self.wire.fail(id, -32002, "Resource not found", Some(data));
+    }
+}

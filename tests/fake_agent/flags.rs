@@ -1,0 +1,80 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
+pub(crate) struct Flags {
+    pub(crate) no_load: bool,
+    pub(crate) resume: bool,
+    pub(crate) close: bool,
+    pub(crate) list: bool,
+    pub(crate) delete: bool,
+    pub(crate) fail_load: bool,
+    pub(crate) fail_resume: bool,
+    pub(crate) hang_initialize: bool,
+    pub(crate) hang_new: bool,
+    pub(crate) hang_load: bool,
+    pub(crate) exit_at_start: Option<u8>,
+    pub(crate) noise_at_start: bool,
+    pub(crate) slow_start: Duration,
+    pub(crate) no_capabilities: bool,
+    pub(crate) protocol: Option<u16>,
+    pub(crate) auth_required: bool,
+    pub(crate) early_updates: bool,
+    pub(crate) collide_ids: bool,
+    pub(crate) zero_ids: bool,
+    pub(crate) string_ids: bool,
+    pub(crate) ignore_eof: bool,
+    pub(crate) ignore_term: bool,
+    pub(crate) log: Option<PathBuf>,
+    pub(crate) state: Option<PathBuf>,
+}
+
+impl Flags {
+    pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut flags = Self::default();
+        while let Some(flag) = args.next() {
+            let mut value = || args.next().ok_or_else(|| format!("{flag} needs a value"));
+            match flag.as_str() {
+                "--exit-at-start" => flags.exit_at_start = Some(number(&value()?)?),
+                "--slow-start" => flags.slow_start = Duration::from_millis(number(&value()?)?),
+                "--protocol" => flags.protocol = Some(number(&value()?)?),
+                "--log" => flags.log = Some(value()?.into()),
+                "--state" => flags.state = Some(value()?.into()),
+                other => *flags.switch(other).ok_or_else(|| format!("unknown flag {other}"))? = true,
+            }
+        }
+        Ok(flags)
+    }
+
+    fn switch(&mut self, name: &str) -> Option<&mut bool> {
+        Some(match name {
+            "--no-load" => &mut self.no_load,
+            "--resume" => &mut self.resume,
+            "--close" => &mut self.close,
+            "--list" => &mut self.list,
+            "--delete" => &mut self.delete,
+            "--fail-load" => &mut self.fail_load,
+            "--fail-resume" => &mut self.fail_resume,
+            "--hang-initialize" => &mut self.hang_initialize,
+            "--hang-new" => &mut self.hang_new,
+            "--hang-load" => &mut self.hang_load,
+            "--noise-at-start" => &mut self.noise_at_start,
+            "--no-capabilities" => &mut self.no_capabilities,
+            "--auth-required" => &mut self.auth_required,
+            "--early-updates" => &mut self.early_updates,
+            "--collide-ids" => &mut self.collide_ids,
+            "--zero-ids" => &mut self.zero_ids,
+            "--string-ids" => &mut self.string_ids,
+            "--ignore-eof" => &mut self.ignore_eof,
+            "--ignore-term" => &mut self.ignore_term,
+            _ => return None,
+        })
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{text} is not a number that fits"))
+}

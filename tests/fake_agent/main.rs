@@ -1,0 +1,116 @@
+//! A scripted stdio ACP agent that plays faults for the tests, and the synthetic agent of the benchmarks.
+//!
+//! What it does at its start is chosen by flags, what it does in a turn by the text of the prompt. Without either it
+//! is a plain, correct agent: it echoes the prompt and ends the turn.
+//!
+//! # Flags
+//!
+//! | flag | what it does |
+//! | --- | --- |
+//! | `--no-load` | does not offer `session/load` (offered otherwise) |
+//! | `--resume`, `--close`, `--list`, `--delete` | offers that method of `session/` (not offered otherwise: -32601) |
+//! | `--fail-load`, `--fail-resume` | offers it, and answers -32002 / -32601 |
+//! | `--hang-initialize`, `--hang-new`, `--hang-load` | never answers that request |
+//! | `--exit-at-start CODE` | writes "cannot start" to stderr and exits |
+//! | `--noise-at-start` | two lines of text on stdout before anything else |
+//! | `--slow-start MS` | sleeps before it reads |
+//! | `--no-capabilities` | `initialize` answers `{"protocolVersion":1}` and nothing else |
+//! | `--protocol N` | `initialize` answers that version |
+//! | `--auth-required` | two `authMethods`; `session/new` answers -32000 until `authenticate` was called |
+//! | `--early-updates` | two updates for a session before the answer to its `session/new` |
+//! | `--collide-ids` | session ids are "0", "1", ... in every process |
+//! | `--zero-ids`, `--string-ids` | ids of its own requests are 0, 1, ... / "req-1", ... (1, 2, ... otherwise) |
+//! | `--ignore-eof`, `--ignore-term` | the end of stdin / SIGTERM does not end it |
+//! | `--log FILE` | appends every line that it receives |
+//! | `--state FILE` | keeps sessions and their history there, so that another process can load them |
+//!
+//! # Commands in a prompt
+//!
+//! A prompt is one command, or several with `;` between them: `stream n=3; crash code=42`. Values are `key=value`;
+//! the ones below are the defaults. Text is said in an `agent_message_chunk` of its own.
+//!
+//! | command | what it does |
+//! | --- | --- |
+//! | anything else | echoes the prompt's text (also a lone surrogate, as it was spelled) |
+//! | `echo TEXT` | says TEXT, up to the end of the prompt |
+//! | `stream n=10 size=64 rate=0 marker=0` | n chunks, a write each; the text begins with an 8-digit number from 0 |
+//! | `flood n=100000 size=64 batch=65536 marker=0` | the same in writes of up to `batch` bytes |
+//! | `slow chunks=5 ms=100` | chunks with a pause before each |
+//! | `hang cancel=yes` | never ends; at a cancel: `yes` answers `cancelled`, `no` nothing, `end_turn`, `error` |
+//! | `ignore-cancel ms=100` | goes on saying "still here" whatever comes |
+//! | `permission wait=no` | a `tool_call`, then a request with options `allow`, `allow_always`, `reject`; says `permission: <optionId>`, `permission: cancelled` or `permission: error CODE`. At a cancel it answers at once, with `wait=yes` after the client's answer |
+//! | `permission-first` | the request before its `tool_call`, which never comes when it is rejected |
+//! | `permissions n=3` | n requests open at once; says `permission 1: ...` for each |
+//! | `cancel-notify ms=50` | a permission request, then `$/cancel_request` for it; says what answer came, or `none` |
+//! | `crash code=42 chunks=3`, `crash signal=KILL` | chunks, "boom" on stderr, then the end of the process |
+//! | `garbage n=5` | n lines that are not JSON, each between two chunks |
+//! | `array` | a JSON-RPC batch that holds an update |
+//! | `bad-flood n=5000` | n lines that are not JSON in one write |
+//! | `bad-utf8` | a line with a byte that is not UTF-8, between two chunks |
+//! | `split-utf8` | one chunk in writes that cut inside characters |
+//! | `surrogate` | a chunk with the escape `\ud83d` alone |
+//! | `long-line bytes=20000000` | one chunk of that size, then "after" |
+//! | `deep depth=200` | an update with `_meta` nested that deep, then "after" |
+//! | `dup-keys session=other` | updates with the member `sessionId`, `method` or `update` twice, then "after" |
+//! | `unknown-response` | answers to ids that nobody asked: unknown, string, null, none, and its prompt's again after the end |
+//! | `id-last` | the answer to the prompt has `id` as its last member |
+//! | `spoof session=not-mine` | a chunk for that session, then "mine" |
+//! | `early n=3` | updates for the session that the next `session/new` makes |
+//! | `late n=3 ms=50` | updates after the answer to the prompt: chunk, usage, title |
+//! | `unserved` | requests `_vendor/thing`, `fs/read_text_file`, `terminal/create`; says `METHOD=CODE` for each |
+//! | `ext` | the notification `_vendor/note` |
+//! | `fork seconds=300` | starts a grandchild in a session of its own that ignores TERM; says its pid |
+//! | `stderr bytes=100000`, `stderr text=WORD` | writes to stderr |
+//! | `close-stdout` | closes stdout and lives on |
+//! | `error code=-32603 message=failed` | the prompt is answered with an error |
+//! | `stop reason=refusal` | the prompt ends with that reason |
+//! | `title text=Fake`, `usage used=100`, `plan`, `tool`, `thought`, `user` | one update of that kind (`tool`: two) |
+//! | `modes` | changes mode and option itself, with their updates |
+//! | `pid`, `env`, `cwd` | says its pid, its environment (`NAME=value` lines, sorted), its working folder |
+
+mod agent;
+mod faults;
+mod flags;
+mod flood;
+mod process;
+mod requests;
+mod script;
+mod session;
+mod turn;
+mod wire;
+
+use std::io::BufRead as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    let flags = match flags::Flags::parse(std::env::args().skip(1)) {
+        Ok(flags) => flags,
+        Err(wrong) => {
+            process::stderr(format!("fake-agent: {wrong}\n").as_bytes());
+            return ExitCode::from(2);
+        }
+    };
+    if let Some(code) = flags.exit_at_start {
+        process::stderr(b"cannot start\n");
+        return ExitCode::from(code);
+    }
+    if flags.ignore_term {
+        process::ignore_term();
+    }
+    std::thread::sleep(flags.slow_start);
+    let ignore_eof = flags.ignore_eof;
+    let mut agent = agent::Agent::new(flags);
+    for line in std::io::stdin().lock().split(b'\n') {
+        match line {
+            Ok(line) => agent.receive(&line),
+            Err(_) => break,
+        }
+    }
+    if ignore_eof {
+        loop {
+            std::thread::sleep(Duration::from_hours(1));
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,173 @@
+//! The text of a prompt as commands, and the commands that are plain behaviour.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::turn::{End, Step, Turn};
+use super::wire::{chunk, content_chunk, string, update_line};
+use super::{faults, flood, process, requests};
+
+/// A command and its `key=value` words.
+pub(crate) struct Command<'a> {
+    pub(crate) name: &'a str,
+    words: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Command<'a> {
+    fn parse(text: &'a str) -> Self {
+        let mut words = text.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        Self { name, words: words.filter_map(|word| word.split_once('=')).collect() }
+    }
+
+    pub(crate) fn text(&self, key: &str, default: &'a str) -> &'a str {
+        self.words.iter().find(|word| word.0 == key).map_or(default, |word| word.1)
+    }
+
+    pub(crate) fn number<T: std::str::FromStr>(&self, key: &str, default: T) -> T {
+        self.words.iter().find(|word| word.0 == key).and_then(|word| word.1.parse().ok()).unwrap_or(default)
+    }
+}
+
+/// The id of the session that is made after `made` others.
+pub(crate) fn session_id(collide: bool, made: u32) -> String {
+    if collide { made.to_string() } else { format!("fake-{}-{made}", std::process::id()) }
+}
+
+/// The text of the first text block, as the JSON string that it came as.
+pub(crate) fn text(blocks: &[&RawValue]) -> String {
+    #[derive(Deserialize)]
+    struct Text<'a> {
+        #[serde(borrow)]
+        text: &'a RawValue,
+    }
+    let text = blocks.iter().find_map(|block| serde_json::from_str::<Text<'_>>(block.get()).ok());
+    text.map_or_else(|| "\"\"".to_owned(), |text| text.text.get().to_owned())
+}
+
+/// Plays a prompt's text and answers the prompt. `next`: the id that the next session will have.
+pub(crate) fn play(mut turn: Turn, raw: &str, next: &str) {
+    let text = serde_json::from_str::<String>(raw);
+    let end = if let Ok(text) = &text {
+        commands(&mut turn, text, raw, next)
+    } else {
+        // A lone surrogate is no text of ours, and is echoed as it is.
+        turn.say_raw(raw);
+        Ok(())
+    };
+    turn.end(&end.err().unwrap_or_else(|| End::Stop("end_turn".to_owned())));
+    for command in text.as_deref().unwrap_or_default().split(';').map(Command::parse) {
+        match command.name {
+            "late" => late(&turn, &command),
+            "unknown-response" => turn.wire.answer(&turn.id, r#"{"stopReason":"refusal"}"#),
+            _ => {}
+        }
+    }
+}
+
+fn commands(turn: &mut Turn, text: &str, raw: &str, next: &str) -> Step {
+    if let Some(said) = text.trim_start().strip_prefix("echo ") {
+        turn.say(said);
+        return Ok(());
+    }
+    for part in text.split(';') {
+        let command = Command::parse(part);
+        let known = plain(turn, &command)
+            .or_else(|| requests::play(turn, &command))
+            .or_else(|| faults::play(turn, &command, next))
+            .or_else(|| process::play(turn, &command));
+        let Some(step) = known else {
+            turn.say_raw(raw);
+            return Ok(());
+        };
+        step?;
+    }
+    Ok(())
+}
+
+fn plain(turn: &mut Turn, command: &Command<'_>) -> Option<Step> {
+    Some(match command.name {
+        "stream" | "flood" => flood::play(turn, command),
+        "slow" => (0..command.number("chunks", 5)).try_for_each(|number| {
+            turn.pause(command.number("ms", 100))?;
+            turn.say(&format!("chunk {number} "));
+            Ok(())
+        }),
+        "hang" => hang(turn, command.text("cancel", "yes")),
+        "ignore-cancel" => loop {
+            std::thread::sleep(std::time::Duration::from_millis(command.number("ms", 100)));
+            turn.update(&chunk("\"still here \""));
+        },
+        "error" => {
+            Err(End::Error(command.number("code", -32603), command.text("message", "failed").to_owned()))
+        }
+        "stop" => Err(End::Stop(command.text("reason", "refusal").to_owned())),
+        // Both act after the answer.
+        "late" => Ok(()),
+        "id-last" => {
+            turn.id_last = true;
+            Ok(())
+        }
+        _ => return updates(turn, command),
+    })
+}
+
+/// One update of a kind.
+fn updates(turn: &Turn, command: &Command<'_>) -> Option<Step> {
+    match command.name {
+        "title" => turn.update(&title(command.text("text", "Fake"))),
+        "usage" => turn.update(&usage(command.number("used", 100))),
+        "thought" => turn.update(&content_chunk("agent_thought_chunk", "\"hm\"")),
+        "user" => turn.update(&content_chunk("user_message_chunk", "\"you said so\"")),
+        "plan" => turn.update(
+            r#"{"sessionUpdate":"plan","entries":[{"content":"First","priority":"high","status":"completed"},{"content":"Second","priority":"low","status":"pending"}]}"#,
+        ),
+        "tool" => {
+            turn.update(
+                r#"{"sessionUpdate":"tool_call","toolCallId":"tool:1","title":"Edit","kind":"edit","status":"pending","locations":[{"path":"/w/a.txt"}]}"#,
+            );
+            turn.update(
+                r#"{"sessionUpdate":"tool_call_update","toolCallId":"tool:1","status":"completed","content":[{"type":"diff","path":"/w/a.txt","oldText":"a","newText":"b"}]}"#,
+            );
+        }
+        "modes" => {
+            turn.update(r#"{"sessionUpdate":"current_mode_update","currentModeId":"code"}"#);
+            turn.update(&format!(
+                r#"{{"sessionUpdate":"config_option_update","configOptions":{}}}"#,
+                turn.session.options().replace(r#""currentValue":"small""#, r#""currentValue":"large""#)
+            ));
+        }
+        _ => return None,
+    }
+    Some(Ok(()))
+}
+
+fn hang(turn: &Turn, at_cancel: &str) -> Step {
+    turn.cancel.wait_for_ever();
+    Err(match at_cancel {
+        "no" => {
+            std::thread::sleep(std::time::Duration::from_hours(24));
+            End::Silence
+        }
+        "end_turn" => End::Stop("end_turn".to_owned()),
+        "error" => End::Error(-32603, "failed at the cancel".to_owned()),
+        _ => End::cancelled(),
+    })
+}
+
+/// Updates that come when the turn is over.
+fn late(turn: &Turn, command: &Command<'_>) {
+    let kinds = [chunk("\"late\""), usage(7), title("Late")];
+    for update in kinds.iter().cycle().take(command.number("n", 3)) {
+        std::thread::sleep(std::time::Duration::from_millis(command.number("ms", 50)));
+        turn.wire.line(update_line(&turn.session.id, update));
+    }
+}
+
+fn title(text: &str) -> String {
+    format!(r#"{{"sessionUpdate":"session_info_update","title":{}}}"#, string(text))
+}
+
+fn usage(used: u64) -> String {
+    format!(r#"{{"sessionUpdate":"usage_update","used":{used},"size":1000}}"#)
+}

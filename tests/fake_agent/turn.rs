@@ -1,0 +1,108 @@
+//! One turn of a session: what it says and how it ends.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use super::session::{Cancel, Session, Sessions};
+use super::wire::{Reply, Wire, chunk, string};
+
+/// How often a wait for an answer looks whether the turn was cancelled.
+const LOOK: Duration = Duration::from_millis(5);
+/// The longest wait for an answer of the client.
+const ANSWER: Duration = Duration::from_mins(10);
+
+pub(crate) struct Turn {
+    pub(crate) wire: Arc<Wire>,
+    pub(crate) session: Arc<Session>,
+    sessions: Arc<Sessions>,
+    pub(crate) cancel: Arc<Cancel>,
+    /// The prompt's id, as it is spelled.
+    pub(crate) id: String,
+    pub(crate) id_last: bool,
+}
+
+/// Why a turn does not go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    Stop(String),
+    Error(i64, String),
+    /// No answer at all.
+    Silence,
+}
+
+pub(crate) type Step = Result<(), End>;
+
+impl End {
+    pub(crate) fn cancelled() -> Self {
+        Self::Stop("cancelled".to_owned())
+    }
+}
+
+impl Turn {
+    pub(crate) fn new(
+        wire: Arc<Wire>,
+        session: Arc<Session>,
+        sessions: Arc<Sessions>,
+        cancel: Arc<Cancel>,
+        id: &str,
+    ) -> Self {
+        Self { wire, session, sessions, cancel, id: id.to_owned(), id_last: false }
+    }
+
+    /// Says text, and remembers it for `session/load`.
+    pub(crate) fn say(&self, text: &str) {
+        self.say_raw(&string(text));
+    }
+
+    /// The same with a JSON string as it shall be spelled.
+    pub(crate) fn say_raw(&self, text: &str) {
+        let update = chunk(text);
+        self.sessions.record(&self.session.id, &update);
+        self.update(&update);
+    }
+
+    pub(crate) fn update(&self, update: &str) {
+        self.wire.update(&self.session.id, update);
+    }
+
+    /// Waits, unless the turn is cancelled.
+    pub(crate) fn pause(&self, millis: u64) -> Step {
+        if self.cancel.wait(Duration::from_millis(millis)) { Err(End::cancelled()) } else { Ok(()) }
+    }
+
+    /// The client's answer; none when the turn was cancelled. `wait`: that is not looked at before the answer came.
+    pub(crate) fn reply(&self, receiver: &Receiver<Reply>, wait: bool) -> Result<Reply, End> {
+        let end = Instant::now() + ANSWER;
+        while Instant::now() < end {
+            match receiver.recv_timeout(LOOK) {
+                Ok(_) if self.cancel.is_cancelled() => return Err(End::cancelled()),
+                Ok(reply) => return Ok(reply),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) if self.cancel.is_cancelled() && !wait => {
+                    return Err(End::cancelled());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        Err(End::Error(-32603, "no answer came".to_owned()))
+    }
+
+    /// Answers the prompt. The session is free before, so that the next prompt may follow at once.
+    pub(crate) fn end(&self, end: &End) {
+        self.session.end();
+        match end {
+            End::Silence => {}
+            End::Error(code, message) => self.wire.fail(&self.id, *code, message, None),
+            End::Stop(reason) if self.id_last => {
+                let (id, reason) = (&self.id, string(reason));
+                self.wire.line(format_args!(
+                    r#"{{"result":{{"stopReason":{reason}}},"jsonrpc":"2.0","id":{id}}}"#
+                ));
+            }
+            End::Stop(reason) => {
+                self.wire.answer(&self.id, format_args!(r#"{{"stopReason":{}}}"#, string(reason)));
+            }
+        }
+    }
+}

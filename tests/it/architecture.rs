@@ -1,0 +1,157 @@
+//! The layers are a law: this reads `src/**` and fails, with file and line, on what the table does not list.
+//!
+//! `ARCHITECTURE.md` shows the same table to people; a test here keeps the two equal.
+
+mod lexer;
+mod rules;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use self::rules::{LAYERS, LINES, violations};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust file below `folder`, as paths relative to the repository.
+fn rust_files(folder: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![root().join(folder)];
+    while let Some(next) = open.pop() {
+        let Ok(entries) = std::fs::read_dir(&next) else { continue };
+        for entry in entries {
+            let path = entry.expect("a folder of the repository can be listed").path();
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            if path.is_dir() && !name.starts_with('.') && name != "node_modules" {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path.strip_prefix(root()).expect("it lies below the root").to_path_buf());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    let path = root().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn modules_import_only_what_the_table_lists() {
+    let files = rust_files("src");
+    assert!(files.len() > 20, "the source was not found: {files:?}");
+    let broken: Vec<String> = files
+        .iter()
+        .flat_map(|file| {
+            violations(file, &read(file))
+                .into_iter()
+                .map(|(line, what)| format!("{}:{line}: {what}", file.display()))
+        })
+        .collect();
+    assert!(broken.is_empty(), "the layers are broken:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let long: Vec<String> = ["src", "tests", "benches"]
+        .into_iter()
+        .flat_map(rust_files)
+        .filter_map(|file| {
+            let lines = read(&file).lines().count();
+            (lines > LINES).then(|| format!("{}: {lines} lines", file.display()))
+        })
+        .collect();
+    assert!(long.is_empty(), "more than {LINES} lines:\n{}", long.join("\n"));
+    assert!(read(Path::new("src/main.rs")).lines().count() <= 60, "src/main.rs only calls the command line");
+}
+
+#[test]
+fn the_table_names_the_modules_that_exist_and_looks_only_down() {
+    let mut modules: BTreeSet<String> = BTreeSet::new();
+    for entry in std::fs::read_dir(root().join("src")).expect("src/ can be listed") {
+        let path = entry.expect("an entry of src/ can be read").path();
+        modules.insert(path.file_stem().expect("it has a name").to_string_lossy().into_owned());
+    }
+    modules.retain(|module| module != "lib");
+    let listed: BTreeSet<String> = LAYERS.iter().map(|(module, _)| (*module).to_owned()).collect();
+    assert_eq!(modules, listed, "left: modules in src/, right: the table");
+    for (index, (module, imports)) in LAYERS.iter().enumerate() {
+        for import in *imports {
+            let below = LAYERS[..index].iter().any(|(name, _)| name == import);
+            assert!(below, "{module} may not look up to {import}");
+        }
+    }
+}
+
+#[test]
+fn architecture_md_shows_the_same_table() {
+    let text = read(Path::new("ARCHITECTURE.md"));
+    let shown = shown_table(&text);
+    let law: Vec<(String, BTreeSet<String>)> = LAYERS
+        .iter()
+        .map(|(module, imports)| {
+            ((*module).to_owned(), imports.iter().map(|&name| name.to_owned()).collect())
+        })
+        .collect();
+    assert_eq!(shown, law, "left: ARCHITECTURE.md, right: the law");
+}
+
+#[test]
+fn architecture_md_names_only_what_exists() {
+    let text = read(Path::new("ARCHITECTURE.md"));
+    let named = named_paths(&text);
+    assert!(named.len() > 15, "only {named:?} were taken for paths");
+    let ghosts: Vec<&String> = named.iter().filter(|path| !root().join(path).exists()).collect();
+    assert!(ghosts.is_empty(), "ARCHITECTURE.md names what does not exist: {ghosts:?}");
+}
+
+/// The pieces of a text that stand between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// The rows below the header `| module | owns | may import |`.
+fn shown_table(text: &str) -> Vec<(String, BTreeSet<String>)> {
+    text.lines()
+        .skip_while(|line| !(line.starts_with("| module ") && line.contains("may import")))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let cells: Vec<&str> = line.trim_matches('|').split('|').collect();
+            let module = quoted(cells[0]).next().expect("a row names its module in backticks");
+            let imports = quoted(cells.last().expect("a row has cells")).map(str::to_owned).collect();
+            (module.trim_end_matches('/').to_owned(), imports)
+        })
+        .collect()
+}
+
+/// What a text names as a path of the repository: in backticks, below a known folder or with a known ending.
+fn named_paths(text: &str) -> BTreeSet<String> {
+    const FOLDERS: [&str; 9] =
+        ["src/", "tests/", "web/", "docs/", "scripts/", "openapi/", "benches/", ".ci/", ".github/"];
+    const ENDINGS: [&str; 6] = [".md", ".toml", ".rs", ".yaml", ".json", "Dockerfile"];
+    quoted(text)
+        .filter(|piece| !piece.contains(char::is_whitespace) && !piece.starts_with('/'))
+        .filter(|piece| {
+            FOLDERS.iter().any(|folder| piece.starts_with(folder))
+                || ENDINGS.iter().any(|ending| piece.ends_with(ending))
+        })
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn a_table_and_paths_are_read_from_markdown() {
+    let text = "See `src/app.rs`, `/v1/events`, `session/update` and `deny.toml`.\n\n\
+        | module | owns | may import |\n|---|---|---|\n| `a/` | x | nothing |\n| `b` | y | `a`, `c` |\n\nend";
+    let table: Vec<(String, BTreeSet<String>)> = vec![
+        ("a".to_owned(), BTreeSet::new()),
+        ("b".to_owned(), BTreeSet::from(["a".to_owned(), "c".to_owned()])),
+    ];
+    assert_eq!(shown_table(text), table);
+    let paths = BTreeSet::from(["src/app.rs".to_owned(), "deny.toml".to_owned()]);
+    assert_eq!(named_paths(&text.replace("`a`, `c`", "")), paths);
+}

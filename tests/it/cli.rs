@@ -1,0 +1,390 @@
+//! The real binary: its subcommands, its messages, its exit codes.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The binary with an environment of its own and a data folder.
+#[expect(clippy::disallowed_methods, reason = "a test drives the real program")]
+fn command(data: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_acp-gateway"));
+    command.env_clear().env("ACP_GATEWAY_DATA", data).stdin(Stdio::null());
+    command
+}
+
+fn run(data: &Path, args: &[&str]) -> Output {
+    command(data).args(args).output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// A gateway that runs until it is dropped.
+struct Gateway {
+    child: Child,
+    line: String,
+}
+
+impl Gateway {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { child, line: line.trim_end().to_owned() }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn exit(&mut self) -> Option<i32> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < until, "the gateway did not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            self.child.kill().unwrap();
+            self.child.wait().unwrap();
+        }
+    }
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn check_prints_what_holds_and_hides_secrets() {
+    let data = folder();
+    let file = data.path().join("gateway.toml");
+    fs::write(&file, "[agents.a]\ncommand = \"npx\"\nenv = { KEY = { from_env = \"SECRET\" } }\n").unwrap();
+    let mut check = command(data.path());
+    check.args(["check", "--listen", "127.0.0.1:9"]).arg("--config").arg(&file).env("SECRET", "canary-7f3a");
+    let output = check.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("listen = \"127.0.0.1:9\"  # --listen\n"), "{}", stdout(&output));
+    let from = format!("env = {{ KEY = {{ from_env = \"SECRET\" }} }}  # {}:3\n", file.display());
+    assert!(stdout(&output).contains(&from), "{}", stdout(&output));
+    assert!(!stdout(&output).contains("canary") && !stderr(&output).contains("canary"));
+    // It only looks.
+    assert_eq!(fs::read_dir(data.path()).unwrap().count(), 1);
+
+    fs::write(&file, "[agents.a]\ncomand = \"npx\"\n").unwrap();
+    let output = check.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = format!(
+        "acp-gateway: {}:2: unknown key `agents.a.comand`; did you mean `command`?\n",
+        file.display()
+    );
+    assert_eq!((stdout(&output), stderr(&output)), ("", told.as_str()));
+}
+
+#[test]
+fn a_mistyped_command_line_is_2() {
+    let data = folder();
+    for args in [
+        &["sevre"][..],
+        &["--lisen", "x"],
+        &["key"],
+        &["key", "create"],
+        &["key", "create", "a", "--scopes", "all"],
+    ] {
+        assert_eq!(run(data.path(), args).status.code(), Some(2), "{args:?}");
+    }
+    assert_eq!(fs::read_dir(data.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn keys_are_made_listed_and_revoked() {
+    let data = folder();
+    let created = run(data.path(), &["key", "create", "alice", "--scopes", "read,prompt"]);
+    assert!(created.status.success(), "{}", stderr(&created));
+    let key = stdout(&created).trim_end();
+    assert!(key.starts_with("acpg_") && key.len() == 48, "{key}");
+
+    let list = run(data.path(), &["key", "list"]);
+    let rows: Vec<Vec<&str>> = stdout(&list).lines().map(|row| row.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["ID", "NAME", "KIND", "SCOPES", "CREATED", "LAST", "USED"]);
+    assert_eq!(rows[1][1..4], ["alice", "named", "read,prompt"]);
+    assert_eq!(rows[1][5], "never");
+    assert!(!stdout(&list).contains(&key[5..]));
+
+    let id = rows[1][0].to_owned();
+    let revoked = run(data.path(), &["key", "revoke", &id]);
+    assert_eq!(stdout(&revoked), format!("revoked {id} (alice)\n"));
+    let again = run(data.path(), &["key", "revoke", &id]);
+    assert_eq!((again.status.code(), stderr(&again)), (Some(1), "acp-gateway: no key has this id or name\n"));
+    let reserved = run(data.path(), &["key", "create", "owner"]);
+    assert_eq!(
+        (reserved.status.code(), stderr(&reserved)),
+        (
+            Some(1),
+            "acp-gateway: the names 'owner' and 'admin' belong to the link and to the operator's key\n"
+        )
+    );
+
+    // Nothing readable at rest, and nothing for others.
+    let private = data.path().join("private");
+    assert_eq!(fs::metadata(&private).unwrap().permissions().mode() & 0o777, 0o700);
+    for entry in fs::read_dir(&private).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0, "{}", path.display());
+            let bytes = fs::read(&path).unwrap();
+            assert!(!bytes.windows(43).any(|window| window == &key.as_bytes()[5..]), "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn second_gateway_ends_with_a_message_and_the_first_goes_on() {
+    let data = folder();
+    let mut first = Gateway::start(command(data.path()).args(["--listen", "127.0.0.1:0"]));
+    assert!(
+        first.line.starts_with("http://127.0.0.1:") && first.line.contains("/#key=acpg_"),
+        "{}",
+        first.line
+    );
+
+    let second = run(data.path(), &["--listen", "127.0.0.1:0"]);
+    assert_eq!(second.status.code(), Some(1));
+    assert_eq!(stdout(&second), "");
+    let told = format!(
+        "acp-gateway: another gateway uses the data folder {}: stop it first, or give this one a folder of its own \
+         with --data DIR\n",
+        data.path().display()
+    );
+    assert_eq!(stderr(&second), told);
+
+    // Keys can be made and listed beside it; the link's is among them.
+    assert!(run(data.path(), &["key", "create", "bob"]).status.success());
+    let list = run(data.path(), &["key", "list"]);
+    assert!(stdout(&list).contains(" owner  link ") && stdout(&list).contains(" bob "), "{}", stdout(&list));
+
+    assert!(first.child.try_wait().unwrap().is_none(), "the first gateway ended");
+    // With nothing to finish a drain takes no time.
+    let told = Instant::now();
+    first.signal(Signal::TERM);
+    assert_eq!(first.exit(), Some(0));
+    assert!(told.elapsed() < Duration::from_secs(4), "{:?}", told.elapsed());
+    // The folder is free again, also after a kill.
+    let mut next = Gateway::start(command(data.path()).args(["--listen", "127.0.0.1:0"]));
+    next.signal(Signal::KILL);
+    assert_eq!(next.exit(), None);
+    let mut again = Gateway::start(command(data.path()).args(["--listen", "127.0.0.1:0"]));
+    assert!(again.line.contains("/#key="), "{}", again.line);
+    again.signal(Signal::INT);
+    assert_eq!(again.exit(), Some(0));
+}
+
+#[test]
+fn an_admin_key_leaves_nothing_to_print() {
+    let data = folder();
+    let key = data.path().join("key");
+    fs::write(&key, "an-operators-own-key-0123456789abcdef").unwrap();
+    let mut serve = command(data.path());
+    serve.args(["--listen", "127.0.0.1:0"]).env("ACP_GATEWAY_ADMIN_KEY_FILE", &key);
+    let mut gateway = Gateway::start(&mut serve);
+    assert!(!gateway.line.contains("key"), "{}", gateway.line);
+    assert!(gateway.line.ends_with('/'), "{}", gateway.line);
+    let list = run(data.path(), &["key", "list"]);
+    assert_eq!(stdout(&list).lines().count(), 1, "{}", stdout(&list));
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.exit(), Some(0));
+}
+
+#[test]
+fn a_port_that_is_taken_is_told() {
+    let data = folder();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = run(data.path(), &["--listen", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).starts_with(&format!("acp-gateway: {address} cannot be bound: ")),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn healthcheck_tells_ready_from_not() {
+    let data = folder();
+    let answers = |answer: &'static str| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = std::thread::scope(|scope| {
+            let server = scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; 1024];
+                let read = stream.read(&mut request).unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
+                String::from_utf8_lossy(&request[..read]).into_owned()
+            });
+            let output = run(data.path(), &["healthcheck", "--listen", &address]);
+            (output, server.join().unwrap())
+        });
+        assert!(
+            server.1.starts_with(&format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\n")),
+            "{}",
+            server.1
+        );
+        server.0
+    };
+    assert!(answers("HTTP/1.1 200 OK\r\n\r\n").status.success());
+    let draining = answers("HTTP/1.1 503 Service Unavailable\r\n\r\n");
+    assert_eq!(draining.status.code(), Some(1));
+    assert_eq!(stderr(&draining), "acp-gateway: not ready: HTTP/1.1 503 Service Unavailable\n");
+    // In a container the flag stands in the gateway's own arguments only.
+    let mut everywhere = command(data.path());
+    everywhere.arg("healthcheck").env("ACP_GATEWAY_LISTEN", "0.0.0.0:9");
+    let told = everywhere.output().unwrap();
+    assert!(stderr(&told).starts_with("acp-gateway: nothing answers on 127.0.0.1:9: "), "{}", stderr(&told));
+    let nobody = run(data.path(), &["healthcheck", "--listen", "127.0.0.1:9"]);
+    assert_eq!(nobody.status.code(), Some(1));
+}
+
+#[test]
+fn openapi_prints_the_document() {
+    let data = folder();
+    let output = run(data.path(), &["openapi"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(document["paths"].as_object().is_some_and(|paths| paths.contains_key("/v1/sessions")));
+    assert_eq!(fs::read_dir(data.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn completions_and_help_know_every_subcommand() {
+    let data = folder();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(data.path(), &["completions", shell]);
+        assert!(script.status.success());
+        for word in ["check", "key", "healthcheck", "demo-agent", "openapi", "--workspace"] {
+            assert!(stdout(&script).contains(word.trim_start_matches('-')), "{shell} {word}");
+        }
+    }
+    let help = run(data.path(), &["--help"]);
+    assert!(!stdout(&help).contains("keeper"), "{}", stdout(&help));
+}
+
+#[test]
+fn commands_beside_a_gateway_need_no_secret_of_its_agents() {
+    let data = folder();
+    let file = data.path().join("gateway.toml");
+    let secret = "{ from_env = \"NOT_HERE\" }";
+    let text = format!(
+        "listen = \"127.0.0.1:9\"\n[agents.a]\ncommand = \"npx\"\nenv = {{ KEY = {secret} }}\n\
+         [mcp.b]\nurl = \"https://b.example\"\nheaders = {{ Authorization = {{ from_file = \"/not/here\" }} }}\n"
+    );
+    fs::write(&file, text).unwrap();
+    let config = file.to_str().unwrap();
+    let check = run(data.path(), &["check", "--config", config]);
+    assert!(stderr(&check).contains("/not/here: cannot be read"), "{}", stderr(&check));
+    let created = run(data.path(), &["key", "create", "alice", "--config", config]);
+    assert!(stdout(&created).starts_with("acpg_"), "{}", stderr(&created));
+    let health = run(data.path(), &["healthcheck", "--config", config]);
+    assert!(
+        stderr(&health).starts_with("acp-gateway: nothing answers on 127.0.0.1:9: "),
+        "{}",
+        stderr(&health)
+    );
+}
+
+/// The kernel gives what is in `/proc` of a process to root when the process is closed to its user.
+#[test]
+fn no_command_with_the_gateways_environment_can_be_read_by_its_user() {
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::process::CommandExt;
+    let data = folder();
+    // Root reads everything, so a test that runs as root becomes somebody, who has to reach the program.
+    let program = data.path().join("acp-gateway");
+    fs::copy(env!("CARGO_BIN_EXE_acp-gateway"), &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(data.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let root = rustix::process::geteuid().is_root();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let owner = |args: &[&str]| {
+        #[expect(clippy::disallowed_methods, reason = "a test drives the real program")]
+        let mut command = Command::new(&program);
+        command.args(args).env_clear().env("ACP_GATEWAY_DATA", data.path()).stdin(Stdio::piped());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        if root {
+            command.uid(65534).gid(65534);
+        }
+        let mut child = command.spawn().unwrap();
+        let environment = format!("/proc/{}/environ", child.id());
+        let until = Instant::now() + Duration::from_secs(2);
+        let mut owner = u32::MAX;
+        while owner != 0 && Instant::now() < until && child.try_wait().unwrap().is_none() {
+            owner = fs::metadata(&environment).unwrap().uid();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        owner
+    };
+    assert_eq!(owner(&["healthcheck", "--listen", &address]), 0);
+    assert_ne!(owner(&["demo-agent"]), 0, "an agent is open to its user, so the test can see a difference");
+}
+
+/// An update puts another file at the path of a gateway that runs. What it starts from then on is still itself.
+#[test]
+fn a_gateway_whose_file_was_replaced_goes_on_as_it_was() {
+    let data = folder();
+    let program = data.path().join("acp-gateway");
+    fs::copy(env!("CARGO_BIN_EXE_acp-gateway"), &program).unwrap();
+    let config = data.path().join("gateway.toml");
+    fs::write(&config, "[agents.demo]\nbuiltin = \"demo\"\npool = { max = 1, warm = 0 }\n").unwrap();
+    #[expect(clippy::disallowed_methods, reason = "a test drives the real program")]
+    let mut serve = Command::new(&program);
+    serve.args(["--listen", "127.0.0.1:0", "--config"]).arg(&config).env_clear().stdin(Stdio::null());
+    let mut gateway = Gateway::start(serve.env("ACP_GATEWAY_DATA", data.path()));
+    let other = data.path().join("other");
+    fs::write(&other, "#!/bin/false\n").unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(&other, &program).unwrap();
+
+    let (url, key) = gateway.line.split_once("/#key=").unwrap();
+    let address = url.trim_start_matches("http://");
+    let body = r#"{"agent":"demo"}"#;
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(
+        stream,
+        "POST /v1/sessions HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.exit(), Some(0));
+}

@@ -1,0 +1,470 @@
+//! The configuration: what is read, what wins, and how every mistake is told.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use acp_gateway::config::{
+    self, Config, ConfigError, Environment, Flags, Home, Launch, McpServer, Unanswered,
+};
+
+const DATA: (&str, &str) = ("ACP_GATEWAY_DATA", "/data");
+
+fn load_with(file: &str, variables: &[(&str, &str)], flags: Flags) -> Result<Config, ConfigError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.toml");
+    fs::write(&path, file).unwrap();
+    let environment = [DATA].iter().chain(variables).copied().collect();
+    config::load(&Flags { config: Some(path), ..flags }, &environment, &|_| false)
+}
+
+fn load(file: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    load_with(file, variables, Flags::default())
+}
+
+/// What is told of a mistake, without the folder of the test.
+fn mistake(file: &str, variables: &[(&str, &str)]) -> String {
+    let message = load(file, variables).expect_err(file).to_string();
+    match message.split_once("gateway.toml:") {
+        Some((_, rest)) => format!("gateway.toml:{rest}"),
+        None => message,
+    }
+}
+
+fn mistakes(files: &[&str]) -> String {
+    files.iter().fold(String::new(), |mut text, file| {
+        writeln!(text, "{}", mistake(file, &[])).unwrap();
+        text
+    })
+}
+
+#[test]
+fn nothing_is_needed() {
+    let environment: Environment = [("HOME", "/home/alice"), ("PATH", "/usr/bin")].into_iter().collect();
+    let config = config::load(&Flags::default(), &environment, &|_| false).unwrap();
+    assert_eq!(config.listen.address.to_string(), "127.0.0.1:8080");
+    assert!(!config.listen.asked);
+    assert_eq!(config.data.path(), Path::new("/home/alice/.local/share/acp-gateway"));
+    assert_eq!(config.workspaces.root, Path::new("/home/alice/.local/share/acp-gateway/workspaces"));
+    assert_eq!(config.agents.keys().map(ToString::to_string).collect::<Vec<_>>(), ["demo"]);
+    assert_eq!(config.warnings, Vec::<String>::new());
+    let none = config::load(&Flags::default(), &Environment::default(), &|_| false).unwrap_err();
+    insta::assert_snapshot!(none, @"there is no home folder for the data; name one by --data DIR or ACP_GATEWAY_DATA");
+}
+
+#[test]
+fn the_whole_file_of_the_documentation_is_read() {
+    let secrets = tempfile::tempdir().unwrap();
+    let token = secrets.path().join("token");
+    fs::write(&token, "t0ken-from-a-file\n").unwrap();
+    let file = format!(
+        r#"
+        listen = "127.0.0.1:9000"
+        public_url = "https://gateway.example"
+        allowed_origins = ["https://app.example"]
+        behind_proxy = ["10.0.0.1", "10.1.0.0/16"]
+
+        [workspaces]
+        root = "/workspaces"
+        allow = ["/"]
+
+        [mcp.docs]
+        url = "https://mcp.example/docs"
+        headers = {{ Authorization = {{ from_file = "{}" }} }}
+
+        [mcp.local]
+        command = "mcp-files"
+        args = ["--ro"]
+
+        [agents.claude]
+        command = "npx"
+        args = ["-y", "@agentclientprotocol/claude-agent-acp@0.49.0"]
+        env = {{ ANTHROPIC_API_KEY = {{ from_env = "ANTHROPIC_API_KEY" }}, LEVEL = "high" }}
+        home = "user"
+        files = "off"
+        terminals = "off"
+        permissions = {{ unanswered = "wait", after = "1h30m", allow = ["read", "search"] }}
+        meta = []
+        pool = {{ max = 4, warm = 0, idle = "5m" }}
+        limits = {{ start = "90s", line = "32MiB", silence = "1h" }}
+
+        [agents.demo]
+        builtin = "demo"
+
+        [limits]
+        body_bytes = "2MiB"
+        keep_alive = "500ms"
+        queued_prompts = 0
+        "#,
+        token.display()
+    );
+    let config = load(&file, &[("ANTHROPIC_API_KEY", "sk-from-the-environment")]).unwrap();
+    assert_eq!(config.public_url.as_deref(), Some("https://gateway.example"));
+    assert!(config.behind_proxy[1].contains("10.1.2.3".parse().unwrap()));
+    let McpServer::Http { headers, .. } = &config.mcp["docs"] else { panic!("{:?}", config.mcp) };
+    assert_eq!(headers["Authorization"].expose(), "t0ken-from-a-file");
+    let claude = &config.agents[&"claude".parse().unwrap()];
+    assert_eq!(claude.env["ANTHROPIC_API_KEY"].expose(), "sk-from-the-environment");
+    assert_eq!((claude.home, claude.permissions.unanswered), (Home::User, Unanswered::Wait));
+    assert_eq!(claude.permissions.after, Duration::from_mins(90));
+    assert_eq!((claude.pool.max, claude.pool.warm, claude.limits.line), (4, 0, 32 << 20));
+    assert_eq!(config.agents[&"demo".parse().unwrap()].launch, Launch::Demo);
+    assert_eq!(config.limits.body_bytes, 2 << 20);
+    assert_eq!(config.limits.keep_alive, Duration::from_millis(500));
+    assert_eq!(config.limits.queued_prompts, 0);
+
+    // What nobody may see is nowhere: not in `check`, not in a debug print.
+    let shown = config::show(&config);
+    for text in [&shown, &format!("{config:?}")] {
+        assert!(!text.contains("sk-from") && !text.contains("t0ken"), "{text}");
+    }
+    assert!(
+        shown.contains(r#"{ ANTHROPIC_API_KEY = { from_env = "ANTHROPIC_API_KEY" }, LEVEL = "high" }"#),
+        "{shown}"
+    );
+    // And what is shown can be read again and says the same.
+    let again = load(&shown, &[("ANTHROPIC_API_KEY", "sk-from-the-environment")]).unwrap();
+    let without_origins = |text: &str| {
+        text.lines().map(|line| line.split("  # ").next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(without_origins(&config::show(&again)), without_origins(&shown));
+}
+
+#[test]
+fn every_mistake_in_a_file_names_its_key_and_line() {
+    insta::assert_snapshot!(mistakes(&[
+        "lisen = \"127.0.0.1:1\"",
+        "\n\n[limits]\nbody_byte = 1",
+        "[agents.claude]\ncomand = \"npx\"",
+        "[agents.claude]\nargs = []",
+        "[agents.claude]\ncommand = \"npx\"\npool = { maximum = 3 }",
+        "[agents.\"Claude Code\"]\ncommand = \"npx\"",
+        "zzz = 1",
+        "listen = 8080",
+        "listen = \"gateway.example:80\"",
+        "listen = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"",
+        "listen = ",
+        "allowed_origins = \"https://app.example\"",
+        "allowed_origins = [\"https://app.example\", \"*\"]",
+        "allowed_origins = [\"https://App.example/\"]",
+        "allowed_origins = [\"null\"]",
+        "public_url = \"https://gateway.example/acp\"",
+        "behind_proxy = [\"proxy\"]",
+        "insecure_http = \"yes\"",
+        "[workspaces]\nroot = \"code\"",
+        "[workspaces]\nallow = [\"/does/not/exist\"]",
+        "agents = 1",
+        "log = 1.5",
+    ]), @r#"
+    gateway.toml:1: unknown key `lisen`; did you mean `listen`?
+    gateway.toml:4: unknown key `limits.body_byte`; did you mean `body_bytes`?
+    gateway.toml:2: unknown key `agents.claude.comand`; did you mean `command`?
+    gateway.toml:1: `agents.claude` needs `command`
+    gateway.toml:3: unknown key `agents.claude.pool.maximum`; did you mean `max`?
+    gateway.toml:1: `agents.Claude Code`: an agent's name is 1 to 64 of a-z, 0-9, '_' and '-', and begins with a letter or a digit
+    gateway.toml:1: unknown key `zzz`
+    gateway.toml:1: `listen` must be a string, not a number
+    gateway.toml:1: `listen`: "gateway.example:80" is not an address and a port such as "127.0.0.1:8080"
+    gateway.toml:2: duplicate key
+    gateway.toml:1: string values must be quoted, expected literal string
+    gateway.toml:1: `allowed_origins` must be a list such as ["a", "b"], not a string
+    gateway.toml:1: `allowed_origins[1]`: not an origin such as "https://app.example"; there are no wildcards and no null
+    gateway.toml:1: `allowed_origins[0]`: write the origin as a browser does: "https://app.example"
+    gateway.toml:1: `allowed_origins[0]`: not an origin such as "https://app.example"; there are no wildcards and no null
+    gateway.toml:1: `public_url`: not a URL such as "https://gateway.example" (scheme, host, port; no path)
+    gateway.toml:1: `behind_proxy[0]`: "proxy": not an IP address or a range such as 10.0.0.0/8
+    gateway.toml:1: `insecure_http` must be true or false, not a string
+    gateway.toml:2: `workspaces.root`: must be an absolute path
+    gateway.toml:2: `workspaces.allow[0]`: /does/not/exist is not a folder
+    gateway.toml:1: `agents` must be a table, not a number
+    gateway.toml:1: `log` must be a string, not a fraction
+    "#);
+}
+
+#[test]
+fn every_mistake_about_an_agent_is_told() {
+    let agent = |rest: &str| format!("[agents.a]\n{rest}");
+    let files: Vec<_> = [
+        "command = \"./run\"",
+        "command = \"\"",
+        "command = \"npx\"\nbuiltin = \"demo\"",
+        "builtin = \"other\"",
+        "command = \"npx\"\nhome = \"users\"",
+        "command = \"npx\"\nfiles = \"client\"",
+        "command = \"npx\"\nterminals = \"on\"",
+        "command = \"npx\"\nmeta = [\"claudeCode\"]",
+        "command = \"npx\"\nargs = \"-y\"",
+        "command = \"npx\"\nargs = [1]",
+        "command = \"npx\"\nenv = { \"A=B\" = \"c\" }",
+        "command = \"npx\"\nenv = { KEY = 1 }",
+        "command = \"npx\"\nenv = { KEY = { from_env = \"UNSET\" } }",
+        "command = \"npx\"\nenv = { KEY = { from_file = \"/does/not/exist\" } }",
+        "command = \"npx\"\nenv = { KEY = { from_file = \"relative\" } }",
+        "command = \"npx\"\nenv = { KEY = { from_fil = \"/x\" } }",
+        "command = \"npx\"\nenv = { KEY = {} }",
+        "command = \"npx\"\npermissions = { unanswered = \"allow\" }",
+        "command = \"npx\"\npermissions = { allow = [\"reed\"] }",
+        "command = \"npx\"\npermissions = { after = \"10\" }",
+        "command = \"npx\"\npool = { max = 0 }",
+        "command = \"npx\"\npool = { max = 2, warm = 3 }",
+        "command = \"npx\"\npool = { max = -1 }",
+        "command = \"npx\"\nlimits = { line = \"16 cats\" }",
+        "command = \"npx\"\nlimits = { line = 16 }",
+        "command = \"npx\"\nlimits = { start = 60 }",
+        "command = \"n\\u0000px\"",
+    ]
+    .iter()
+    .map(|rest| agent(rest))
+    .collect();
+    insta::assert_snapshot!(mistakes(&files.iter().map(String::as_str).collect::<Vec<_>>()), @r#"
+    gateway.toml:2: `agents.a.command`: must be a name that is looked up on PATH, or an absolute path
+    gateway.toml:2: `agents.a.command`: must be a name that is looked up on PATH, or an absolute path
+    gateway.toml:1: `agents.a`: builtin stands without command and args
+    gateway.toml:2: `agents.a.builtin`: must be "demo", not "other"
+    gateway.toml:3: `agents.a.home`: must be "own" or "user", not "users"
+    gateway.toml:3: `agents.a.files`: this version serves no files to agents; only "off" is possible
+    gateway.toml:3: `agents.a.terminals`: must be "off", not "on"
+    gateway.toml:3: `agents.a.meta`: this version passes no _meta of clients to agents; only [] is possible
+    gateway.toml:3: `agents.a.args` must be a list such as ["a", "b"], not a string
+    gateway.toml:3: `agents.a.args[0]` must be a string, not a number
+    gateway.toml:3: `agents.a.env.A=B`: cannot be a name here
+    gateway.toml:3: `agents.a.env.KEY` must be a string, { from_env = "NAME" } or { from_file = "/path" }, not a number
+    gateway.toml:3: `agents.a.env.KEY.from_env`: the environment has no UNSET
+    gateway.toml:3: `agents.a.env.KEY.from_file`: /does/not/exist: cannot be read: No such file or directory (os error 2)
+    gateway.toml:3: `agents.a.env.KEY.from_file`: relative: not an absolute path
+    gateway.toml:3: unknown key `agents.a.env.KEY.from_fil`; did you mean `from_file`?
+    gateway.toml:3: `agents.a.env.KEY`: needs from_env or from_file, one of them
+    gateway.toml:3: `agents.a.permissions.unanswered`: must be "reject" or "wait", not "allow"
+    gateway.toml:3: `agents.a.permissions.allow[0]`: must be "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode" or "other", not "reed"
+    gateway.toml:3: `agents.a.permissions.after`: not a time such as "500ms", "10m" or "1h30m", at most 3650d
+    gateway.toml:3: `agents.a.pool.max`: must be more than 0
+    gateway.toml:3: `agents.a.pool.warm`: must be at most max, which is 2
+    gateway.toml:3: `agents.a.pool.max`: not a whole number from 0
+    gateway.toml:3: `agents.a.limits.line`: not a size such as "16MiB"
+    gateway.toml:3: `agents.a.limits.line`: must be at least 1KiB
+    gateway.toml:3: `agents.a.limits.start` must be a time such as "10m", not a number
+    gateway.toml:2: `agents.a.command`: a NUL byte is not allowed
+    "#);
+}
+
+#[test]
+fn every_mistake_about_limits_and_servers_is_told() {
+    insta::assert_snapshot!(mistakes(&[
+        "[limits]\nbody_bytes = 0",
+        "[limits]\nbody_bytes = \"1 MiBs\"",
+        "[limits]\nbody_bytes = true",
+        "[limits]\nkeep_alive = \"0s\"",
+        "[limits]\nkeep_alive = 15",
+        "[limits]\nlog_age = \"4000d\"",
+        "[limits]\nbatches = 0",
+        "[limits]\nstreams = \"many\"",
+        "[limits]\nstreams = -1",
+        "[limits]\nbreaker_crashes = 5000000000",
+        "[limits]\nfree_disk_percent = 101",
+        "[limits]\nstreams = 99999999999999999999",
+        "[mcp.docs]\nurl = \"file:///etc/passwd\"",
+        "[mcp.docs]\nurl = \"https://a\"\ncommand = \"b\"",
+        "[mcp.docs]\nargs = []",
+        "[mcp.docs]\nulr = \"https://a\"",
+        "[mcp.docs]\nurl = \"https://a\"\ntype = \"ws\"",
+        "[mcp.docs]\nurl = \"https://a\"\nheaders = { \"a b\" = \"c\" }",
+        "[mcp.docs]\ncommand = \"b\"\nheaders = {}",
+        "[mcp.\"a b\"]\ncommand = \"b\"",
+    ]), @r#"
+    gateway.toml:2: `limits.body_bytes`: must be more than 0
+    gateway.toml:2: `limits.body_bytes`: not a size such as "16MiB"
+    gateway.toml:2: `limits.body_bytes` must be a size such as "16MiB", not a boolean
+    gateway.toml:2: `limits.keep_alive`: must be more than 0
+    gateway.toml:2: `limits.keep_alive` must be a time such as "10m", not a number
+    gateway.toml:2: `limits.log_age`: not a time such as "500ms", "10m" or "1h30m", at most 3650d
+    gateway.toml:2: `limits.batches`: must be more than 0
+    gateway.toml:2: `limits.streams` must be a whole number, not a string
+    gateway.toml:2: `limits.streams`: not a whole number from 0
+    gateway.toml:2: `limits.breaker_crashes`: the number is too large
+    gateway.toml:2: `limits.free_disk_percent`: must be at most 100
+    gateway.toml:2: `limits.streams` must be a whole number, not a number beyond 64 bits
+    gateway.toml:2: `mcp.docs.url`: not a URL that begins with https:// or http://
+    gateway.toml:1: `mcp.docs`: has url and command, but can be only one of them
+    gateway.toml:1: `mcp.docs` needs `url` or `command`
+    gateway.toml:2: unknown key `mcp.docs.ulr`; did you mean `url`?
+    gateway.toml:3: `mcp.docs.type`: must be "http" or "sse", not "ws"
+    gateway.toml:3: `mcp.docs.headers.a b`: cannot be a name here
+    gateway.toml:3: unknown key `mcp.docs.headers`
+    gateway.toml:1: `mcp.a b`: a server's name is made as an agent's is
+    "#);
+}
+
+#[test]
+fn every_mistake_in_the_environment_is_told() {
+    let told = [
+        ("ACP_GATEWAY__LIMITS__BODY_BYTE", "1"),
+        ("ACP_GATEWAY__LIMITS__BODY_BYTES", "lots"),
+        ("ACP_GATEWAY__LIMITS", "1"),
+        ("ACP_GATEWAY__", "1"),
+        ("ACP_GATEWAY__LIMITS____BODY", "1"),
+        ("ACP_GATEWAY_LISTN", "127.0.0.1:1"),
+        ("ACP_GATEWAY_ADMIN_KEY", "secret-value"),
+        ("ACP_GATEWAY_LISTEN", "127.0.0.1"),
+        ("ACP_GATEWAY__ALLOWED_ORIGINS", "https://app.example"),
+        ("ACP_GATEWAY__INSECURE_HTTP", "1"),
+        ("ACP_GATEWAY_DATA", ""),
+        ("ACP_GATEWAY__LISTEN__PORT", "1"),
+        ("ACP_GATEWAY__AGENTS__A__ENV__KEY", "secret-value"),
+        ("ACP_GATEWAY_ADMIN_KEY_HASH", "secret-value"),
+        ("ACP_GATEWAY_ADMIN_KEY_FILE", "/does/not/exist"),
+        ("ACP_GATEWAY_ADMIN_KEY_FILE", "/dev/null"),
+    ]
+    .iter()
+    .fold(String::new(), |mut text, variable| {
+        // One of them needs another beside it.
+        let beside = variable.0.contains("LISTEN__").then_some(("ACP_GATEWAY__LISTEN", ""));
+        let variables: Vec<_> = [*variable].into_iter().chain(beside).collect();
+        writeln!(text, "{}", mistake("", &variables)).unwrap();
+        text
+    });
+    assert!(!told.contains("secret-value"), "{told}");
+    insta::assert_snapshot!(told, @r#"
+    ACP_GATEWAY__LIMITS__BODY_BYTE: unknown key `limits.body_byte`; did you mean `body_bytes`?
+    ACP_GATEWAY__LIMITS__BODY_BYTES: `limits.body_bytes`: not a size such as "16MiB"
+    ACP_GATEWAY__LIMITS: `limits` must be a table, not a string
+    ACP_GATEWAY__: unknown variable
+    ACP_GATEWAY__LIMITS____BODY: unknown variable
+    ACP_GATEWAY_LISTN: unknown variable; did you mean `ACP_GATEWAY_LISTEN`?
+    ACP_GATEWAY_ADMIN_KEY: unknown variable; did you mean `ACP_GATEWAY_ADMIN_KEY_HASH`?
+    ACP_GATEWAY_LISTEN: `listen`: "127.0.0.1" is not an address and a port such as "127.0.0.1:8080"
+    ACP_GATEWAY__ALLOWED_ORIGINS: `allowed_origins` must be a list such as ["a", "b"], not a string
+    ACP_GATEWAY__INSECURE_HTTP: `insecure_http` must be true or false, not a string
+    ACP_GATEWAY_DATA: `data`: must be an absolute path
+    ACP_GATEWAY__LISTEN__PORT: `listen.port`: ACP_GATEWAY__LISTEN is not a table
+    ACP_GATEWAY__AGENTS__A__ENV__KEY: `agents.a` needs `command`
+    ACP_GATEWAY_ADMIN_KEY_HASH: not a SHA-256 of 64 hex digits
+    ACP_GATEWAY_ADMIN_KEY_FILE: cannot be read: No such file or directory (os error 2)
+    ACP_GATEWAY_ADMIN_KEY_FILE: empty
+    "#);
+}
+
+#[test]
+fn flags_win_over_the_environment_and_the_environment_over_the_file() {
+    let file = "listen = \"127.0.0.1:1\"\n[limits]\nstreams = 1\nbody_bytes = 1\n[agents.a]\ncommand = \"x\"\npool = { max = 5, warm = 2 }";
+    let variables = [
+        ("ACP_GATEWAY_LISTEN", "127.0.0.1:2"),
+        ("ACP_GATEWAY__LIMITS__STREAMS", "2"),
+        ("ACP_GATEWAY__AGENTS__A__POOL__MAX", "6"),
+        ("ACP_GATEWAY__AGENTS__A__ARGS", "[\"--fast\", \"-v\"]"),
+        ("ACP_GATEWAY__AGENTS__A__ENV__Mixed__Case", "kept as it is"),
+        ("ACP_GATEWAY__AGENTS__B", "{ command = \"y\" }"),
+        ("ACP_GATEWAY__AGENTS__B__HOME", "user"),
+        ("ACP_GATEWAY__ALLOWED_ORIGINS", "[\"https://app.example\"]"),
+        // Kubernetes sets these for a service of this name.
+        ("ACP_GATEWAY_SERVICE_HOST", "10.0.0.1"),
+        ("ACP_GATEWAY_PORT_8080_TCP_ADDR", "10.0.0.1"),
+    ];
+    let config = load(file, &variables).unwrap();
+    assert_eq!(config.listen.address.port(), 2);
+    assert_eq!((config.limits.streams, config.limits.body_bytes), (2, 1));
+    let a = &config.agents[&"a".parse().unwrap()];
+    assert_eq!((a.pool.max, a.pool.warm), (6, 2));
+    assert_eq!(a.launch, Launch::Command { command: "x".into(), args: vec!["--fast".into(), "-v".into()] });
+    assert_eq!(a.env["Mixed__Case"].expose(), "kept as it is");
+    assert_eq!(config.agents[&"b".parse().unwrap()].home, Home::User);
+    assert_eq!(config.allowed_origins, ["https://app.example"]);
+    let shown = config::show(&config);
+    assert!(!shown.contains("kept as it is"), "{shown}");
+    assert!(shown.contains("streams = 2  # ACP_GATEWAY__LIMITS__STREAMS\n"), "{shown}");
+
+    let flags =
+        Flags { listen: Some("localhost:3".into()), data: Some("/elsewhere".into()), ..Flags::default() };
+    let config = load_with(file, &variables, flags).unwrap();
+    assert_eq!(config.listen.address.to_string(), "127.0.0.1:3");
+    assert_eq!(config.data.path(), Path::new("/elsewhere"));
+    assert!(config::show(&config).contains("data = \"/elsewhere\"  # --data\n"));
+}
+
+#[test]
+fn a_bind_that_others_reach_needs_a_proxy_or_a_word() {
+    let mut told =
+        mistakes(&["listen = \"0.0.0.0:8080\"", "\nlisten = \"[::]:8080\"", "listen = \"192.168.1.5:80\""]);
+    told.push_str(&mistake("", &[("ACP_GATEWAY_LISTEN", "0.0.0.0:80")]));
+    insta::assert_snapshot!(told, @r#"
+    gateway.toml:1: `listen`: 0.0.0.0:8080 is reachable from other machines, and the gateway does not speak TLS itself: name the proxy that does by behind_proxy = ["10.0.0.1"], or say --insecure-http if keys may travel in the clear
+    gateway.toml:2: `listen`: [::]:8080 is reachable from other machines, and the gateway does not speak TLS itself: name the proxy that does by behind_proxy = ["10.0.0.1"], or say --insecure-http if keys may travel in the clear
+    gateway.toml:1: `listen`: 192.168.1.5:80 is reachable from other machines, and the gateway does not speak TLS itself: name the proxy that does by behind_proxy = ["10.0.0.1"], or say --insecure-http if keys may travel in the clear
+    ACP_GATEWAY_LISTEN: `listen`: 0.0.0.0:80 is reachable from other machines, and the gateway does not speak TLS itself: name the proxy that does by behind_proxy = ["10.0.0.1"], or say --insecure-http if keys may travel in the clear
+    "#);
+    for fine in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "localhost:1"] {
+        assert!(load(&format!("listen = \"{fine}\""), &[]).is_ok(), "{fine}");
+    }
+    let proxied = load("listen = \"0.0.0.0:8080\"\nbehind_proxy = [\"10.0.0.1\"]", &[]).unwrap();
+    assert_eq!(proxied.warnings, Vec::<String>::new());
+    let flags = Flags { insecure_http: true, ..Flags::default() };
+    let both = "listen = \"0.0.0.0:8080\"\nbehind_proxy = [\"10.0.0.1\"]";
+    assert_eq!(
+        load_with(both, &[], flags.clone()).unwrap().warnings.len(),
+        1,
+        "then the proxy guards nothing"
+    );
+    let insecure = load_with("listen = \"0.0.0.0:8080\"", &[], flags).unwrap();
+    insta::assert_snapshot!(insecure.warnings.join("\n"), @"0.0.0.0:8080 is reachable from other machines and keys travel in the clear: whoever listens on the way can use them");
+}
+
+#[test]
+fn known_agents_are_offered_only_when_nobody_named_one_and_only_here() {
+    let offered = |flags: &Flags, found: &[&str]| {
+        let environment = [DATA].into_iter().collect();
+        let config = config::load(flags, &environment, &|program| found.contains(&program)).unwrap();
+        config.agents.keys().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    let here = Flags::default();
+    assert_eq!(
+        offered(&here, &["claude-agent-acp", "claude-code-acp", "gemini", "sh"]),
+        "claude demo gemini"
+    );
+    let public = Flags { listen: Some("0.0.0.0:1".into()), insecure_http: true, ..Flags::default() };
+    assert_eq!(offered(&public, &["gemini"]), "demo");
+
+    let environment = [DATA].into_iter().collect();
+    let config = config::load(&here, &environment, &|program| program == "gemini").unwrap();
+    let gemini = &config.agents[&"gemini".parse().unwrap()];
+    assert_eq!((gemini.home, gemini.pool.warm), (Home::User, 0));
+
+    let named = load("[agents.mine]\ncommand = \"x\"", &[]).unwrap();
+    assert_eq!(named.agents.len(), 1);
+}
+
+#[test]
+fn workspaces_of_the_command_line_are_added() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = Flags { workspaces: vec![folder.path().to_owned()], ..Flags::default() };
+    let config = load_with("[workspaces]\nallow = [\"/\"]", &[], flags).unwrap();
+    assert_eq!(config.workspaces.allow, [Path::new("/"), folder.path()]);
+    let missing = Flags { workspaces: vec!["/does/not/exist".into()], ..Flags::default() };
+    insta::assert_snapshot!(load_with("", &[], missing).unwrap_err(), @"--workspace: `workspaces.allow`: /does/not/exist is not a folder");
+}
+
+#[test]
+fn an_admin_key_is_kept_as_its_hash() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("key");
+    let key = "0123456789abcdef0123456789abcdef";
+    fs::write(&file, format!("{key}\n")).unwrap();
+    let by_file = load("", &[("ACP_GATEWAY_ADMIN_KEY_FILE", file.to_str().unwrap())]).unwrap();
+    let hash = "3eb36bdb9cd90db97b0e2b5f2b47a9dbc4cc1b3b5b3a2b35fe5e0fdb1fc5bb6b";
+    let by_hash = load("", &[("ACP_GATEWAY_ADMIN_KEY_HASH", hash)]).unwrap();
+    assert!(by_file.admin_key.is_some() && by_hash.admin_key.is_some());
+    assert!(!format!("{by_file:?}").contains(key));
+    fs::write(&file, "short").unwrap();
+    let short = load("", &[("ACP_GATEWAY_ADMIN_KEY_FILE", file.to_str().unwrap())]).unwrap_err();
+    insta::assert_snapshot!(short, @"ACP_GATEWAY_ADMIN_KEY_FILE: the file must hold one key of at least 32 characters");
+    let both = [("ACP_GATEWAY_ADMIN_KEY_FILE", "/x"), ("ACP_GATEWAY_ADMIN_KEY_HASH", hash)];
+    insta::assert_snapshot!(load("", &both).unwrap_err(), @"ACP_GATEWAY_ADMIN_KEY_HASH: cannot stand beside ACP_GATEWAY_ADMIN_KEY_FILE");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_told() {
+    let flags = Flags { config: Some("/does/not/exist.toml".into()), ..Flags::default() };
+    let missing = config::load(&flags, &Environment::default(), &|_| false).unwrap_err();
+    insta::assert_snapshot!(missing, @"/does/not/exist.toml: cannot be read: No such file or directory (os error 2)");
+}

@@ -1,0 +1,124 @@
+//! What can be known of the container files without an engine: they name what exists, and compose keeps its promises.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+fn read(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Instructions of a Dockerfile: continued lines joined, comments left out.
+fn instructions(text: &str) -> Vec<String> {
+    let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+    code.join("\n")
+        .replace("\\\n", " ")
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_dockerfile_copies_only_what_exists() {
+    let ignored = read(".dockerignore");
+    let mut stages = BTreeSet::new();
+    let mut copied = 0;
+    for line in instructions(&read("Dockerfile")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[0] {
+            "FROM" => {
+                assert_eq!(words[2], "AS", "{line}: a stage without a name");
+                stages.insert(words[3].to_owned());
+            }
+            "COPY" => {
+                copied += 1;
+                let from = words.iter().find_map(|word| word.strip_prefix("--from="));
+                if let Some(stage) = from {
+                    assert!(stages.contains(stage), "{line}: no earlier stage of that name");
+                    continue;
+                }
+                for source in &words[1..words.len() - 1] {
+                    assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(source).exists(), "{line}: {source}");
+                    assert!(
+                        !ignored.lines().any(|pattern| pattern == *source),
+                        "{source} is in .dockerignore"
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(copied, 6);
+    let named = ["web", "rust", "gateway", "gateway-node"].map(str::to_owned);
+    assert_eq!(stages, BTreeSet::from(named));
+}
+
+#[test]
+fn both_images_run_as_nobody_and_under_an_init() {
+    let lines = instructions(&read("Dockerfile"));
+    for needed in [
+        "USER 10001:10001",
+        "STOPSIGNAL SIGTERM",
+        "VOLUME [\"/data\", \"/workspaces\"]",
+        "ENTRYPOINT [\"tini\", \"-s\", \"--\", \"acp-gateway\"]",
+    ] {
+        assert_eq!(lines.iter().filter(|line| *line == needed).count(), 2, "{needed}");
+    }
+    let health = lines.iter().filter(|line| line.ends_with("CMD [\"acp-gateway\", \"healthcheck\"]"));
+    assert_eq!(health.count(), 2);
+    let toolchain: toml::Table = read("rust-toolchain.toml").parse().expect("it is TOML");
+    let version = toolchain["toolchain"]["channel"].as_str().expect("the channel is named");
+    let image = format!("FROM rust:{version}-slim-bookworm AS rust");
+    assert!(lines.contains(&image), "the image builds with another toolchain than {version}");
+}
+
+/// Agents are programs of the same user: they could read the environment of the init, and of the gateway and its
+/// health check until these have closed themselves.
+#[test]
+fn the_programs_with_the_containers_environment_can_be_run_and_not_read() {
+    let lines = instructions(&read("Dockerfile"));
+    let gateway = "COPY --from=rust --chmod=0711 /out/acp-gateway /usr/local/bin/acp-gateway";
+    assert_eq!(lines.iter().filter(|line| *line == gateway).count(), 2);
+    let init = |line: &&String| {
+        line.starts_with("RUN") && line.contains(" tini ") && line.contains("chmod 0711 /usr/bin/tini")
+    };
+    assert_eq!(lines.iter().filter(init).count(), 2);
+}
+
+#[test]
+fn an_admin_key_never_lies_where_an_agent_or_a_commit_takes_it() {
+    let compose = read("compose.yaml");
+    let given: Vec<&str> =
+        compose.lines().map(str::trim).filter(|line| line.starts_with("ACP_GATEWAY_ADMIN_KEY_")).collect();
+    assert_eq!(given.len(), 1, "{given:?}");
+    assert!(given[0].starts_with("ACP_GATEWAY_ADMIN_KEY_HASH: "), "{given:?}");
+    for file in [".gitignore", ".dockerignore"] {
+        let ignored = read(file);
+        for secret in ["admin.key", ".env", "gateway.toml"] {
+            let found = ignored.lines().any(|line| line.trim_start_matches('/') == secret);
+            assert!(found, "{file} does not name {secret}");
+        }
+    }
+}
+
+#[test]
+fn compose_gives_no_more_than_it_has_to() {
+    let text = read("compose.yaml");
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    for needed in [
+        "read_only: true",
+        "cap_drop:",
+        "- ALL",
+        "- no-new-privileges:true",
+        "pids_limit: 1024",
+        "stop_grace_period: 45s",
+        "max-size: 10m",
+    ] {
+        assert!(lines.contains(&needed), "compose.yaml lost `{needed}`");
+    }
+    let published = lines.iter().filter(|line| line.ends_with(":8080\"")).collect::<Vec<_>>();
+    assert_eq!(published, [&"- \"127.0.0.1:8080:8080\""], "it is published on loopback only");
+    assert!(lines.iter().any(|line| line.starts_with("- /tmp:exec,")), "agents run programs in /tmp");
+}

@@ -1,0 +1,165 @@
+//! Messages that are well formed and wrong: for nobody, for somebody else, too early, too late, twice.
+
+use serde_json::{Value, json};
+
+use crate::support::log::{all, kinds, noise, one, said};
+use crate::support::{Gateway, Setup};
+
+async fn fake(args: &[&str]) -> (Gateway, String) {
+    let gateway = Setup::fake(args).start();
+    let session = gateway.session("fake").await;
+    (gateway, session)
+}
+
+fn updates(events: &[Value]) -> Vec<&str> {
+    all(events, "session.update").iter().filter_map(|e| e["update"]["sessionUpdate"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn answers_that_nobody_asked_for_are_ignored() {
+    let (gateway, session) = fake(&[]).await;
+    let turn = gateway.turn(&session, "unknown-response").await;
+    assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!("after")));
+    // The answer to the first prompt comes once more, and is not taken for that of the second.
+    let turn = gateway.turn(&session, "hello").await;
+    assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!("hello")));
+    let events = gateway.lawful(&session).await;
+    assert_eq!(noise(&events), 7, "six ids that were never given, and one that was used up");
+}
+
+#[tokio::test]
+async fn an_answer_may_have_its_id_at_its_end() {
+    let (gateway, session) = fake(&[]).await;
+    assert_eq!(gateway.turn(&session, "id-last").await["stopReason"], "end_turn");
+}
+
+#[tokio::test]
+async fn an_update_for_another_session_shows_in_neither() {
+    let (gateway, one) = fake(&["--collide-ids"]).await;
+    let other = gateway.session("fake").await;
+    // Both sessions are "0" to their agents; "1" is nobody's.
+    for foreign in ["not-mine", "1", &other] {
+        let turn = gateway.turn(&one, &format!("spoof session={foreign}")).await;
+        assert_eq!((&turn["status"], &turn["text"]), (&json!("completed"), &json!("mine")));
+    }
+    assert_eq!(said(&gateway.lawful(&one).await), "mineminemine");
+    assert_eq!(kinds(&gateway.lawful(&other).await), ["session.created", "session.attached"]);
+}
+
+#[tokio::test]
+async fn sessions_with_the_same_id_at_two_agents_stay_apart() {
+    let (gateway, left) = fake(&["--collide-ids"]).await;
+    let right = gateway.session("fake").await;
+    let (l, r) = tokio::join!(
+        gateway.streamed(&left, "pid; stream n=200 size=20 marker=1000"),
+        gateway.streamed(&right, "pid; stream n=200 size=20 marker=2000"),
+    );
+    let pid = |events: &[Value]| all(events, "session.update")[0]["update"]["content"]["text"].clone();
+    assert_ne!(pid(&l), pid(&r), "each session has a process of its own");
+    let (l, r) = (gateway.lawful(&left).await, gateway.lawful(&right).await);
+    assert_eq!(all(&l, "session.update").len(), 201);
+    assert_eq!(all(&r, "session.update").len(), 201);
+    for (events, session) in [(&l, &left), (&r, &right)] {
+        assert!(events.iter().all(|event| event["sessionId"] == **session));
+    }
+}
+
+#[tokio::test]
+async fn updates_before_the_answer_to_session_new_are_kept() {
+    let (gateway, session) = fake(&["--early-updates"]).await;
+    // The session is told of when it is durable, and what came early is so right behind it.
+    gateway.log_until(&session, |event| event["update"]["sessionUpdate"] == "usage_update").await;
+    let events = gateway.lawful(&session).await;
+    assert_eq!(kinds(&events), ["session.created", "session.attached", "session.update", "session.update"]);
+    assert_eq!(updates(&events), ["available_commands_update", "usage_update"]);
+    let shown = gateway.get_session(&session).await;
+    assert_eq!(shown["availableCommands"][0]["name"], "memory show");
+    assert_eq!(shown["usage"]["used"], 1);
+}
+
+#[tokio::test]
+async fn updates_for_a_session_that_does_not_exist_yet_disturb_nobody() {
+    let (gateway, session) = fake(&[]).await;
+    assert_eq!(gateway.turn(&session, "early n=3").await["status"], "completed");
+    assert_eq!(updates(&gateway.lawful(&session).await), Vec::<&str>::new());
+}
+
+#[tokio::test]
+async fn updates_after_the_end_of_their_turn_are_marked_and_end_nothing() {
+    let (gateway, session) = fake(&[]).await;
+    assert_eq!(gateway.turn(&session, "late n=3 ms=20").await["status"], "completed");
+    let last = |event: &Value| event["update"]["sessionUpdate"] == "session_info_update";
+    let events = gateway.log_until(&session, last).await;
+    assert_eq!(updates(&events), ["agent_message_chunk", "usage_update", "session_info_update"]);
+    assert!(all(&events, "session.update").iter().all(|e| e["late"] == true && e["promptId"] == "p1"));
+    one(&events, "prompt.completed");
+    let shown = gateway.get_session(&session).await;
+    assert_eq!((&shown["title"], &shown["state"]), (&json!("Late"), &json!("idle")));
+    let events = gateway.streamed(&session, "hello").await;
+    assert!(all(&events, "session.update").iter().all(|e| e["late"].is_null() && e["promptId"] == "p2"));
+    assert_eq!(said(&events), "hello");
+    gateway.lawful(&session).await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_not_served_is_answered_and_the_turn_goes_on() {
+    let (gateway, session) = fake(&[]).await;
+    let turn = gateway.turn(&session, "unserved").await;
+    let answers = "_vendor/thing=-32601 fs/read_text_file=-32601 terminal/create=-32601 ";
+    assert_eq!((&turn["status"], &turn["text"]), (&json!("completed"), &json!(answers)));
+    assert!(all(&gateway.lawful(&session).await, "request.created").is_empty());
+}
+
+#[tokio::test]
+async fn a_message_that_says_a_thing_twice_is_not_shown() {
+    let (gateway, session) = fake(&["--collide-ids"]).await;
+    for other in ["other", "1"] {
+        let turn = gateway.turn(&session, &format!("dup-keys session={other}")).await;
+        assert_eq!(turn["text"], "after", "neither reading of it is taken");
+    }
+    let events = gateway.lawful(&session).await;
+    assert_eq!(updates(&events), ["agent_message_chunk"; 2]);
+    assert_eq!(noise(&events), 2, "a method that is there twice is no message");
+    assert!(all(&events, "ext").is_empty());
+}
+
+#[tokio::test]
+async fn a_notification_that_is_not_known_is_shown_raw_with_our_session_id() {
+    let (gateway, session) = fake(&[]).await;
+    gateway.turn(&session, "ext").await;
+    let events = gateway.lawful(&session).await;
+    let note = one(&events, "ext");
+    assert_eq!(note["method"], "_vendor/note");
+    assert_eq!(note["params"], json!({ "sessionId": session, "note": "hello" }));
+}
+
+#[tokio::test]
+async fn an_error_of_the_agent_is_the_end_of_its_turn_with_its_own_words() {
+    let (gateway, session) = fake(&[]).await;
+    for (code, expected) in [
+        (-32603, "agent_error"),
+        (-32002, "agent_error"),
+        (-32602, "invalid"),
+        (-32601, "agent_unsupported"),
+        (-32000, "agent_auth_required"),
+        (7, "agent_error"),
+    ] {
+        let turn = gateway.turn(&session, &format!("error code={code} message=broken")).await;
+        let error = &turn["error"];
+        assert_eq!((&turn["status"], &error["code"]), (&json!("failed"), &json!(expected)), "{turn}");
+        assert_eq!((&error["acp"]["code"], &error["acp"]["message"]), (&json!(code), &json!("broken")));
+    }
+    assert_eq!(gateway.turn(&session, "hello").await["text"], "hello");
+    let events = gateway.lawful(&session).await;
+    assert_eq!(all(&events, "prompt.failed").len(), 6);
+    assert_eq!(all(&events, "session.attached").len(), 1, "its process is as good as before");
+}
+
+#[tokio::test]
+async fn any_stop_reason_of_the_agent_is_shown_as_it_is() {
+    let (gateway, session) = fake(&[]).await;
+    for reason in ["refusal", "max_tokens", "max_turn_requests", "something_new"] {
+        let turn = gateway.turn(&session, &format!("stop reason={reason}")).await;
+        assert_eq!((&turn["status"], &turn["stopReason"]), (&json!("completed"), &json!(reason)));
+    }
+}

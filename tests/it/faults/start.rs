@@ -1,0 +1,108 @@
+//! Agents that do not come up: the creation fails with a reason, and leaves nothing.
+
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Answer, FAKE, Gateway, Setup, eventually};
+
+async fn create(gateway: &Gateway, agent: &str) -> Answer {
+    gateway.posted("/v1/sessions", &[], &json!({ "agent": agent })).await
+}
+
+#[tokio::test]
+async fn an_agent_that_never_answers_initialize_is_a_timeout_and_leaves_nothing() {
+    let more = "limits = { start = \"300ms\" }";
+    let gateway = Setup::fake_with(&["--hang-initialize"], more).start();
+    create(&gateway, "fake").await.problem(504, "agent_timeout");
+    gateway.assert_nothing_left().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_never_makes_a_session_is_a_timeout_and_leaves_nothing() {
+    let gateway = Setup::fake(&["--hang-new"]).limits("session_new = \"300ms\"").start();
+    create(&gateway, "fake").await.problem(504, "agent_timeout");
+    gateway.assert_nothing_left().await;
+}
+
+#[tokio::test]
+async fn who_hangs_up_while_a_session_fails_leaves_nothing_either() {
+    let gateway = Setup::fake(&["--hang-new"]).limits("session_new = \"1500ms\"").start();
+    let root = gateway.path("data/workspaces");
+    let folders = || std::fs::read_dir(&root).expect("the root of workspaces").count();
+    let request = gateway.request(Method::POST, "/v1/sessions").json(&json!({ "agent": "fake" }));
+    let cut = request.timeout(Duration::from_millis(500)).send().await;
+    assert!(cut.expect_err("the agent never answers").is_timeout());
+    assert_eq!(folders(), 1, "it is being made");
+    let gone = || async { (folders() == 0).then_some(()) };
+    eventually("its folder is gone", Duration::from_secs(10), gone).await;
+    gateway.assert_nothing_left().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_exits_at_its_start_says_how_and_leaves_nothing() {
+    let gateway = Setup::fake(&["--exit-at-start", "3"]).start();
+    let problem = create(&gateway, "fake").await.problem(502, "agent_exited");
+    assert_eq!((&problem["exitCode"], &problem["signal"]), (&json!(3), &Value::Null));
+    assert_eq!(problem["stderrTail"], "cannot start\n");
+    gateway.assert_nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_fails_its_own_agent_only() {
+    let gateway = Setup::fake(&[]).agent("missing", "/nonexistent/agent", &[], "").start();
+    let problem = create(&gateway, "missing").await.problem(502, "agent_start_failed");
+    assert_eq!(problem["retryable"], false);
+    gateway.assert_nothing_left().await;
+    let session = gateway.session("fake").await;
+    assert_eq!(gateway.turn(&session, "hello").await["text"], "hello");
+}
+
+#[tokio::test]
+async fn an_agent_that_speaks_another_version_of_the_protocol_does_not_start() {
+    let gateway = Setup::fake(&["--protocol", "7"]).start();
+    let problem = create(&gateway, "fake").await.problem(502, "agent_start_failed");
+    assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("version 7")), "{problem}");
+    gateway.assert_nothing_left().await;
+}
+
+#[tokio::test]
+async fn an_agent_without_capabilities_is_a_plain_agent() {
+    let gateway = Setup::fake(&["--no-capabilities"]).start();
+    let session = gateway.session("fake").await;
+    assert_eq!(gateway.turn(&session, "hello").await["text"], "hello");
+    assert_eq!(gateway.get_session(&session).await["promptCapabilities"], Value::Null);
+}
+
+#[tokio::test]
+async fn an_agent_that_wants_a_sign_in_says_which_and_nothing_is_left() {
+    let gateway = Setup::fake(&["--auth-required"]).start();
+    let problem = create(&gateway, "fake").await.problem(424, "agent_auth_required");
+    let methods = problem["authMethods"].as_array().expect("a list");
+    let ids: Vec<&Value> = methods.iter().map(|method| &method["id"]).collect();
+    assert_eq!(ids, ["login", "shell"]);
+    assert_eq!(problem["acp"]["code"], -32000);
+    gateway.assert_nothing_left().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_crashes_five_times_is_not_started_for_a_while() {
+    let setup = Setup::default()
+        .agent("fake", FAKE, &["--exit-at-start", "1"], "")
+        .agent("sound", FAKE, &[], "")
+        .limits("backoff_min = \"100ms\"");
+    let gateway = setup.start();
+    for _ in 0..5 {
+        create(&gateway, "fake").await.problem(502, "agent_exited");
+    }
+    let began = Instant::now();
+    let answer = create(&gateway, "fake").await;
+    assert!(began.elapsed() < Duration::from_millis(500), "it does not wait for the back-off");
+    let wait: u64 = answer.header("retry-after").expect("Retry-After").parse().expect("seconds");
+    assert!((1..=2).contains(&wait), "{wait}");
+    let problem = answer.problem(503, "pool_full");
+    assert_eq!((&problem["retryAfterSeconds"], &problem["retryable"]), (&json!(wait), &json!(true)));
+    gateway.assert_nothing_left().await;
+    gateway.session("sound").await;
+}

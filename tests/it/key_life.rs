@@ -1,0 +1,113 @@
+//! What a key may do, and what ends with it.
+
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::support::calls::Answer;
+use crate::support::gateway::command;
+use crate::support::{Events, Gateway, Setup, eventually};
+
+/// The tests ask more often than a person may.
+const LIMITS: &str = "requests_per_minute = 100000\nbad_keys_per_minute = 100000\n";
+
+fn key_command(gateway: &Gateway, args: &[&str]) -> String {
+    let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
+    command.env_clear().env("ACP_GATEWAY_DATA", gateway.path("data")).arg("key").args(args);
+    let output = command.output().expect("the binary was built");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
+}
+
+/// A new key that the running gateway knows.
+async fn key(gateway: &Gateway, name: &str, scopes: &str) -> String {
+    let key = key_command(gateway, &["create", name, "--scopes", scopes]);
+    eventually("the gateway has read its keys again", Duration::from_secs(10), || async {
+        let answer = Answer::of(by(gateway, &key, Method::GET, "/v1")).await;
+        (answer.status == 200).then_some(())
+    })
+    .await;
+    key
+}
+
+fn by(gateway: &Gateway, key: &str, method: Method, path: &str) -> RequestBuilder {
+    gateway.http.request(method, format!("{}{path}", gateway.url)).bearer_auth(key)
+}
+
+#[tokio::test]
+async fn any_key_may_learn_what_it_may_do() {
+    let gateway = Setup::fake(&[]).limits(LIMITS).start();
+    for scope in ["read", "prompt", "approve"] {
+        let key = key(&gateway, scope, scope).await;
+        let answer = Answer::of(by(&gateway, &key, Method::GET, "/v1")).await;
+        assert_eq!((answer.status.as_u16(), &answer.body["scopes"]), (200, &json!([scope])));
+        assert_eq!(answer.body["principal"]["id"], scope);
+        let agents = Answer::of(by(&gateway, &key, Method::GET, "/v1/agents")).await;
+        assert_eq!(agents.status, if scope == "read" { 200 } else { 403 }, "{scope}");
+    }
+}
+
+#[tokio::test]
+async fn waits_and_streams_end_with_their_key() {
+    let gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let session = gateway.session("fake").await;
+    let key = key(&gateway, "bob", "read,prompt").await;
+    let path = format!("/v1/sessions/{session}");
+    let wait = |method, path: &str| by(&gateway, &key, method, path).header("prefer", "wait=60");
+    let posted = wait(Method::POST, &format!("{path}/prompts")).json(&json!({ "prompt": "hang" }));
+    let asked = wait(Method::GET, &format!("{path}/prompts/p1"));
+    let revoked = async {
+        eventually("the turn has begun", Duration::from_secs(20), || async {
+            let session = gateway.get_session(&session).await;
+            (session["state"] == "running").then_some(())
+        })
+        .await;
+        let stream = by(&gateway, &key, Method::GET, &format!("{path}/events"));
+        let stream = stream.header("accept", "text/event-stream").send().await.expect("an answer");
+        let mut stream = Events::new(stream);
+        stream.until("ready").await;
+        let page = wait(Method::GET, &format!("{path}/events?after=tail"));
+        let ends = async {
+            key_command(&gateway, &["revoke", "bob"]);
+            stream.rest().await
+        };
+        tokio::join!(Answer::of(asked), Answer::of(page), ends)
+    };
+    let (posted, (asked, page, frames)) = tokio::join!(Answer::of(posted), revoked);
+    for answer in [posted, asked, page] {
+        answer.problem(401, "unauthorized");
+    }
+    let last = frames.last().expect("the stream says why it ends");
+    assert!(last.of("problem") && last.data["problem"]["code"] == "unauthorized", "{last:?}");
+    let turn = gateway.get(&format!("{path}/prompts/p1")).await;
+    assert_eq!(turn["status"], "running", "what a key began goes on without it");
+}
+
+#[tokio::test]
+async fn a_wait_counts_as_a_stream() {
+    let gateway = Setup::fake(&[]).limits(&format!("{LIMITS}streams = 1")).start();
+    let (one, two) = (gateway.session("fake").await, gateway.session("fake").await);
+    let turn = format!("/v1/sessions/{one}/prompts/p1");
+    let hang: Value = json!({ "prompt": "hang" });
+    let path = format!("/v1/sessions/{one}/prompts");
+    let held = gateway.posted(&path, &[("prefer", "wait=60")], &hang);
+    let others = async {
+        eventually("the turn has begun", Duration::from_secs(20), || async {
+            (gateway.get_session(&one).await["state"] == "running").then_some(())
+        })
+        .await;
+        let asked = gateway.request(Method::GET, &turn).header("prefer", "wait=60");
+        Answer::of(asked).await.problem(429, "rate_limited");
+        let path = format!("/v1/sessions/{two}/prompts");
+        gateway.posted(&path, &[("prefer", "wait=60")], &hang).await.problem(429, "rate_limited");
+        assert_eq!(gateway.get(&path).await["prompts"], json!([]), "nothing has begun");
+        assert_eq!(gateway.get(&turn).await["status"], "running", "without a wait all may ask");
+        gateway.call(Method::POST, &format!("/v1/sessions/{one}/cancel")).await
+    };
+    let (held, cancelled) = tokio::join!(held, others);
+    assert_eq!((held.status.as_u16(), cancelled.status.as_u16()), (200, 202));
+    assert_eq!(held.body["stopReason"], "cancelled");
+    let again = gateway.request(Method::GET, &turn).header("prefer", "wait=60");
+    assert_eq!(Answer::of(again).await.status, 200);
+}

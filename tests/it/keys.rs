@@ -1,0 +1,210 @@
+//! Keys: made once, kept as hashes, ended within a second.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use acp_gateway::auth::{CreateKeyError, KeyHash, KeyKind, Keys, NewKey, RevokeError};
+use acp_gateway::shutdown::Shutdown;
+use acp_gateway::store::{EventStore, MemoryStore, Table};
+use acp_gateway::types::clock::SystemEntropy;
+use acp_gateway::types::{Clock, Ids, Limits, Scope, Tenant, Timestamp};
+
+#[derive(Debug)]
+struct HandClock(AtomicI64);
+
+impl HandClock {
+    fn advance(&self, span: Duration) {
+        self.0.fetch_add(i64::try_from(span.as_millis()).unwrap(), Ordering::Relaxed);
+    }
+}
+
+impl Clock for HandClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+const DAY: Duration = Duration::from_hours(24);
+
+struct House {
+    store: Arc<MemoryStore>,
+    clock: Arc<HandClock>,
+    ids: Ids,
+}
+
+impl House {
+    fn new() -> Self {
+        let clock = Arc::new(HandClock(AtomicI64::new(1_795_299_303_123)));
+        let ids = Ids::new(clock.clone(), Arc::new(SystemEntropy));
+        Self { store: Arc::new(MemoryStore::new(ids.clone())), clock, ids }
+    }
+
+    fn keys(&self) -> Keys {
+        self.keys_with(&Limits::default())
+    }
+
+    fn keys_with(&self, limits: &Limits) -> Keys {
+        Keys::open(self.store.clone(), self.ids.clone(), limits, None).unwrap()
+    }
+}
+
+fn new_key(name: &str) -> NewKey<'_> {
+    NewKey { name, tenant: Tenant::default(), scopes: [Scope::Read, Scope::Prompt].into_iter().collect() }
+}
+
+#[test]
+fn a_key_is_told_once_and_kept_as_a_hash() {
+    let house = House::new();
+    let keys = house.keys();
+    let (text, key) = keys.create(&new_key("alice")).unwrap();
+    assert_eq!(text.expose().len(), 5 + 43);
+    assert!(text.expose().starts_with("acpg_"));
+    let verified = keys.verify(text.expose()).unwrap();
+    assert_eq!((&*verified.principal.id, &verified.key), ("alice", &key.id));
+    assert!(
+        verified.principal.scopes.contains(Scope::Prompt)
+            && !verified.principal.scopes.contains(Scope::Admin)
+    );
+    assert!(keys.verify("").is_none());
+    assert!(keys.verify(&text.expose()[5..]).is_none());
+
+    let secret = &text.expose()[5..];
+    for (key, value) in house.store.scan(Table::Key, b"", None, 10).unwrap() {
+        let record = format!("{} {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
+        assert!(!record.contains(secret), "{record}");
+        assert!(!value.is_empty());
+    }
+    for shown in [format!("{text:?}"), format!("{keys:?}"), format!("{:?}", keys.list()), format!("{key:?}")]
+    {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+    // A gateway that starts again on the same store knows it.
+    assert!(house.keys().verify(text.expose()).is_some());
+}
+
+#[test]
+fn names_that_mean_something_else_are_refused() {
+    let keys = House::new().keys();
+    for name in ["", "a b", "a\n", "ü", &"x".repeat(65)] {
+        assert!(matches!(keys.create(&new_key(name)), Err(CreateKeyError::Name)), "{name:?}");
+    }
+    for name in ["owner", "admin"] {
+        assert!(matches!(keys.create(&new_key(name)), Err(CreateKeyError::Reserved)), "{name:?}");
+    }
+    let nothing = NewKey { scopes: std::iter::empty().collect(), ..new_key("alice") };
+    assert!(matches!(keys.create(&nothing), Err(CreateKeyError::NoScope)));
+    assert_eq!(keys.list(), []);
+}
+
+#[test]
+fn named_keys_are_bounded_and_link_keys_replace_the_oldest() {
+    let house = House::new();
+    let keys = house.keys_with(&Limits { named_keys: 2, link_keys: 2, ..Limits::default() });
+    keys.create(&new_key("a")).unwrap();
+    keys.create(&new_key("b")).unwrap();
+    assert!(matches!(keys.create(&new_key("c")), Err(CreateKeyError::TooMany(2))));
+    let links: Vec<_> = (0..3)
+        .map(|_| {
+            house.clock.advance(Duration::from_secs(1));
+            keys.mint_link().unwrap()
+        })
+        .collect();
+    let holds: Vec<_> = links.iter().map(|link| keys.verify(link.expose()).is_some()).collect();
+    assert_eq!(holds, [false, true, true]);
+    assert_eq!(keys.list().len(), 4);
+}
+
+#[test]
+fn a_link_key_ends_when_nobody_uses_it() {
+    let house = House::new();
+    let keys = house.keys();
+    let (used, unused) = (keys.mint_link().unwrap(), keys.mint_link().unwrap());
+    let (named, _) = keys.create(&new_key("alice")).unwrap();
+    house.clock.advance(DAY * 29);
+    let owner = keys.verify(used.expose()).unwrap();
+    assert_eq!(&*owner.principal.id, "owner");
+    house.clock.advance(DAY * 2);
+    assert!(keys.verify(unused.expose()).is_none());
+    assert!(keys.verify(used.expose()).is_some());
+    assert!(keys.verify(named.expose()).is_some());
+    let kinds: Vec<_> = keys.list().iter().map(|key| key.kind).collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == KeyKind::Link).count(), 1);
+    house.clock.advance(DAY * 31);
+    assert!(!keys.holds(&owner.key));
+    // What ended is forgotten at the next start.
+    assert_eq!(house.keys().list().len(), 1);
+    assert_eq!(house.store.scan(Table::Key, b"", None, 10).unwrap().len(), 1);
+}
+
+#[test]
+fn revoking_takes_an_id_or_a_name() {
+    let keys = House::new().keys();
+    let (one, first) = keys.create(&new_key("alice")).unwrap();
+    let (two, _) = keys.create(&new_key("alice")).unwrap();
+    let (three, _) = keys.create(&new_key("bob")).unwrap();
+    assert_eq!(keys.revoke(first.id.as_str()).unwrap().len(), 1);
+    assert!(keys.verify(one.expose()).is_none() && keys.verify(two.expose()).is_some());
+    keys.create(&new_key("alice")).unwrap();
+    assert_eq!(keys.revoke("alice").unwrap().len(), 2);
+    assert!(keys.verify(two.expose()).is_none() && keys.verify(three.expose()).is_some());
+    assert!(matches!(keys.revoke("alice"), Err(RevokeError::NotFound)));
+}
+
+#[test]
+fn an_admin_key_is_in_memory_only() {
+    let house = House::new();
+    let text = "an operator's own key, of any form";
+    let admin = Some(KeyHash::of(text));
+    let keys = Keys::open(house.store.clone(), house.ids.clone(), &Limits::default(), admin).unwrap();
+    let verified = keys.verify(text).unwrap();
+    assert_eq!(&*verified.principal.id, "admin");
+    assert!(verified.principal.scopes.contains(Scope::Files) && keys.holds(&verified.key));
+    assert_eq!(house.store.scan(Table::Key, b"", None, 10).unwrap(), []);
+    assert!(house.keys().verify(text).is_none());
+}
+
+#[tokio::test]
+async fn rotate_revokes_live_stream() {
+    let house = House::new();
+    let gateway = house.keys();
+    let shutdown = Shutdown::new();
+    shutdown.spawn(gateway.clone().follow(shutdown.clone()));
+    // The command line works on the same store with its own copy of the keys.
+    let command_line = house.keys();
+    let (text, key) = command_line.create(&new_key("alice")).unwrap();
+    let until = tokio::time::Instant::now() + Duration::from_secs(10);
+    while gateway.verify(text.expose()).is_none() {
+        assert!(tokio::time::Instant::now() < until, "a new key was not seen");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let stream = tokio::time::timeout(Duration::from_millis(100), gateway.ended(&key.id));
+    assert!(stream.await.is_err(), "the stream ended though its key holds");
+    let began = tokio::time::Instant::now();
+    command_line.revoke("alice").unwrap();
+    gateway.ended(&key.id).await;
+    // A second of ours, and one for a machine that has other things to do.
+    assert!(began.elapsed() <= Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(gateway.verify(text.expose()).is_none());
+    shutdown.begin();
+    assert!(shutdown.finished(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn the_last_use_is_written_and_never_brings_back_a_revoked_key() {
+    let house = House::new();
+    let gateway = house.keys();
+    let (alice, _) = gateway.create(&new_key("alice")).unwrap();
+    let (bob, _) = gateway.create(&new_key("bob")).unwrap();
+    assert!(gateway.verify(alice.expose()).is_some() && gateway.verify(bob.expose()).is_some());
+    house.keys().revoke("bob").unwrap();
+    let shutdown = Shutdown::new();
+    let following = shutdown.spawn(gateway.clone().follow(shutdown.clone()));
+    shutdown.begin();
+    following.await.unwrap();
+    let after: Vec<_> =
+        house.keys().list().into_iter().map(|key| (key.name.to_string(), key.last_used_at)).collect();
+    assert_eq!(after, [("alice".to_owned(), Some(house.clock.now()))]);
+}

@@ -1,0 +1,29 @@
+//! One test binary that drives the real server over real sockets. Files mirror the API.
+
+mod architecture;
+mod cli;
+mod config;
+mod connections;
+mod container;
+mod cors;
+mod demo_agent;
+mod docs;
+mod eventsource;
+mod faults;
+mod key_life;
+mod keys;
+mod openapi;
+mod permissions;
+mod policy;
+mod problems;
+mod process;
+mod prompts;
+mod readme;
+mod real_agents;
+mod recovery;
+mod replays;
+mod route_walk;
+mod scale;
+mod sessions;
+mod streams;
+mod support;

@@ -1,0 +1,249 @@
+//! What bad input gets: a problem with the right code, and nothing started.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::{Gateway, Setup};
+
+async fn problem(request: reqwest::RequestBuilder) -> (StatusCode, Value) {
+    let response = request.send().await.expect("an answer");
+    let status = response.status();
+    let media = response.headers().get("content-type").cloned();
+    let text = response.text().await.expect("a body");
+    assert_eq!(media.expect("a type"), "application/problem+json", "{text}");
+    let problem: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(problem["status"], status.as_u16());
+    (status, problem)
+}
+
+fn post(gateway: &Gateway, path: &str, body: impl Into<reqwest::Body>) -> reqwest::RequestBuilder {
+    gateway.request(Method::POST, path).header("content-type", "application/json").body(body)
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_as_it_should_be_starts_nothing() {
+    let gateway = Setup::fake(&[]).start();
+    let deep = format!(r#"{{"agent":"fake","metadata":{}{}}}"#, "[".repeat(5000), "]".repeat(5000));
+    for (body, status, code, pointer) in [
+        ("", 400, "malformed", None),
+        ("{\"agent\":", 400, "malformed", None),
+        ("{\"agent\":\"fake\"}}", 400, "malformed", None),
+        ("{\"agent\":\"\u{0}\"}", 400, "malformed", None),
+        ("[]", 422, "invalid", Some("")),
+        ("{}", 422, "invalid", Some("")),
+        (r#"{"agent":7}"#, 422, "invalid", Some("/agent")),
+        (r#"{"agent":"../x"}"#, 422, "invalid", Some("/agent")),
+        (r#"{"agent":"nobody"}"#, 422, "invalid", Some("/agent")),
+        (r#"{"agent":"fake","command":"sh"}"#, 422, "invalid", Some("/command")),
+        (r#"{"agent":"fake","env":{"A":"b"}}"#, 422, "invalid", Some("/env")),
+        (r#"{"agent":"fake","policy":{"files":"all"}}"#, 422, "invalid", Some("/policy/files")),
+        (deep.as_str(), 422, "invalid", Some("")),
+    ] {
+        let (got, problem) = problem(post(&gateway, "/v1/sessions", body.to_owned())).await;
+        let body = &body[..body.len().min(60)];
+        assert_eq!((got.as_u16(), problem["code"].as_str()), (status, Some(code)), "{body}: {problem}");
+        if let Some(pointer) = pointer {
+            assert_eq!(problem["errors"][0]["pointer"], pointer, "{body}: {problem}");
+        }
+    }
+    let (status, problem) = problem(post(&gateway, "/v1/sessions", b"{\"agent\":\"\xff\"}".to_vec())).await;
+    assert_eq!((status.as_u16(), problem["code"].as_str()), (400, Some("malformed")));
+    assert_eq!(gateway.get("/v1/sessions").await["sessions"], json!([]));
+    assert_eq!(gateway.get("/v1/agents/fake").await["pool"]["processes"], 0);
+}
+
+#[tokio::test]
+async fn a_fault_of_ours_is_in_the_log_under_its_requests_id() {
+    let gateway = Setup::fake(&[]).start();
+    let folders = gateway.path("data/workspaces");
+    std::fs::remove_dir(&folders).expect("it is empty");
+    std::fs::write(&folders, "no folder can be made in it").expect("the place is free");
+    let request = post(&gateway, "/v1/sessions", r#"{"agent":"fake"}"#).header("x-request-id", "find-me.1");
+    let (status, problem) = problem(request).await;
+    assert_eq!((status.as_u16(), problem["code"].as_str()), (500, Some("internal")));
+    assert_eq!(problem["instance"], "find-me.1");
+    let log = gateway.log();
+    let faults = log.lines().filter(|line| line.contains("ERROR")).collect::<Vec<_>>();
+    assert!(faults.iter().any(|line| line.contains("find-me.1")), "{log}");
+}
+
+#[tokio::test]
+async fn if_match_names_the_etags_that_may_change() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let path = format!("/v1/sessions/{session}");
+    let patched = async |tags: &[&str]| {
+        let mut request = gateway.request(Method::PATCH, &path).json(&json!({ "title": "new" }));
+        for tags in tags {
+            request = request.header("if-match", *tags);
+        }
+        request.send().await.expect("an answer").status().as_u16()
+    };
+    let etag = async || {
+        let response = gateway.request(Method::GET, &path).send().await.expect("an answer");
+        response.headers()["etag"].to_str().expect("ASCII").to_owned()
+    };
+    let stale = etag().await;
+    assert_eq!(patched(&[&stale]).await, 200);
+    assert_eq!(patched(&[&stale]).await, 412);
+    assert_eq!(patched(&[&format!("\"x,y\", {}", etag().await)]).await, 200);
+    assert_eq!(patched(&[&stale, &etag().await]).await, 200);
+    assert_eq!(patched(&[&format!("W/{}", etag().await)]).await, 412, "a weak tag matches nothing");
+    assert_eq!(patched(&["*"]).await, 200);
+    assert_eq!(patched(&["stale"]).await, 422);
+}
+
+#[tokio::test]
+async fn a_client_that_brings_a_command_is_forbidden() {
+    let gateway = Setup::fake(&[]).start();
+    for server in [
+        json!({ "name": "x", "command": "/bin/sh", "args": ["-c", "id"], "env": [] }),
+        json!({ "type": "http", "name": "x", "url": "http://169.254.169.254/", "headers": [] }),
+    ] {
+        let body = json!({ "agent": "fake", "mcpServers": [server] });
+        let (status, problem) = problem(gateway.request(Method::POST, "/v1/sessions").json(&body)).await;
+        assert_eq!((status.as_u16(), problem["code"].as_str()), (403, Some("forbidden")), "{problem}");
+    }
+    assert_eq!(gateway.get("/v1/sessions").await["sessions"], json!([]));
+}
+
+#[tokio::test]
+async fn only_json_is_taken_and_not_too_much_of_it() {
+    let gateway = Setup::fake(&[]).limits("body_bytes = \"4KiB\"\nprompt_bytes = \"8KiB\"").start();
+    for media in [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/jsonx",
+    ] {
+        let request = gateway.request(Method::POST, "/v1/sessions").header("content-type", media);
+        let (status, problem) = problem(request.body(r#"{"agent":"fake"}"#)).await;
+        assert_eq!(
+            (status.as_u16(), problem["code"].as_str()),
+            (415, Some("unsupported_media_type")),
+            "{media}"
+        );
+    }
+    let (status, problem) = problem(gateway.request(Method::POST, "/v1/sessions").body("{}")).await;
+    assert_eq!((status.as_u16(), problem["code"].as_str()), (415, Some("unsupported_media_type")));
+
+    let large = json!({ "agent": "fake", "title": "x".repeat(5000) }).to_string();
+    let chunked = reqwest::Body::wrap_stream(tokio_stream::iter([Ok::<_, std::io::Error>(large.clone())]));
+    for body in [reqwest::Body::from(large), chunked] {
+        let (status, problem) = self::problem(post(&gateway, "/v1/sessions", body)).await;
+        assert_eq!((status.as_u16(), problem["code"].as_str()), (413, Some("too_large")), "{problem}");
+    }
+    let session = gateway.session("fake").await;
+    let path = format!("/v1/sessions/{session}/prompts");
+    let (status, problem) =
+        self::problem(post(&gateway, &path, json!({ "prompt": "x".repeat(9000) }).to_string())).await;
+    assert_eq!((status.as_u16(), problem["code"].as_str()), (413, Some("too_large")), "{problem}");
+    let turn = gateway.turn(&session, &"x".repeat(6000)).await;
+    assert_eq!(turn["status"], "completed", "a prompt may be larger than other bodies");
+}
+
+#[tokio::test]
+async fn ids_and_queries_that_are_none_are_told_apart() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    for path in [
+        "/v1/sessions/nonsense".to_owned(),
+        format!("/v1/sessions/{}", session.to_uppercase()),
+        format!("/v1/sessions/{session}%00"),
+        format!("/v1/sessions/{session}/prompts/p0"),
+        format!("/v1/sessions/{session}/prompts/p%0a1"),
+        format!("/v1/sessions/{session}/prompts/p99999999999"),
+        format!("/v1/sessions/{session}/nothing"),
+        "/v1/agents/A".to_owned(),
+        "/v1/nothing".to_owned(),
+        "/index.html".to_owned(),
+    ] {
+        let (status, problem) = problem(gateway.request(Method::GET, &path)).await;
+        assert_eq!((status.as_u16(), problem["code"].as_str()), (404, Some("not_found")), "{path}");
+    }
+    for (query, pointer) in [
+        ("?limit=0", "limit"),
+        ("?limit=201", "limit"),
+        ("?limit=x", "limit"),
+        ("?limit=1&limit=2", "limit"),
+        ("?state=busy", "state"),
+        ("?agent=A%20b", "agent"),
+        ("?bogus=1", "bogus"),
+    ] {
+        let (status, problem) = problem(gateway.request(Method::GET, &format!("/v1/sessions{query}"))).await;
+        assert_eq!(
+            (status.as_u16(), &problem["errors"][0]["pointer"]),
+            (422, &json!(pointer)),
+            "{query}: {problem}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn other_methods_are_told_and_the_clients_request_id_comes_back() {
+    let gateway = Setup::fake(&[]).start();
+    let response = gateway.request(Method::PUT, "/v1/sessions").send().await.expect("an answer");
+    assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+    let allow = response.headers()["allow"].to_str().expect("text").to_owned();
+    assert!(allow.contains("GET") && allow.contains("POST"), "{allow}");
+
+    let request = gateway.request(Method::GET, "/v1/nothing").header("x-request-id", "trace-42_a.b");
+    assert_eq!(problem(request).await.1["instance"], "trace-42_a.b");
+    for insane in ["a b", &"x".repeat(200), "<script>"] {
+        let request = gateway.request(Method::GET, "/v1/nothing").header("x-request-id", insane);
+        assert_ne!(problem(request).await.1["instance"], insane);
+    }
+}
+
+#[tokio::test]
+async fn limits_of_a_key_are_429_with_retry_after() {
+    let gateway = Setup::fake(&[]).limits("requests_per_minute = 5\nstreams = 1").start();
+    let mut last = gateway.request(Method::GET, "/v1").send().await.expect("an answer");
+    for _ in 0..10 {
+        last = gateway.request(Method::GET, "/v1").send().await.expect("an answer");
+    }
+    assert_eq!(last.status(), StatusCode::TOO_MANY_REQUESTS);
+    let after: u64 = last.headers()["retry-after"].to_str().expect("text").parse().expect("seconds");
+    assert!((1..=60).contains(&after));
+    let problem: Value = last.json().await.expect("JSON");
+    assert_eq!((&problem["code"], &problem["retryable"]), (&json!("rate_limited"), &json!(true)));
+
+    // An EventSource would never come back from a status, so it is told in the stream.
+    let mut stream = gateway.events("/v1/events").await;
+    let frame = stream.next().await.expect("a frame");
+    assert_eq!(
+        (&frame.data["type"], &frame.data["problem"]["code"]),
+        (&json!("problem"), &json!("rate_limited"))
+    );
+    assert!(stream.retry.is_some_and(|retry| retry >= 1000));
+    assert!(stream.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_failure_of_ours_stands_in_the_log_under_the_requests_id() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let prompts = format!("/v1/sessions/{session}/prompts");
+    let begin = |id: &str| {
+        let request = post(&gateway, &prompts, r#"{"prompt":"Hello"}"#);
+        request.header("idempotency-key", "once").header("prefer", "wait=60").header("x-request-id", id)
+    };
+    assert_eq!(begin("first").send().await.expect("an answer").status(), StatusCode::OK);
+    let store =
+        rusqlite::Connection::open(gateway.path("data/private/log.sqlite")).expect("the gateway's store");
+    let damaged =
+        store.execute("UPDATE record SET value = x'00' WHERE tbl IN (3, 6)", []).expect("a second writer");
+    assert_eq!(damaged, 2, "the turn and its key");
+
+    let read = gateway.request(Method::GET, &format!("{prompts}/p1")).header("x-request-id", "a-read");
+    // The second is answered by a task that outlives its request.
+    for (id, request) in [("a-read", read), ("a-retry", begin("a-retry"))] {
+        let (status, problem) = problem(request).await;
+        assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{problem}");
+        assert_eq!((&problem["code"], &problem["instance"]), (&json!("internal"), &json!(id)));
+        let log = gateway.log();
+        let of_it: Vec<&str> = log.lines().filter(|line| line.contains(id)).collect();
+        assert!(of_it.iter().any(|line| line.contains("expected value")), "{id}: {of_it:?}");
+        assert!(!problem.to_string().contains("expected value"), "{problem}");
+    }
+}

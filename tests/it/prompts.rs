@@ -1,0 +1,8 @@
+//! Turns: how they begin, wait, queue, are cancelled, are read, and are never run twice.
+
+mod cancel;
+mod idempotency;
+mod queue;
+mod snapshots;
+mod streams;
+mod waits;

@@ -1,0 +1,42 @@
+//! The same request again, after what it led to has gone from the log.
+
+use std::time::Duration;
+
+use acp_gateway::store::{Cut, EventStore, SqliteStore};
+use acp_gateway::types::{Ids, Limits};
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::{Events, Setup};
+
+#[tokio::test]
+async fn a_replayed_stream_ends_when_its_turn_has_gone_from_the_log() {
+    let mut gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let path = format!("/v1/sessions/{session}/prompts");
+    let first = || async {
+        let request = gateway.request(Method::POST, &path).json(&json!({ "prompt": "hello" }));
+        let request = request.header("idempotency-key", "one").header("accept", "text/event-stream");
+        Events::new(request.send().await.expect("an answer")).rest().await
+    };
+    let events = first().await;
+    let end = events.last().expect("the turn's end");
+    assert!(end.of("prompt.completed"));
+    let replayed = first().await;
+    assert_eq!(replayed.last().map(|event| &event.data), Some(&end.data));
+
+    gateway.turn(&session, "again").await;
+    assert!(gateway.stop().is_some());
+    let log = gateway.path("data/private/log.sqlite");
+    let store = SqliteStore::open(&log, Ids::system(), &Limits::default()).expect("the gateway has ended");
+    let cut = Cut { session: session.parse().expect("an id"), through: end.seq() };
+    assert!(store.prune(&[cut], 1000).expect("the store works").runs > 0);
+    drop(store);
+    gateway.start();
+
+    let request = gateway.request(Method::POST, &path).json(&json!({ "prompt": "hello" }));
+    let request = request.header("idempotency-key", "one").header("accept", "text/event-stream");
+    let stream = Events::new(request.send().await.expect("an answer"));
+    let events = tokio::time::timeout(Duration::from_secs(20), stream.rest()).await.expect("it ends");
+    assert!(events[0].of("reset") && events.last().is_some_and(|event| event.of("ready")), "{events:?}");
+}

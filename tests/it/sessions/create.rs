@@ -1,0 +1,227 @@
+//! New sessions: what they are, and what a client may not ask for.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::log::{kinds, one};
+use crate::support::{Answer, Gateway, Setup};
+
+async fn create(gateway: &Gateway, body: &Value) -> Answer {
+    gateway.posted("/v1/sessions", &[], body).await
+}
+
+fn received(gateway: &Gateway) -> String {
+    std::fs::read_to_string(gateway.path("data/homes/default/fake/received")).expect("the agent's own record")
+}
+
+#[tokio::test]
+async fn a_new_session_is_whole_and_its_log_begins_with_it() {
+    let gateway = Setup::fake(&[]).start();
+    let body = json!({ "agent": "fake", "title": "First", "metadata": { "a": [1, null] } });
+    let answer = create(&gateway, &body).await;
+    assert_eq!(answer.status, StatusCode::CREATED);
+    let session = answer.body.clone();
+    let id = session["sessionId"].as_str().expect("an id");
+    assert_eq!(answer.header("location"), Some(&*format!("/v1/sessions/{id}")));
+    let last = session["lastEventId"].as_str().expect("a cursor");
+    assert_eq!(answer.header("etag"), Some(&*format!("\"{last}\"")));
+    let mut members: Vec<&str> = session.as_object().expect("an object").keys().map(String::as_str).collect();
+    members.sort_unstable();
+    let mut expected = [
+        "sessionId",
+        "agent",
+        "title",
+        "metadata",
+        "cwd",
+        "state",
+        "attached",
+        "createdAt",
+        "updatedAt",
+        "promptId",
+        "queued",
+        "requests",
+        "promptCapabilities",
+        "modes",
+        "configOptions",
+        "availableCommands",
+        "plan",
+        "usage",
+        "policy",
+        "lastEventId",
+    ];
+    expected.sort_unstable();
+    assert_eq!(members, expected);
+    for (member, value) in [
+        ("agent", json!("fake")),
+        ("title", json!("First")),
+        ("metadata", json!({ "a": [1, null] })),
+        ("state", json!("idle")),
+        ("attached", json!(true)),
+        ("promptId", Value::Null),
+        ("queued", json!([])),
+        ("requests", json!([])),
+        ("promptCapabilities", json!({ "image": false, "audio": false, "embeddedContext": true })),
+        ("plan", Value::Null),
+    ] {
+        assert_eq!(session[member], value, "{member}");
+    }
+    assert_eq!(session["modes"]["currentModeId"], "ask");
+    assert_eq!(session["configOptions"][0]["id"], "model");
+    let got = gateway.call(Method::GET, &format!("/v1/sessions/{id}")).await;
+    assert_eq!((&got.body, got.header("etag")), (&session, answer.header("etag")));
+
+    let events = gateway.lawful(id).await;
+    assert_eq!(kinds(&events), ["session.created", "session.attached"]);
+    assert_eq!(
+        (&events[0]["session"]["sessionId"], &events[0]["session"]["title"]),
+        (&json!(id), &json!("First"))
+    );
+    let attached = one(&events, "session.attached");
+    assert_eq!((&attached["by"], &attached["context"]), (&json!("new"), &json!("kept")));
+    assert_eq!(attached["agentInfo"]["name"], "fake-agent");
+    assert_eq!(attached["agentCapabilities"]["loadSession"], true);
+    assert_eq!(attached["result"]["sessionId"], id, "the agent's own id is never shown");
+    assert_eq!(events[1]["id"], session["lastEventId"]);
+}
+
+#[tokio::test]
+async fn a_session_has_a_folder_of_its_own_or_one_below_the_root() {
+    let gateway = Setup::fake(&["--log", "received"]).start();
+    let root = gateway.path("data/workspaces").canonicalize().expect("the root of workspaces");
+    std::fs::create_dir_all(root.join("project/part")).expect("the folder is ours");
+    let own = create(&gateway, &json!({ "agent": "fake" })).await.body;
+    assert_eq!(own["cwd"], root.join(own["sessionId"].as_str().expect("an id")).to_str().expect("UTF-8"));
+    let part = root.join("project/part");
+    let part = part.to_str().expect("UTF-8");
+    for cwd in ["project/part", part, "project/./part/"] {
+        let body = json!({ "agent": "fake", "cwd": cwd, "additionalDirectories": ["project"] });
+        assert_eq!(create(&gateway, &body).await.body["cwd"], part, "{cwd}");
+    }
+    let lines = received(&gateway);
+    for cwd in [own["cwd"].as_str().expect("a folder"), part] {
+        assert!(lines.contains(&format!("\"cwd\":\"{cwd}\"")), "the agent hears of {cwd}: {lines}");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_outside_the_roots_is_forbidden_and_one_that_is_missing_invalid() {
+    let gateway = Setup::fake(&[]).start();
+    let root = gateway.path("data/workspaces");
+    let link = root.join("link");
+    std::os::unix::fs::symlink("/etc", &link).expect("the folder is ours");
+    std::fs::write(root.join("file"), "").expect("the folder is ours");
+    let private = gateway.path("data/private").display().to_string();
+    for (path, status, code) in [
+        ("/etc", 403, "forbidden"),
+        ("/", 403, "forbidden"),
+        ("/nowhere/at/all", 403, "forbidden"),
+        (&*private, 403, "forbidden"),
+        ("link", 403, "forbidden"),
+        ("link/ssl", 403, "forbidden"),
+        ("..", 422, "invalid"),
+        ("../homes", 422, "invalid"),
+        ("a/../../homes", 422, "invalid"),
+        ("missing", 422, "invalid"),
+        ("file", 422, "invalid"),
+        ("a\0b", 422, "invalid"),
+    ] {
+        create(&gateway, &json!({ "agent": "fake", "cwd": path })).await.problem(status, code);
+        let body = json!({ "agent": "fake", "additionalDirectories": [path] });
+        create(&gateway, &body).await.problem(status, code);
+    }
+    std::fs::remove_file(link).expect("it is there");
+    std::fs::remove_file(root.join("file")).expect("it is there");
+    gateway.assert_nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_client_brings_no_command_and_no_address_of_its_own() {
+    let mcp = "[mcp.docs]\nurl = \"https://mcp.example/docs\"\n";
+    let gateway = Setup::fake(&["--log", "received"]).table(mcp).start();
+    for server in [
+        json!({ "name": "x", "command": "/bin/sh", "args": ["-c", "id"], "env": [] }),
+        json!({ "type": "stdio", "name": "x", "command": "sh", "args": [], "env": [] }),
+        json!({ "type": "http", "name": "x", "url": "https://elsewhere.example/", "headers": [] }),
+        json!({}),
+    ] {
+        let body = json!({ "agent": "fake", "mcpServers": [server] });
+        create(&gateway, &body).await.problem(403, "forbidden");
+    }
+    for (servers, pointer) in [(json!(["nope"]), "/mcpServers/0"), (json!(["docs", "x"]), "/mcpServers/1")] {
+        let body = json!({ "agent": "fake", "mcpServers": servers });
+        let problem = create(&gateway, &body).await.problem(422, "invalid");
+        assert_eq!(problem["errors"][0]["pointer"], pointer);
+    }
+    for member in ["command", "args", "env", "program"] {
+        let body = json!({ "agent": "fake", member: "sh" });
+        create(&gateway, &body).await.problem(422, "invalid");
+    }
+    gateway.assert_nothing_left().await;
+    assert!(!gateway.path("data/homes/default/fake/received").exists(), "nothing was started");
+    let body = json!({ "agent": "fake", "mcpServers": ["docs"] });
+    assert_eq!(create(&gateway, &body).await.status, StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn what_is_no_request_for_a_session_is_a_problem_and_nothing_is_left() {
+    let gateway = Setup::fake(&[]).start();
+    for body in [
+        json!({}),
+        json!([]),
+        json!({ "agent": "nobody" }),
+        json!({ "agent": 7 }),
+        json!({ "agent": "" }),
+        json!({ "agent": "fake", "titel": "x" }),
+        json!({ "agent": "fake", "title": "x".repeat(513) }),
+        json!({ "agent": "fake", "title": 7 }),
+        json!({ "agent": "fake", "metadata": [] }),
+        json!({ "agent": "fake", "metadata": { "a": "x".repeat(70_000) } }),
+        json!({ "agent": "fake", "mcpServers": "docs" }),
+        json!({ "agent": "fake", "policy": { "more": 1 } }),
+    ] {
+        let problem = create(&gateway, &body).await.problem(422, "invalid");
+        assert!(problem["errors"][0]["pointer"].is_string(), "{problem}");
+    }
+    for (kind, body, status, code) in [
+        ("application/json", "{\"agent\":", 400, "malformed"),
+        ("application/json", "", 400, "malformed"),
+        ("application/json", "{\"agent\":\"fake\"} x", 400, "malformed"),
+        ("text/plain", "{\"agent\":\"fake\"}", 415, "unsupported_media_type"),
+    ] {
+        let request = gateway.request(Method::POST, "/v1/sessions").header("Content-Type", kind).body(body);
+        Answer::of(request).await.problem(status, code);
+    }
+    let large = json!({ "agent": "fake", "metadata": { "a": "x".repeat(2 << 20) } });
+    let answer = create(&gateway, &large).await;
+    assert_eq!(answer.header("connection"), Some("close"), "the rest of the body is never read");
+    answer.problem(413, "too_large");
+    gateway.assert_nothing_left().await;
+}
+
+#[tokio::test]
+async fn what_is_no_id_is_not_found_as_an_id_that_names_nothing() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let body = json!({});
+    for id in [
+        "0199aaaa-bbbb-7ccc-8ddd-eeeeffff0000",
+        &session.to_uppercase(),
+        &session.replace('-', ""),
+        &format!("{{{session}}}"),
+        "x",
+        "%00",
+        "..%2f..%2fetc%2fpasswd",
+        "%F0%9F%98%80",
+        &"9".repeat(4000),
+    ] {
+        for path in ["", "/events", "/prompts", "/prompts/p1", "/requests", "/transcript", "/stderr"] {
+            let answer = gateway.call(Method::GET, &format!("/v1/sessions/{id}{path}")).await;
+            answer.problem(404, "not_found");
+        }
+        for path in ["/cancel", "/close", "/attach"] {
+            gateway.posted(&format!("/v1/sessions/{id}{path}"), &[], &body).await.problem(404, "not_found");
+        }
+        gateway.call(Method::DELETE, &format!("/v1/sessions/{id}")).await.problem(404, "not_found");
+    }
+    gateway.lawful(&session).await;
+}

@@ -1,0 +1,150 @@
+//! Many clients at once, an agent that fails in every way, and a log that keeps its rules all the same.
+
+use std::time::{Duration, Instant};
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::log::all;
+use crate::support::{Answer, Gateway, Setup, eventually};
+
+const LIMITS: &str = "prompts_per_minute = 100000\nrequests_per_minute = 1000000\nbackoff_min = \"1ms\"\n\
+                      backoff_max = \"5ms\"\nbreaker_crashes = 100000\ncancel = \"100ms\"\ncancel_total = \"300ms\"\n\
+                      stop_stdin = \"50ms\"\nstop_term = \"50ms\"\nsession_idle = \"10ms\"\nline_wait = \"1s\"";
+const PROMPTS: [&str; 14] = [
+    "hello",
+    "stream n=50 size=16",
+    "slow chunks=3 ms=10",
+    "crash chunks=1",
+    "crash signal=KILL",
+    "permission",
+    "permissions n=2",
+    "hang",
+    "hang cancel=no",
+    "late n=2 ms=5",
+    "cancel-notify ms=5",
+    "garbage n=3",
+    "error",
+    "unknown-response",
+];
+const STORM: Duration = Duration::from_secs(3);
+/// Longer than anything may take with these limits.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Numbers that look random, and are the same each time (Numerical Recipes' generator).
+struct Dice(u32);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (self.0 >> 16) as usize % sides
+    }
+}
+
+/// One thing that a client may do.
+async fn act(gateway: &Gateway, session: &str, dice: &mut Dice) -> Answer {
+    let path = |what: &str| format!("/v1/sessions/{session}{what}");
+    let put = |what: &str, body: Value| Answer::of(gateway.request(Method::PUT, &path(what)).json(&body));
+    match dice.roll(16) {
+        0..=5 => {
+            let body = json!({ "prompt": PROMPTS[dice.roll(PROMPTS.len())], "queue": dice.roll(2) == 0 });
+            gateway.posted(&path("/prompts"), &[], &body).await
+        }
+        6 | 7 => gateway.call(Method::POST, &path("/cancel")).await,
+        8 => {
+            let prompt = 1 + dice.roll(50);
+            gateway.call(Method::POST, &path(&format!("/prompts/p{prompt}/cancel"))).await
+        }
+        9 | 10 => {
+            let open = gateway.call(Method::GET, &path("/requests")).await;
+            let Some(request) = open.body["requests"][0]["requestId"].as_str() else { return open };
+            let body = json!({ "optionId": (["allow", "reject"][dice.roll(2)]) });
+            gateway.posted(&path(&format!("/permissions/{request}")), &[], &body).await
+        }
+        11 => gateway.call(Method::POST, &path("/close")).await,
+        12 => gateway.call(Method::POST, &path("/attach")).await,
+        13 => put("/mode", json!({ "modeId": (["ask", "code"][dice.roll(2)]) })).await,
+        14 => {
+            let body = json!({ "title": format!("title {}", dice.roll(100)) });
+            Answer::of(gateway.request(Method::PATCH, &path("")).json(&body)).await
+        }
+        _ => gateway.call(Method::GET, &path("/transcript")).await,
+    }
+}
+
+/// Does one thing after the other until the storm is over; gives how many.
+async fn client(gateway: &Gateway, sessions: &[String], seed: u32) -> usize {
+    let (mut dice, mut count, began) = (Dice(seed), 0, Instant::now());
+    while began.elapsed() < STORM {
+        let session = &sessions[dice.roll(sessions.len())];
+        let answer = tokio::time::timeout(PATIENCE, act(gateway, session, &mut dice)).await;
+        let answer = answer.unwrap_or_else(|_| panic!("never an answer: {}", gateway.log()));
+        let code = answer.body["code"].as_str();
+        let expected = answer.status.is_success()
+            || matches!(
+                (answer.status.as_u16(), code),
+                (404, Some("not_found"))
+                    | (409, Some("turn_running" | "session_closed" | "request_resolved"))
+                    | (429, Some("queue_full"))
+                    | (502, Some("agent_exited"))
+                    | (503, Some("pool_full"))
+                    // All processes may be held by turns that nobody cancels.
+                    | (504, Some("agent_timeout"))
+            );
+        assert!(expected, "{answer:?}\n{}", gateway.log());
+        count += 1;
+    }
+    count
+}
+
+/// Ends what runs, and gives the log.
+async fn calmed(gateway: &Gateway, session: &str) -> Vec<Value> {
+    eventually("the session is idle", Duration::from_secs(30), || async {
+        gateway.call(Method::POST, &format!("/v1/sessions/{session}/cancel")).await;
+        let shown = gateway.get_session(session).await;
+        let still = ["idle", "closed"].iter().any(|state| shown["state"] == *state);
+        (still && shown["promptId"].is_null() && shown["queued"] == json!([])).then_some(())
+    })
+    .await;
+    gateway.lawful(session).await
+}
+
+#[tokio::test]
+async fn whatever_clients_do_at_once_each_turn_has_one_end_and_the_log_keeps_its_rules() {
+    for resumes in [&["--resume", "--close", "--state", "state"][..], &["--no-load"]] {
+        let setup = Setup::fake_with(resumes, "pool = { max = 2, warm = 0, idle = \"30ms\" }");
+        let mut gateway = setup.limits(LIMITS).start();
+        let mut sessions = Vec::new();
+        for _ in 0..3 {
+            sessions.push(gateway.session("fake").await);
+        }
+        let (a, b, c, d) = tokio::join!(
+            client(&gateway, &sessions, 1),
+            client(&gateway, &sessions, 2),
+            client(&gateway, &sessions, 3),
+            client(&gateway, &sessions, 4),
+        );
+        assert!(a + b + c + d > 50, "only {} things were done", a + b + c + d);
+        let (mut logs, mut started) = (Vec::new(), 0);
+        for session in &sessions {
+            let events = calmed(&gateway, session).await;
+            started += all(&events, "prompt.started").len();
+            let opened = all(&events, "request.created").len();
+            assert_eq!(all(&events, "request.resolved").len(), opened, "each request is resolved once");
+            logs.push(events);
+        }
+        assert!(started > 5, "only {started} turns were begun");
+        assert!(!gateway.log().contains("panicked"), "{}", gateway.log());
+        gateway.kill();
+        gateway.start();
+        for (session, before) in sessions.iter().zip(&logs) {
+            let after = gateway.lawful(session).await;
+            assert_eq!(after[..before.len()], before[..], "what was committed stays");
+            gateway.call(Method::POST, &format!("/v1/sessions/{session}/attach")).await;
+            assert_eq!(gateway.turn(session, "hello").await["text"], "hello");
+            let deleted = gateway.call(Method::DELETE, &format!("/v1/sessions/{session}")).await;
+            assert_eq!(deleted.status, StatusCode::NO_CONTENT);
+        }
+        assert_eq!(gateway.get("/v1/sessions").await["sessions"], json!([]));
+    }
+}

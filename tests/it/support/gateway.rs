@@ -1,0 +1,285 @@
+//! The gateway under test: its process, its folder, its address and a client with the admin key.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use reqwest::{Method, RequestBuilder, StatusCode};
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::sse::Events;
+
+/// The admin key of every gateway under test.
+pub(crate) const KEY: &str = "acpg_test_key_that_is_long_enough_for_an_admin";
+const START: Duration = Duration::from_secs(30);
+
+/// What a test wants to be configured.
+#[derive(Debug, Default)]
+pub(crate) struct Setup {
+    config: String,
+    head: String,
+}
+
+impl Setup {
+    /// The scripted agent under the name `fake`, with these arguments.
+    pub(crate) fn fake(args: &[&str]) -> Self {
+        Self::default().agent("fake", env!("CARGO_BIN_EXE_fake-agent"), args, "")
+    }
+
+    /// One more `[agents.<name>]`; `more` are further lines of its table.
+    pub(crate) fn agent(self, name: &str, command: &str, args: &[&str], more: &str) -> Self {
+        let args = serde_json::to_string(args).expect("strings are JSON, and TOML");
+        let pool = if more.contains("pool") { "" } else { "pool = { max = 8, warm = 0 }\n" };
+        self.table(&format!("[agents.{name}]\ncommand = {command:?}\nargs = {args}\n{pool}{more}\n"))
+    }
+
+    /// Keys that stand before all tables.
+    pub(crate) fn top(mut self, lines: &str) -> Self {
+        writeln!(self.head, "{lines}").expect("a string can be written to");
+        self
+    }
+
+    pub(crate) fn table(mut self, lines: &str) -> Self {
+        writeln!(self.config, "{lines}").expect("a string can be written to");
+        self
+    }
+
+    /// Lines of `[limits]`.
+    pub(crate) fn limits(self, lines: &str) -> Self {
+        self.table(&format!("[limits]\n{lines}\n"))
+    }
+
+    pub(crate) fn start(self) -> Gateway {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(folder.path().join("config.toml"), format!("{}\n{}", self.head, self.config))
+            .expect("the folder is ours");
+        std::fs::write(folder.path().join("admin-key"), KEY).expect("the folder is ours");
+        let mut gateway = Gateway {
+            folder,
+            child: None,
+            url: String::new(),
+            listen: "127.0.0.1:0".to_owned(),
+            http: client(),
+        };
+        gateway.start();
+        gateway
+    }
+}
+
+pub(crate) struct Gateway {
+    folder: TempDir,
+    child: Option<Child>,
+    pub(crate) url: String,
+    listen: String,
+    pub(crate) http: reqwest::Client,
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test plays the person at the terminal")]
+pub(crate) fn command(program: &str) -> Command {
+    Command::new(program)
+}
+
+fn client() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().build().expect("a client")
+}
+
+impl Gateway {
+    /// The command that starts a gateway on this folder.
+    #[expect(clippy::disallowed_methods, reason = "a test may look where the programs are")]
+    pub(crate) fn serve(&self, listen: &str) -> Command {
+        let folder = self.folder.path();
+        let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
+        command
+            .args(["serve", "--listen", listen, "--data"])
+            .arg(folder.join("data"))
+            .arg("--config")
+            .arg(folder.join("config.toml"))
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", folder)
+            .env("ACP_GATEWAY_ADMIN_KEY_FILE", folder.join("admin-key"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts it, on the port that it had if it ran before.
+    pub(crate) fn start(&mut self) {
+        let folder = self.folder.path();
+        let printed = folder.join("stdout");
+        let errors = File::options().create(true).append(true).open(folder.join("stderr"));
+        let child = self
+            .serve(&self.listen.clone())
+            .stdout(File::create(&printed).expect("the folder is ours"))
+            .stderr(errors.expect("the folder is ours"))
+            .spawn()
+            .expect("the binary was built");
+        let child = self.child.insert(child);
+        let began = Instant::now();
+        loop {
+            let text = std::fs::read_to_string(&printed).expect("the file is ours");
+            if let Some((line, _)) = text.split_once('\n') {
+                line.trim_end_matches('/').clone_into(&mut self.url);
+                self.listen = self.url.trim_start_matches("http://").to_owned();
+                // Without the connections of an earlier life.
+                self.http = client();
+                return;
+            }
+            let ended = child.try_wait().expect("the child can be asked");
+            assert!(ended.is_none() && began.elapsed() < START, "it does not start: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What it wrote to stderr so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.path("stderr")).unwrap_or_default()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(self.child.as_ref().expect("it runs"));
+        rustix::process::kill_process(pid, signal).expect("it runs");
+    }
+
+    /// SIGKILL, and its end.
+    pub(crate) fn kill(&mut self) {
+        let mut child = self.child.take().expect("it runs");
+        child.kill().expect("it runs");
+        child.wait().expect("it is our child");
+    }
+
+    /// TERM, and its end within its own drain; gives the exit code.
+    pub(crate) fn stop(&mut self) -> Option<i32> {
+        self.signal(Signal::TERM);
+        self.ended(START)
+    }
+
+    /// Its end by itself, in time; gives the exit code.
+    pub(crate) fn ended(&mut self, limit: Duration) -> Option<i32> {
+        let mut child = self.child.take().expect("it runs");
+        let began = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait().expect("it is our child") {
+                return status.code();
+            }
+            if began.elapsed() > limit {
+                child.kill().expect("it is our child");
+                panic!("it did not stop: {}", self.log());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// A request with the admin key.
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.url)).bearer_auth(KEY)
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        let response = self.request(Method::GET, path).send().await.expect("an answer");
+        assert_eq!(response.status(), StatusCode::OK, "GET {path}");
+        response.json().await.expect("JSON")
+    }
+
+    /// Sends JSON; gives the status and the JSON of the answer, null if it has none.
+    pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
+        let response = self.request(method, path).json(body).send().await.expect("an answer");
+        let status = response.status();
+        let text = response.text().await.expect("a body");
+        (status, if text.is_empty() { Value::Null } else { serde_json::from_str(&text).expect("JSON") })
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> (StatusCode, Value) {
+        self.send(Method::POST, path, body).await
+    }
+
+    /// A new session of this agent; gives its id.
+    pub(crate) async fn session(&self, agent: &str) -> String {
+        let (status, session) = self.post("/v1/sessions", &json!({ "agent": agent })).await;
+        assert_eq!(status, StatusCode::CREATED, "{session}\n{}", self.log());
+        session["sessionId"].as_str().expect("an id").to_owned()
+    }
+
+    /// Begins a turn; gives the Prompt.
+    pub(crate) async fn prompt(&self, session: &str, text: &str) -> Value {
+        let (status, prompt) =
+            self.post(&format!("/v1/sessions/{session}/prompts"), &json!({ "prompt": text })).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{prompt}");
+        prompt
+    }
+
+    /// A whole turn; gives the Prompt as it ended.
+    pub(crate) async fn turn(&self, session: &str, text: &str) -> Value {
+        let request = self.request(Method::POST, &format!("/v1/sessions/{session}/prompts"));
+        let request = request.header("Prefer", "wait=60").json(&json!({ "prompt": text }));
+        let response = request.send().await.expect("an answer");
+        let status = response.status();
+        let prompt: Value = response.json().await.expect("JSON");
+        assert_eq!(status, StatusCode::OK, "{prompt}\n{}", self.log());
+        prompt
+    }
+
+    /// Opens a stream.
+    pub(crate) async fn events(&self, path: &str) -> Events {
+        self.events_after(path, None).await
+    }
+
+    pub(crate) async fn events_after(&self, path: &str, last_event_id: Option<&str>) -> Events {
+        let mut request = self.request(Method::GET, path).header("Accept", "text/event-stream");
+        if let Some(id) = last_event_id {
+            request = request.header("Last-Event-ID", id);
+        }
+        Events::new(request.send().await.expect("an answer"))
+    }
+
+    /// The whole log of a session, as JSON events.
+    pub(crate) async fn all_events(&self, session: &str) -> Vec<Value> {
+        let (mut all, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = self.get(&format!("/v1/sessions/{session}/events?limit=1000{after}")).await;
+            all.extend(page["events"].as_array().expect("events").iter().cloned());
+            if page["more"] != true {
+                return all;
+            }
+            after = format!("&after={}", page["lastEventId"].as_str().expect("a cursor"));
+        }
+    }
+
+    /// The seq of a session's last event.
+    pub(crate) async fn last_seq(&self, session: &str) -> u64 {
+        let session = self.get(&format!("/v1/sessions/{session}")).await;
+        let last = session["lastEventId"].as_str().expect("an id");
+        last.rsplit_once('-').and_then(|(_, seq)| seq.parse().ok()).expect("<epoch>-<seq>")
+    }
+
+    /// Pids of everything that the agents' keepers of this gateway run, by the folder that they stand in.
+    pub(crate) fn agents_alive(&self) -> Vec<u32> {
+        let home = self.path("data");
+        let stands_in =
+            |pid: u32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&home));
+        let all = std::fs::read_dir(Path::new("/proc")).expect("/proc");
+        all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .filter(|pid| super::is_alive(*pid) && stands_in(*pid))
+            .collect()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Questions to a session's log, and the rules that every log keeps.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::Event;
+
+/// The events themselves, without what is not in the log.
+pub(crate) fn logged(frames: Vec<Event>) -> Vec<Value> {
+    frames.into_iter().map(|frame| frame.data).filter(|event| event["seq"].is_u64()).collect()
+}
+
+pub(crate) fn all<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["type"] == kind).collect()
+}
+
+/// The one event of this type.
+pub(crate) fn one<'a>(events: &'a [Value], kind: &str) -> &'a Value {
+    match all(events, kind)[..] {
+        [event] => event,
+        ref found => panic!("{} events of type {kind} in {events:#?}", found.len()),
+    }
+}
+
+pub(crate) fn kinds(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["type"].as_str().expect("an event has a type")).collect()
+}
+
+/// What the agent said, joined.
+pub(crate) fn said(events: &[Value]) -> String {
+    let chunks = all(events, "session.update").into_iter().map(|event| &event["update"]);
+    let chunks = chunks.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
+    chunks.map(|chunk| chunk["content"]["text"].as_str().expect("the fake agent says text")).collect()
+}
+
+/// Lines of the agent that were no messages.
+pub(crate) fn noise(events: &[Value]) -> u64 {
+    all(events, "agent.noise").iter().map(|event| event["lines"].as_u64().expect("a number")).sum()
+}
+
+/// What holds for the whole log of any session, whatever its agent does: no hole, no double, and each turn one end.
+pub(crate) fn assert_lawful(events: &[Value]) {
+    let mut ends: HashMap<&str, usize> = HashMap::new();
+    for (seq, event) in (1u64..).zip(events) {
+        assert_eq!(event["seq"], seq, "{event}");
+        let (kind, turn) = (event["type"].as_str().expect("a type"), event["promptId"].as_str());
+        match (kind, turn) {
+            ("prompt.queued", Some(turn)) => assert!(ends.insert(turn, 0).is_none(), "{turn} twice"),
+            ("prompt.started", Some(turn)) => assert_eq!(*ends.entry(turn).or_default(), 0),
+            ("prompt.completed" | "prompt.failed", Some(turn)) => {
+                *ends.get_mut(turn).expect("a turn ends after its beginning") += 1;
+            }
+            ("session.update", Some(turn)) => assert_eq!(event["late"] == true, ends[turn] > 0, "{event}"),
+            _ => {}
+        }
+    }
+    assert!(ends.values().all(|ends| *ends == 1), "each turn has one end: {ends:?} in {events:#?}");
+}

@@ -1,0 +1,19 @@
+//! A gateway as users run it: the real binary in a folder of its own, spoken to over a real socket.
+
+pub(crate) mod calls;
+pub(crate) mod figures;
+pub(crate) mod follower;
+pub(crate) mod gateway;
+pub(crate) mod log;
+pub(crate) mod procfs;
+pub(crate) mod random;
+pub(crate) mod sse;
+pub(crate) mod wait;
+
+pub(crate) use calls::{Answer, FAKE};
+pub(crate) use figures::figure;
+pub(crate) use follower::Follower;
+pub(crate) use gateway::{Gateway, Setup};
+pub(crate) use random::Random;
+pub(crate) use sse::{Event, Events};
+pub(crate) use wait::{eventually, is_alive};

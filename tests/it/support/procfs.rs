@@ -1,0 +1,48 @@
+//! What `/proc` says of processes.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+
+fn stat(pid: u32) -> Option<(char, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut rest = stat.rsplit_once(") ")?.1.split(' ');
+    Some((rest.next()?.chars().next()?, rest.next()?.parse().ok()?))
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    let all = std::fs::read_dir("/proc").expect("/proc");
+    all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// Everything that a process has started and that runs, whatever its session; zombies aside.
+pub(crate) fn descendants(of: u32) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for pid in pids() {
+        if let Some((state, parent)) = stat(pid)
+            && !matches!(state, 'Z' | 'X')
+        {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let (mut found, mut open) = (Vec::new(), VecDeque::from([of]));
+    while let Some(pid) = open.pop_front() {
+        for child in children.remove(&pid).unwrap_or_default() {
+            found.push(child);
+            open.push_back(child);
+        }
+    }
+    found
+}
+
+/// The processes among these that run this program.
+pub(crate) fn running(pids: &[u32], program: &Path) -> usize {
+    let runs = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
+    pids.iter().filter(|pid| runs(**pid)).count()
+}
+
+/// Memory that a process holds, in KiB.
+pub(crate) fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
+    line.trim().trim_end_matches(" kB").parse().expect("a number of KiB")
+}

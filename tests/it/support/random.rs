@@ -1,0 +1,25 @@
+//! Numbers that look random and come again with their seed (splitmix64).
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+#[derive(Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// A new seed at each run, or the one that a failed run has printed.
+    #[expect(clippy::disallowed_methods, reason = "the test reads its own seed, and no configuration")]
+    pub(crate) fn seeded() -> (u64, Self) {
+        let given = std::env::var("SEED").ok().map(|seed| seed.parse().expect("SEED is a number"));
+        let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        (seed, Self(seed))
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
