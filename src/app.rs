@@ -213,6 +213,11 @@ fn spec(config: &Config, name: &AgentName, agent: &config::Agent) -> Result<Agen
         env,
         secrets: secrets(config, agent),
         home,
+        files: agent.files,
+        terminals: agent.terminals,
+        meta: agent.meta.clone(),
+        rpc: agent.rpc.clone(),
+        protocol: agent.protocol,
         permissions: agent::Permissions {
             unanswered: match agent.permissions.unanswered {
                 config::Unanswered::Reject => agent::Unanswered::Reject,

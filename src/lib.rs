@@ -15,6 +15,7 @@ pub mod eventlog;
 pub mod transcript;
 pub mod agent;
 pub mod pool;
+pub mod workspace;
 pub mod session;
 pub mod auth;
 pub mod http;

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 
 use super::capabilities::AgentCapabilities;
 use super::own;
+use crate::types::ServedBy;
 
 /// The version of ACP that the gateway asks for and speaks.
 pub const PROTOCOL_VERSION: u64 = 1;
@@ -70,7 +71,7 @@ impl InitializeResult {
 struct Initialize<'a> {
     protocol_version: u64,
     client_info: ClientInfo<'a>,
-    client_capabilities: ClientCapabilities,
+    client_capabilities: Offered,
 }
 
 #[derive(Serialize)]
@@ -80,8 +81,25 @@ struct ClientInfo<'a> {
     version: &'a str,
 }
 
+/// What an agent may ask of the gateway. It is fixed at `initialize`, so a process serves only sessions that offer
+/// the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct ClientCapabilities {
+    /// `fs/*`.
+    pub files: bool,
+    /// `terminal/*`.
+    pub terminals: bool,
+}
+
+impl ClientCapabilities {
+    /// Who serves it does not matter to the agent, only whether somebody does.
+    pub fn of(files: ServedBy, terminals: ServedBy) -> Self {
+        Self { files: files != ServedBy::Off, terminals: terminals != ServedBy::Off }
+    }
+}
+
 #[derive(Serialize)]
-struct ClientCapabilities {
+struct Offered {
     fs: Files,
     terminal: bool,
     session: Session,
@@ -111,14 +129,14 @@ struct ConfigOptions {
 #[derive(Serialize)]
 struct Marker {}
 
-/// Params of `initialize`: what the gateway is and serves. It serves no files and no terminals.
-pub fn initialize(version: &str) -> Box<RawValue> {
+/// Params of `initialize`: what the gateway is and serves.
+pub fn initialize(version: &str, offer: ClientCapabilities) -> Box<RawValue> {
     own(&Initialize {
         protocol_version: PROTOCOL_VERSION,
         client_info: ClientInfo { name: "acp-gateway", title: "ACP Gateway", version },
-        client_capabilities: ClientCapabilities {
-            fs: Files { read_text_file: false, write_text_file: false },
-            terminal: false,
+        client_capabilities: Offered {
+            fs: Files { read_text_file: offer.files, write_text_file: offer.files },
+            terminal: offer.terminals,
             session: Session {
                 notices: Marker {},
                 compaction: Marker {},
@@ -197,7 +215,7 @@ mod tests {
 
     #[test]
     fn our_own_params_are_what_the_schema_says() {
-        let params = initialize("1.2.3");
+        let params = initialize("1.2.3", ClientCapabilities::default());
         insta::assert_snapshot!(params.get(), @r#"{"protocolVersion":1,"clientInfo":{"name":"acp-gateway","title":"ACP Gateway","version":"1.2.3"},"clientCapabilities":{"fs":{"readTextFile":false,"writeTextFile":false},"terminal":false,"session":{"notices":{},"compaction":{},"configOptions":{"boolean":{}}}}}"#);
         let typed: agent_client_protocol_schema::v1::InitializeRequest =
             serde_json::from_str(params.get()).unwrap();

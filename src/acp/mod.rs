@@ -20,7 +20,7 @@ pub mod update;
 pub use capabilities::{AgentCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities};
 pub use content::{ContentError, check_prompt};
 pub use depth::{TooDeep, check_depth, one_line};
-pub use initialize::{InitializeError, InitializeResult, PROTOCOL_VERSION, initialize};
+pub use initialize::{ClientCapabilities, InitializeError, InitializeResult, PROTOCOL_VERSION, initialize};
 pub use method::{error_code, stop_reason};
 pub use object::Object;
 pub use peek::{

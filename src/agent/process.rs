@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::connection::{Batch, Connection, Inbound, Over};
 use super::failure::{AgentFailure, Ended};
 use super::spec::{AgentSpec, Home};
-use crate::acp::{self, InitializeResult};
+use crate::acp::{self, ClientCapabilities, InitializeResult};
 use crate::jsonrpc::IncomingId;
 use crate::process::{Child, ChildSpec, Spawner, StopReason};
 use crate::shutdown::Shutdown;
@@ -22,6 +22,8 @@ pub struct Process {
     pub connection: Connection,
     pub batches: mpsc::Receiver<Batch>,
     pub initialized: Arc<InitializeResult>,
+    /// What it was offered at `initialize`.
+    pub offer: ClientCapabilities,
     child: Child,
 }
 
@@ -40,7 +42,11 @@ impl Launcher {
     }
 
     /// Spawns and initialises, within the agent's `limits.start`.
-    pub async fn launch(&self, spec: &Arc<AgentSpec>) -> Result<Process, AgentFailure> {
+    pub async fn launch(
+        &self,
+        spec: &Arc<AgentSpec>,
+        offer: ClientCapabilities,
+    ) -> Result<Process, AgentFailure> {
         let (Home::Own(home) | Home::User(home)) = &spec.home;
         let mut env = spec.env.clone();
         env.push(("HOME".into(), home.clone().into()));
@@ -60,10 +66,10 @@ impl Launcher {
         let (connection, batches) =
             Connection::start(stdout, child.stdin(), spec.limits.line, &self.limits, &self.shutdown);
         let mut starting = Starting { connection, batches, child };
-        let handshake = self.initialize(&starting.connection, &mut starting.batches);
+        let handshake = self.initialize(offer, &starting.connection, &mut starting.batches);
         let outcome = tokio::time::timeout(spec.limits.start, handshake).await;
         let failure = match outcome {
-            Ok(Ok(initialized)) => return Ok(starting.into_process(spec, initialized)),
+            Ok(Ok(initialized)) => return Ok(starting.into_process(spec, offer, initialized)),
             Ok(Err(Some(failure))) => failure,
             Ok(Err(None)) => AgentFailure::Exited(starting.ended().await),
             Err(_) => AgentFailure::Timeout { method: acp::method::INITIALIZE.to_owned() },
@@ -75,10 +81,11 @@ impl Launcher {
     /// `Err(None)`: the process ended before it answered.
     async fn initialize(
         &self,
+        offer: ClientCapabilities,
         connection: &Connection,
         batches: &mut mpsc::Receiver<Batch>,
     ) -> Result<InitializeResult, Option<AgentFailure>> {
-        let params = acp::initialize(self.version);
+        let params = acp::initialize(self.version, offer);
         let call = connection.call(acp::method::INITIALIZE, &params).map_err(|_| None)?;
         while let Some(batch) = batches.recv().await {
             for message in batch.messages {
@@ -119,10 +126,15 @@ struct Starting {
 }
 
 impl Starting {
-    fn into_process(self, spec: &Arc<AgentSpec>, initialized: InitializeResult) -> Process {
+    fn into_process(
+        self,
+        spec: &Arc<AgentSpec>,
+        offer: ClientCapabilities,
+        initialized: InitializeResult,
+    ) -> Process {
         let Self { connection, batches, child } = self;
         let initialized = Arc::new(initialized);
-        Process { spec: Arc::clone(spec), connection, batches, initialized, child }
+        Process { spec: Arc::clone(spec), connection, batches, initialized, offer, child }
     }
 
     async fn ended(&self) -> Ended {

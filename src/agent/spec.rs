@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acp::McpServer;
-use crate::types::AgentName;
+use crate::acp::{ClientCapabilities, McpServer};
+use crate::types::{AgentName, ServedBy};
 
 /// One `[agents.<name>]` entry, with its command looked up and its secrets read.
 #[derive(Clone)]
@@ -22,7 +22,17 @@ pub struct AgentSpec {
     /// Values that stderr must not show.
     pub secrets: Vec<String>,
     pub home: Home,
+    /// Who serves `fs/*`.
+    pub files: ServedBy,
+    /// Who serves `terminal/*`.
+    pub terminals: ServedBy,
     pub permissions: Permissions,
+    /// Keys of `_meta` that clients may send at set-up.
+    pub meta: Vec<String>,
+    /// Methods that clients may call through `/rpc`.
+    pub rpc: Vec<String>,
+    /// The version of ACP that is asked for: 1 or 2.
+    pub protocol: u64,
     pub pool: PoolSpec,
     pub limits: AgentLimits,
 }
@@ -39,10 +49,20 @@ impl AgentSpec {
             env: Vec::new(),
             secrets: Vec::new(),
             home: Home::Own(PathBuf::new()),
+            files: ServedBy::Off,
+            terminals: ServedBy::Off,
             permissions: Permissions { unanswered: Unanswered::Reject, after: hour, allow: Vec::new() },
+            meta: Vec::new(),
+            rpc: Vec::new(),
+            protocol: 1,
             pool: PoolSpec { max: 0, warm: 0, idle: hour },
             limits: AgentLimits { start: hour, line: 0, silence: hour },
         }
+    }
+
+    /// What the agent is offered where nobody narrows it.
+    pub fn offers(&self) -> ClientCapabilities {
+        ClientCapabilities::of(self.files, self.terminals)
     }
 }
 

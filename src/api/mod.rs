@@ -27,7 +27,7 @@ pub use request::{
     Resolution,
 };
 pub use session::{
-    PermissionPolicy, ServedBy, Session, SessionList, SessionPolicy, SessionState, SessionSummary, Unanswered,
+    PermissionPolicy, Session, SessionList, SessionPolicy, SessionState, SessionSummary, Unanswered,
 };
 pub use session_input::{CreateSession, McpServer, SessionPatch};
 pub use settings::{ConfigOptions, Modes, SetConfigOption, SetMode};

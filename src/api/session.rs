@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::types::{AgentName, EventId, Position, PromptId, SessionId, Timestamp};
+use crate::types::{AgentName, EventId, Position, PromptId, ServedBy, SessionId, Timestamp};
 
 use super::request::PendingRequest;
 
@@ -127,15 +127,6 @@ pub struct SessionList {
     pub next_cursor: Option<String>,
     /// A cursor of `/v1/events`: what it gives after this is newer than the list.
     pub last_event_id: Position,
-}
-
-/// Who serves an agent's files or terminals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ServedBy {
-    Off,
-    Client,
-    Gateway,
 }
 
 /// What happens to a permission request that nobody answers in time.

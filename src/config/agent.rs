@@ -8,13 +8,22 @@ use super::environment::Environment;
 use super::error::ConfigError;
 use super::secret::{self, Secret};
 use super::section::{Field, Section};
+use crate::types::ServedBy;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
     pub launch: Launch,
     pub env: BTreeMap<String, Secret>,
     pub home: Home,
+    pub files: ServedBy,
+    pub terminals: ServedBy,
     pub permissions: Permissions,
+    /// Keys of `_meta` that clients may send at set-up.
+    pub meta: Vec<String>,
+    /// Methods that clients may call through `/rpc`.
+    pub rpc: Vec<String>,
+    /// The version of ACP that is asked for.
+    pub protocol: u64,
     pub pool: Pool,
     pub limits: AgentLimits,
 }
@@ -95,7 +104,12 @@ impl Agent {
             launch,
             env: BTreeMap::new(),
             home: Home::Own,
+            files: ServedBy::Off,
+            terminals: ServedBy::Off,
             permissions: Permissions::default(),
+            meta: Vec::new(),
+            rpc: Vec::new(),
+            protocol: 1,
             pool: Pool::default(),
             limits: AgentLimits::default(),
         }
@@ -110,16 +124,27 @@ impl Agent {
         if let Some(home) = section.take("home") {
             agent.home = home.choice(&[("own", Home::Own), ("user", Home::User)])?;
         }
-        for served in ["files", "terminals"] {
-            if let Some(field) = section.take(served) {
-                not_served(served, &field)?;
-            }
+        if let Some(files) = section.take("files") {
+            agent.files = files.choice(&SERVED_BY)?;
+        }
+        if let Some(terminals) = section.take("terminals") {
+            agent.terminals = terminals.choice(&SERVED_BY)?;
         }
         if let Some(permissions) = section.take("permissions") {
             agent.permissions = read_permissions(permissions)?;
         }
         if let Some(meta) = section.take("meta") {
-            no_meta(meta)?;
+            agent.meta = meta.strings()?;
+        }
+        if let Some(rpc) = section.take("rpc") {
+            agent.rpc = rpc.strings()?;
+        }
+        if let Some(protocol) = section.take("protocol") {
+            agent.protocol = match protocol.count()? {
+                1 => 1,
+                2 => 2,
+                _ => return Err(protocol.invalid("must be 1 or 2")),
+            };
         }
         if let Some(pool) = section.take("pool") {
             agent.pool = read_pool(pool)?;
@@ -157,21 +182,8 @@ pub(super) fn program(field: &Field) -> Result<String, ConfigError> {
     Ok(command.to_owned())
 }
 
-fn not_served(what: &str, field: &Field) -> Result<(), ConfigError> {
-    match field.string()? {
-        "off" => Ok(()),
-        "client" | "gateway" => {
-            Err(field.invalid(format!("this version serves no {what} to agents; only \"off\" is possible")))
-        }
-        other => Err(field.invalid(format!("must be \"off\", not {other:?}"))),
-    }
-}
-
-/// Clients send no `_meta` at set-up in this version: a list that lets some of it through would have no effect.
-fn no_meta(field: Field) -> Result<(), ConfigError> {
-    let refused = field.invalid("this version passes no _meta of clients to agents; only [] is possible");
-    if field.strings()?.is_empty() { Ok(()) } else { Err(refused) }
-}
+const SERVED_BY: [(&str, ServedBy); 3] =
+    [("off", ServedBy::Off), ("client", ServedBy::Client), ("gateway", ServedBy::Gateway)];
 
 /// ACP's kinds of tools.
 const TOOL_KINDS: [&str; 10] =

@@ -9,6 +9,7 @@ use super::node::Origin;
 use super::secret::{Secret, shown};
 use super::units::{duration_text, size_text};
 use super::{Config, limits};
+use crate::types::ServedBy;
 
 /// TOML, each line with where its value comes from.
 pub fn show(config: &Config) -> String {
@@ -112,8 +113,8 @@ impl Page<'_> {
         }
         self.line("env", &table(&agent.env));
         self.line("home", if agent.home == Home::Own { "\"own\"" } else { "\"user\"" });
-        self.line("files", "\"off\"");
-        self.line("terminals", "\"off\"");
+        self.line("files", served_by(agent.files));
+        self.line("terminals", served_by(agent.terminals));
         let permissions = &agent.permissions;
         let unanswered = if permissions.unanswered == Unanswered::Reject { "reject" } else { "wait" };
         let after = duration_text(permissions.after);
@@ -122,7 +123,9 @@ impl Page<'_> {
             "permissions",
             &format!("{{ unanswered = \"{unanswered}\", after = \"{after}\", allow = {allow} }}"),
         );
-        self.line("meta", "[]");
+        self.line("meta", &list(&agent.meta));
+        self.line("rpc", &list(&agent.rpc));
+        self.line("protocol", &agent.protocol.to_string());
         let (max, warm, idle) = (agent.pool.max, agent.pool.warm, duration_text(agent.pool.idle));
         self.line("pool", &format!("{{ max = {max}, warm = {warm}, idle = \"{idle}\" }}"));
         let (start, silence) = (duration_text(agent.limits.start), duration_text(agent.limits.silence));
@@ -131,6 +134,14 @@ impl Page<'_> {
             "limits",
             &format!("{{ start = \"{start}\", line = \"{line}\", silence = \"{silence}\" }}"),
         );
+    }
+}
+
+fn served_by(served: ServedBy) -> &'static str {
+    match served {
+        ServedBy::Off => "\"off\"",
+        ServedBy::Client => "\"client\"",
+        ServedBy::Gateway => "\"gateway\"",
     }
 }
 

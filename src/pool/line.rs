@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::lease::{Fate, Lease, Standing};
 use super::state::{AgentState, Leased, Spare, Step, Waiter};
-use crate::acp::InitializeResult;
+use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, Catalogue, Launcher, Process};
 use crate::shutdown::Shutdown;
 use crate::types::{AgentName, Limits, Principal, Tenant};
@@ -97,7 +97,12 @@ impl Pool {
     }
 
     /// Takes a place in the agent's line, at once or not at all.
-    pub fn reserve(&self, agent: &AgentName, principal: &Principal) -> Result<Place, Refused> {
+    pub fn reserve(
+        &self,
+        agent: &AgentName,
+        principal: &Principal,
+        offer: ClientCapabilities,
+    ) -> Result<Place, Refused> {
         if self.inner.shutdown.draining() {
             return Err(Refused::Draining);
         }
@@ -112,7 +117,7 @@ impl Pool {
             if line.line.len() >= self.inner.limits.line_places {
                 return Err(Refused::Full { retry_after: Duration::from_secs(5) });
             }
-            line.line.push_back(Waiter { principal: principal.clone(), give });
+            line.line.push_back(Waiter { principal: principal.clone(), offer, give });
         }
         self.advance(agent);
         Ok(Place { given })
@@ -154,7 +159,7 @@ impl Pool {
                         self.drop_later(unwanted);
                     }
                 }
-                Step::Start { tenant } => {
+                Step::Start { tenant, offer } => {
                     if self.inner.shutdown.draining() {
                         return;
                     }
@@ -162,7 +167,7 @@ impl Pool {
                     agent.starting += 1;
                     let pool = self.clone();
                     let name = name.clone();
-                    self.inner.shutdown.spawn(async move { pool.launch(name, tenant).await });
+                    self.inner.shutdown.spawn(async move { pool.launch(name, tenant, offer).await });
                 }
                 Step::Stop(spare) => self.stop(name.clone(), spare.process),
             }
@@ -173,7 +178,7 @@ impl Pool {
         self.inner.shutdown.spawn(async move { drop(unwanted) });
     }
 
-    async fn launch(&self, name: AgentName, tenant: Tenant) {
+    async fn launch(&self, name: AgentName, tenant: Tenant, offer: ClientCapabilities) {
         let (spec, wait) = {
             let state = self.state();
             let agent = &state.agents[&name];
@@ -189,7 +194,7 @@ impl Pool {
         let outcome = tokio::select! {
             biased;
             () = self.inner.shutdown.soft() => Err(AgentFailure::Draining),
-            outcome = self.inner.launcher.launch(&spec) => outcome,
+            outcome = self.inner.launcher.launch(&spec, offer) => outcome,
         };
         {
             let mut state = self.state();

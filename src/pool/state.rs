@@ -8,12 +8,14 @@ use tokio::time::Instant;
 
 use super::crashes::Crashes;
 use super::lease::Lease;
-use crate::acp::InitializeResult;
+use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, AgentSpec, Process};
 use crate::types::{Principal, Tenant};
 
 pub(super) struct Waiter {
     pub(super) principal: Principal,
+    /// What its session offers to the agent.
+    pub(super) offer: ClientCapabilities,
     pub(super) give: oneshot::Sender<Result<Lease, AgentFailure>>,
 }
 
@@ -27,8 +29,10 @@ pub(super) struct Spare {
 }
 
 impl Spare {
-    fn fits(&self, principal: &Principal) -> bool {
-        self.tenant == principal.tenant && self.used_by.as_ref().is_none_or(|id| *id == principal.id)
+    fn fits(&self, waiter: &Waiter) -> bool {
+        self.tenant == waiter.principal.tenant
+            && self.process.offer == waiter.offer
+            && self.used_by.as_ref().is_none_or(|id| *id == waiter.principal.id)
     }
 }
 
@@ -55,7 +59,7 @@ pub(super) struct AgentState {
 /// What to do next for those who wait.
 pub(super) enum Step {
     Give(Spare, Waiter),
-    Start { tenant: Tenant },
+    Start { tenant: Tenant, offer: ClientCapabilities },
     Stop(Spare),
     Nothing,
 }
@@ -86,12 +90,12 @@ impl AgentState {
         let wanted = self.line.len();
         if wanted > self.starting {
             if self.live < self.spec.pool.max {
-                let tenant = self.line[self.starting].principal.tenant.clone();
-                return Step::Start { tenant };
+                let next = &self.line[self.starting];
+                return Step::Start { tenant: next.principal.tenant.clone(), offer: next.offer };
             }
             let coming = self.starting + self.stopping();
             if !self.spares.is_empty() && wanted > coming {
-                // The head of the line is another principal than those who used the spares.
+                // The head of the line is another principal, or offers something else, than those whom the spares suit.
                 return Step::Stop(self.spares.swap_remove(0));
             }
             self.recall(wanted.saturating_sub(coming));
@@ -100,7 +104,7 @@ impl AgentState {
         let fresh = self.spares.iter().filter(|spare| spare.used_by.is_none()).count();
         let warm = fresh + self.starting - wanted < self.spec.pool.warm;
         if warm && self.live < self.spec.pool.max && self.crashes.wait(now).is_none() {
-            return Step::Start { tenant: Tenant::default() };
+            return Step::Start { tenant: Tenant::default(), offer: self.spec.offers() };
         }
         self.expired(now).map_or(Step::Nothing, Step::Stop)
     }
@@ -110,7 +114,7 @@ impl AgentState {
         let mut coming = self.starting + self.spec.pool.max.saturating_sub(self.live);
         for (at, waiter) in self.line.iter().enumerate() {
             // A used process first: a fresh one is good for everybody.
-            let fits = |spare: &Spare| spare.fits(&waiter.principal);
+            let fits = |spare: &Spare| spare.fits(waiter);
             let used = self.spares.iter().position(|spare| spare.used_by.is_some() && fits(spare));
             if let Some(spare) = used.or_else(|| self.spares.iter().position(fits)) {
                 return Some((at, spare));

@@ -15,6 +15,7 @@ use super::inputs::{Inputs, Listen, Wake};
 use super::record::{FoldRecord, SessionRecord, put_open};
 use super::refusal::Refusal;
 use super::requests::{Answered, Pending, Resolved};
+use super::serve::Serving;
 use super::turn::{Queued, Turn};
 use super::written::Written;
 use crate::acp::TraceContext;
@@ -54,6 +55,8 @@ pub(super) struct Actor {
     pub(super) resolved: VecDeque<Resolved>,
     /// Answers that wait for their commit.
     pub(super) outbox: VecDeque<Answered>,
+    /// Files and terminals that the gateway serves to the agent.
+    pub(super) serving: Serving,
     /// Settings that wait for a process, and those that wait for the agent's answer.
     pub(super) wanted: Vec<Setting>,
     pub(super) settings: HashMap<CallId, Setting>,
@@ -103,6 +106,7 @@ impl Actor {
                 }
                 Wake::Batch(None) => self.process_over().await,
                 Wake::Committed => {}
+                Wake::Served(served) => self.served(served),
                 Wake::Recalled => self.leave(DetachedReason::Recycled),
                 Wake::Deadline => self.deadlines(),
                 Wake::Draining => self.drain(),
@@ -282,6 +286,7 @@ impl Actor {
             || !self.requests.is_empty()
             || !self.settings.is_empty()
             || !self.wanted.is_empty()
+            || self.serving.is_busy()
     }
 
     fn deadline(&self) -> Option<Instant> {

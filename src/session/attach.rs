@@ -8,7 +8,7 @@ use super::attachment::{Attachment, By, Early};
 use super::command::Reply;
 use super::idempotency::Claim;
 use super::refusal::{Refusal, failed};
-use crate::acp::{self, McpServer, SessionSetup};
+use crate::acp::{self, ClientCapabilities, McpServer, SessionSetup};
 use crate::agent::{AgentFailure, Ended};
 use crate::api::SessionState;
 use crate::api::event::{
@@ -17,6 +17,7 @@ use crate::api::event::{
 use crate::eventlog::Records;
 use crate::jsonrpc::RpcError;
 use crate::pool::{Fate, Lease, Standing};
+use crate::types::ServedBy;
 use crate::types::limits::FOLDED_MEMBER_BYTES;
 
 impl Actor {
@@ -33,7 +34,7 @@ impl Actor {
             let max = self.context.limits.live_sessions;
             self.live = Some(self.context.live.enter(&self.owner, max).ok_or(Refusal::LiveSessions)?);
         }
-        match self.context.pool.reserve(&self.record.agent, &self.owner) {
+        match self.context.pool.reserve(&self.record.agent, &self.owner, self.offer()) {
             Ok(place) => self.inputs.place = Some(place),
             Err(refused) => {
                 self.settle();
@@ -44,6 +45,20 @@ impl Actor {
             self.attachment = Attachment::Waiting { since: Instant::now() };
         }
         Ok(())
+    }
+
+    /// Who serves the agent's files: what a client narrowed of what the agent's entry has.
+    pub(super) fn files(&self) -> ServedBy {
+        self.record.policy.files.map_or(self.spec.files, |wanted| wanted.min(self.spec.files))
+    }
+
+    /// Who serves the agent's terminals, likewise.
+    pub(super) fn terminals(&self) -> ServedBy {
+        self.record.policy.terminals.map_or(self.spec.terminals, |wanted| wanted.min(self.spec.terminals))
+    }
+
+    fn offer(&self) -> ClientCapabilities {
+        ClientCapabilities::of(self.files(), self.terminals())
     }
 
     /// A new session: nothing is written before the agent has taken it.
@@ -235,6 +250,7 @@ impl Actor {
         self.outbox.clear();
         self.inputs.recall = None;
         self.late_of = None;
+        self.serving.forget();
         for (_, setting) in self.settings.drain() {
             answer(setting.reply, Err(refusal.clone()));
         }

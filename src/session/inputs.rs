@@ -6,6 +6,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
 use super::command::Command;
+use super::serve::Served;
 use crate::agent::{AgentFailure, Batch};
 use crate::pool::{Lease, Place};
 use crate::shutdown::Shutdown;
@@ -18,6 +19,8 @@ pub(super) enum Wake {
     /// None: the process has closed its stdout.
     Batch(Option<Batch>),
     Committed,
+    /// A request of the agent that the gateway served itself.
+    Served(Served),
     Recalled,
     Deadline,
     Draining,
@@ -29,6 +32,8 @@ pub(super) struct Inputs {
     /// There are handles that could send one.
     pub(super) open: bool,
     pub(super) commits: watch::Receiver<u64>,
+    /// Never closed: its owner keeps a sender.
+    pub(super) served: mpsc::Receiver<Served>,
     pub(super) place: Option<Place>,
     pub(super) lease: Option<Lease>,
     pub(super) recall: Option<Arc<Notify>>,
@@ -57,6 +62,7 @@ impl Inputs {
             () = self.shutdown.soft(), if listen.draining => Wake::Draining,
             () = at(listen.until) => Wake::Deadline,
             Ok(()) = self.commits.changed(), if listen.commits => Wake::Committed,
+            Some(served) = self.served.recv() => Wake::Served(served),
             lease = given(place) => Wake::Lease(Box::new(lease)),
             () = recalled(self.recall.as_deref()) => Wake::Recalled,
             batch = next(batches) => Wake::Batch(batch),

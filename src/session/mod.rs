@@ -21,6 +21,7 @@ mod recovery;
 mod refusal;
 mod registry;
 mod requests;
+mod serve;
 mod turn;
 mod upkeep;
 mod written;

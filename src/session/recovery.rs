@@ -15,6 +15,7 @@ use super::context::Context;
 use super::inputs::Inputs;
 use super::record::{self, FoldRecord, PromptRecord, RequestRecord, SessionRecord};
 use super::refusal::Refusal;
+use super::serve::Serving;
 use super::turn::Queued;
 use crate::acp;
 use crate::agent::AgentSpec;
@@ -46,10 +47,12 @@ impl Actor {
         let (sender, commands) = mpsc::channel(context.limits.commands);
         let (ended, ends) = watch::channel(0);
         let spec = context.catalogue.agent(&record.agent).cloned();
+        let (done, served) = mpsc::channel(context.limits.commands);
         let inputs = Inputs {
             commands,
             open: true,
             commits: log.commits(),
+            served,
             place: None,
             lease: None,
             recall: None,
@@ -81,6 +84,7 @@ impl Actor {
             requests: BTreeMap::new(),
             resolved: VecDeque::new(),
             outbox: VecDeque::new(),
+            serving: Serving::new(done),
             wanted: Vec::new(),
             settings: HashMap::new(),
             ended,

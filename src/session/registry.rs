@@ -18,7 +18,7 @@ use super::refusal::Refusal;
 use super::{IdempotencyKey, upkeep};
 use crate::acp::TraceContext;
 use crate::agent::{AgentSpec, Unanswered};
-use crate::api::{self, CreateSession, McpServer, ServedBy, Session, SessionList, SessionState};
+use crate::api::{self, CreateSession, McpServer, Session, SessionList, SessionState};
 use crate::store::Table;
 use crate::types::{Principal, SessionId, Tenant};
 
@@ -342,9 +342,12 @@ fn check_paths<'a>(paths: impl Iterator<Item = (&'static str, &'a String)>) -> R
 /// A client may only narrow what the agent's entry allows.
 fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result<(), Refusal> {
     let Some(policy) = policy else { return Ok(()) };
-    for (pointer, served) in [("/policy/files", policy.files), ("/policy/terminals", policy.terminals)] {
-        if served.is_some_and(|served| served != ServedBy::Off) {
-            return Err(invalid(pointer, "the agent's entry has it off, and a session can only narrow that"));
+    for (pointer, wanted, entry) in [
+        ("/policy/files", policy.files, spec.files),
+        ("/policy/terminals", policy.terminals, spec.terminals),
+    ] {
+        if wanted.is_some_and(|wanted| wanted > entry) {
+            return Err(invalid(pointer, "a session can only narrow what the agent's entry has"));
         }
     }
     let Some(permissions) = &policy.permissions else { return Ok(()) };

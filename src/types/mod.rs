@@ -33,6 +33,7 @@ pub mod ids;
 pub mod limits;
 pub mod network;
 pub mod principal;
+mod served_by;
 
 pub use agent_name::AgentName;
 pub use clock::{Clock, Entropy, Ids, Timestamp};
@@ -41,3 +42,4 @@ pub use ids::{PromptId, RequestId, SessionId};
 pub use limits::Limits;
 pub use network::Network;
 pub use principal::{Principal, Scope, Scopes, Tenant};
+pub use served_by::ServedBy;
