@@ -22,11 +22,19 @@ pub struct PromptCapabilities {
     pub embedded_context: bool,
 }
 
-/// Transports of MCP servers beyond stdio.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Transports of MCP servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct McpCapabilities {
+    /// In v1 every agent has it.
+    pub stdio: bool,
     pub http: bool,
     pub sse: bool,
+}
+
+impl Default for McpCapabilities {
+    fn default() -> Self {
+        Self { stdio: true, http: false, sse: false }
+    }
 }
 
 /// Methods `session/<name>` beyond the baseline, and `additionalDirectories`.
@@ -54,7 +62,11 @@ impl AgentCapabilities {
                 audio: flag(prompt.as_ref(), "audio"),
                 embedded_context: flag(prompt.as_ref(), "embeddedContext"),
             },
-            mcp: McpCapabilities { http: flag(mcp.as_ref(), "http"), sse: flag(mcp.as_ref(), "sse") },
+            mcp: McpCapabilities {
+                stdio: true,
+                http: flag(mcp.as_ref(), "http"),
+                sse: flag(mcp.as_ref(), "sse"),
+            },
             session: SessionCapabilities {
                 list: marker(session.as_ref(), "list"),
                 resume: marker(session.as_ref(), "resume"),
@@ -72,6 +84,6 @@ fn flag(object: Option<&Object<'_>>, key: &str) -> bool {
 }
 
 /// A capability that is advertised by an object, most often an empty one.
-fn marker(object: Option<&Object<'_>>, key: &str) -> bool {
+pub(super) fn marker(object: Option<&Object<'_>>, key: &str) -> bool {
     object.and_then(|object| object.get(key)).is_some_and(|value| value.get().starts_with('{'))
 }

@@ -4,16 +4,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::capabilities::AgentCapabilities;
+use super::dialect::Dialect;
+use super::object::Object;
 use super::own;
+use super::v2;
 use crate::types::ServedBy;
-
-/// The version of ACP that the gateway asks for and speaks.
-pub const PROTOCOL_VERSION: u64 = 1;
 
 /// What an agent answered to `initialize`.
 #[derive(Debug, Clone)]
 pub struct InitializeResult {
-    pub protocol_version: u64,
+    /// The version that it speaks: the one it was asked for, or an older one.
+    pub dialect: Dialect,
     pub capabilities: AgentCapabilities,
     /// As the agent wrote it; `{}` if it wrote none.
     pub raw_capabilities: Box<RawValue>,
@@ -27,8 +28,8 @@ pub struct InitializeResult {
 pub enum InitializeError {
     #[error("the result of initialize is not an object with protocolVersion")]
     Malformed(#[source] serde_json::Error),
-    #[error("the agent speaks version {answered} of the protocol, the gateway {PROTOCOL_VERSION}")]
-    Version { answered: u64 },
+    #[error("the agent speaks version {answered} of the protocol, the gateway asked for {asked}")]
+    Version { answered: u64, asked: u64 },
 }
 
 #[derive(Deserialize)]
@@ -41,28 +42,50 @@ struct Answer<'a> {
     agent_info: Option<&'a RawValue>,
     #[serde(borrow, default)]
     auth_methods: Option<&'a RawValue>,
+    /// v2.
+    #[serde(borrow, default)]
+    capabilities: Option<&'a RawValue>,
+    /// v2.
+    #[serde(borrow, default)]
+    info: Option<&'a RawValue>,
 }
 
 impl InitializeResult {
     /// Everything but the version may be missing (the Python SDK's echo agent sends nothing else) or odd.
-    pub fn parse(result: &RawValue) -> Result<Self, InitializeError> {
+    pub fn parse(result: &RawValue, asked: Dialect) -> Result<Self, InitializeError> {
         let answer: Answer<'_> = serde_json::from_str(result.get()).map_err(InitializeError::Malformed)?;
-        if answer.protocol_version != PROTOCOL_VERSION {
-            return Err(InitializeError::Version { answered: answer.protocol_version });
-        }
+        let answered = answer.protocol_version;
+        let spoken = Dialect::of(answered).filter(|dialect| dialect.version() <= asked.version());
+        let Some(dialect) = spoken else {
+            return Err(InitializeError::Version { answered, asked: asked.version() });
+        };
         let objects = |value: &&RawValue| value.get().starts_with('{');
-        let raw_capabilities = answer.agent_capabilities.filter(objects).map(ToOwned::to_owned);
+        let (capabilities, info) = match dialect {
+            Dialect::V1 => (answer.agent_capabilities, answer.agent_info),
+            Dialect::V2 => (answer.capabilities, answer.info),
+        };
+        let raw_capabilities = capabilities.filter(objects).map(ToOwned::to_owned);
         let raw_capabilities = raw_capabilities.unwrap_or_else(|| own(&serde_json::Map::new()));
         Ok(Self {
-            protocol_version: answer.protocol_version,
-            capabilities: AgentCapabilities::parse(&raw_capabilities),
+            dialect,
+            capabilities: AgentCapabilities::of(dialect, &raw_capabilities),
             raw_capabilities,
-            agent_info: answer.agent_info.filter(objects).map(ToOwned::to_owned),
+            agent_info: info.filter(objects).map(ToOwned::to_owned),
             auth_methods: answer
                 .auth_methods
                 .filter(|value| value.get().starts_with('['))
                 .map(ToOwned::to_owned),
         })
+    }
+
+    /// What it takes in prompts, as it wrote it. v1 has flags there, v2 objects.
+    pub fn prompt_capabilities(&self) -> Option<Box<RawValue>> {
+        let all = Object::parse(&self.raw_capabilities)?;
+        match self.dialect {
+            Dialect::V1 => all.get("promptCapabilities"),
+            Dialect::V2 => all.object("session")?.get("prompt"),
+        }
+        .map(ToOwned::to_owned)
     }
 }
 
@@ -75,7 +98,7 @@ struct Initialize<'a> {
 }
 
 #[derive(Serialize)]
-struct ClientInfo<'a> {
+pub(super) struct ClientInfo<'a> {
     name: &'a str,
     title: &'a str,
     version: &'a str,
@@ -127,13 +150,17 @@ struct ConfigOptions {
 
 /// `{}`: what it names is supported.
 #[derive(Serialize)]
-struct Marker {}
+pub(super) struct Marker {}
 
 /// Params of `initialize`: what the gateway is and serves.
-pub fn initialize(version: &str, offer: ClientCapabilities) -> Box<RawValue> {
+pub fn initialize(dialect: Dialect, version: &str, offer: ClientCapabilities) -> Box<RawValue> {
+    let client_info = ClientInfo { name: "acp-gateway", title: "ACP Gateway", version };
+    if dialect == Dialect::V2 {
+        return v2::initialize(client_info);
+    }
     own(&Initialize {
-        protocol_version: PROTOCOL_VERSION,
-        client_info: ClientInfo { name: "acp-gateway", title: "ACP Gateway", version },
+        protocol_version: dialect.version(),
+        client_info,
         client_capabilities: Offered {
             fs: Files { read_text_file: offer.files, write_text_file: offer.files },
             terminal: offer.terminals,
@@ -151,7 +178,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<InitializeResult, InitializeError> {
-        InitializeResult::parse(serde_json::from_str(text).unwrap())
+        InitializeResult::parse(serde_json::from_str(text).unwrap(), Dialect::V1)
     }
 
     #[test]
@@ -204,7 +231,7 @@ mod tests {
     fn another_version_or_no_object_is_refused() {
         assert!(matches!(
             parse(r#"{"protocolVersion":2,"info":{}}"#),
-            Err(InitializeError::Version { answered: 2 })
+            Err(InitializeError::Version { answered: 2, asked: 1 })
         ));
         for wrong in
             ["null", "[]", "{}", r#"{"protocolVersion":"1"}"#, r#"{"protocolVersion":1,"protocolVersion":1}"#]
@@ -214,8 +241,49 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_may_answer_an_older_version_but_no_newer_one() {
+        let parse = |text: &str, asked| InitializeResult::parse(serde_json::from_str(text).unwrap(), asked);
+        let caps = r#"{"session":{"prompt":{"image":{}},"mcp":{"http":{}},"delete":{},"future":1.10}}"#;
+        let methods = r#"[{"type":"agent","methodId":"login","name":"Log in"}]"#;
+        let answer = format!(
+            r#"{{"protocolVersion":2,"info":{{"name":"a"}},"capabilities":{caps},"authMethods":{methods}}}"#
+        );
+        let result = parse(&answer, Dialect::V2).unwrap();
+        assert_eq!((result.dialect, result.raw_capabilities.get()), (Dialect::V2, caps));
+        assert_eq!(result.agent_info.as_ref().unwrap().get(), r#"{"name":"a"}"#);
+        assert_eq!(result.auth_methods.as_ref().unwrap().get(), methods);
+        assert_eq!(result.prompt_capabilities().unwrap().get(), r#"{"image":{}}"#);
+        let capabilities = result.capabilities;
+        assert!(capabilities.prompt.image && !capabilities.prompt.audio && !capabilities.load_session);
+        assert!(capabilities.mcp.http && !capabilities.mcp.stdio && !capabilities.mcp.sse);
+        let session = capabilities.session;
+        assert!(session.resume && session.list && session.close && session.delete && !session.fork);
+
+        let old = parse(r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}"#, Dialect::V2);
+        let old = old.unwrap();
+        assert!(old.dialect == Dialect::V1 && old.capabilities.load_session);
+        let nothing = parse(r#"{"protocolVersion":2,"capabilities":null}"#, Dialect::V2).unwrap();
+        assert!(!nothing.capabilities.session.resume && nothing.prompt_capabilities().is_none());
+        for (answered, asked) in [(2, Dialect::V1), (3, Dialect::V2), (0, Dialect::V2)] {
+            let refused = parse(&format!(r#"{{"protocolVersion":{answered}}}"#), asked);
+            assert!(matches!(refused, Err(InitializeError::Version { .. })), "{answered}");
+        }
+    }
+
+    #[test]
+    fn v2_is_asked_for_with_its_own_words() {
+        let params = initialize(Dialect::V2, "1.2.3", ClientCapabilities { files: true, terminals: true });
+        insta::assert_snapshot!(params.get(), @r#"{"protocolVersion":2,"info":{"name":"acp-gateway","title":"ACP Gateway","version":"1.2.3"},"capabilities":{"auth":{"terminal":{}},"elicitation":{"form":{},"url":{}}}}"#);
+        let typed: agent_client_protocol_schema::v2::InitializeRequest =
+            serde_json::from_str(params.get()).unwrap();
+        assert_eq!(typed.info.name, "acp-gateway");
+        assert!(typed.capabilities.auth.unwrap().terminal.is_some());
+        assert!(typed.capabilities.elicitation.unwrap().url.is_some());
+    }
+
+    #[test]
     fn our_own_params_are_what_the_schema_says() {
-        let params = initialize("1.2.3", ClientCapabilities::default());
+        let params = initialize(Dialect::V1, "1.2.3", ClientCapabilities::default());
         insta::assert_snapshot!(params.get(), @r#"{"protocolVersion":1,"clientInfo":{"name":"acp-gateway","title":"ACP Gateway","version":"1.2.3"},"clientCapabilities":{"fs":{"readTextFile":false,"writeTextFile":false},"terminal":false,"session":{"notices":{},"compaction":{},"configOptions":{"boolean":{}}}}}"#);
         let typed: agent_client_protocol_schema::v1::InitializeRequest =
             serde_json::from_str(params.get()).unwrap();

@@ -3,6 +3,8 @@
 pub const INITIALIZE: &str = "initialize";
 pub const AUTHENTICATE: &str = "authenticate";
 pub const LOGOUT: &str = "logout";
+pub const AUTH_LOGIN: &str = "auth/login";
+pub const AUTH_LOGOUT: &str = "auth/logout";
 pub const SESSION_NEW: &str = "session/new";
 pub const SESSION_LOAD: &str = "session/load";
 pub const SESSION_RESUME: &str = "session/resume";
@@ -15,6 +17,8 @@ pub const SESSION_SET_MODE: &str = "session/set_mode";
 pub const SESSION_SET_CONFIG_OPTION: &str = "session/set_config_option";
 pub const SESSION_UPDATE: &str = "session/update";
 pub const SESSION_REQUEST_PERMISSION: &str = "session/request_permission";
+pub const TOOL_CALL_CANCEL: &str = "tool_call/cancel";
+pub const TERMINAL_CANCEL: &str = "terminal/cancel";
 pub const CANCEL_REQUEST: &str = "$/cancel_request";
 
 /// Codes of JSON-RPC errors that ACP gives a meaning.
@@ -27,10 +31,14 @@ pub mod error_code {
     pub const REQUEST_CANCELLED: i64 = -32800;
     pub const AUTH_REQUIRED: i64 = -32000;
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    /// An agent of v2 that speaks no version that it was asked for, nor an older one.
+    pub const UNSUPPORTED_VERSION: i64 = -32022;
 }
 
 /// Reasons why a turn ended that the gateway itself compares with; an agent may send any other.
 pub mod stop_reason {
     pub const END_TURN: &str = "end_turn";
     pub const CANCELLED: &str = "cancelled";
+    /// v2: the work ended because something failed.
+    pub const ERROR: &str = "error";
 }

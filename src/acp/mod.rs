@@ -1,12 +1,13 @@
 //! Typed views of the few ACP fields that the gateway routes on, and the messages that it sends itself.
 //!
-//! It owns what the words of ACP v1 mean: method names, capabilities, update kinds, permission options. Every
+//! It owns what the words of ACP mean, of v1 and of v2: method names, capabilities, update kinds, permission options. Every
 //! view is borrowed and lenient, and the bytes it looks at stay as they are: an agent's payload is never written
 //! anew from a type. It must not know processes, connections, sessions or HTTP.
 
 mod capabilities;
 mod content;
 mod depth;
+mod dialect;
 mod initialize;
 pub mod method;
 mod object;
@@ -16,11 +17,13 @@ mod request;
 mod setup;
 mod trace;
 pub mod update;
+mod v2;
 
 pub use capabilities::{AgentCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities};
 pub use content::{ContentError, check_prompt};
 pub use depth::{TooDeep, check_depth, one_line};
-pub use initialize::{ClientCapabilities, InitializeError, InitializeResult, PROTOCOL_VERSION, initialize};
+pub use dialect::Dialect;
+pub use initialize::{ClientCapabilities, InitializeError, InitializeResult, initialize};
 pub use method::{error_code, stop_reason};
 pub use object::Object;
 pub use peek::{
@@ -35,8 +38,10 @@ pub use request::{
 };
 pub use setup::{
     McpServer, McpTransport, NameValue, SessionSetup, load_session, new_session, resume_session,
+    resume_session_from_start,
 };
 pub use trace::TraceContext;
+pub use v2::{Part, WorkEnd, WorkState, cancel_part, cancellable, inserted_message, mode_option};
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};

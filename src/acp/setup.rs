@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::capabilities::AgentCapabilities;
+use super::dialect::Dialect;
 use super::own;
 use super::trace::{Meta, TraceContext};
 
@@ -38,6 +39,15 @@ pub enum McpServer {
         args: Vec<String>,
         env: Vec<NameValue>,
     },
+    /// The same as v2 wants it: there every transport is named.
+    TypedStdio {
+        #[serde(rename = "type")]
+        transport: McpTransport,
+        name: String,
+        command: String,
+        args: Vec<String>,
+        env: Vec<NameValue>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -45,6 +55,7 @@ pub enum McpServer {
 pub enum McpTransport {
     Http,
     Sse,
+    Stdio,
 }
 
 /// A header or an environment variable.
@@ -69,7 +80,18 @@ impl fmt::Debug for McpServer {
 impl McpServer {
     pub fn name(&self) -> &str {
         match self {
-            Self::Remote { name, .. } | Self::Stdio { name, .. } => name,
+            Self::Remote { name, .. } | Self::Stdio { name, .. } | Self::TypedStdio { name, .. } => name,
+        }
+    }
+
+    /// The server as an agent of this version is told of it.
+    #[must_use]
+    pub fn spoken_in(self, dialect: Dialect) -> Self {
+        match (dialect, self) {
+            (Dialect::V2, Self::Stdio { name, command, args, env }) => {
+                Self::TypedStdio { transport: McpTransport::Stdio, name, command, args, env }
+            }
+            (_, server) => server,
         }
     }
 
@@ -78,7 +100,9 @@ impl McpServer {
         match self {
             Self::Remote { transport: McpTransport::Http, .. } => capabilities.mcp.http,
             Self::Remote { transport: McpTransport::Sse, .. } => capabilities.mcp.sse,
-            Self::Stdio { .. } => true,
+            Self::Remote { transport: McpTransport::Stdio, .. }
+            | Self::Stdio { .. }
+            | Self::TypedStdio { .. } => capabilities.mcp.stdio,
         }
     }
 }
@@ -117,9 +141,31 @@ pub fn resume_session(
     load_session(session_id, setup, trace)
 }
 
+/// Params of `session/resume` of v2, with all that was said before: what `session/load` is in v1.
+pub fn resume_session_from_start(
+    session_id: &str,
+    setup: SessionSetup<'_>,
+    trace: Option<&TraceContext>,
+) -> Box<RawValue> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Replayed<'a> {
+        #[serde(flatten)]
+        params: Params<'a>,
+        replay_from: Cursor,
+    }
+    #[derive(Serialize)]
+    struct Cursor {
+        #[serde(rename = "type")]
+        kind: &'static str,
+    }
+    let params = Params { session_id: Some(session_id), setup, meta: trace };
+    own(&Replayed { params, replay_from: Cursor { kind: "start" } })
+}
+
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol_schema::v1;
+    use agent_client_protocol_schema::{v1, v2};
 
     use super::*;
 
@@ -158,6 +204,25 @@ mod tests {
         let params = load_session("s", plain, None);
         assert_eq!(params.get(), r#"{"sessionId":"s","cwd":"/w","mcpServers":[]}"#);
         let _: v1::LoadSessionRequest = serde_json::from_str(params.get()).unwrap();
+    }
+
+    #[test]
+    fn v2_names_every_transport_and_replays_from_the_start() {
+        let servers = servers().map(|server| server.spoken_in(Dialect::V2));
+        let setup = SessionSetup { cwd: "/w", mcp_servers: &servers, additional_directories: &[] };
+        let params = resume_session_from_start("s", setup, None);
+        insta::assert_snapshot!(params.get(), @r#"{"sessionId":"s","cwd":"/w","mcpServers":[{"type":"http","name":"docs","url":"https://mcp.example/docs","headers":[{"name":"Authorization","value":"Bearer s3cret"}]},{"type":"stdio","name":"files","command":"/bin/mcp","args":["-v"],"env":[{"name":"TOKEN","value":"s3cret"}]}],"replayFrom":{"type":"start"}}"#);
+        let typed: v2::ResumeSessionRequest = serde_json::from_str(params.get()).unwrap();
+        assert!(matches!(
+            &typed.mcp_servers[..],
+            [v2::McpServer::Http(_), v2::McpServer::Stdio(stdio)] if stdio.name == "files"
+        ));
+        assert!(matches!(typed.replay_from, Some(v2::ReplayFrom::Start(_))));
+        let typed: v2::NewSessionRequest = serde_json::from_str(new_session(setup, None).get()).unwrap();
+        assert_eq!(typed.mcp_servers.len(), 2);
+        let params = resume_session("s", setup, None);
+        let typed: v2::ResumeSessionRequest = serde_json::from_str(params.get()).unwrap();
+        assert!(typed.replay_from.is_none());
     }
 
     #[test]

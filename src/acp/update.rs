@@ -24,9 +24,18 @@ pub const NOTICE: &str = "notice";
 pub const COMPACTION: &str = "compaction_update";
 pub const COMPACTION_SUMMARY_CHUNK: &str = "compaction_summary_chunk";
 
+/// Kinds of v2.
+pub const USER_MESSAGE: &str = "user_message";
+pub const AGENT_MESSAGE: &str = "agent_message";
+pub const AGENT_THOUGHT: &str = "agent_thought";
+pub const STATE: &str = "state_update";
+pub const TOOL_CALL_CONTENT_CHUNK: &str = "tool_call_content_chunk";
+pub const TERMINAL_UPDATE: &str = "terminal_update";
+pub const TERMINAL_OUTPUT_CHUNK: &str = "terminal_output_chunk";
+
 /// Whether the kind tells how the session stands, and so belongs to no turn.
 pub fn is_state(kind: &str) -> bool {
-    matches!(kind, AVAILABLE_COMMANDS | CURRENT_MODE | CONFIG_OPTION)
+    matches!(kind, AVAILABLE_COMMANDS | CURRENT_MODE | CONFIG_OPTION | STATE)
 }
 
 /// Whether the kind tells what was said and done. `session/load` sends these again; other kinds tell how the

@@ -1,6 +1,7 @@
 //! From an entry of the catalogue to a process that has answered `initialize` (ACP, Initialization).
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -9,11 +10,11 @@ use tokio::sync::mpsc;
 use super::connection::{Batch, Connection, Inbound, Over};
 use super::failure::{AgentFailure, Ended};
 use super::spec::{AgentSpec, Home};
-use crate::acp::{self, ClientCapabilities, InitializeResult};
+use crate::acp::{self, ClientCapabilities, Dialect, InitializeResult, error_code};
 use crate::jsonrpc::IncomingId;
 use crate::process::{Child, ChildSpec, Spawner, StopReason};
 use crate::shutdown::Shutdown;
-use crate::types::Limits;
+use crate::types::{AgentName, Limits};
 
 /// An agent that runs. Dropping it ends it.
 #[derive(Debug)]
@@ -34,18 +35,48 @@ pub struct Launcher {
     limits: Arc<Limits>,
     shutdown: Shutdown,
     version: &'static str,
+    /// Agents of which v2 was wanted and that speak only v1. They are not asked again.
+    older: Arc<Mutex<HashSet<AgentName>>>,
 }
 
 impl Launcher {
     pub fn new(spawner: Spawner, limits: Arc<Limits>, shutdown: Shutdown, version: &'static str) -> Self {
-        Self { spawner, limits, shutdown, version }
+        Self { spawner, limits, shutdown, version, older: Arc::default() }
     }
 
-    /// Spawns and initialises, within the agent's `limits.start`.
+    /// Starts the agent in the newest version that it shares with its entry. One that turns out to speak only v1
+    /// is started again: it has read nothing of an `initialize` of v2 but its version, so it believes that the
+    /// gateway can do nothing.
     pub async fn launch(
         &self,
         spec: &Arc<AgentSpec>,
         offer: ClientCapabilities,
+    ) -> Result<Process, AgentFailure> {
+        if !self.speaks_v2(spec) {
+            return self.start(spec, offer, Dialect::V1).await;
+        }
+        match self.start(spec, offer, Dialect::V2).await {
+            Ok(process) if process.initialized.dialect == Dialect::V2 => return Ok(process),
+            Ok(process) => process.stop().await,
+            Err(AgentFailure::Rpc(error)) if refuses_version(error.code) => {}
+            Err(failure) => return Err(failure),
+        }
+        tracing::info!(agent = %spec.name, "the agent speaks only version 1 of the protocol");
+        self.older.lock().expect("no one panics while holding the names").insert(spec.name.clone());
+        self.start(spec, offer, Dialect::V1).await
+    }
+
+    fn speaks_v2(&self, spec: &AgentSpec) -> bool {
+        let older = || self.older.lock().expect("no one panics while holding the names");
+        Dialect::of(spec.protocol) == Some(Dialect::V2) && !older().contains(&spec.name)
+    }
+
+    /// Spawns and initialises, within the agent's `limits.start`.
+    async fn start(
+        &self,
+        spec: &Arc<AgentSpec>,
+        offer: ClientCapabilities,
+        dialect: Dialect,
     ) -> Result<Process, AgentFailure> {
         let (Home::Own(home) | Home::User(home)) = &spec.home;
         let mut env = spec.env.clone();
@@ -66,7 +97,7 @@ impl Launcher {
         let (connection, batches) =
             Connection::start(stdout, child.stdin(), spec.limits.line, &self.limits, &self.shutdown);
         let mut starting = Starting { connection, batches, child };
-        let handshake = self.initialize(offer, &starting.connection, &mut starting.batches);
+        let handshake = self.initialize((dialect, offer), &starting.connection, &mut starting.batches);
         let outcome = tokio::time::timeout(spec.limits.start, handshake).await;
         let failure = match outcome {
             Ok(Ok(initialized)) => return Ok(starting.into_process(spec, offer, initialized)),
@@ -81,18 +112,18 @@ impl Launcher {
     /// `Err(None)`: the process ended before it answered.
     async fn initialize(
         &self,
-        offer: ClientCapabilities,
+        (dialect, offer): (Dialect, ClientCapabilities),
         connection: &Connection,
         batches: &mut mpsc::Receiver<Batch>,
     ) -> Result<InitializeResult, Option<AgentFailure>> {
-        let params = acp::initialize(self.version, offer);
+        let params = acp::initialize(dialect, self.version, offer);
         let call = connection.call(acp::method::INITIALIZE, &params).map_err(|_| None)?;
         while let Some(batch) = batches.recv().await {
             for message in batch.messages {
                 match message {
                     Inbound::Response { call: answered, outcome } if answered == call => {
                         let result = outcome.map_err(|error| Some(AgentFailure::Rpc(error)))?;
-                        return InitializeResult::parse(&result)
+                        return InitializeResult::parse(&result, dialect)
                             .map_err(|error| Some(AgentFailure::Start { detail: error.to_string() }));
                     }
                     Inbound::Request { id, .. } => refuse(connection, id),
@@ -103,6 +134,11 @@ impl Launcher {
         }
         Err(None)
     }
+}
+
+/// What agents answer to an `initialize` of a version that they do not speak, or cannot read.
+fn refuses_version(code: i64) -> bool {
+    matches!(code, error_code::UNSUPPORTED_VERSION | error_code::INVALID_PARAMS | error_code::INVALID_REQUEST)
 }
 
 /// An error with what is behind it: the operator has to see that a file is not executable.

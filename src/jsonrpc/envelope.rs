@@ -64,7 +64,8 @@ struct ErrorMember<'a> {
 /// JSON-RPC 2.0, section 5.1: internal error.
 const INTERNAL: i64 = -32603;
 
-fn rpc_error(raw: &RawValue) -> RpcError {
+/// An error object, leniently: what is no error in it is read as an internal one.
+pub fn error_of(raw: &RawValue) -> RpcError {
     let parts: Result<ErrorMember<'_>, _> = serde_json::from_str(raw.get());
     let Ok(ErrorMember { code, message, data }) = parts else {
         return RpcError { code: INTERNAL, message: raw.get().to_owned(), data: None };
@@ -95,7 +96,7 @@ pub fn parse(line: &[u8], max_depth: usize) -> Result<Message, BadLine> {
         (id, None) => {
             let id = id.unwrap_or(RawValue::NULL).to_owned();
             let outcome = match (envelope.result, envelope.error) {
-                (_, Some(error)) => Err(rpc_error(error)),
+                (_, Some(error)) => Err(error_of(error)),
                 (Some(result), None) => Ok(result.to_owned()),
                 (None, None) => return Err(BadLine::Shape),
             };

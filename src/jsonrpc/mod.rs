@@ -9,6 +9,6 @@ mod line;
 mod pending;
 
 pub use codec::{LineTooLong, Lines};
-pub use envelope::{BadLine, Message, RpcError, parse};
+pub use envelope::{BadLine, Message, RpcError, error_of, parse};
 pub use line::{error, notification, request, result};
 pub use pending::{CallId, IncomingId, Tables};

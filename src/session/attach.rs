@@ -117,6 +117,7 @@ impl Actor {
     fn set_up(&mut self, by: By) {
         let Some(lease) = &self.inputs.lease else { return };
         let capabilities = lease.process().initialized.capabilities.clone();
+        let dialect = lease.process().initialized.dialect;
         let servers: Vec<McpServer> = self
             .record
             .mcp_servers
@@ -124,6 +125,7 @@ impl Actor {
             .filter_map(|name| self.context.catalogue.mcp(name))
             .filter(|server| server.taken_by(&capabilities))
             .cloned()
+            .map(|server| server.spoken_in(dialect))
             .collect();
         let setup = SessionSetup {
             cwd: &self.record.cwd,
@@ -197,9 +199,7 @@ impl Actor {
         self.attachment = Attachment::Attached;
         self.idle_since = Instant::now();
         self.record.attached = true;
-        let capabilities = acp::Object::parse(&initialized.raw_capabilities);
-        let prompt = capabilities.and_then(|object| object.get("promptCapabilities").map(ToOwned::to_owned));
-        let prompt = prompt.filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
+        let prompt = initialized.prompt_capabilities().filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
         self.record.prompt_capabilities = prompt;
         if self.record.state == SessionState::Closed {
             self.record.state = SessionState::Idle;

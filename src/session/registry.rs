@@ -342,10 +342,9 @@ fn check_paths<'a>(paths: impl Iterator<Item = (&'static str, &'a String)>) -> R
 /// A client may only narrow what the agent's entry allows.
 fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result<(), Refusal> {
     let Some(policy) = policy else { return Ok(()) };
-    for (pointer, wanted, entry) in [
-        ("/policy/files", policy.files, spec.files),
-        ("/policy/terminals", policy.terminals, spec.terminals),
-    ] {
+    for (pointer, wanted, entry) in
+        [("/policy/files", policy.files, spec.files), ("/policy/terminals", policy.terminals, spec.terminals)]
+    {
         if wanted.is_some_and(|wanted| wanted > entry) {
             return Err(invalid(pointer, "a session can only narrow what the agent's entry has"));
         }

@@ -56,7 +56,7 @@ fn shown(gateway: &Gateway, spec: &AgentSpec) -> Agent {
         name: spec.name.clone(),
         title: names.title.or_else(|| Some(spec.title.clone())),
         version: names.version,
-        protocol_version: said.map(|said| said.protocol_version),
+        protocol_version: said.map(|said| said.dialect.version()),
         agent_info: info,
         capabilities: said.map(|said| said.raw_capabilities.clone()),
         auth_methods: said.and_then(|said| said.auth_methods.clone()),

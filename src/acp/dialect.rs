@@ -1,0 +1,97 @@
+//! The versions of ACP that the gateway speaks, and where they differ for whoever sends.
+
+use super::method;
+
+/// What a process speaks. One connection speaks one version, from `initialize` to its end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Dialect {
+    #[default]
+    V1,
+    V2,
+}
+
+impl Dialect {
+    /// The dialect of a `protocolVersion`; None: one that the gateway does not speak.
+    pub const fn of(version: u64) -> Option<Self> {
+        match version {
+            1 => Some(Self::V1),
+            2 => Some(Self::V2),
+            _ => None,
+        }
+    }
+
+    /// The `protocolVersion` that it has on the wire.
+    pub const fn version(self) -> u64 {
+        match self {
+            Self::V1 => 1,
+            Self::V2 => 2,
+        }
+    }
+
+    /// The method that signs in with one of `authMethods`; its params are `{methodId}` in both.
+    pub const fn login(self) -> &'static str {
+        match self {
+            Self::V1 => method::AUTHENTICATE,
+            Self::V2 => method::AUTH_LOGIN,
+        }
+    }
+
+    /// The method that signs out.
+    pub const fn logout(self) -> &'static str {
+        match self {
+            Self::V1 => method::LOGOUT,
+            Self::V2 => method::AUTH_LOGOUT,
+        }
+    }
+
+    /// The member of an element of `authMethods` that names it.
+    pub const fn auth_method_id(self) -> &'static str {
+        match self {
+            Self::V1 => "id",
+            Self::V2 => "methodId",
+        }
+    }
+
+    /// The member of an element of `configOptions` that names it.
+    pub const fn config_option_id(self) -> &'static str {
+        match self {
+            Self::V1 => "id",
+            Self::V2 => "configId",
+        }
+    }
+
+    /// Whether a session has modes of its own. Without them its mode is the option of the category `mode`.
+    pub const fn has_modes(self) -> bool {
+        matches!(self, Self::V1)
+    }
+
+    /// Whether the answer to `session/prompt` is the end of the turn. Where it is not, the answer says that the
+    /// message was inserted, and a `state_update` tells when the agent has stopped working.
+    pub const fn answer_ends_turn(self) -> bool {
+        matches!(self, Self::V1)
+    }
+
+    /// Whether one tool call or one terminal of the agent can be cancelled.
+    pub const fn cancels_parts(self) -> bool {
+        matches!(self, Self::V2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::{v1, v2};
+
+    use super::*;
+
+    #[test]
+    fn the_words_are_those_of_the_schema() {
+        assert_eq!(Dialect::V1.login(), v1::AGENT_METHOD_NAMES.authenticate);
+        assert_eq!(Dialect::V1.logout(), v1::AGENT_METHOD_NAMES.logout);
+        assert_eq!(Dialect::V2.login(), v2::AGENT_METHOD_NAMES.auth_login);
+        assert_eq!(Dialect::V2.logout(), v2::AGENT_METHOD_NAMES.auth_logout);
+        for dialect in [Dialect::V1, Dialect::V2] {
+            assert_eq!(Dialect::of(dialect.version()), Some(dialect));
+        }
+        assert_eq!((Dialect::of(0), Dialect::of(3)), (None, None));
+    }
+}

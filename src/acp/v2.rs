@@ -1,0 +1,271 @@
+//! What only v2 of ACP says: its `initialize`, its capabilities, and the updates that turns end by.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::capabilities::{
+    AgentCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities, marker,
+};
+use super::dialect::Dialect;
+use super::initialize::{ClientInfo, Marker};
+use super::object::Object;
+use super::peek::PeekError;
+use super::trace::{Meta, TraceContext};
+use super::{method, own, update};
+use crate::jsonrpc::{self, RpcError};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Initialize<'a> {
+    protocol_version: u64,
+    info: ClientInfo<'a>,
+    capabilities: Offered,
+}
+
+/// There is nothing of `fs/*` and `terminal/*` in v2, so this is the same for every session.
+#[derive(Serialize)]
+struct Offered {
+    auth: Auth,
+    elicitation: Elicitation,
+}
+
+#[derive(Serialize)]
+struct Auth {
+    terminal: Marker,
+}
+
+#[derive(Serialize)]
+struct Elicitation {
+    form: Marker,
+    url: Marker,
+}
+
+pub(super) fn initialize(info: ClientInfo<'_>) -> Box<RawValue> {
+    own(&Initialize {
+        protocol_version: Dialect::V2.version(),
+        info,
+        capabilities: Offered {
+            auth: Auth { terminal: Marker {} },
+            elicitation: Elicitation { form: Marker {}, url: Marker {} },
+        },
+    })
+}
+
+impl AgentCapabilities {
+    /// The view of what an agent of this version wrote.
+    pub fn of(dialect: Dialect, raw: &RawValue) -> Self {
+        match dialect {
+            Dialect::V1 => Self::parse(raw),
+            Dialect::V2 => Self::parse_v2(raw),
+        }
+    }
+
+    /// `session` stands for all methods of the baseline: new, list, resume, close, prompt, cancel.
+    fn parse_v2(raw: &RawValue) -> Self {
+        let session = Object::parse(raw).and_then(|all| all.object("session"));
+        let prompt = session.as_ref().and_then(|session| session.object("prompt"));
+        let mcp = session.as_ref().and_then(|session| session.object("mcp"));
+        let baseline = session.is_some();
+        Self {
+            load_session: false,
+            prompt: PromptCapabilities {
+                image: marker(prompt.as_ref(), "image"),
+                audio: marker(prompt.as_ref(), "audio"),
+                embedded_context: marker(prompt.as_ref(), "embeddedContext"),
+            },
+            mcp: McpCapabilities {
+                stdio: marker(mcp.as_ref(), "stdio"),
+                http: marker(mcp.as_ref(), "http"),
+                ..McpCapabilities::default()
+            },
+            session: SessionCapabilities {
+                list: baseline,
+                resume: baseline,
+                close: baseline,
+                delete: marker(session.as_ref(), "delete"),
+                fork: marker(session.as_ref(), "fork"),
+                additional_directories: marker(session.as_ref(), "additionalDirectories"),
+                ..SessionCapabilities::default()
+            },
+            ..Self::default()
+        }
+    }
+}
+
+/// What a `state_update` says of the agent's work in the foreground.
+#[derive(Debug)]
+pub enum WorkState<'a> {
+    /// Nothing of it is left.
+    Idle(WorkEnd<'a>),
+    /// It goes on, waits for a person, or is in a state that only a later version knows.
+    Busy,
+}
+
+/// How the work ended. All of it may be missing.
+#[derive(Debug, Default)]
+pub struct WorkEnd<'a> {
+    /// Any text: agents may have reasons that the schema does not know.
+    pub stop_reason: Option<Cow<'a, str>>,
+    /// A JSON-RPC error, with the reason `error`.
+    pub error: Option<RpcError>,
+    pub usage: Option<&'a RawValue>,
+}
+
+impl<'a> WorkState<'a> {
+    /// An update of the kind `state_update`. None: it names no state, or two.
+    pub fn parse(update: &'a RawValue) -> Option<Self> {
+        let object = Object::parse(update)?;
+        if object.text("state")? != "idle" {
+            return Some(Self::Busy);
+        }
+        let usage = object.get("usage").filter(|usage| usage.get().starts_with('{'));
+        let error = object.get("error").filter(|error| error.get().starts_with('{')).map(jsonrpc::error_of);
+        Some(Self::Idle(WorkEnd { stop_reason: object.text("stopReason"), error, usage }))
+    }
+}
+
+/// The id of the message that `session/prompt` has put into the conversation.
+pub fn inserted_message(result: &RawValue) -> Result<Cow<'_, str>, PeekError> {
+    #[derive(Deserialize)]
+    struct Answer<'a> {
+        #[serde(rename = "messageId", borrow)]
+        message_id: Cow<'a, str>,
+    }
+    Ok(serde_json::from_str::<Answer<'_>>(result.get())?.message_id)
+}
+
+/// A part of the agent's work that can be cancelled by itself.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    ToolCall(String),
+    /// One of the agent's own terminals.
+    Terminal(String),
+}
+
+impl Part {
+    /// The method that cancels it.
+    pub const fn cancel_method(&self) -> &'static str {
+        match self {
+            Self::ToolCall(_) => method::TOOL_CALL_CANCEL,
+            Self::Terminal(_) => method::TERMINAL_CANCEL,
+        }
+    }
+}
+
+/// The part that an update of this kind is about, and whether it says that it can be cancelled now. None: it is
+/// about another thing, or leaves that as it was.
+pub fn cancellable(kind: &str, update: &RawValue) -> Option<(Part, bool)> {
+    let (member, part): (_, fn(String) -> Part) = match kind {
+        update::TOOL_CALL_UPDATE => ("toolCallId", Part::ToolCall),
+        update::TERMINAL_UPDATE => ("terminalId", Part::Terminal),
+        _ => return None,
+    };
+    let object = Object::parse(update)?;
+    let capabilities = object.get("capabilities")?;
+    let can = marker(Object::parse(capabilities).as_ref(), "cancel");
+    Some((part(object.text(member)?.into_owned()), can))
+}
+
+/// Params of `tool_call/cancel` or `terminal/cancel`.
+pub fn cancel_part(session_id: &str, part: &Part, trace: Option<&TraceContext>) -> Box<RawValue> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        session_id: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tool_call_id: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        terminal_id: Option<&'a str>,
+        #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+        meta: Meta<'a>,
+    }
+    let (tool_call_id, terminal_id) = match part {
+        Part::ToolCall(id) => (Some(&**id), None),
+        Part::Terminal(id) => (None, Some(&**id)),
+    };
+    own(&Params { session_id, tool_call_id, terminal_id, meta: trace })
+}
+
+/// The id of the option of the category `mode` among `configOptions`: what v2 has instead of modes.
+pub fn mode_option(config_options: &RawValue) -> Option<String> {
+    let options: Vec<&RawValue> = serde_json::from_str(config_options.get()).ok()?;
+    let objects = options.into_iter().filter_map(Object::parse);
+    let mut modes = objects.filter(|option| option.text("category").is_some_and(|kind| kind == "mode"));
+    modes.find_map(|option| option.text(Dialect::V2.config_option_id()).map(Cow::into_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::v2;
+
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn only_idle_is_an_end() {
+        for busy in ["running", "requires_action", "unknown", "open", "_mine"] {
+            let update =
+                format!(r#"{{"sessionUpdate":"state_update","state":"{busy}","stopReason":"end_turn"}}"#);
+            assert!(matches!(WorkState::parse(raw(&update)), Some(WorkState::Busy)), "{busy}");
+        }
+        for odd in ["{}", r#"{"state":1}"#, r#"{"state":"idle","state":"running"}"#, "null"] {
+            assert!(WorkState::parse(raw(odd)).is_none(), "{odd}");
+        }
+        let idle = r#"{"state":"idle","stopReason":"error","error":{"code":-32603,"message":"m","data":1.10},"usage":{"totalTokens":3}}"#;
+        let Some(WorkState::Idle(end)) = WorkState::parse(raw(idle)) else { panic!("it is idle") };
+        assert_eq!(end.stop_reason.as_deref(), Some("error"));
+        assert_eq!(end.error.unwrap().data.unwrap().get(), "1.10");
+        assert_eq!(end.usage.unwrap().get(), r#"{"totalTokens":3}"#);
+        let Some(WorkState::Idle(end)) = WorkState::parse(raw(r#"{"state":"idle","error":null}"#)) else {
+            panic!("it is idle")
+        };
+        assert!(end.stop_reason.is_none() && end.error.is_none() && end.usage.is_none());
+    }
+
+    #[test]
+    fn a_part_can_be_cancelled_while_it_says_so() {
+        let call = |capabilities: &str| {
+            let update = format!(r#"{{"toolCallId":"c","capabilities":{capabilities}}}"#);
+            cancellable(update::TOOL_CALL_UPDATE, raw(&update))
+        };
+        let part = || Part::ToolCall("c".to_owned());
+        assert_eq!(call(r#"{"cancel":{}}"#), Some((part(), true)));
+        for no in ["null", "{}", r#"{"cancel":null}"#, "[]"] {
+            assert_eq!(call(no), Some((part(), false)), "{no}");
+        }
+        assert_eq!(cancellable(update::TOOL_CALL_UPDATE, raw(r#"{"toolCallId":"c"}"#)), None);
+        assert_eq!(
+            cancellable(update::TERMINAL_UPDATE, raw(r#"{"terminalId":"t","capabilities":{"cancel":{}}}"#)),
+            Some((Part::Terminal("t".to_owned()), true))
+        );
+        assert_eq!(cancellable(update::USAGE, raw(r#"{"toolCallId":"c","capabilities":{}}"#)), None);
+    }
+
+    #[test]
+    fn what_is_sent_is_what_the_schema_says() {
+        let params = cancel_part("s", &Part::ToolCall("c".to_owned()), None);
+        assert_eq!(params.get(), r#"{"sessionId":"s","toolCallId":"c"}"#);
+        let _: v2::CancelToolCallRequest = serde_json::from_str(params.get()).unwrap();
+        let params = cancel_part("s", &Part::Terminal("t".to_owned()), None);
+        let _: v2::CancelTerminalRequest = serde_json::from_str(params.get()).unwrap();
+        assert_eq!(Part::ToolCall(String::new()).cancel_method(), v2::AGENT_METHOD_NAMES.tool_call_cancel);
+        assert_eq!(Part::Terminal(String::new()).cancel_method(), v2::AGENT_METHOD_NAMES.terminal_cancel);
+        assert_eq!(inserted_message(raw(r#"{"messageId":"m","x":1}"#)).unwrap(), "m");
+        assert!(inserted_message(raw(r#"{"messageId":null}"#)).is_err());
+        assert!(inserted_message(raw("{}")).is_err());
+    }
+
+    #[test]
+    fn the_mode_is_an_option() {
+        let options = r#"[{"configId":"model","category":"model"},{"configId":"how","category":"mode"}]"#;
+        assert_eq!(mode_option(raw(options)).as_deref(), Some("how"));
+        for none in ["[]", "null", r#"[{"id":"a","category":"mode"}]"#, r#"[1,{"configId":"a"}]"#] {
+            assert_eq!(mode_option(raw(none)), None, "{none}");
+        }
+    }
+}
