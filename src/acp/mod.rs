@@ -32,6 +32,7 @@ pub use peek::{
 };
 pub use permission::{
     AnswerError, Outcome, PermissionOption, PermissionPeek, cancelled, peek_permission, selected,
+    subject_tool_call,
 };
 pub use request::{
     ConfigValue, ConfigValueError, cancel, close_session, delete_session, prompt, set_config_option, set_mode,
@@ -41,7 +42,7 @@ pub use setup::{
     resume_session_from_start,
 };
 pub use trace::TraceContext;
-pub use v2::{Part, WorkEnd, WorkState, cancel_part, cancellable, inserted_message, mode_option};
+pub use v2::{Part, WorkEnd, WorkState, cancel_part, cancellable, mode_option};
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};

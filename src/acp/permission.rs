@@ -15,9 +15,9 @@ pub struct PermissionPeek<'a> {
     /// The agent's id of the session.
     pub session_id: Cow<'a, str>,
     pub options: Vec<PermissionOption<'a>>,
-    /// `toolCall.toolCallId`.
+    /// `toolCall.toolCallId`, in v2 that of `subject.toolCall`.
     pub tool_call_id: Option<Cow<'a, str>>,
-    /// `toolCall.kind`. Absent does not mean `other`: an earlier `tool_call` may have told it.
+    /// `kind` of the same. Absent does not mean `other`: an earlier `tool_call` may have told it.
     pub tool_kind: Option<Cow<'a, str>>,
 }
 
@@ -41,11 +41,20 @@ pub fn peek_permission(params: &RawValue) -> Result<PermissionPeek<'_>, PeekErro
         options: Vec<PermissionOption<'a>>,
         #[serde(borrow, default)]
         tool_call: Option<&'a RawValue>,
+        /// v2 asks about a subject, of which a tool call is one kind.
+        #[serde(borrow, default)]
+        subject: Option<&'a RawValue>,
     }
-    let Params { session_id, options, tool_call } = serde_json::from_str(params.get())?;
-    let tool_call = tool_call.and_then(Object::parse);
+    let Params { session_id, options, tool_call, subject } = serde_json::from_str(params.get())?;
+    let tool_call = tool_call.or_else(|| subject_tool_call(subject?)).and_then(Object::parse);
     let member = |key| tool_call.as_ref().and_then(|call| call.text(key));
     Ok(PermissionPeek { session_id, options, tool_call_id: member("toolCallId"), tool_kind: member("kind") })
+}
+
+/// The tool call that the subject of a permission request of v2 is.
+pub fn subject_tool_call(subject: &RawValue) -> Option<&RawValue> {
+    let subject = Object::parse(subject)?;
+    (subject.text("type")? == "tool_call").then(|| subject.get("toolCall"))?
 }
 
 impl PermissionPeek<'_> {
@@ -145,6 +154,8 @@ pub fn cancelled() -> Box<RawValue> {
 
 #[cfg(test)]
 mod tests {
+    use agent_client_protocol_schema::v2;
+
     use super::*;
 
     fn raw(text: &str) -> &RawValue {
@@ -182,6 +193,31 @@ mod tests {
         assert_eq!(peek.reject().get(), r#"{"outcome":{"outcome":"cancelled"}}"#);
         assert!(peek.allow_once().is_none());
         assert!(peek.tool_kind.is_none());
+    }
+
+    #[test]
+    fn v2_asks_about_a_subject() {
+        let ask = |subject: &str| {
+            format!(r#"{{"sessionId":"s","title":"May I?","subject":{subject},"options":[{{"optionId":"y","name":"Yes","kind":"allow_once"}}]}}"#)
+        };
+        let params = ask(r#"{"type":"tool_call","toolCall":{"toolCallId":"c","kind":"edit"}}"#);
+        let _: v2::RequestPermissionRequest = serde_json::from_str(&params).unwrap();
+        let peek = peek_permission(raw(&params)).unwrap();
+        assert_eq!((peek.tool_call_id.as_deref(), peek.tool_kind.as_deref()), (Some("c"), Some("edit")));
+        for other in [
+            r#"{"type":"command","command":"ls","cwd":"/","toolCall":{"kind":"edit"}}"#,
+            r#"{"type":"_mine","toolCall":{"kind":"edit"}}"#,
+            r#"{"toolCall":{"kind":"edit"}}"#,
+            "null",
+        ] {
+            let params = ask(other);
+            let peek = peek_permission(raw(&params)).unwrap();
+            assert!(peek.tool_kind.is_none() && peek.offers("y"), "{other}");
+        }
+        for answer in [selected("y"), cancelled()] {
+            let typed: v2::RequestPermissionResponse = serde_json::from_str(answer.get()).unwrap();
+            assert!(!matches!(typed.outcome, v2::RequestPermissionOutcome::Other(_)));
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::depth::one_line;
+use super::dialect::Dialect;
 use super::own;
 use super::trace::{Meta, TraceContext};
 
@@ -86,6 +87,7 @@ impl<'a> ConfigValue<'a> {
 
 /// Params of `session/set_config_option`.
 pub fn set_config_option(
+    dialect: Dialect,
     session_id: &str,
     config_id: &str,
     value: &ConfigValue<'_>,
@@ -104,6 +106,9 @@ pub fn set_config_option(
     #[serde(untagged)]
     enum Value<'a> {
         Id {
+            /// v2 names every kind of value.
+            #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+            kind: Option<&'static str>,
             value: &'a str,
         },
         Boolean {
@@ -113,7 +118,7 @@ pub fn set_config_option(
         },
     }
     let value = match value {
-        ConfigValue::Id(id) => Value::Id { value: id },
+        ConfigValue::Id(id) => Value::Id { kind: (dialect == Dialect::V2).then_some("id"), value: id },
         ConfigValue::Boolean(value) => Value::Boolean { kind: "boolean", value: *value },
     };
     own(&SetOption { named: Named { session_id, meta: trace }, config_id, value })
@@ -121,7 +126,7 @@ pub fn set_config_option(
 
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol_schema::v1;
+    use agent_client_protocol_schema::{v1, v2};
 
     use super::*;
 
@@ -135,13 +140,25 @@ mod tests {
         assert_eq!(params.get(), r#"{"sessionId":"s","modeId":"ask"}"#);
         let _: v1::SetSessionModeRequest = serde_json::from_str(params.get()).unwrap();
 
-        let params = set_config_option("s", "model", &ConfigValue::Id("fast".into()), None);
+        let params = set_config_option(Dialect::V1, "s", "model", &ConfigValue::Id("fast".into()), None);
         assert_eq!(params.get(), r#"{"sessionId":"s","configId":"model","value":"fast"}"#);
         let _: v1::SetSessionConfigOptionRequest = serde_json::from_str(params.get()).unwrap();
 
-        let params = set_config_option("s", "web", &ConfigValue::Boolean(false), None);
+        let params = set_config_option(Dialect::V1, "s", "web", &ConfigValue::Boolean(false), None);
         assert_eq!(params.get(), r#"{"sessionId":"s","configId":"web","type":"boolean","value":false}"#);
         let _: v1::SetSessionConfigOptionRequest = serde_json::from_str(params.get()).unwrap();
+
+        for value in [ConfigValue::Id("fast".into()), ConfigValue::Boolean(true)] {
+            let params = set_config_option(Dialect::V2, "s", "model", &value, None);
+            let typed: v2::SetSessionConfigOptionRequest = serde_json::from_str(params.get()).unwrap();
+            let known = typed.value.as_id().is_some() || typed.value.as_bool().is_some();
+            assert!(known, "{}", params.get());
+        }
+        let params = prompt("s", raw(r#"[{"type":"text","text":"hi"}]"#), None);
+        let _: v2::PromptRequest = serde_json::from_str(params.get()).unwrap();
+        let _: v2::CancelSessionNotification = serde_json::from_str(cancel("s").get()).unwrap();
+        let _: v2::CloseSessionRequest = serde_json::from_str(close_session("s").get()).unwrap();
+        let _: v2::DeleteSessionRequest = serde_json::from_str(delete_session("s").get()).unwrap();
 
         assert_eq!(cancel("s\"").get(), r#"{"sessionId":"s\""}"#);
     }

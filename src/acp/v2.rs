@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::capabilities::{
@@ -11,7 +11,6 @@ use super::capabilities::{
 use super::dialect::Dialect;
 use super::initialize::{ClientInfo, Marker};
 use super::object::Object;
-use super::peek::PeekError;
 use super::trace::{Meta, TraceContext};
 use super::{method, own, update};
 use crate::jsonrpc::{self, RpcError};
@@ -124,16 +123,6 @@ impl<'a> WorkState<'a> {
         let error = object.get("error").filter(|error| error.get().starts_with('{')).map(jsonrpc::error_of);
         Some(Self::Idle(WorkEnd { stop_reason: object.text("stopReason"), error, usage }))
     }
-}
-
-/// The id of the message that `session/prompt` has put into the conversation.
-pub fn inserted_message(result: &RawValue) -> Result<Cow<'_, str>, PeekError> {
-    #[derive(Deserialize)]
-    struct Answer<'a> {
-        #[serde(rename = "messageId", borrow)]
-        message_id: Cow<'a, str>,
-    }
-    Ok(serde_json::from_str::<Answer<'_>>(result.get())?.message_id)
 }
 
 /// A part of the agent's work that can be cancelled by itself.
@@ -255,9 +244,6 @@ mod tests {
         let _: v2::CancelTerminalRequest = serde_json::from_str(params.get()).unwrap();
         assert_eq!(Part::ToolCall(String::new()).cancel_method(), v2::AGENT_METHOD_NAMES.tool_call_cancel);
         assert_eq!(Part::Terminal(String::new()).cancel_method(), v2::AGENT_METHOD_NAMES.terminal_cancel);
-        assert_eq!(inserted_message(raw(r#"{"messageId":"m","x":1}"#)).unwrap(), "m");
-        assert!(inserted_message(raw(r#"{"messageId":null}"#)).is_err());
-        assert!(inserted_message(raw("{}")).is_err());
     }
 
     #[test]

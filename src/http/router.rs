@@ -13,7 +13,7 @@ use super::error::ApiError;
 use super::layers;
 use super::openapi::Document;
 use super::routes::{
-    agents, docs, events, gateway, health, prompts, requests, sessions, settings, tickets, transcript,
+    agents, docs, events, gateway, health, parts, prompts, requests, sessions, settings, tickets, transcript,
 };
 use super::state::Gateway;
 use super::web;
@@ -33,6 +33,8 @@ pub(super) fn contract() -> OpenApiRouter<Gateway> {
         .routes(routes!(prompts::get_prompt))
         .routes(routes!(prompts::cancel_session))
         .routes(routes!(prompts::cancel_prompt))
+        .routes(routes!(parts::cancel_tool_call))
+        .routes(routes!(parts::cancel_agent_terminal))
         .routes(routes!(events::session_events))
         .routes(routes!(events::prompt_events))
         .routes(routes!(events::all_events))

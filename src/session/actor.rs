@@ -10,6 +10,7 @@ use super::attachment::Attachment;
 use super::changes::Setting;
 use super::command::{Command, Reply};
 use super::context::{Context, Live};
+use super::foreground::Foreground;
 use super::idempotency::Claim;
 use super::inputs::{Inputs, Listen, Wake};
 use super::record::{FoldRecord, SessionRecord, put_open};
@@ -49,6 +50,7 @@ pub(super) struct Actor {
     pub(super) turn: Option<Turn>,
     /// The turn that ended on this process: what still comes belongs to it.
     pub(super) late_of: Option<PromptId>,
+    pub(super) foreground: Foreground,
     pub(super) queue: VecDeque<Queued>,
     pub(super) requests: BTreeMap<RequestId, Pending>,
     /// The last that were resolved, for those who come second.
@@ -225,7 +227,7 @@ impl Actor {
             SessionState::Closed
         } else if !self.requests.is_empty() {
             SessionState::Waiting
-        } else if self.turn.is_some() {
+        } else if self.turn.is_some() || self.works_alone() {
             SessionState::Running
         } else {
             SessionState::Idle
@@ -287,6 +289,7 @@ impl Actor {
             || !self.settings.is_empty()
             || !self.wanted.is_empty()
             || self.serving.is_busy()
+            || self.works_alone()
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -297,6 +300,8 @@ impl Actor {
             self.attach_deadline(),
             self.request_deadline(),
             self.setting_deadline(),
+            self.foreground_deadline(),
+            self.work_deadline(),
             unload,
         ]
         .into_iter()
@@ -310,6 +315,7 @@ impl Actor {
         self.attach_overdue(now);
         self.requests_overdue(now);
         self.settings_overdue(now);
+        self.foreground_overdue(now);
         let idle = !self.is_open() && matches!(self.attachment, Attachment::Detached);
         if idle && now >= self.asked_at + self.context.limits.session_idle {
             self.over = true;

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use super::actor::{Actor, Creating, answer};
 use super::attachment::{Attachment, By, Early};
 use super::command::Reply;
+use super::foreground::Foreground;
 use super::idempotency::Claim;
 use super::refusal::{Refusal, failed};
 use crate::acp::{self, ClientCapabilities, McpServer, SessionSetup};
@@ -250,6 +251,7 @@ impl Actor {
         self.outbox.clear();
         self.inputs.recall = None;
         self.late_of = None;
+        self.foreground = Foreground::new();
         self.serving.forget();
         for (_, setting) in self.settings.drain() {
             answer(setting.reply, Err(refusal.clone()));

@@ -10,7 +10,7 @@ use super::record::{index_key, prompt_key, put_open, request_key, session_key};
 use super::refusal::{Refusal, failed};
 use super::registry::check_metadata;
 use super::written::Written;
-use crate::acp::{self, ConfigValue, TraceContext};
+use crate::acp::{self, ConfigValue, Dialect, TraceContext};
 use crate::agent::AgentFailure;
 use crate::api::event::{DetachedReason, SessionChanged, SessionClosed, SessionDeleted};
 use crate::api::{SessionPatch, SessionState};
@@ -81,6 +81,11 @@ impl Actor {
         if self.record.state == SessionState::Closed {
             return answer(reply, Err(Refusal::Closed));
         }
+        if let Wish::Cancel(part) = &wish
+            && let Err(refusal) = self.check_cancellable(part)
+        {
+            return answer(reply, Err(refusal));
+        }
         if let Err(refusal) = self.reserve() {
             return answer(reply, Err(refusal));
         }
@@ -94,17 +99,12 @@ impl Actor {
             return;
         }
         let (Some(lease), Some(id)) = (&self.inputs.lease, &self.record.agent_session_id) else { return };
+        let (dialect, options) = (self.dialect(), self.fold.config_options.as_deref());
         for mut setting in self.wanted.drain(..) {
-            let trace = setting.trace.as_ref();
-            let (method, params) = match &setting.wish {
-                Wish::Mode(mode) => (acp::method::SESSION_SET_MODE, acp::set_mode(id, mode, trace)),
-                Wish::Config { option, value } => {
-                    let value = ConfigValue::parse(value).expect("it was checked when it came");
-                    (
-                        acp::method::SESSION_SET_CONFIG_OPTION,
-                        acp::set_config_option(id, option, &value, trace),
-                    )
-                }
+            let Some((method, params)) = spoken(&setting, id, dialect, options) else {
+                let method = setting.wish.method().to_owned();
+                answer(setting.reply, Err(Refusal::Agent(AgentFailure::Unsupported { method })));
+                continue;
             };
             setting.deadline = Instant::now() + self.context.limits.session_new;
             if let Ok(call) = lease.process().connection.call(method, &params) {
@@ -129,13 +129,15 @@ impl Actor {
         };
         let mut event = SessionChanged { by: &setting.by.id, ..SessionChanged::default() };
         match &setting.wish {
-            Wish::Mode(mode) => event.current_mode_id = Some(mode),
-            Wish::Config { .. } => event.config_options = acp::config_options_of(&result),
+            // The agent tells in its updates what becomes of it.
+            Wish::Cancel(_) => return answer(setting.reply, Ok((result, self.log.appended()))),
+            Wish::Mode(mode) if self.dialect().has_modes() => event.current_mode_id = Some(mode),
+            Wish::Mode(_) | Wish::Config { .. } => event.config_options = acp::config_options_of(&result),
         }
         let seq = self.changed(Written::from(&event));
         let now = match &setting.wish {
             Wish::Mode(_) => &self.fold.modes,
-            Wish::Config { .. } => &self.fold.config_options,
+            Wish::Config { .. } | Wish::Cancel(_) => &self.fold.config_options,
         };
         let null = || RawValue::NULL.to_owned();
         answer(setting.reply, Ok((now.clone().unwrap_or_else(null), seq)));
@@ -231,4 +233,28 @@ impl Actor {
         }
         self.settle();
     }
+}
+
+/// The call that a wish is for an agent of this version; None: it has none.
+fn spoken(
+    setting: &Setting,
+    id: &str,
+    dialect: Dialect,
+    options: Option<&RawValue>,
+) -> Option<(&'static str, Box<RawValue>)> {
+    let trace = setting.trace.as_ref();
+    let set_option = |option: &str, value: &ConfigValue<'_>| {
+        let params = acp::set_config_option(dialect, id, option, value, trace);
+        (acp::method::SESSION_SET_CONFIG_OPTION, params)
+    };
+    Some(match &setting.wish {
+        Wish::Mode(mode) if dialect.has_modes() => {
+            (acp::method::SESSION_SET_MODE, acp::set_mode(id, mode, trace))
+        }
+        Wish::Mode(mode) => set_option(&acp::mode_option(options?)?, &ConfigValue::Id(mode.into())),
+        Wish::Config { option, value } => {
+            set_option(option, &ConfigValue::parse(value).expect("it was checked when it came"))
+        }
+        Wish::Cancel(part) => (part.cancel_method(), acp::cancel_part(id, part, trace)),
+    })
 }

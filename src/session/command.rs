@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::refusal::Refusal;
-use crate::acp::{self, TraceContext};
+use crate::acp::{self, Part, TraceContext};
 use crate::api::{PendingRequest, Prompt, Session, SessionPatch};
 use crate::types::{Principal, PromptId, RequestId};
 
@@ -37,6 +37,8 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 pub(super) enum Wish {
     Mode(String),
     Config { option: String, value: Box<RawValue> },
+    /// One tool call or terminal shall stop, and nothing else.
+    Cancel(Part),
 }
 
 impl Wish {
@@ -44,6 +46,7 @@ impl Wish {
         match self {
             Self::Mode(_) => acp::method::SESSION_SET_MODE,
             Self::Config { .. } => acp::method::SESSION_SET_CONFIG_OPTION,
+            Self::Cancel(part) => part.cancel_method(),
         }
     }
 }

@@ -14,7 +14,7 @@ use super::record::{self, PromptRecord, RequestRecord, SessionRecord};
 use super::recovery::{Slot, get};
 use super::refusal::Refusal;
 use super::registry::{SessionRegistry, check_metadata, check_title};
-use crate::acp::TraceContext;
+use crate::acp::{Part, TraceContext};
 use crate::api::{PendingRequest, Prompt, PromptList, Session, SessionPatch, Transcript};
 use crate::eventlog::SessionLog;
 use crate::store::{Run, Table};
@@ -339,6 +339,16 @@ impl SessionHandle {
         trace: Option<TraceContext>,
     ) -> Result<Box<RawValue>, Refusal> {
         self.set(by, Wish::Config { option, value }, trace).await
+    }
+
+    /// Stops one tool call or one terminal of the agent; its updates tell when it has.
+    pub async fn cancel_part(
+        &self,
+        by: &Principal,
+        part: Part,
+        trace: Option<TraceContext>,
+    ) -> Result<(), Refusal> {
+        self.set(by, Wish::Cancel(part), trace).await.map(drop)
     }
 
     async fn set(

@@ -86,13 +86,15 @@ impl Actor {
             return;
         }
         self.fold_changed |= self.fold.update(&peek.kind, peek.update);
+        let records = self.work(&peek.kind, peek.update);
         let (prompt, late) = match (self.running(), self.late_of) {
             (Some(running), _) => (Some(running), false),
             (None, Some(ended)) if !acp::update::is_state(&peek.kind) => (Some(ended), true),
             (None, _) => (None, false),
         };
         let event = SessionUpdate { update: peek.update, meta: peek.meta, late };
-        self.append(prompt, &event, Records::default());
+        self.append(prompt, &event, records);
+        self.work_over();
     }
 
     /// A notification that the gateway does not know.

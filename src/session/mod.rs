@@ -10,6 +10,7 @@ mod changes;
 mod command;
 mod context;
 mod folders;
+mod foreground;
 mod handle;
 mod idempotency;
 mod inbound;

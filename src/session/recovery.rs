@@ -12,6 +12,7 @@ use super::actor::Actor;
 use super::attachment::Attachment;
 use super::command::Command;
 use super::context::Context;
+use super::foreground::Foreground;
 use super::inputs::Inputs;
 use super::record::{self, FoldRecord, PromptRecord, RequestRecord, SessionRecord};
 use super::refusal::Refusal;
@@ -80,6 +81,7 @@ impl Actor {
             creating: None,
             turn: None,
             late_of: None,
+            foreground: Foreground::new(),
             queue: VecDeque::new(),
             requests: BTreeMap::new(),
             resolved: VecDeque::new(),

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::attachment::Attachment;
+use super::foreground::Work;
 use super::idempotency::Claim;
 use super::record::PromptRecord;
 use super::refusal::{Refusal, failed};
@@ -30,6 +31,7 @@ pub(super) struct Turn {
     pub(super) started_seq: u64,
     /// `session/prompt`, once it is sent.
     pub(super) call: Option<CallId>,
+    pub(super) work: Work,
     pub(super) cancelled_at: Option<Instant>,
     /// The stop ladder has begun, because the cancel was ignored.
     pub(super) stopping: bool,
@@ -118,6 +120,7 @@ impl Actor {
             trace,
             started_seq,
             call: None,
+            work: Work::default(),
             cancelled_at: None,
             stopping: false,
             active: Instant::now(),
@@ -154,12 +157,14 @@ impl Actor {
         turn.active = Instant::now();
         // A closed stdin shows as the end of the process, which comes through the batches.
         turn.call = lease.process().connection.call(acp::method::SESSION_PROMPT, &params).ok();
+        self.work_asked();
     }
 
-    /// The agent's answer to `session/prompt`: the end of the turn.
+    /// The agent's answer to `session/prompt`: the end of the turn, unless a `state_update` tells that.
     pub(super) fn prompt_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
         let Some(turn) = &self.turn else { return };
         match outcome {
+            Ok(_) if !self.dialect().answer_ends_turn() => self.prompt_inserted(),
             Ok(result) => match PromptResult::parse(&result) {
                 Ok(end) => {
                     let usage = end.usage.map(ToOwned::to_owned);
@@ -191,7 +196,7 @@ impl Actor {
         self.complete_turn(stop_reason::CANCELLED, &result, None);
     }
 
-    fn complete_turn(&mut self, reason: &str, result: &RawValue, usage: Option<Box<RawValue>>) {
+    pub(super) fn complete_turn(&mut self, reason: &str, result: &RawValue, usage: Option<Box<RawValue>>) {
         let Some(mut turn) = self.turn.take() else { return };
         turn.record.status = PromptStatus::Completed;
         turn.record.stop_reason = Some(reason.to_owned());
@@ -288,6 +293,8 @@ impl Actor {
         if let Some(running) = self.turn.as_ref().map(|turn| turn.record.prompt_id).filter(|id| wanted(*id)) {
             cancelled.insert(0, running);
             self.cancel_running();
+        } else if prompt.is_none() && self.works_alone() {
+            self.tell_cancel();
         }
         Ok(cancelled)
     }
@@ -304,6 +311,10 @@ impl Actor {
             return;
         }
         turn.cancelled_at = Some(Instant::now());
+        self.tell_cancel();
+    }
+
+    fn tell_cancel(&mut self) {
         if let (Some(lease), Some(id)) = (&self.inputs.lease, &self.record.agent_session_id) {
             // A closed stdin shows as the end of the process, which comes through the batches.
             drop(lease.process().connection.notify(acp::method::SESSION_CANCEL, &acp::cancel(id)));
@@ -347,9 +358,10 @@ impl Actor {
         if self.turn_deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = &self.turn else { return };
         match turn.cancelled_at {
             None => self.cancel_running(),
+            Some(_) if !turn.stopping && self.nothing_to_cancel() => self.complete_cancelled(),
             Some(_) if turn.stopping => {
                 self.release(Fate::Stop, &Refusal::Closed);
                 self.detached(DetachedReason::Exited);
@@ -358,6 +370,7 @@ impl Actor {
                 self.settle();
             }
             Some(_) => {
+                let Some(turn) = &mut self.turn else { return };
                 turn.stopping = true;
                 if let Some(lease) = &self.inputs.lease {
                     lease.process().begin_stop();

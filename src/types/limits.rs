@@ -217,6 +217,9 @@ impl Default for Limits {
 pub const FOLDED_MEMBER_BYTES: usize = 1 << 20;
 /// Plans of a session that its snapshot remembers by their ids: then the one that changed longest ago goes.
 pub const FOLDED_PLANS: usize = 16;
+/// Tool calls and terminals of an agent that can be cancelled by themselves, of one session: then the one that was
+/// told of longest ago cannot.
+pub const CANCELLABLE_PARTS: usize = 256;
 /// Bytes of a title: the rest is cut off.
 pub const TITLE_BYTES: usize = 2048;
 /// Bytes of the agent's words in one folded turn: then the turn says that it is truncated.

@@ -35,7 +35,9 @@ fn operations_on(session: &str, agent: &str) -> Vec<Operation> {
             .replace("{prompt}", "p1")
             .replace("{request}", "r1")
             .replace("{agent}", agent)
-            .replace("{option}", "model");
+            .replace("{option}", "model")
+            .replace("{toolCall}", "call_1")
+            .replace("{agentTerminal}", "term_1");
         assert!(!filled.contains('{'), "a new kind of path parameter: {path}");
         for (method, operation) in item.as_object().expect("operations") {
             operations.push(Operation {

@@ -9,5 +9,7 @@ mod query;
 pub(crate) use by::{By, CanApprove, CanPrompt, CanRead, HasKey};
 pub(crate) use headers::{IdempotencyHeader, IfMatch, LastEventId, Trace, Wait};
 pub(crate) use json::{JsonBody, raw};
-pub(crate) use path::{AgentPath, OptionPath, PromptPath, RequestPath, SessionPath};
+pub(crate) use path::{
+    AgentPath, AgentTerminalPath, OptionPath, PromptPath, RequestPath, SessionPath, ToolCallPath,
+};
 pub(crate) use query::{NoQuery, Params};

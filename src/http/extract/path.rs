@@ -20,6 +20,13 @@ pub(crate) struct RequestPath(pub(crate) SessionId, pub(crate) RequestId);
 #[derive(Debug)]
 pub(crate) struct OptionPath(pub(crate) SessionId, pub(crate) String);
 
+/// A tool call's id is the agent's own.
+#[derive(Debug)]
+pub(crate) struct ToolCallPath(pub(crate) SessionId, pub(crate) String);
+/// The id of one of the agent's own terminals.
+#[derive(Debug)]
+pub(crate) struct AgentTerminalPath(pub(crate) SessionId, pub(crate) String);
+
 struct Segments(RawPathParams);
 
 impl Segments {
@@ -52,4 +59,6 @@ paths! {
     PromptPath("session", "prompt");
     RequestPath("session", "request");
     OptionPath("session", "option");
+    ToolCallPath("session", "toolCall");
+    AgentTerminalPath("session", "agentTerminal");
 }

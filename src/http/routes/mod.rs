@@ -5,6 +5,7 @@ pub(super) mod docs;
 pub(super) mod events;
 pub(super) mod gateway;
 pub(super) mod health;
+pub(super) mod parts;
 pub(super) mod prompts;
 pub(super) mod requests;
 pub(super) mod sessions;
