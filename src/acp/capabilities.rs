@@ -12,6 +12,16 @@ pub struct AgentCapabilities {
     pub prompt: PromptCapabilities,
     pub mcp: McpCapabilities,
     pub session: SessionCapabilities,
+    pub auth: AuthCapabilities,
+}
+
+/// Methods about sign-ins beyond `authenticate`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AuthCapabilities {
+    /// `logout`.
+    pub logout: bool,
+    /// `auth/status`.
+    pub status: bool,
 }
 
 /// Content beyond text and resource links that prompts may hold.
@@ -55,6 +65,7 @@ impl AgentCapabilities {
         let prompt = all.object("promptCapabilities");
         let mcp = all.object("mcpCapabilities");
         let session = all.object("sessionCapabilities");
+        let auth = all.object("auth");
         Self {
             load_session: flag(Some(&all), "loadSession"),
             prompt: PromptCapabilities {
@@ -74,6 +85,10 @@ impl AgentCapabilities {
                 delete: marker(session.as_ref(), "delete"),
                 fork: marker(session.as_ref(), "fork"),
                 additional_directories: marker(session.as_ref(), "additionalDirectories"),
+            },
+            auth: AuthCapabilities {
+                logout: marker(auth.as_ref(), "logout"),
+                status: marker(auth.as_ref(), "status"),
             },
         }
     }

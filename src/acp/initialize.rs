@@ -126,6 +126,8 @@ struct Offered {
     fs: Files,
     terminal: bool,
     session: Session,
+    subagents: Marker,
+    plan: Marker,
 }
 
 #[derive(Serialize)]
@@ -169,6 +171,8 @@ pub fn initialize(dialect: Dialect, version: &str, offer: ClientCapabilities) ->
                 compaction: Marker {},
                 config_options: ConfigOptions { boolean: Marker {} },
             },
+            subagents: Marker {},
+            plan: Marker {},
         },
     })
 }
@@ -210,6 +214,7 @@ mod tests {
         );
         assert!(!capabilities.prompt.audio && capabilities.mcp.http && !capabilities.mcp.sse);
         assert!(capabilities.session.close && capabilities.session.resume && !capabilities.session.delete);
+        assert!(capabilities.auth.logout && !capabilities.auth.status);
     }
 
     #[test]
@@ -284,10 +289,11 @@ mod tests {
     #[test]
     fn our_own_params_are_what_the_schema_says() {
         let params = initialize(Dialect::V1, "1.2.3", ClientCapabilities::default());
-        insta::assert_snapshot!(params.get(), @r#"{"protocolVersion":1,"clientInfo":{"name":"acp-gateway","title":"ACP Gateway","version":"1.2.3"},"clientCapabilities":{"fs":{"readTextFile":false,"writeTextFile":false},"terminal":false,"session":{"notices":{},"compaction":{},"configOptions":{"boolean":{}}}}}"#);
+        insta::assert_snapshot!(params.get(), @r#"{"protocolVersion":1,"clientInfo":{"name":"acp-gateway","title":"ACP Gateway","version":"1.2.3"},"clientCapabilities":{"fs":{"readTextFile":false,"writeTextFile":false},"terminal":false,"session":{"notices":{},"compaction":{},"configOptions":{"boolean":{}}},"subagents":{},"plan":{}}}"#);
         let typed: agent_client_protocol_schema::v1::InitializeRequest =
             serde_json::from_str(params.get()).unwrap();
         assert_eq!(typed.client_info.unwrap().name, "acp-gateway");
         assert!(!typed.client_capabilities.terminal);
+        assert!(typed.client_capabilities.subagents.is_some() && typed.client_capabilities.plan.is_some());
     }
 }

@@ -19,7 +19,9 @@ mod trace;
 pub mod update;
 mod v2;
 
-pub use capabilities::{AgentCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities};
+pub use capabilities::{
+    AgentCapabilities, AuthCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities,
+};
 pub use content::{ContentError, check_prompt};
 pub use depth::{TooDeep, check_depth, one_line};
 pub use dialect::Dialect;

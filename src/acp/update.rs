@@ -23,6 +23,9 @@ pub const USAGE: &str = "usage_update";
 pub const NOTICE: &str = "notice";
 pub const COMPACTION: &str = "compaction_update";
 pub const COMPACTION_SUMMARY_CHUNK: &str = "compaction_summary_chunk";
+pub const SUBAGENT: &str = "subagent_update";
+pub const SESSION_MESSAGE: &str = "session_message";
+pub const SESSION_MESSAGE_CHUNK: &str = "session_message_chunk";
 
 /// Kinds of v2.
 pub const USER_MESSAGE: &str = "user_message";
@@ -43,7 +46,18 @@ pub fn is_state(kind: &str) -> bool {
 pub fn is_history(kind: &str) -> bool {
     matches!(
         kind,
-        USER_MESSAGE_CHUNK | AGENT_MESSAGE_CHUNK | AGENT_THOUGHT_CHUNK | TOOL_CALL | TOOL_CALL_UPDATE | PLAN
+        USER_MESSAGE_CHUNK
+            | AGENT_MESSAGE_CHUNK
+            | AGENT_THOUGHT_CHUNK
+            | TOOL_CALL
+            | TOOL_CALL_UPDATE
+            | PLAN
+            | PLAN_UPDATE
+            | PLAN_REMOVED
+            | COMPACTION
+            | COMPACTION_SUMMARY_CHUNK
+            | SESSION_MESSAGE
+            | SESSION_MESSAGE_CHUNK
     )
 }
 
@@ -55,4 +69,14 @@ pub fn kind_of(update: &RawValue) -> Result<Cow<'_, str>, PeekError> {
         kind: Cow<'a, str>,
     }
     Ok(serde_json::from_str::<Update<'_>>(update.get())?.kind)
+}
+
+/// The child session that an update of the kind `subagent_update` names; None: it names none that can be told.
+pub fn subagent_of(update: &RawValue) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Update<'a> {
+        #[serde(rename = "sessionId", borrow)]
+        session_id: Cow<'a, str>,
+    }
+    serde_json::from_str::<Update<'_>>(update.get()).ok().map(|update| update.session_id)
 }

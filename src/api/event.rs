@@ -215,6 +215,10 @@ pub struct SessionUpdate<'a> {
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Value>)]
     pub meta: Option<&'a RawValue>,
+    /// The agent's id of the child session that it is of; absent: it is of the session itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<&'a str>,
     /// It came after its turn's end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
@@ -300,6 +304,10 @@ pub struct Ext<'a> {
     pub method: &'a str,
     #[schema(required, value_type = Option<Value>)]
     pub params: Option<&'a RawValue>,
+    /// The agent's id of the child session that it is of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<&'a str>,
 }
 
 /// Why a stream cannot give every event after the cursor.

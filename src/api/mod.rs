@@ -34,5 +34,5 @@ pub use settings::{ConfigOptions, Modes, SetConfigOption, SetMode};
 pub use ticket::{CreateTicket, Ticket};
 pub use transcript::{
     ContextLost, Role, Transcript, Turn, TurnCompaction, TurnItem, TurnMessage, TurnNotice, TurnOther,
-    TurnRequest, TurnToolCall,
+    TurnRequest, TurnSessionMessage, TurnSubagent, TurnToolCall,
 };

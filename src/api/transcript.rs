@@ -68,6 +68,8 @@ pub enum TurnItem {
     Request(TurnRequest),
     Notice(TurnNotice),
     Compaction(TurnCompaction),
+    Subagent(TurnSubagent),
+    SessionMessage(TurnSessionMessage),
     ContextLost(ContextLost),
     Other(TurnOther),
 }
@@ -94,6 +96,10 @@ pub struct TurnMessage {
     /// Content blocks, raw ACP; consecutive texts are joined into one.
     #[schema(value_type = Vec<Object>)]
     pub content: Vec<Box<RawValue>>,
+    /// The agent's id of the child session that it is of; absent: it is of the session itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<String>,
     /// It came after the turn's end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
@@ -108,6 +114,10 @@ pub struct TurnToolCall {
     /// `rawInput`, `rawOutput`, ...
     #[schema(value_type = Object)]
     pub tool_call: Box<RawValue>,
+    /// The agent's id of the child session that it is of; absent: it is of the session itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub late: bool,
@@ -119,6 +129,10 @@ pub struct TurnToolCall {
 pub struct TurnRequest {
     pub request_id: RequestId,
     pub method: String,
+    /// The agent's id of the child session that asked; absent: the session itself did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<String>,
     /// The tool call that a permission was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -157,6 +171,10 @@ pub struct TurnNotice {
     /// Raw ACP: `severity`, `title`, `description`.
     #[schema(value_type = Object)]
     pub notice: Box<RawValue>,
+    /// The agent's id of the child session that it is of; absent: it is of the session itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub late: bool,
@@ -172,6 +190,45 @@ pub struct TurnCompaction {
     /// What was kept: content blocks, raw ACP.
     #[schema(value_type = Vec<Object>)]
     pub summary: Vec<Box<RawValue>>,
+    /// The agent's id of the child session that it is of; absent: it is of the session itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub late: bool,
+}
+
+/// A child session of the agent, as its updates left it.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnSubagent {
+    /// Raw ACP: `sessionId` (the agent's id of the child), `title`, `description`, `state`, ...
+    #[schema(value_type = Object)]
+    pub child: Box<RawValue>,
+    /// The agent's id of the child session that it is of; absent: it is of the session itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub late: bool,
+}
+
+/// A message between sessions of the agent: from or to a child.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnSessionMessage {
+    /// Raw ACP: `messageId`, `senderSessionId`, `recipientSessionId`, ...
+    #[schema(value_type = Object)]
+    pub message: Box<RawValue>,
+    /// Content blocks, raw ACP; consecutive texts are joined into one.
+    #[schema(value_type = Vec<Object>)]
+    pub content: Vec<Box<RawValue>>,
+    /// The agent's id of the child session that it is of; absent: it is of the session itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub late: bool,
@@ -192,6 +249,10 @@ pub struct TurnOther {
     /// Raw ACP.
     #[schema(value_type = Object)]
     pub update: Box<RawValue>,
+    /// The agent's id of the child session that it is of; absent: it is of the session itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub late: bool,

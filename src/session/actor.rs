@@ -17,6 +17,7 @@ use super::record::{FoldRecord, SessionRecord, put_open};
 use super::refusal::Refusal;
 use super::requests::{Answered, Pending, Resolved};
 use super::serve::Serving;
+use super::subagents::Subagents;
 use super::turn::{Queued, Turn};
 use super::written::Written;
 use crate::acp::TraceContext;
@@ -51,6 +52,8 @@ pub(super) struct Actor {
     /// The turn that ended on this process: what still comes belongs to it.
     pub(super) late_of: Option<PromptId>,
     pub(super) foreground: Foreground,
+    /// The child sessions that the agent runs on this process.
+    pub(super) subagents: Subagents,
     pub(super) queue: VecDeque<Queued>,
     pub(super) requests: BTreeMap<RequestId, Pending>,
     /// The last that were resolved, for those who come second.
@@ -255,6 +258,7 @@ impl Actor {
             available_commands: self.fold.available_commands.clone(),
             plan: self.fold.plan().map(ToOwned::to_owned),
             usage: self.fold.usage.clone(),
+            subagents: self.fold.subagents(),
             policy: record.policy.clone(),
             last_event_id: self.log.id(self.log.appended()),
         }

@@ -252,6 +252,7 @@ impl Actor {
         self.inputs.recall = None;
         self.late_of = None;
         self.foreground = Foreground::new();
+        self.subagents.forget();
         self.serving.forget();
         for (_, setting) in self.settings.drain() {
             answer(setting.reply, Err(refusal.clone()));
@@ -355,6 +356,7 @@ impl Actor {
 
     pub(super) fn detached(&mut self, reason: DetachedReason) {
         self.record.attached = false;
+        self.fold_changed |= self.fold.detached();
         let records = self.saved(Records::default());
         self.append(None, &SessionDetached { reason }, records);
     }

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::attachment::{Attachment, By};
+use super::subagents::Whose;
 use crate::acp;
 use crate::agent::{Batch, Inbound};
 use crate::api::event::{AgentNoise, Ext, SessionUpdate};
@@ -75,9 +76,16 @@ impl Actor {
             tracing::warn!(session = %self.record.session_id, "an update cannot be routed, and is dropped");
             return;
         };
-        if self.record.agent_session_id.as_deref() != Some(&*peek.session_id) {
-            tracing::warn!(session = %self.record.session_id, "an update names a session that is not on this process");
-            return;
+        let subagent = match self.whose(&peek.session_id) {
+            Whose::Own => None,
+            Whose::Child => Some(&*peek.session_id),
+            Whose::Nobodys => {
+                tracing::warn!(session = %self.record.session_id, "an update names a session that is not on this process");
+                return;
+            }
+        };
+        if peek.kind == acp::update::SUBAGENT {
+            self.announced(peek.update);
         }
         if let Attachment::Setting { by: By::Load, swallowed, .. } = &mut self.attachment
             && acp::update::is_history(&peek.kind)
@@ -85,29 +93,34 @@ impl Actor {
             *swallowed += 1;
             return;
         }
-        self.fold_changed |= self.fold.update(&peek.kind, peek.update);
-        let records = self.work(&peek.kind, peek.update);
+        let records = if subagent.is_none() {
+            self.fold_changed |= self.fold.update(&peek.kind, peek.update);
+            self.work(&peek.kind, peek.update)
+        } else {
+            Records::default()
+        };
         let (prompt, late) = match (self.running(), self.late_of) {
             (Some(running), _) => (Some(running), false),
             (None, Some(ended)) if !acp::update::is_state(&peek.kind) => (Some(ended), true),
             (None, _) => (None, false),
         };
-        let event = SessionUpdate { update: peek.update, meta: peek.meta, late };
+        let event = SessionUpdate { update: peek.update, meta: peek.meta, subagent, late };
         self.append(prompt, &event, records);
         self.work_over();
     }
 
     /// A notification that the gateway does not know.
     fn extension(&mut self, method: &str, params: &RawValue) {
-        let Some(params) = self.own_params(params) else { return };
-        let prompt = self.running();
-        self.append(prompt, &Ext { method, params: Some(&params) }, Records::default());
+        let Some(own) = self.own_params(params) else { return };
+        let (prompt, subagent) = (self.running(), self.subagent_of(params));
+        let event = Ext { method, params: Some(&own), subagent: subagent.as_deref() };
+        self.append(prompt, &event, Records::default());
     }
 
     /// The params with our session id; None when they name another session, or none that can be told.
     pub(super) fn own_params(&self, params: &RawValue) -> Option<Box<RawValue>> {
         match acp::session_id_of(params).ok()? {
-            Some(id) if self.record.agent_session_id.as_deref() == Some(&*id) => {
+            Some(id) if self.whose(&id) != Whose::Nobodys => {
                 acp::replace_session_id(params, &self.record.session_id).ok()
             }
             Some(_) => None,

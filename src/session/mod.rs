@@ -23,6 +23,7 @@ mod refusal;
 mod registry;
 mod requests;
 mod serve;
+mod subagents;
 mod turn;
 mod upkeep;
 mod written;

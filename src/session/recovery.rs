@@ -17,6 +17,7 @@ use super::inputs::Inputs;
 use super::record::{self, FoldRecord, PromptRecord, RequestRecord, SessionRecord};
 use super::refusal::Refusal;
 use super::serve::Serving;
+use super::subagents::Subagents;
 use super::turn::Queued;
 use crate::acp;
 use crate::agent::AgentSpec;
@@ -82,6 +83,7 @@ impl Actor {
             turn: None,
             late_of: None,
             foreground: Foreground::new(),
+            subagents: Subagents::default(),
             queue: VecDeque::new(),
             requests: BTreeMap::new(),
             resolved: VecDeque::new(),

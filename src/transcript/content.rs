@@ -34,16 +34,16 @@ impl Content {
         }
     }
 
-    /// Takes a complete replacement.
+    /// Takes a complete replacement; null is nothing.
     pub(super) fn replace(&mut self, blocks: &RawValue, budget: &mut Budget) {
-        let Ok(blocks) = serde_json::from_str::<Vec<&RawValue>>(blocks.get()) else { return };
+        let Ok(blocks) = serde_json::from_str::<Option<Vec<&RawValue>>>(blocks.get()) else { return };
         for old in self.0.drain(..) {
             budget.give_back(match old {
                 Block::Text(text) => text.len(),
                 Block::Raw(raw) => raw.get().len(),
             });
         }
-        for block in blocks {
+        for block in blocks.unwrap_or_default() {
             self.push(block, budget);
         }
     }
@@ -184,5 +184,9 @@ mod tests {
         content.push(serde_json::from_str(r#"{"type":"text","text":"!"}"#).unwrap(), &mut budget);
         assert!(budget.exceeded);
         assert_eq!(content.text(), "xyz");
+        content.replace(serde_json::from_str("{}").unwrap(), &mut budget);
+        assert_eq!(content.text(), "xyz");
+        content.replace(RawValue::NULL, &mut budget);
+        assert!(content.is_empty() && budget.left == 3);
     }
 }

@@ -24,6 +24,9 @@ pub(super) struct EventView<'a> {
     pub(super) prompt: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) update: Option<&'a RawValue>,
+    /// The child session that the update is of.
+    #[serde(borrow)]
+    pub(super) subagent: Option<Cow<'a, str>>,
     #[serde(default)]
     pub(super) late: bool,
     #[serde(borrow)]

@@ -1,5 +1,6 @@
 //! The items of a turn while they grow.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
@@ -7,11 +8,11 @@ use serde_json::value::RawValue;
 use super::Budget;
 use super::content::Content;
 use super::event_view::EventView;
-use super::members::Members;
+use super::members::{Members, Null};
 use crate::acp::{Object, update};
 use crate::api::{
     ContextLost, Role, TurnCompaction, TurnItem, TurnMessage, TurnNotice, TurnOther, TurnRequest,
-    TurnToolCall,
+    TurnSessionMessage, TurnSubagent, TurnToolCall,
 };
 use crate::types::limits::FOLDED_TURN_BYTES;
 use crate::types::{RequestId, Timestamp};
@@ -22,22 +23,54 @@ pub(super) struct Items {
     list: Vec<Item>,
     /// Where to find what later events name by an id.
     places: HashMap<Key, usize>,
+    /// The last item of the session and of each child: what a chunk that names no message continues.
+    last: HashMap<Option<Box<str>>, usize>,
     budget: Budget,
 }
 
+/// Ids count within a session, so they go with the child that they are of.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Key {
-    Message(Role, String),
-    ToolCall(String),
-    Compaction(String),
+struct Key(Option<Box<str>>, What);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum What {
+    Message(Role, Box<str>),
+    ToolCall(Box<str>),
+    Compaction(Box<str>),
+    Subagent(Box<str>),
+    SessionMessage(Box<str>),
     Request(RequestId),
 }
 
+/// Whose an update is, and when it came.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source<'a> {
+    /// The child session; None: the session itself.
+    pub(super) subagent: Option<&'a str>,
+    pub(super) late: bool,
+}
+
 #[derive(Debug)]
-enum Item {
-    Message { role: Role, message_id: Option<String>, content: Content, late: bool },
-    ToolCall { members: Members, late: bool },
-    Compaction { members: Members, summary: Content, late: bool },
+struct Item {
+    subagent: Option<Box<str>>,
+    late: bool,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Message {
+        role: Role,
+        message_id: Option<Box<str>>,
+        content: Content,
+    },
+    ToolCall(Members),
+    Compaction(Members, Content),
+    Subagent(Members),
+    SessionMessage(Members, Content),
+    Notice(Box<RawValue>),
+    Other(String, Box<RawValue>),
+    /// What no update changes.
     Whole(TurnItem),
 }
 
@@ -49,65 +82,66 @@ impl Default for Items {
 
 impl Items {
     pub(super) fn with_room(bytes: usize) -> Self {
-        Self { list: Vec::new(), places: HashMap::new(), budget: Budget::new(bytes) }
+        let (places, last) = (HashMap::new(), HashMap::new());
+        Self { list: Vec::new(), places, last, budget: Budget::new(bytes) }
     }
 
     /// An update of a kind that says something new in a transcript.
-    pub(super) fn update(&mut self, kind: &str, raw: &RawValue, late: bool) {
-        let Some(object) = Object::parse(raw) else { return self.other(kind, raw, late) };
-        let role = match kind {
-            update::USER_MESSAGE_CHUNK => Role::User,
-            update::AGENT_MESSAGE_CHUNK => Role::Agent,
-            update::AGENT_THOUGHT_CHUNK => Role::Thought,
-            update::TOOL_CALL | update::TOOL_CALL_UPDATE => return self.tool_call(&object, late),
-            update::COMPACTION | update::COMPACTION_SUMMARY_CHUNK => return self.compaction(&object, late),
-            update::NOTICE => {
-                let notice = || TurnItem::Notice(TurnNotice { notice: raw.to_owned(), late });
-                return self.whole(raw.get().len(), notice);
-            }
-            _ => return self.other(kind, raw, late),
-        };
-        if let Some(block) = object.get("content") {
-            self.chunk(role, object.text("messageId").map(Into::into), block, late);
+    pub(super) fn update(&mut self, kind: &str, raw: &RawValue, source: Source<'_>) {
+        let Some(object) = Object::parse(raw) else { return self.other(kind, raw, source) };
+        match kind {
+            update::USER_MESSAGE_CHUNK => self.chunk(Role::User, &object, source),
+            update::AGENT_MESSAGE_CHUNK => self.chunk(Role::Agent, &object, source),
+            update::AGENT_THOUGHT_CHUNK => self.chunk(Role::Thought, &object, source),
+            update::TOOL_CALL | update::TOOL_CALL_UPDATE => self.tool_call(&object, source),
+            update::COMPACTION | update::COMPACTION_SUMMARY_CHUNK => self.compaction(&object, source),
+            update::SUBAGENT => self.subagent(&object, source),
+            update::SESSION_MESSAGE => self.session_message(&object, false, source),
+            update::SESSION_MESSAGE_CHUNK => self.session_message(&object, true, source),
+            update::NOTICE => self.raw(raw, Body::Notice, source),
+            _ => self.other(kind, raw, source),
         }
     }
 
-    /// A chunk belongs to the message that it names. One that names none continues the last item, if that is a
-    /// message of the same role.
-    fn chunk(&mut self, role: Role, message_id: Option<String>, block: &RawValue, late: bool) {
-        let key = message_id.clone().map(|id| Key::Message(role, id));
-        let known = match &key {
-            Some(key) => self.places.get(key).copied(),
-            None => self.list.len().checked_sub(1),
+    /// A chunk belongs to the message that it names. One that names none continues the last item of its session, if
+    /// that is a message of the same role.
+    fn chunk(&mut self, role: Role, object: &Object<'_>, source: Source<'_>) {
+        let Some(block) = object.get("content") else { return };
+        let message_id: Option<Box<str>> = object.text("messageId").map(boxed);
+        let subagent: Option<Box<str>> = source.subagent.map(Into::into);
+        let (known, what) = match &message_id {
+            Some(id) => {
+                let key = Key(subagent, What::Message(role, id.clone()));
+                (self.places.get(&key).copied(), Some(key.1))
+            }
+            None => (self.last.get(&subagent).copied(), None),
         };
-        if let Some(Item::Message { role: same, content, .. }) = known.and_then(|at| self.list.get_mut(at))
+        if let Some(Body::Message { role: same, content, .. }) = body(&mut self.list, known)
             && *same == role
         {
             return content.push(block, &mut self.budget);
         }
         let mut content = Content::default();
         content.push(block, &mut self.budget);
-        let id_bytes = message_id.as_ref().map_or(0, String::len);
-        self.push(Item::Message { role, message_id, content, late }, id_bytes, key);
+        self.push(Body::Message { role, message_id, content }, what, source);
     }
 
     /// A `tool_call`, a `tool_call_update`, or the `toolCall` of a permission request: any of them may be the first
     /// that an agent tells of a call.
-    pub(super) fn tool_call(&mut self, object: &Object<'_>, late: bool) {
+    pub(super) fn tool_call(&mut self, object: &Object<'_>, source: Source<'_>) {
         let Some(id) = object.text("toolCallId") else { return };
-        let new = || Item::ToolCall { members: Members::default(), late };
-        let place = self.place(Key::ToolCall(id.into()), new);
-        if let Some(Item::ToolCall { members, .. }) = place.and_then(|at| self.list.get_mut(at)) {
-            members.merge(object, &[], &mut self.budget);
+        let place = self.place(What::ToolCall(boxed(id)), || Body::ToolCall(Members::default()), source);
+        if let Some(Body::ToolCall(members)) = body(&mut self.list, place) {
+            members.merge(object, &[], Null::Keeps, &mut self.budget);
         }
     }
 
-    fn compaction(&mut self, object: &Object<'_>, late: bool) {
+    fn compaction(&mut self, object: &Object<'_>, source: Source<'_>) {
         let Some(id) = object.text("compactionId") else { return };
-        let new = || Item::Compaction { members: Members::default(), summary: Content::default(), late };
-        let place = self.place(Key::Compaction(id.into()), new);
-        if let Some(Item::Compaction { members, summary, .. }) = place.and_then(|at| self.list.get_mut(at)) {
-            members.merge(object, &["summary", "content"], &mut self.budget);
+        let new = || Body::Compaction(Members::default(), Content::default());
+        let place = self.place(What::Compaction(boxed(id)), new, source);
+        if let Some(Body::Compaction(members, summary)) = body(&mut self.list, place) {
+            members.merge(object, &["summary", "content"], Null::Clears, &mut self.budget);
             if let Some(blocks) = object.get("summary") {
                 summary.replace(blocks, &mut self.budget);
             }
@@ -117,27 +151,59 @@ impl Items {
         }
     }
 
-    fn other(&mut self, kind: &str, raw: &RawValue, late: bool) {
-        self.whole(raw.get().len(), || {
-            TurnItem::Other(TurnOther { session_update: kind.to_owned(), update: raw.to_owned(), late })
-        });
+    fn subagent(&mut self, object: &Object<'_>, source: Source<'_>) {
+        let Some(id) = object.text("sessionId") else { return };
+        let place = self.place(What::Subagent(boxed(id)), || Body::Subagent(Members::default()), source);
+        if let Some(Body::Subagent(members)) = body(&mut self.list, place) {
+            members.merge(object, &[], Null::Clears, &mut self.budget);
+        }
+    }
+
+    /// A message between sessions. Its participants and a complete content come in one kind of update, blocks that
+    /// are appended in the other, in any order.
+    fn session_message(&mut self, object: &Object<'_>, appends: bool, source: Source<'_>) {
+        let Some(id) = object.text("messageId") else { return };
+        let new = || Body::SessionMessage(Members::default(), Content::default());
+        let place = self.place(What::SessionMessage(boxed(id)), new, source);
+        if let Some(Body::SessionMessage(members, content)) = body(&mut self.list, place) {
+            let leave_out: &[&str] = if appends { &["content", "_meta"] } else { &["content"] };
+            members.merge(object, leave_out, Null::Clears, &mut self.budget);
+            match object.get("content") {
+                Some(block) if appends => content.push(block, &mut self.budget),
+                Some(blocks) => content.replace(blocks, &mut self.budget),
+                None => {}
+            }
+        }
+    }
+
+    fn other(&mut self, kind: &str, raw: &RawValue, source: Source<'_>) {
+        self.raw(raw, |raw| Body::Other(kind.to_owned(), raw), source);
+    }
+
+    fn raw(&mut self, raw: &RawValue, body: impl FnOnce(Box<RawValue>) -> Body, source: Source<'_>) {
+        if self.budget.take(raw.get().len()) {
+            self.push(body(raw.to_owned()), None, source);
+        }
     }
 
     pub(super) fn context_lost(&mut self, at: Timestamp) {
-        self.whole(0, || TurnItem::ContextLost(ContextLost { at }));
+        let own = Source { subagent: None, late: false };
+        self.push(Body::Whole(TurnItem::ContextLost(ContextLost { at })), None, own);
     }
 
     pub(super) fn request(&mut self, request: TurnRequest) {
-        let bytes =
-            [&request.options, &request.params].into_iter().flatten().map(|raw| raw.get().len()).sum();
-        let key = Key::Request(request.request_id);
-        self.push(Item::Whole(TurnItem::Request(request)), bytes, Some(key));
+        let raws = [&request.options, &request.params].into_iter().flatten();
+        if self.budget.take(raws.map(|raw| raw.get().len()).sum()) {
+            let what = What::Request(request.request_id);
+            let own = Source { subagent: None, late: false };
+            self.push(Body::Whole(TurnItem::Request(request)), Some(what), own);
+        }
     }
 
     /// How a request ended. Unknown ones are ignored: retention has taken their beginning.
     pub(super) fn resolved(&mut self, id: RequestId, at: Timestamp, event: EventView<'_>) {
-        let known = self.places.get(&Key::Request(id)).and_then(|at| self.list.get_mut(*at));
-        let Some(Item::Whole(TurnItem::Request(request))) = known else { return };
+        let known = self.places.get(&Key(None, What::Request(id))).copied();
+        let Some(Body::Whole(TurnItem::Request(request))) = body(&mut self.list, known) else { return };
         let mut fitting = |raw: &RawValue| self.budget.take(raw.get().len()).then(|| raw.to_owned());
         request.resolution = event.resolution;
         request.resolved_at = Some(at);
@@ -146,37 +212,35 @@ impl Items {
         request.error = event.error.and_then(&mut fitting);
     }
 
-    fn whole(&mut self, bytes: usize, item: impl FnOnce() -> TurnItem) {
-        if self.budget.take(bytes) {
-            self.push(Item::Whole(item()), 0, None);
-        }
-    }
-
-    /// Where the item of this key is; a new one, if there was none and it fits.
-    fn place(&mut self, key: Key, new: impl FnOnce() -> Item) -> Option<usize> {
+    /// Where this item is; a new one, if there was none and it fits.
+    fn place(&mut self, what: What, new: impl FnOnce() -> Body, source: Source<'_>) -> Option<usize> {
+        let key = Key(source.subagent.map(Into::into), what);
         match self.places.get(&key) {
             Some(at) => Some(*at),
-            None => self.push(new(), 0, Some(key)),
+            None => self.push(new(), Some(key.1), source),
         }
     }
 
     /// Every item has a price, so that many small ones are bounded too.
-    fn push(&mut self, item: Item, bytes: usize, key: Option<Key>) -> Option<usize> {
-        if !self.budget.take(bytes + size_of::<Item>() + size_of::<Key>()) {
+    fn push(&mut self, body: Body, what: Option<What>, source: Source<'_>) -> Option<usize> {
+        let named = source.subagent.map_or(0, str::len) + what.as_ref().map_or(0, What::len);
+        if !self.budget.take(2 * named + size_of::<Item>() + size_of::<(Key, usize)>()) {
             return None;
         }
         let at = self.list.len();
-        if let Some(key) = key {
-            self.places.insert(key, at);
+        let subagent: Option<Box<str>> = source.subagent.map(Into::into);
+        if let Some(what) = what {
+            self.places.insert(Key(subagent.clone(), what), at);
         }
-        self.list.push(item);
+        self.last.insert(subagent.clone(), at);
+        self.list.push(Item { subagent, late: source.late, body });
         Some(at)
     }
 
-    /// The agent's messages, with an empty line between them.
+    /// The agent's messages, with an empty line between them; not those of its children.
     pub(super) fn text(&self) -> String {
-        let texts = self.list.iter().filter_map(|item| match item {
-            Item::Message { role: Role::Agent, content, .. } => Some(content.text()),
+        let texts = self.list.iter().filter_map(|item| match (&item.subagent, &item.body) {
+            (None, Body::Message { role: Role::Agent, content, .. }) => Some(content.text()),
             _ => None,
         });
         texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
@@ -188,23 +252,57 @@ impl Items {
     }
 }
 
+fn boxed(text: Cow<'_, str>) -> Box<str> {
+    text.into()
+}
+
+fn body(list: &mut [Item], at: Option<usize>) -> Option<&mut Body> {
+    Some(&mut list.get_mut(at?)?.body)
+}
+
+impl What {
+    fn len(&self) -> usize {
+        match self {
+            Self::Message(_, id)
+            | Self::ToolCall(id)
+            | Self::Compaction(id)
+            | Self::Subagent(id)
+            | Self::SessionMessage(id) => id.len(),
+            Self::Request(_) => 0,
+        }
+    }
+}
+
 impl Item {
     /// None: a message in which nothing was said, as agents begin them with an empty chunk.
     fn finish(self) -> Option<TurnItem> {
-        Some(match self {
-            Self::Message { content, .. } if content.is_empty() => return None,
-            Self::Message { role, message_id, content, late } => {
-                TurnItem::Message(TurnMessage { role, message_id, content: content.finish(), late })
+        let Self { subagent, late, body } = self;
+        let subagent = subagent.map(String::from);
+        Some(match body {
+            Body::Message { content, .. } if content.is_empty() => return None,
+            Body::Message { role, message_id, content } => {
+                let (message_id, content) = (message_id.map(String::from), content.finish());
+                TurnItem::Message(TurnMessage { role, message_id, content, subagent, late })
             }
-            Self::ToolCall { members, late } => {
-                TurnItem::ToolCall(TurnToolCall { tool_call: members.finish(), late })
+            Body::ToolCall(members) => {
+                TurnItem::ToolCall(TurnToolCall { tool_call: members.finish(), subagent, late })
             }
-            Self::Compaction { members, summary, late } => TurnItem::Compaction(TurnCompaction {
-                compaction: members.finish(),
-                summary: summary.finish(),
-                late,
-            }),
-            Self::Whole(item) => item,
+            Body::Compaction(members, summary) => {
+                let (compaction, summary) = (members.finish(), summary.finish());
+                TurnItem::Compaction(TurnCompaction { compaction, summary, subagent, late })
+            }
+            Body::Subagent(members) => {
+                TurnItem::Subagent(TurnSubagent { child: members.finish(), subagent, late })
+            }
+            Body::SessionMessage(members, content) => {
+                let (message, content) = (members.finish(), content.finish());
+                TurnItem::SessionMessage(TurnSessionMessage { message, content, subagent, late })
+            }
+            Body::Notice(notice) => TurnItem::Notice(TurnNotice { notice, subagent, late }),
+            Body::Other(session_update, update) => {
+                TurnItem::Other(TurnOther { session_update, update, subagent, late })
+            }
+            Body::Whole(item) => item,
         })
     }
 }

@@ -1,12 +1,17 @@
 //! A transcript as markdown, for people to keep and to read.
 
+use std::collections::HashMap;
+
 use serde_json::value::RawValue;
 
 use super::content::{decode, text_of};
 use super::diff;
-use super::spelling::{closed, code, fenced, indented, inline, quoted};
+use super::plan_text::plan_text;
+use super::spelling::{closed, code, element, fenced, indented, inline, quoted};
 use crate::acp::Object;
-use crate::api::{PromptStatus, Resolution, Role, Session, Turn, TurnItem, TurnMessage, TurnRequest};
+use crate::api::{
+    PromptStatus, Resolution, Role, Session, Turn, TurnItem, TurnMessage, TurnRequest, TurnSessionMessage,
+};
 
 /// The session and these turns, in the order in which they were asked.
 pub fn markdown(session: &Session, turns: &[Turn]) -> String {
@@ -50,20 +55,33 @@ impl Page {
         if !prompt.is_empty() {
             self.block(&quoted(&prompt));
         }
+        let children = Children::of(&turn.items);
         for item in &turn.items {
-            self.item(item, &prompt);
+            self.item(item, &prompt, &children);
+        }
+        if let Some(plan) = turn.plan.as_deref().and_then(plan_text) {
+            self.block(&plan);
         }
         self.end(turn);
     }
 
-    fn item(&mut self, item: &TurnItem, prompt: &str) {
+    fn item(&mut self, item: &TurnItem, prompt: &str, children: &Children) {
         match item {
-            TurnItem::Message(message) => self.message(message, prompt),
+            TurnItem::Message(message) => match message.subagent.as_deref() {
+                None => self.message(message, prompt),
+                Some(child) => self.child_message(message, &children.name(child)),
+            },
             TurnItem::ToolCall(tool) => {
                 if let Some(call) = Object::parse(&tool.tool_call) {
-                    self.tool_call(&call);
+                    self.tool_call(&call, tool.subagent.as_deref().map(|child| children.name(child)));
                 }
             }
+            TurnItem::Subagent(told) => {
+                if let Some(child) = Object::parse(&told.child) {
+                    self.child(&child);
+                }
+            }
+            TurnItem::SessionMessage(message) => self.session_message(message, children),
             TurnItem::Request(request) => self.block(&asked(request)),
             TurnItem::Notice(notice) => {
                 if let Some(notice) = Object::parse(&notice.notice) {
@@ -95,11 +113,42 @@ impl Page {
         }
     }
 
-    fn tool_call(&mut self, call: &Object<'_>) {
+    /// What a child says stands apart from what the agent says to its user.
+    fn child_message(&mut self, message: &TurnMessage, name: &str) {
+        let text = blocks(&message.content.iter().map(AsRef::as_ref).collect::<Vec<_>>());
+        let what = match message.role {
+            Role::Agent => "says",
+            Role::Thought => "thinks",
+            Role::User => "is asked",
+        };
+        self.details(&format!("Subagent {} {what}", element(name)), &text);
+    }
+
+    fn child(&mut self, child: &Object<'_>) {
+        let title = text(child, "title").or_else(|| text(child, "sessionId")).unwrap_or_default();
+        let description = text(child, "description").map(|words| format!(": {}", inline(&words)));
+        let state = child.object("state").and_then(|state| text(&state, "state"));
+        let state = state.map(|state| format!(" ({})", inline(&state)));
+        let (description, state) = (description.unwrap_or_default(), state.unwrap_or_default());
+        self.block(&format!("- **subagent** {}{description}{state}", inline(&title)));
+    }
+
+    fn session_message(&mut self, message: &TurnSessionMessage, children: &Children) {
+        let words = blocks(&message.content.iter().map(AsRef::as_ref).collect::<Vec<_>>());
+        let member = |key| Object::parse(&message.message).and_then(|members| text(&members, key));
+        let side = |key| member(key).map(|id| children.known(&id).unwrap_or("the agent").to_owned());
+        let from = side("senderSessionId").map(|name| format!(" from {}", element(&name)));
+        let to = side("recipientSessionId").map(|name| format!(" to {}", element(&name)));
+        let (from, to) = (from.unwrap_or_default(), to.unwrap_or_default());
+        self.details(&format!("Message{from}{to}"), &words);
+    }
+
+    fn tool_call(&mut self, call: &Object<'_>, by: Option<String>) {
         let kind = text(call, "kind").unwrap_or_else(|| "other".to_owned());
         let title = text(call, "title").or_else(|| text(call, "toolCallId")).unwrap_or_default();
         let status = text(call, "status").unwrap_or_else(|| "pending".to_owned());
-        self.block(&format!("- **{}** {} ({})", inline(&kind), inline(&title), inline(&status)));
+        let by = by.map(|name| format!(", by {}", inline(&name))).unwrap_or_default();
+        self.block(&format!("- **{}** {} ({}){by}", inline(&kind), inline(&title), inline(&status)));
         for part in call.get("content").map(array).unwrap_or_default() {
             if let Some(part) = Object::parse(part) {
                 self.tool_content(&part);
@@ -116,6 +165,7 @@ impl Page {
                 let lines = diff::lines(&old, &new.unwrap_or_default());
                 Some(format!("{}\n\n{}", code(&path), fenced("diff", &lines)))
             }
+            Some("terminal") => text(part, "terminalId").map(|id| format!("Terminal {}", code(&id))),
             _ => None,
         };
         if let Some(shown) = shown {
@@ -148,6 +198,34 @@ impl Page {
             }
         };
         self.block(&format!("*{end}{left_out}*"));
+    }
+}
+
+/// What the agent calls its children in this turn.
+struct Children(HashMap<String, String>);
+
+impl Children {
+    fn of(items: &[TurnItem]) -> Self {
+        let told = items.iter().filter_map(|item| match item {
+            TurnItem::Subagent(told) => Object::parse(&told.child),
+            _ => None,
+        });
+        Self(
+            told.filter_map(|child| {
+                let id = text(&child, "sessionId")?;
+                let name = text(&child, "title").unwrap_or_else(|| id.clone());
+                Some((id, name))
+            })
+            .collect(),
+        )
+    }
+
+    fn known(&self, id: &str) -> Option<&str> {
+        self.0.get(id).map(String::as_str)
+    }
+
+    fn name(&self, id: &str) -> String {
+        self.known(id).unwrap_or(id).to_owned()
     }
 }
 
@@ -191,11 +269,11 @@ fn chosen(request: &TurnRequest, result: &RawValue) -> Option<String> {
     option.and_then(|option| text(&option, "name")).or(Some(id))
 }
 
-fn array(raw: &RawValue) -> Vec<&RawValue> {
+pub(super) fn array(raw: &RawValue) -> Vec<&RawValue> {
     serde_json::from_str(raw.get()).unwrap_or_default()
 }
 
-fn text(object: &Object<'_>, key: &str) -> Option<String> {
+pub(super) fn text(object: &Object<'_>, key: &str) -> Option<String> {
     decode(object.get(key)?.get())
 }
 
@@ -359,6 +437,68 @@ mod tests {
         - *Request `_x/ask`: waits for an answer*
 
         *Failed (agent\_exited): It ended with code 1*
+        ");
+    }
+
+    #[test]
+    fn children_are_told_from_the_agent() {
+        let said = |words: &str| {
+            format!(r#""sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{words}"}}"#)
+        };
+        let of_child = format!(r#""update":{{{}}},"subagent":"c""#, said("I looked"));
+        let call = r#""update":{"sessionUpdate":"tool_call","toolCallId":"t","kind":"read","title":"Read","content":[{"type":"terminal","terminalId":"t1"}]},"subagent":"c""#;
+        let page = markdown(
+            &session("null"),
+            &[turn(
+                1,
+                &[
+                    ("prompt.started", r#""by":"a","prompt":[]"#),
+                    (
+                        "session.update",
+                        r#""update":{"sessionUpdate":"subagent_update","sessionId":"c","title":"<Look>","description":"around","state":{"state":"idle"}}"#,
+                    ),
+                    (
+                        "session.update",
+                        r#""update":{"sessionUpdate":"session_message","messageId":"m","senderSessionId":"p","recipientSessionId":"c","content":[{"type":"text","text":"Go"}]}"#,
+                    ),
+                    ("session.update", &of_child),
+                    ("session.update", call),
+                    ("session.update", &format!(r#""update":{{{}}}"#, said("Done"))),
+                    (
+                        "session.update",
+                        r#""update":{"sessionUpdate":"plan","entries":[{"content":"Look","status":"completed"}]}"#,
+                    ),
+                    ("prompt.completed", r#""stopReason":"end_turn""#),
+                ],
+            )],
+        );
+        let (_, page) = page.split_once("2026-11-21T22:15:00.000Z, a*").unwrap();
+        insta::assert_snapshot!(page, @r"
+        - **subagent** \<Look\>: around (idle)
+
+        <details><summary>Message from the agent to &lt;Look&gt;</summary>
+
+        Go
+
+        </details>
+
+        <details><summary>Subagent &lt;Look&gt; says</summary>
+
+        I looked
+
+        </details>
+
+        - **read** Read (pending), by \<Look\>
+
+          Terminal `t1`
+
+        Done
+
+        *Plan*
+
+        - [x] Look
+
+        *Stopped: end\_turn.*
         ");
     }
 

@@ -10,14 +10,33 @@ use crate::acp::Object;
 #[derive(Debug, Default)]
 pub(super) struct Members(Vec<(String, Box<RawValue>)>);
 
+/// What null says of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Null {
+    /// The same as leaving it out.
+    Keeps,
+    Clears,
+}
+
 impl Members {
-    /// Takes the members of an update, also those that this version does not know. Omitted and null leave what was
-    /// there; anything else replaces it.
-    pub(super) fn merge(&mut self, update: &Object<'_>, leave_out: &[&str], budget: &mut Budget) {
-        for (key, value) in update.iter() {
-            if key != "sessionUpdate" && value.get() != "null" && !leave_out.contains(&key) {
-                self.set(key, value, budget);
+    /// Takes the members of an update, also those that this version does not know. What is omitted stays; anything
+    /// but null replaces what was there.
+    pub(super) fn merge(&mut self, update: &Object<'_>, leave_out: &[&str], null: Null, budget: &mut Budget) {
+        for (key, value) in
+            update.iter().filter(|(key, _)| *key != "sessionUpdate" && !leave_out.contains(key))
+        {
+            match (value.get(), null) {
+                ("null", Null::Keeps) => {}
+                ("null", Null::Clears) => self.clear(key, budget),
+                _ => self.set(key, value, budget),
             }
+        }
+    }
+
+    fn clear(&mut self, key: &str, budget: &mut Budget) {
+        if let Some(at) = self.0.iter().position(|(name, _)| name == key) {
+            let (name, old) = self.0.remove(at);
+            budget.give_back(name.len() + old.get().len());
         }
     }
 
@@ -57,7 +76,12 @@ mod tests {
     use super::*;
 
     fn merge(members: &mut Members, text: &str, budget: &mut Budget) {
-        members.merge(&Object::parse(serde_json::from_str(text).unwrap()).unwrap(), &["summary"], budget);
+        members.merge(
+            &Object::parse(serde_json::from_str(text).unwrap()).unwrap(),
+            &["summary"],
+            Null::Keeps,
+            budget,
+        );
     }
 
     #[test]
@@ -67,6 +91,17 @@ mod tests {
         merge(&mut members, r#"{"b":[3],"a":null,"new":{"\u0061":1}}"#, &mut budget);
         assert_eq!(members.finish().get(), r#"{"a":1.10,"b":[3],"new":{"\u0061":1}}"#);
         assert!(!budget.exceeded);
+    }
+
+    #[test]
+    fn null_clears_where_it_does() {
+        let (mut members, mut budget) = (Members::default(), Budget::new(20));
+        for text in [r#"{"a":"12345","b":1,"c":null}"#, r#"{"a":null,"c":null}"#, r#"{"c":"1234567890"}"#] {
+            let update = serde_json::from_str(text).unwrap();
+            members.merge(&Object::parse(update).unwrap(), &[], Null::Clears, &mut budget);
+        }
+        assert_eq!(members.finish().get(), r#"{"b":1,"c":"1234567890"}"#);
+        assert!(!budget.exceeded, "what was cleared gave its room back");
     }
 
     #[test]

@@ -9,8 +9,11 @@ mod event_view;
 mod items;
 mod markdown;
 mod members;
+mod plan_text;
+mod plans;
 mod session_fold;
 mod spelling;
+mod subagents;
 mod turn_fold;
 
 pub use markdown::markdown;

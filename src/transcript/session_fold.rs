@@ -1,13 +1,13 @@
 //! What a session's snapshot shows of the agent's words and of what clients changed.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::event_view::EventView;
+use super::plans::{Change, Plans};
+use super::subagents::Subagents;
 use crate::acp::{Object, update};
-use crate::types::limits::{FOLDED_MEMBER_BYTES, FOLDED_PLANS, TITLE_BYTES};
+use crate::types::limits::{FOLDED_MEMBER_BYTES, TITLE_BYTES};
 
 /// The folded parts of a session. It is kept as a record; raw members stay as the agent wrote them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -33,18 +33,10 @@ pub struct SessionFold {
     /// The last `usage_update`, whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Box<RawValue>>,
-    /// In the order of their last change.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    plans: Vec<Plan>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Plan {
-    /// None: the one plan of an agent that does not name its plans.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    plan_id: Option<String>,
-    plan: Box<RawValue>,
+    #[serde(skip_serializing_if = "Plans::is_empty")]
+    plans: Plans,
+    #[serde(skip_serializing_if = "Subagents::is_empty")]
+    subagents: Subagents,
 }
 
 impl SessionFold {
@@ -52,23 +44,29 @@ impl SessionFold {
         self.person_title.as_deref().or(self.agent_title.as_deref())
     }
 
-    /// The plan that changed last: an update of kind `plan`, or the `plan` of a `plan_update`; both have `entries`.
+    /// The plan that changed last: an update of kind `plan`, or the `plan` of a `plan_update`.
     pub fn plan(&self) -> Option<&RawValue> {
-        self.plans.last().map(|plan| &*plan.plan)
+        self.plans.last()
     }
 
-    /// A `session/update` of the agent. Says whether the snapshot changed, so that a record is written only then;
+    /// The child sessions that the agent runs now.
+    pub fn subagents(&self) -> Vec<Box<RawValue>> {
+        self.subagents.list()
+    }
+
+    /// A `session/update` of the agent about this session, and not about a child of it. Says whether the snapshot changed, so that a record is written only then;
     /// for the kinds of which there are many it returns at once.
     pub fn update(&mut self, kind: &str, raw: &RawValue) -> bool {
         match kind {
             update::USAGE => keep(&mut self.usage, Some(raw)),
-            update::PLAN => self.plan_changed(None, raw),
+            update::PLAN | update::PLAN_UPDATE | update::PLAN_REMOVED => {
+                self.plans.update(kind, raw) != Change::None
+            }
             update::CURRENT_MODE
             | update::CONFIG_OPTION
             | update::AVAILABLE_COMMANDS
             | update::SESSION_INFO
-            | update::PLAN_UPDATE
-            | update::PLAN_REMOVED => Object::parse(raw).is_some_and(|object| self.state(kind, &object)),
+            | update::SUBAGENT => Object::parse(raw).is_some_and(|object| self.state(kind, &object)),
             _ => false,
         }
     }
@@ -81,21 +79,7 @@ impl SessionFold {
                 keep(&mut self.available_commands, array(object, "availableCommands"))
             }
             update::SESSION_INFO => titled(&mut self.agent_title, object),
-            update::PLAN_UPDATE => match (object.get("plan"), object.object("plan")) {
-                (Some(raw), Some(plan)) => match plan.text("planId") {
-                    Some(id) => self.plan_changed(Some(id), raw),
-                    None => false,
-                },
-                _ => false,
-            },
-            update::PLAN_REMOVED => match object.text("planId") {
-                Some(id) => {
-                    let before = self.plans.len();
-                    self.plans.retain(|plan| plan.plan_id.as_deref() != Some(&id));
-                    self.plans.len() != before
-                }
-                None => false,
-            },
+            update::SUBAGENT => self.subagents.update(object),
             _ => false,
         }
     }
@@ -107,6 +91,11 @@ impl SessionFold {
         let modes = result.get("modes").filter(|modes| modes.get().starts_with('{'));
         let modes = keep(&mut self.modes, modes);
         keep(&mut self.config_options, array(&result, "configOptions")) || modes
+    }
+
+    /// The process is gone: what ran in it does no longer.
+    pub fn detached(&mut self) -> bool {
+        self.subagents.clear()
     }
 
     /// What a client changed: the members of `session.changed`, of which others are ignored. A title or metadata
@@ -125,14 +114,17 @@ impl SessionFold {
 
     /// Any event of the log, as recovery and readers of a transcript see them.
     pub fn event(&mut self, kind: &str, data: &[u8]) -> bool {
-        if !matches!(kind, "session.update" | "session.attached" | "session.changed" | "session.created") {
-            return false;
-        }
-        if kind == "session.changed" {
-            return serde_json::from_slice::<&RawValue>(data).is_ok_and(|data| self.changed(data));
+        match kind {
+            "session.update" | "session.attached" | "session.created" => {}
+            "session.detached" => return self.detached(),
+            "session.changed" => {
+                return serde_json::from_slice::<&RawValue>(data).is_ok_and(|data| self.changed(data));
+            }
+            _ => return false,
         }
         let Some(event) = EventView::parse(data) else { return false };
         match (event.update, event.result, event.session) {
+            (Some(_), ..) if event.subagent.is_some() => false,
             (Some(raw), ..) => update::kind_of(raw).is_ok_and(|kind| self.update(&kind, raw)),
             (_, Some(result), _) => self.attached(result),
             (.., Some(session)) => self.created(session),
@@ -145,17 +137,6 @@ impl SessionFold {
         let Some(session) = Object::parse(session) else { return false };
         let metadata = keep(&mut self.metadata, session.get("metadata").filter(|raw| raw.get() != "null"));
         titled(&mut self.person_title, &session) || metadata
-    }
-
-    fn plan_changed(&mut self, id: Option<Cow<'_, str>>, raw: &RawValue) -> bool {
-        self.plans.retain(|plan| plan.plan_id.as_deref() != id.as_deref());
-        if raw.get().len() <= FOLDED_MEMBER_BYTES {
-            self.plans.push(Plan { plan_id: id.map(Cow::into_owned), plan: raw.to_owned() });
-        }
-        if self.plans.len() > FOLDED_PLANS {
-            self.plans.remove(0);
-        }
-        true
     }
 
     /// Puts `currentModeId` into the modes and leaves their other bytes alone.
@@ -303,26 +284,24 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_is_the_one_that_changed_last() {
+    fn children_are_shown_while_they_run_and_change_nothing_else() {
         let mut fold = SessionFold::default();
-        assert!(fold.plan().is_none());
-        let plain = r#"{"sessionUpdate":"plan","entries":[]}"#;
-        update(&mut fold, plain);
-        let named = |id: &str| format!(r#"{{"type":"items","planId":"{id}","entries":[]}}"#);
-        let set = |id: &str| format!(r#"{{"sessionUpdate":"plan_update","plan":{}}}"#, named(id));
-        update(&mut fold, &set("a"));
-        update(&mut fold, &set("b"));
-        update(&mut fold, &set("a"));
-        assert_eq!(fold.plan().unwrap().get(), named("a"));
-        let gone = r#"{"sessionUpdate":"plan_removed","planId":"a"}"#;
-        assert!(update(&mut fold, gone) && !update(&mut fold, gone));
-        assert_eq!(fold.plan().unwrap().get(), named("b"));
-        update(&mut fold, r#"{"sessionUpdate":"plan_removed","planId":"b"}"#);
-        assert_eq!(fold.plan().unwrap().get(), plain);
-        for id in 0..100 {
-            update(&mut fold, &set(&id.to_string()));
+        let told = r#"{"sessionUpdate":"subagent_update","sessionId":"c","title":"Look"}"#;
+        let event = |members: &str| format!(r#"{{"id":"k-1","seq":1,{members}}}"#);
+        assert!(fold.event("session.update", event(&format!(r#""update":{told}"#)).as_bytes()));
+        for update in [
+            r#"{"sessionUpdate":"current_mode_update","currentModeId":"b"}"#,
+            r#"{"sessionUpdate":"usage_update","used":1}"#,
+            r#"{"sessionUpdate":"plan","entries":[]}"#,
+            r#"{"sessionUpdate":"subagent_update","sessionId":"of the child"}"#,
+        ] {
+            let of_child = event(&format!(r#""update":{update},"subagent":"c""#));
+            assert!(!fold.event("session.update", of_child.as_bytes()), "{update}");
         }
-        assert_eq!(fold.plans.len(), FOLDED_PLANS);
+        assert_eq!(record(&fold), r#"{"subagents":[{"sessionId":"c","title":"Look"}]}"#);
+        assert_eq!(fold.subagents()[0].get(), r#"{"sessionId":"c","title":"Look"}"#);
+        assert!(fold.event("session.detached", event(r#""reason":"exited""#).as_bytes()));
+        assert_eq!(record(&fold), "{}");
     }
 
     #[test]
@@ -356,6 +335,16 @@ mod tests {
                     r#""sessionUpdate":"plan_update","plan":{{"planId":{t},"entries":[]}}"#
                 ))),
                 text().prop_map(move |t| update(format!(r#""sessionUpdate":"plan_removed","planId":{t}"#))),
+                text().prop_map(move |t| update(format!(
+                    r#""sessionUpdate":"subagent_update","sessionId":"c","title":{t}"#
+                ))),
+                text().prop_map(move |t| (
+                    "session.update",
+                    format!(
+                        r#""update":{{"sessionUpdate":"session_info_update","title":{t}}},"subagent":"c""#
+                    )
+                )),
+                Just(("session.detached", r#""reason":"idle""#.to_owned())),
                 text().prop_map(move |t| update(format!(
                     r#""sessionUpdate":"agent_message_chunk","content":{t}"#
                 ))),

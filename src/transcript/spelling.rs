@@ -17,6 +17,12 @@ pub(super) fn inline(text: &str) -> String {
     line
 }
 
+/// One line of text inside an HTML element.
+pub(super) fn element(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
 /// A code span on one line.
 pub(super) fn code(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -83,6 +89,7 @@ mod tests {
     #[test]
     fn text_stays_text() {
         assert_eq!(inline("a*b_\n# <b>`[x](y)"), r"a\*b\_ \# \<b\>\`\[x\](y)");
+        assert_eq!(element("a\n<b> & c"), "a &lt;b&gt; &amp; c");
         assert_eq!(code("a b"), "`a b`");
         assert_eq!(code("``x`"), "``` ``x` ```");
         assert_eq!(fenced("diff", "a\n````\n"), "`````diff\na\n````\n`````");

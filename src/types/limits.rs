@@ -220,6 +220,14 @@ pub const FOLDED_PLANS: usize = 16;
 /// Tool calls and terminals of an agent that can be cancelled by themselves, of one session: then the one that was
 /// told of longest ago cannot.
 pub const CANCELLABLE_PARTS: usize = 256;
+/// Subagents of a session that its process may have: then the updates of further ones are dropped.
+pub const KNOWN_SUBAGENTS: usize = 1024;
+/// Bytes of the agent's id of a subagent: a longer one is not heard.
+pub const SUBAGENT_ID_BYTES: usize = 1024;
+/// Subagents that a session's snapshot shows: then the one that was told of longest ago goes.
+pub const FOLDED_SUBAGENTS: usize = 64;
+/// Bytes of what a snapshot shows of one subagent: what does not fit is left out.
+pub const FOLDED_SUBAGENT_BYTES: usize = 16 << 10;
 /// Bytes of a title: the rest is cut off.
 pub const TITLE_BYTES: usize = 2048;
 /// Bytes of the agent's words in one folded turn: then the turn says that it is truncated.

@@ -1,0 +1,96 @@
+//! The agent's child sessions, as a session's snapshot shows them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::Budget;
+use super::members::{Members, Null};
+use crate::acp::Object;
+use crate::types::limits::{FOLDED_SUBAGENT_BYTES, FOLDED_SUBAGENTS, SUBAGENT_ID_BYTES};
+
+/// In the order in which they were first told of; those that were told of last are kept.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Subagents(Vec<Box<RawValue>>);
+
+impl Subagents {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn list(&self) -> Vec<Box<RawValue>> {
+        self.0.clone()
+    }
+
+    /// Their process is gone, and they with it. Says whether there were any.
+    pub(super) fn clear(&mut self) -> bool {
+        !std::mem::take(&mut self.0).is_empty()
+    }
+
+    /// A `subagent_update`: what it omits stays, null clears, anything else replaces. Says whether that changed
+    /// anything.
+    pub(super) fn update(&mut self, update: &Object<'_>) -> bool {
+        let Some(id) = update.text("sessionId").filter(|id| id.len() <= SUBAGENT_ID_BYTES) else {
+            return false;
+        };
+        let known = self.0.iter().position(|known| {
+            Object::parse(known).is_some_and(|known| known.text("sessionId").as_deref() == Some(&*id))
+        });
+        let mut budget = Budget::new(FOLDED_SUBAGENT_BYTES);
+        let mut members = Members::default();
+        if let Some(before) = known.and_then(|at| Object::parse(&self.0[at])) {
+            members.merge(&before, &[], Null::Keeps, &mut budget);
+        }
+        members.merge(update, &[], Null::Clears, &mut budget);
+        let merged = members.finish();
+        match known {
+            Some(at) if self.0[at].get() == merged.get() => return false,
+            Some(at) => self.0[at] = merged,
+            None => self.0.push(merged),
+        }
+        if self.0.len() > FOLDED_SUBAGENTS {
+            self.0.remove(0);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn update(subagents: &mut Subagents, text: &str) -> bool {
+        subagents.update(&Object::parse(serde_json::from_str(text).unwrap()).unwrap())
+    }
+
+    fn shown(subagents: &Subagents) -> Vec<&str> {
+        subagents.0.iter().map(|raw| raw.get()).collect()
+    }
+
+    #[test]
+    fn what_is_omitted_stays_and_null_clears() {
+        let mut all = Subagents::default();
+        let first = r#"{"sessionUpdate":"subagent_update","sessionId":"c","title":"Look","state":{"state":"running"},"cwd":null,"x":1.10}"#;
+        assert!(update(&mut all, first) && !update(&mut all, first), "the same again is no change");
+        assert!(update(&mut all, r#"{"sessionId":"d"}"#));
+        assert!(update(&mut all, r#"{"sessionId":"c","title":null,"state":{"state":"idle"}}"#));
+        assert_eq!(
+            shown(&all),
+            [r#"{"sessionId":"c","state":{"state":"idle"},"x":1.10}"#, r#"{"sessionId":"d"}"#]
+        );
+        assert!(!update(&mut all, "{}") && !update(&mut all, r#"{"sessionId":7}"#));
+        assert!(all.clear() && !all.clear());
+    }
+
+    #[test]
+    fn the_number_and_the_size_have_a_bound() {
+        let mut all = Subagents::default();
+        for id in 0..100 {
+            update(&mut all, &format!(r#"{{"sessionId":"{id}"}}"#));
+        }
+        assert_eq!(all.0.len(), FOLDED_SUBAGENTS);
+        let big = "x".repeat(FOLDED_SUBAGENT_BYTES);
+        assert!(update(&mut all, &format!(r#"{{"sessionId":"big","title":"{big}"}}"#)));
+        assert_eq!(shown(&all).last(), Some(&r#"{"sessionId":"big"}"#));
+        assert!(!update(&mut all, &format!(r#"{{"sessionId":"{big}"}}"#)));
+    }
+}

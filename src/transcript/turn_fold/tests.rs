@@ -1,0 +1,351 @@
+//! Turns from their events.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::api::TurnItem;
+
+/// Folds events given as their type and the members of their own.
+fn fold(events: &[(&str, String)]) -> TurnFold {
+    let mut fold = TurnFold::new();
+    for (n, (kind, members)) in events.iter().enumerate() {
+        fold.event(kind, data(n, kind, members).as_bytes());
+    }
+    fold
+}
+
+fn data(n: usize, kind: &str, members: &str) -> String {
+    let comma = if members.is_empty() { "" } else { "," };
+    format!(
+        r#"{{"id":"k-{n}","seq":{n},"type":"{kind}","sessionId":"s","time":"2026-11-21T22:15:{:02}.000Z","promptId":"p2"{comma}{members}}}"#,
+        n % 60
+    )
+}
+
+fn update(members: &str) -> (&'static str, String) {
+    ("session.update", format!(r#""update":{{{members}}}"#))
+}
+
+fn chunk(kind: &str, id: Option<&str>, text: &str) -> (&'static str, String) {
+    let id = id.map(|id| format!(r#","messageId":"{id}""#)).unwrap_or_default();
+    let text = serde_json::to_string(text).unwrap();
+    update(&format!(r#""sessionUpdate":"{kind}"{id},"content":{{"type":"text","text":{text}}}"#))
+}
+
+fn say(text: &str) -> (&'static str, String) {
+    chunk("agent_message_chunk", None, text)
+}
+
+fn items(events: &[(&str, String)]) -> Vec<String> {
+    let turn = fold(events).finish().unwrap();
+    turn.items.iter().map(|item| serde_json::to_string(item).unwrap()).collect()
+}
+
+fn started() -> (&'static str, String) {
+    ("prompt.started", r#""prompt":[{"type":"text","text":"hi"}],"by":"alice""#.to_owned())
+}
+
+#[test]
+fn a_whole_turn() {
+    let events = [
+        ("prompt.queued", r#""prompt":[{"type":"text","text":"\ud83d"}],"position":1,"by":"alice""#.to_owned()),
+        ("prompt.started", r#""by":"alice""#.to_owned()),
+        say(""),
+        chunk("agent_thought_chunk", None, "Hm"),
+        say("He"),
+        say("llo"),
+        update(r#""sessionUpdate":"plan","entries":[{"content":"a"}]"#),
+        update(r#""sessionUpdate":"usage_update","used":1,"size":2"#),
+        update(r#""sessionUpdate":"available_commands_update","availableCommands":[]"#),
+        update(r#""sessionUpdate":"tool_call","toolCallId":"c:1","title":"Run","kind":"execute","status":"pending""#),
+        ("request.created", r#""requestId":"r1","method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"c:1","title":"Run it","status":null},"options":[{"optionId":"y","name":"Yes","kind":"allow_once"}]}"#.to_owned()),
+        ("request.resolved", r#""requestId":"r1","method":"session/request_permission","resolution":"answered","by":"bob","result":{"outcome":{"outcome":"selected","optionId":"y"}}"#.to_owned()),
+        update(r#""sessionUpdate":"tool_call_update","toolCallId":"c:1","status":"completed","content":[{"type":"content","content":{"type":"text","text":"ok"}}],"future":1.10"#),
+        say("Done"),
+        update(r#""sessionUpdate":"notice","severity":"info","title":"N""#),
+        update(r#""sessionUpdate":"of_the_future","x":1e400"#),
+        ("prompt.completed", r#""stopReason":"end_turn","result":{"stopReason":"end_turn"},"usage":{"totalTokens":3}"#.to_owned()),
+        ("session.update", r#""update":{"sessionUpdate":"tool_call_update","toolCallId":"c2","title":"Late"},"late":true"#.to_owned()),
+    ];
+    insta::assert_snapshot!(items(&events).join("\n"), @r#"
+    {"type":"message","role":"thought","content":[{"type":"text","text":"Hm"}]}
+    {"type":"message","role":"agent","content":[{"type":"text","text":"Hello"}]}
+    {"type":"tool_call","toolCall":{"toolCallId":"c:1","title":"Run it","kind":"execute","status":"completed","content":[{"type":"content","content":{"type":"text","text":"ok"}}],"future":1.10}}
+    {"type":"request","requestId":"r1","method":"session/request_permission","toolCallId":"c:1","options":[{"optionId":"y","name":"Yes","kind":"allow_once"}],"createdAt":"2026-11-21T22:15:10.000Z","resolution":"answered","resolvedAt":"2026-11-21T22:15:11.000Z","by":"bob","result":{"outcome":{"outcome":"selected","optionId":"y"}}}
+    {"type":"message","role":"agent","content":[{"type":"text","text":"Done"}]}
+    {"type":"notice","notice":{"sessionUpdate":"notice","severity":"info","title":"N"}}
+    {"type":"other","sessionUpdate":"of_the_future","update":{"sessionUpdate":"of_the_future","x":1e400}}
+    {"type":"tool_call","toolCall":{"toolCallId":"c2","title":"Late"},"late":true}
+    "#);
+    let mut turn = fold(&events).finish().unwrap();
+    turn.items.clear();
+    insta::assert_snapshot!(serde_json::to_string_pretty(&turn).unwrap(), @r#"
+    {
+      "promptId": "p2",
+      "status": "completed",
+      "stopReason": "end_turn",
+      "by": "alice",
+      "createdAt": "2026-11-21T22:15:00.000Z",
+      "endedAt": "2026-11-21T22:15:16.000Z",
+      "prompt": [{"type":"text","text":"\ud83d"}],
+      "items": [],
+      "plan": {"sessionUpdate":"plan","entries":[{"content":"a"}]},
+      "usage": {"totalTokens":3},
+      "contextUsage": {"sessionUpdate":"usage_update","used":1,"size":2},
+      "error": null,
+      "truncated": false
+    }
+    "#);
+}
+
+#[test]
+fn messages_go_by_their_ids_even_if_interleaved() {
+    let agent = |id, text| chunk("agent_message_chunk", Some(id), text);
+    let items = items(&[
+        started(),
+        agent("a", "1"),
+        agent("b", "x"),
+        agent("a", "2"),
+        chunk("agent_thought_chunk", Some("a"), "t"),
+        agent("b", "y"),
+    ]);
+    assert_eq!(
+        items,
+        [
+            r#"{"type":"message","role":"agent","messageId":"a","content":[{"type":"text","text":"12"}]}"#,
+            r#"{"type":"message","role":"agent","messageId":"b","content":[{"type":"text","text":"xy"}]}"#,
+            r#"{"type":"message","role":"thought","messageId":"a","content":[{"type":"text","text":"t"}]}"#,
+        ]
+    );
+}
+
+#[test]
+fn an_update_of_a_known_call_does_not_cut_a_message() {
+    let call = |kind| update(&format!(r#""sessionUpdate":"{kind}","toolCallId":"c","title":"T""#));
+    let fold = fold(&[started(), call("tool_call"), say("He"), call("tool_call_update"), say("llo")]);
+    assert_eq!(fold.text(), "Hello");
+    assert_eq!(fold.finish().unwrap().items.len(), 2);
+}
+
+#[test]
+fn a_call_may_be_first_seen_in_a_permission_request_or_an_update() {
+    let permission = r#""requestId":"r1","method":"session/request_permission","params":{"toolCall":{"toolCallId":"g","kind":"edit"},"options":[]}"#;
+    let items = items(&[
+        started(),
+        ("request.created", permission.to_owned()),
+        update(r#""sessionUpdate":"tool_call_update","toolCallId":"g","status":"failed""#),
+        update(r#""sessionUpdate":"tool_call_update","toolCallId":"h""#),
+    ]);
+    assert_eq!(
+        [&items[0], &items[2]],
+        [
+            r#"{"type":"tool_call","toolCall":{"toolCallId":"g","kind":"edit","status":"failed"}}"#,
+            r#"{"type":"tool_call","toolCall":{"toolCallId":"h"}}"#,
+        ]
+    );
+    assert_eq!(items.len(), 3);
+}
+
+#[test]
+fn compactions_grow_and_other_requests_keep_their_params() {
+    let items = items(&[
+        started(),
+        update(r#""sessionUpdate":"compaction_update","compactionId":"k","status":"in_progress""#),
+        update(
+            r#""sessionUpdate":"compaction_summary_chunk","compactionId":"k","content":{"type":"text","text":"a"}"#,
+        ),
+        update(
+            r#""sessionUpdate":"compaction_summary_chunk","compactionId":"k","content":{"type":"text","text":"b"}"#,
+        ),
+        update(r#""sessionUpdate":"compaction_update","compactionId":"k","status":"completed""#),
+        ("request.created", r#""requestId":"r1","method":"_x/ask","params":[1]"#.to_owned()),
+        (
+            "request.resolved",
+            r#""requestId":"r1","method":"_x/ask","resolution":"withdrawn","error":{"code":-32800}"#
+                .to_owned(),
+        ),
+        ("session.attached", r#""by":"fresh","context":"lost","result":null"#.to_owned()),
+    ]);
+    assert_eq!(
+        items[0],
+        r#"{"type":"compaction","compaction":{"compactionId":"k","status":"completed"},"summary":[{"type":"text","text":"ab"}]}"#
+    );
+    assert_eq!(
+        items[1],
+        r#"{"type":"request","requestId":"r1","method":"_x/ask","params":[1],"createdAt":"2026-11-21T22:15:05.000Z","resolution":"withdrawn","resolvedAt":"2026-11-21T22:15:06.000Z","error":{"code":-32800}}"#
+    );
+    assert_eq!(items[2], r#"{"type":"context_lost","at":"2026-11-21T22:15:07.000Z"}"#);
+}
+
+#[test]
+fn failed_turns_have_their_problem_and_foreign_events_are_ignored() {
+    let mut fold = fold(&[started(), ("prompt.failed", r#""problem":{"code":"agent_exited"}"#.to_owned())]);
+    let other = data(9, "session.update", r#""update":{"sessionUpdate":"notice","title":"x"}"#);
+    fold.event("session.update", other.replace("\"p2\"", "\"p3\"").as_bytes());
+    fold.event("session.update", other.replace("\"promptId\":\"p2\",", "").as_bytes());
+    fold.event("session.update", b"garbage");
+    let turn = fold.finish().unwrap();
+    assert_eq!((turn.status, turn.items.len(), turn.truncated), (PromptStatus::Failed, 0, false));
+    assert_eq!(turn.error.unwrap().get(), r#"{"code":"agent_exited"}"#);
+    assert!(TurnFold::new().finish().is_none());
+}
+
+#[test]
+fn a_turn_has_a_bound_and_says_when_it_is_hit() {
+    const BOUND: usize = 64 << 10;
+    let bounded = |event: &dyn Fn(usize) -> (&'static str, String)| {
+        let mut fold = TurnFold { items: Items::with_room(BOUND), ..TurnFold::default() };
+        for n in 0..2000 {
+            let (kind, members) = if n == 0 { started() } else { event(n) };
+            fold.event(kind, data(n, kind, &members).as_bytes());
+        }
+        fold.finish().unwrap()
+    };
+    let big = "x".repeat(1000);
+    let turn = bounded(&|_| say(&big));
+    assert!(turn.truncated);
+    let held = serde_json::to_string(&turn).unwrap().len();
+    assert!((BOUND / 2..BOUND + 4096).contains(&held), "{held}");
+
+    let call = |n| update(&format!(r#""sessionUpdate":"tool_call","toolCallId":"{n}""#));
+    let turn = bounded(&call);
+    assert!(turn.truncated && (10..1000).contains(&turn.items.len()), "{}", turn.items.len());
+
+    let ask = |n| ("request.created", format!(r#""requestId":"r{n}","method":"_x","params":{n}"#));
+    assert!(bounded(&ask).truncated);
+    assert!(!bounded(&|_| update(r#""sessionUpdate":"plan","entries":[]"#)).truncated);
+}
+
+fn by_child(child: &str, members: &str) -> (&'static str, String) {
+    ("session.update", format!(r#""update":{{{members}}},"subagent":"{child}""#))
+}
+
+#[test]
+fn what_children_say_stands_apart_from_what_the_agent_says() {
+    let words = |text: &str| {
+        format!(r#""sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{text}"}}"#)
+    };
+    let call = r#""sessionUpdate":"tool_call","toolCallId":"c","title":"T""#;
+    let events = [
+        started(),
+        say("He"),
+        update(
+            r#""sessionUpdate":"subagent_update","sessionId":"x","title":"Look","state":{"state":"running"}"#,
+        ),
+        by_child("x", &words("chi")),
+        update(call),
+        by_child("y", &words("other")),
+        by_child("x", &words("ld")),
+        by_child("x", &call.replace("\"T\"", "\"U\"")),
+        by_child("x", r#""sessionUpdate":"plan","entries":[1]"#),
+        by_child("x", r#""sessionUpdate":"usage_update","used":1"#),
+        by_child("x", r#""sessionUpdate":"subagent_update","sessionId":"z""#),
+        update(r#""sessionUpdate":"subagent_update","sessionId":"x","title":null,"state":{"state":"idle"}"#),
+        say("llo"),
+    ];
+    assert_eq!(fold(&events).text(), "He\n\nllo", "what is between the two is no chunk of the agent");
+    let turn = fold(&events).finish().unwrap();
+    assert!(turn.plan.is_none() && turn.context_usage.is_none());
+    insta::assert_snapshot!(items(&events).join("\n"), @r#"
+    {"type":"message","role":"agent","content":[{"type":"text","text":"He"}]}
+    {"type":"subagent","child":{"sessionId":"x","state":{"state":"idle"}}}
+    {"type":"message","role":"agent","content":[{"type":"text","text":"child"}],"subagent":"x"}
+    {"type":"tool_call","toolCall":{"toolCallId":"c","title":"T"}}
+    {"type":"message","role":"agent","content":[{"type":"text","text":"other"}],"subagent":"y"}
+    {"type":"tool_call","toolCall":{"toolCallId":"c","title":"U"},"subagent":"x"}
+    {"type":"subagent","child":{"sessionId":"z"},"subagent":"x"}
+    {"type":"message","role":"agent","content":[{"type":"text","text":"llo"}]}
+    "#);
+}
+
+#[test]
+fn messages_between_sessions_grow_by_their_ids() {
+    let chunk = |text: &str| {
+        update(&format!(
+            r#""sessionUpdate":"session_message_chunk","messageId":"m","content":{{"type":"text","text":"{text}"}},"_meta":{{"chunk":1}}"#
+        ))
+    };
+    let upsert =
+        |members: &str| update(&format!(r#""sessionUpdate":"session_message","messageId":"m"{members}"#));
+    let one = |events: &[(&'static str, String)]| items(&[&[started()], events].concat()).concat();
+    assert_eq!(
+        one(&[chunk("a"), upsert(r#","senderSessionId":"p","recipientSessionId":"c","x":1.10"#), chunk("b")]),
+        r#"{"type":"session_message","message":{"messageId":"m","senderSessionId":"p","recipientSessionId":"c","x":1.10},"content":[{"type":"text","text":"ab"}]}"#
+    );
+    assert_eq!(
+        one(&[
+            upsert(r#","senderSessionId":"p","content":[{"type":"text","text":"old"}]"#),
+            upsert(r#","senderSessionId":null,"content":[{"type":"text","text":"new"}]"#),
+        ]),
+        r#"{"type":"session_message","message":{"messageId":"m"},"content":[{"type":"text","text":"new"}]}"#
+    );
+    assert_eq!(
+        one(&[chunk("a"), upsert(r#","content":null"#)]),
+        r#"{"type":"session_message","message":{"messageId":"m"},"content":[]}"#
+    );
+}
+
+#[test]
+fn null_clears_what_a_compaction_said() {
+    let compaction = |members: &str| {
+        update(&format!(
+            r#""sessionUpdate":"compaction_update","compactionId":"k","status":"failed"{members}"#
+        ))
+    };
+    let items = items(&[
+        started(),
+        compaction(r#","error":"full","summary":[{"type":"text","text":"a"}]"#),
+        compaction(r#","error":null,"summary":null"#),
+    ]);
+    assert_eq!(
+        items,
+        [r#"{"type":"compaction","compaction":{"compactionId":"k","status":"failed"},"summary":[]}"#]
+    );
+}
+
+#[test]
+fn the_plan_is_the_one_that_changed_last() {
+    let plan = |id: &str| update(&format!(r#""sessionUpdate":"plan_update","plan":{{"planId":"{id}"}}"#));
+    let removed = update(r#""sessionUpdate":"plan_removed","planId":"b""#);
+    let shown = |events: &[(&'static str, String)]| {
+        let turn = fold(&[&[started()], events].concat()).finish().unwrap();
+        turn.plan.map(|plan| plan.get().to_owned())
+    };
+    assert_eq!(shown(&[plan("a"), plan("b")]).as_deref(), Some(r#"{"planId":"b"}"#));
+    assert_eq!(shown(&[plan("a"), plan("b"), removed.clone()]).as_deref(), Some(r#"{"planId":"a"}"#));
+    assert_eq!(shown(&[plan("b"), removed]), None);
+}
+
+proptest! {
+    #[test]
+    fn how_a_message_was_cut_does_not_matter(
+        text in "\\PC{0,40}",
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let whole: Vec<char> = text.chars().collect();
+        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(whole.len() + 1)).collect();
+        places.extend([0, whole.len()]);
+        places.sort_unstable();
+        let parts = places.windows(2).map(|ends| whole[ends[0]..ends[1]].iter().collect::<String>());
+        let mut events = vec![started()];
+        events.extend(parts.map(|part| say(&part)));
+        let (cut, straight) = (fold(&events), fold(&[started(), say(&text)]));
+        prop_assert_eq!(cut.text(), text);
+        let json = |fold: TurnFold| serde_json::to_string(&fold.finish().unwrap()).unwrap();
+        prop_assert_eq!(json(cut), json(straight));
+    }
+
+    #[test]
+    fn nothing_that_an_agent_sends_stops_the_fold(members in prop::collection::vec(
+        ("[a-z_]{1,4}|content|toolCallId|compactionId|summary|messageId|sessionId|entries|plan",
+         "[0-9]{1,3}|null|\\[\\]|\\{\\}|\"\\\\\\\\ud800\"|\"a\"|\\[1,\\{\\}\\]"), 0..6),
+        kind in "agent_message_chunk|tool_call|tool_call_update|plan|plan_update|compaction_update|notice|subagent_update|session_message|x",
+    ) {
+        let members: Vec<String> = members.iter().map(|(k, v)| format!("\"{k}\":{v}")).collect();
+        let one = update(&[vec![format!(r#""sessionUpdate":"{kind}""#)], members].concat().join(","));
+        let turn = fold(&[started(), one.clone(), one]).finish().unwrap();
+        prop_assert!(serde_json::from_str::<&RawValue>(&serde_json::to_string(&turn).unwrap()).is_ok());
+        let known = turn.items.iter().filter(|item| !matches!(item, TurnItem::Other(_))).count();
+        prop_assert!(known <= 2);
+    }
+}
