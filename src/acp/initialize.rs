@@ -128,6 +128,13 @@ struct Offered {
     session: Session,
     subagents: Marker,
     plan: Marker,
+    elicitation: Elicitation,
+}
+
+#[derive(Serialize)]
+struct Elicitation {
+    form: Marker,
+    url: Marker,
 }
 
 #[derive(Serialize)]
@@ -173,6 +180,7 @@ pub fn initialize(dialect: Dialect, version: &str, offer: ClientCapabilities) ->
             },
             subagents: Marker {},
             plan: Marker {},
+            elicitation: Elicitation { form: Marker {}, url: Marker {} },
         },
     })
 }
@@ -289,7 +297,7 @@ mod tests {
     #[test]
     fn our_own_params_are_what_the_schema_says() {
         let params = initialize(Dialect::V1, "1.2.3", ClientCapabilities::default());
-        insta::assert_snapshot!(params.get(), @r#"{"protocolVersion":1,"clientInfo":{"name":"acp-gateway","title":"ACP Gateway","version":"1.2.3"},"clientCapabilities":{"fs":{"readTextFile":false,"writeTextFile":false},"terminal":false,"session":{"notices":{},"compaction":{},"configOptions":{"boolean":{}}},"subagents":{},"plan":{}}}"#);
+        insta::assert_snapshot!(params.get(), @r#"{"protocolVersion":1,"clientInfo":{"name":"acp-gateway","title":"ACP Gateway","version":"1.2.3"},"clientCapabilities":{"fs":{"readTextFile":false,"writeTextFile":false},"terminal":false,"session":{"notices":{},"compaction":{},"configOptions":{"boolean":{}}},"subagents":{},"plan":{},"elicitation":{"form":{},"url":{}}}}"#);
         let typed: agent_client_protocol_schema::v1::InitializeRequest =
             serde_json::from_str(params.get()).unwrap();
         assert_eq!(typed.client_info.unwrap().name, "acp-gateway");

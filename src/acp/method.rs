@@ -19,6 +19,15 @@ pub const SESSION_UPDATE: &str = "session/update";
 pub const SESSION_REQUEST_PERMISSION: &str = "session/request_permission";
 pub const TOOL_CALL_CANCEL: &str = "tool_call/cancel";
 pub const TERMINAL_CANCEL: &str = "terminal/cancel";
+pub const ELICITATION_CREATE: &str = "elicitation/create";
+pub const ELICITATION_COMPLETE: &str = "elicitation/complete";
+pub const FS_READ_TEXT_FILE: &str = "fs/read_text_file";
+pub const FS_WRITE_TEXT_FILE: &str = "fs/write_text_file";
+pub const TERMINAL_CREATE: &str = "terminal/create";
+pub const TERMINAL_OUTPUT: &str = "terminal/output";
+pub const TERMINAL_WAIT_FOR_EXIT: &str = "terminal/wait_for_exit";
+pub const TERMINAL_KILL: &str = "terminal/kill";
+pub const TERMINAL_RELEASE: &str = "terminal/release";
 pub const CANCEL_REQUEST: &str = "$/cancel_request";
 
 /// Codes of JSON-RPC errors that ACP gives a meaning.

@@ -4,10 +4,13 @@
 //! view is borrowed and lenient, and the bytes it looks at stay as they are: an agent's payload is never written
 //! anew from a type. It must not know processes, connections, sessions or HTTP.
 
+mod ask;
 mod capabilities;
 mod content;
 mod depth;
 mod dialect;
+mod elicitation;
+mod form;
 mod initialize;
 pub mod method;
 mod object;
@@ -19,23 +22,25 @@ mod trace;
 pub mod update;
 mod v2;
 
+pub use ask::{Ask, Misfit, Outcome, error};
 pub use capabilities::{
     AgentCapabilities, AuthCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities,
 };
 pub use content::{ContentError, check_prompt};
 pub use depth::{TooDeep, check_depth, one_line};
 pub use dialect::Dialect;
+pub use elicitation::{
+    Elicitation, ElicitationError, Mode, check_form, completed_elicitation, peek_elicitation,
+};
+pub use form::FormError;
 pub use initialize::{ClientCapabilities, InitializeError, InitializeResult, initialize};
 pub use method::{error_code, stop_reason};
 pub use object::Object;
 pub use peek::{
-    NewSession, PeekError, PromptResult, UpdatePeek, config_options_of, or_empty, peek_cancel_request,
-    peek_update, replace_session_id, session_id_of,
+    NewSession, PeekError, PromptResult, UpdatePeek, config_options_of, names_session, or_empty,
+    peek_cancel_request, peek_update, replace_request_id, replace_session_id, session_id_of,
 };
-pub use permission::{
-    AnswerError, Outcome, PermissionOption, PermissionPeek, cancelled, peek_permission, selected,
-    subject_tool_call,
-};
+pub use permission::{AnswerError, PermissionOption, PermissionPeek, cancelled, peek_permission, selected};
 pub use request::{
     ConfigValue, ConfigValueError, cancel, close_session, delete_session, prompt, set_config_option, set_mode,
 };

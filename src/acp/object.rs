@@ -14,6 +14,10 @@ const MAX_MEMBERS: usize = 1024;
 pub struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Object<'a> {
+    pub const fn empty() -> Self {
+        Self(Vec::new())
+    }
+
     /// None: not an object, too many members, a key given twice, or a key that is not text (a lone surrogate).
     pub fn parse(raw: &'a RawValue) -> Option<Self> {
         serde_json::from_str(raw.get()).ok()

@@ -60,15 +60,31 @@ pub fn session_id_of(params: &RawValue) -> Result<Option<Cow<'_, str>>, PeekErro
     }
 }
 
+/// Whether the params have a `sessionId` that is text.
+pub fn names_session(params: &RawValue) -> bool {
+    matches!(session_id_of(params), Ok(Some(_)))
+}
+
 /// The same params (or result) with our id in place of the agent's, and not another byte changed. Only the member
 /// `sessionId` of the object itself counts, nothing that lies deeper.
 pub fn replace_session_id(params: &RawValue, ours: &SessionId) -> Result<Box<RawValue>, PeekError> {
     let Some(theirs) = routed(params)? else { return Ok(params.to_owned()) };
-    let (whole, part) = (params.get(), theirs.get());
-    // `part` is borrowed from `whole`, so the difference of their addresses is its place.
+    Ok(RawValue::from_string(replaced(params, theirs, &format!("\"{ours}\"")))?)
+}
+
+/// The same params with `name`, which is JSON, in place of their `requestId`: a JSON-RPC id means nothing to clients.
+pub fn replace_request_id(params: &RawValue, name: &str) -> Box<RawValue> {
+    let theirs = Object::parse(params).and_then(|object| object.get("requestId"));
+    let text = theirs.map(|theirs| replaced(params, theirs, name));
+    text.and_then(|text| RawValue::from_string(text).ok()).unwrap_or_else(|| params.to_owned())
+}
+
+/// The text of `whole` with another one in place of `part`, which is borrowed from it.
+fn replaced(whole: &RawValue, part: &RawValue, by: &str) -> String {
+    let (whole, part) = (whole.get(), part.get());
+    // The difference of their addresses is its place.
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
-    let text = format!("{}\"{ours}\"{}", &whole[..start], &whole[start + part.len()..]);
-    Ok(RawValue::from_string(text)?)
+    format!("{}{by}{}", &whole[..start], &whole[start + part.len()..])
 }
 
 fn routed(params: &RawValue) -> Result<Option<&RawValue>, PeekError> {
@@ -211,6 +227,8 @@ mod tests {
             replace_session_id(params, &ours).unwrap().get(),
             format!(r#"{{ "a" : {{"sessionId":"x"}}, "sessionId" : "{ours}" ,"b":["x","\ud800",1.10]}}"#)
         );
+        let params = raw(r#"{"requestId": 7 ,"x":{"requestId":7}}"#);
+        assert_eq!(replace_request_id(params, "\"p1\"").get(), r#"{"requestId": "p1" ,"x":{"requestId":7}}"#);
         for same in ["null", "[1]", r#"{"a":1}"#, r#"{"sessionId":null}"#] {
             assert_eq!(replace_session_id(raw(same), &ours).unwrap().get(), same);
         }

@@ -52,7 +52,7 @@ pub fn peek_permission(params: &RawValue) -> Result<PermissionPeek<'_>, PeekErro
 }
 
 /// The tool call that the subject of a permission request of v2 is.
-pub fn subject_tool_call(subject: &RawValue) -> Option<&RawValue> {
+pub(super) fn subject_tool_call(subject: &RawValue) -> Option<&RawValue> {
     let subject = Object::parse(subject)?;
     (subject.text("type")? == "tool_call").then(|| subject.get("toolCall"))?
 }
@@ -100,13 +100,13 @@ pub enum AnswerError {
 
 /// What was decided.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Outcome<'a> {
+enum Outcome<'a> {
     Selected { option_id: Cow<'a, str> },
     Cancelled,
 }
 
 impl<'a> Outcome<'a> {
-    pub fn parse(result: &'a RawValue) -> Result<Self, AnswerError> {
+    fn parse(result: &'a RawValue) -> Result<Self, AnswerError> {
         #[derive(Deserialize)]
         struct Answer<'a> {
             #[serde(borrow)]

@@ -145,6 +145,11 @@ impl Connection {
         self.tables().find(raw_id)
     }
 
+    /// The call of ours that goes by this id, while it is open.
+    pub fn find_call(&self, raw_id: &RawValue) -> Option<CallId> {
+        self.tables().find_call(raw_id)
+    }
+
     /// Why the agent's stdout is over, once it is.
     pub fn over(&self) -> watch::Receiver<Option<Over>> {
         self.over.clone()

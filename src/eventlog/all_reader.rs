@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use crate::store::{Page, ReadError, Run};
 use crate::types::{SessionId, Tenant};
 
+use super::followers::{Following, Follows};
 use super::tails::Found;
 use super::{EventLog, ResetReason, Shared};
 
@@ -62,10 +63,11 @@ pub struct AllReader {
     page: VecDeque<Run>,
     /// How far the store looked for the page.
     page_end: u64,
+    _following: Following,
 }
 
 #[derive(Debug)]
-struct Scope {
+pub(super) struct Scope {
     tenant: Tenant,
     sessions: Option<HashMap<SessionId, Floor>>,
 }
@@ -78,7 +80,7 @@ struct Floor {
 }
 
 impl Scope {
-    fn wants(&self, tenant: &str, session: SessionId) -> bool {
+    pub(super) fn wants(&self, tenant: &str, session: SessionId) -> bool {
         self.tenant.as_str() == tenant && self.sessions.as_ref().is_none_or(|of| of.contains_key(&session))
     }
 
@@ -133,9 +135,11 @@ impl EventLog {
                 }
             }
         }
+        let scope = Arc::new(Scope { tenant: scope.tenant, sessions: floors });
         let mut reader = AllReader {
+            _following: Following::enter(&shared, Follows::Many(Arc::clone(&scope))),
             shared,
-            scope: Arc::new(Scope { tenant: scope.tenant, sessions: floors }),
+            scope,
             told,
             cursor,
             target: Some(target),

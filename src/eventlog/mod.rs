@@ -6,6 +6,7 @@
 mod alarm;
 mod all_reader;
 mod event;
+mod followers;
 mod pending;
 mod reader;
 mod records;
@@ -29,6 +30,7 @@ use crate::store::{CommitError, EventStore, Record, Table};
 use crate::types::{Epoch, Ids, Limits, Position, SessionId, Tenant, Timestamp};
 
 use alarm::Alarms;
+use followers::Followers;
 use session::State;
 use tails::Tails;
 use writer::{Queue, Upkeep, Write};
@@ -77,6 +79,7 @@ struct Shared {
     /// The place of the last event that is durable and told.
     last_pos: watch::Sender<u64>,
     tails: Mutex<Tails>,
+    followers: Followers,
     sessions: Mutex<HashMap<SessionId, Weak<State>>>,
     /// One session at a time is read in, so that no two have a state of the same one.
     opening: tokio::sync::Mutex<()>,
@@ -115,6 +118,7 @@ impl EventLog {
             queue: Queue::default(),
             alarms: Alarms::default(),
             tails: Mutex::default(),
+            followers: Followers::default(),
             sessions: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             pages: Arc::new(Semaphore::new(limits.store_readers.max(1))),

@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 
 use crate::store::{ReadError, Run};
 
+use super::followers::{Following, Follows};
 use super::session::State;
 
 /// Where a reader begins.
@@ -56,6 +57,7 @@ pub struct Reader {
     reset: Option<ResetReason>,
     /// A page that is being read. It survives a `next` that was dropped.
     page: Option<JoinHandle<Result<Option<Run>, ReadError>>>,
+    _following: Following,
 }
 
 enum Step {
@@ -75,7 +77,8 @@ impl Reader {
             Start::Tail => (committed, None),
             Start::Reset(reason) => (0, Some(reason)),
         };
-        Self { state, commits, cursor, target: Some(committed), reset, page: None }
+        let following = Following::enter(&state.shared, Follows::One(state.id));
+        Self { state, commits, cursor, target: Some(committed), reset, page: None, _following: following }
     }
 
     /// The seq of the last event that was given, or where the reader began.

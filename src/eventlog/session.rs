@@ -194,6 +194,11 @@ impl SessionLog {
         EventId { epoch: self.state.shared.epoch.clone(), seq }
     }
 
+    /// Whether anybody reads this session's log at this moment.
+    pub fn is_followed(&self) -> bool {
+        self.state.shared.followers.any(&self.state.tenant, self.state.id)
+    }
+
     /// Replay from `start` to the tail, then follow.
     pub fn reader(&self, start: Start) -> Reader {
         Reader::new(Arc::clone(&self.state), start)

@@ -13,6 +13,12 @@ impl CallId {
     pub const fn number(self) -> u64 {
         self.0
     }
+
+    /// Only the spelling that we use.
+    fn parse(raw_id: &RawValue) -> Option<Self> {
+        let text = raw_id.get();
+        text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok().map(Self))?
+    }
 }
 
 /// A request of the peer, by a number of ours: the peer's own ids may repeat, be 0, `null` or text.
@@ -47,11 +53,7 @@ impl<T> Tables<T> {
 
     /// The call that a response with this raw id answers; once.
     pub fn answered(&mut self, raw_id: &RawValue) -> Option<(CallId, T)> {
-        let text = raw_id.get();
-        if !text.bytes().all(|b| b.is_ascii_digit()) {
-            return None;
-        }
-        let id = CallId(text.parse().ok()?);
+        let id = CallId::parse(raw_id)?;
         Some((id, self.outgoing.remove(&id)?))
     }
 
@@ -71,9 +73,15 @@ impl<T> Tables<T> {
         self.incoming.remove(&id)
     }
 
-    /// The open request that the peer calls `raw_id`.
+    /// The open request that the peer calls `raw_id`; the newest, if it uses an id again.
     pub fn find(&self, raw_id: &RawValue) -> Option<IncomingId> {
-        self.incoming.iter().find(|(_, raw)| raw.get() == raw_id.get()).map(|(id, _)| *id)
+        let same = self.incoming.iter().filter(|(_, raw)| raw.get() == raw_id.get());
+        same.map(|(id, _)| *id).max()
+    }
+
+    /// The call of ours with this raw id, while it is open.
+    pub fn find_call(&self, raw_id: &RawValue) -> Option<CallId> {
+        CallId::parse(raw_id).filter(|id| self.outgoing.contains_key(id))
     }
 
     pub fn open_incoming(&self) -> usize {
@@ -95,7 +103,9 @@ mod tests {
         let id = tables.call("a");
         for wrong in ["null", "99", "\"1\"", "1.0", "-1", "1e0", "[]"] {
             assert_eq!(tables.answered(&raw(wrong)), None, "{wrong}");
+            assert_eq!(tables.find_call(&raw(wrong)), None, "{wrong}");
         }
+        assert_eq!(tables.find_call(&raw("1")), Some(id));
         assert_eq!(tables.answered(&raw("1")), Some((id, "a")));
         assert_eq!(tables.answered(&raw("1")), None);
     }
@@ -106,6 +116,7 @@ mod tests {
         let first = tables.received(raw("0"));
         let second = tables.received(raw("0"));
         assert_ne!(first, second);
+        assert_eq!(tables.find(&raw("0")), Some(second));
         assert_eq!(tables.answer(first).unwrap().get(), "0");
         assert!(tables.answer(first).is_none());
         assert_eq!(tables.find(&raw("0")), Some(second));

@@ -60,6 +60,8 @@ pub(super) struct Actor {
     pub(super) resolved: VecDeque<Resolved>,
     /// Answers that wait for their commit.
     pub(super) outbox: VecDeque<Answered>,
+    /// Pages that the agent sent somebody to and has not told the end of.
+    pub(super) elicitations: VecDeque<String>,
     /// Files and terminals that the gateway serves to the agent.
     pub(super) serving: Serving,
     /// Settings that wait for a process, and those that wait for the agent's answer.
@@ -175,11 +177,12 @@ impl Actor {
                 answer(reply, outcome.map(|cancelled| (cancelled, self.log.appended())));
             }
             Command::Requests { reply } => {
-                let pending = self.requests.values().map(|pending| pending.shown.clone()).collect();
+                let pending = self.requests.values().map(|pending| (*pending.shown).clone()).collect();
                 answer(reply, Ok((pending, self.log.appended())));
             }
-            Command::Answer { by, request, answer: result, reply } => {
-                let outcome = self.answer(&by, request, result);
+            Command::Pending { request, reply } => answer(reply, self.pending(request)),
+            Command::Answer { by, request, outcome, reply } => {
+                let outcome = self.answer(&by, request, outcome);
                 answer(reply, outcome);
             }
             Command::Set { by, wish, trace, reply } => self.set(by, wish, trace, reply),
@@ -251,7 +254,7 @@ impl Actor {
             updated_at: record.updated_at,
             prompt_id: self.turn.as_ref().map(|turn| turn.record.prompt_id),
             queued: self.queue.iter().map(|queued| queued.record.prompt_id).collect(),
-            requests: self.requests.values().map(|pending| pending.shown.clone()).collect(),
+            requests: self.requests.values().map(|pending| (*pending.shown).clone()).collect(),
             prompt_capabilities: record.prompt_capabilities.clone(),
             modes: self.fold.modes.clone(),
             config_options: self.fold.config_options.clone(),

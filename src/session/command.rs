@@ -1,9 +1,12 @@
 //! What handles ask of a session's owner. Every command has one answer.
 
+use std::sync::Arc;
+
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::refusal::Refusal;
+use super::requests::Outcome;
 use crate::acp::{self, Part, TraceContext};
 use crate::api::{PendingRequest, Prompt, Session, SessionPatch};
 use crate::types::{Principal, PromptId, RequestId};
@@ -28,6 +31,8 @@ pub enum Answer {
     Option(String),
     /// No option of a permission request.
     Cancelled,
+    /// ACP's result of `elicitation/create`.
+    Elicitation(Box<RawValue>),
 }
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
@@ -96,10 +101,14 @@ pub(super) enum Command {
     Requests {
         reply: Reply<(Vec<PendingRequest>, u64)>,
     },
+    Pending {
+        request: RequestId,
+        reply: Reply<Arc<PendingRequest>>,
+    },
     Answer {
         by: Principal,
         request: RequestId,
-        answer: Answer,
+        outcome: Outcome,
         reply: Reply<u64>,
     },
     Set {

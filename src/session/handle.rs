@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::answers;
 use super::command::{Answer, Command, PromptRequest, Reply, Wish};
 use super::idempotency;
 use super::record::{self, PromptRecord, RequestRecord, SessionRecord};
@@ -302,8 +303,7 @@ impl SessionHandle {
 
     /// Answers a request of the agent; the first answer wins.
     pub async fn answer(&self, by: &Principal, request: RequestId, answer: Answer) -> Result<(), Refusal> {
-        let by = by.clone();
-        match self.ask(|reply| Command::Answer { by, request, answer, reply }).await {
+        match self.answer_once(by.clone(), request, answer).await {
             Ok(seq) => self.durable(seq).await,
             Err(refusal @ Refusal::RequestResolved { .. }) => {
                 // Nobody is told of an answer that a crash could still undo.
@@ -320,6 +320,14 @@ impl SessionHandle {
             }
             Err(refusal) => Err(refusal),
         }
+    }
+
+    async fn answer_once(&self, by: Principal, request: RequestId, answer: Answer) -> Result<u64, Refusal> {
+        let asked = self.ask(|reply| Command::Pending { request, reply }).await?;
+        // What the agent wants of the answer is the agent's to say, so it may take a while to look.
+        let check = self.registry.context().shutdown.spawn_blocking(move || answers::outcome(&asked, answer));
+        let outcome = check.await.map_err(|error| Refusal::internal(&error))??;
+        self.ask(|reply| Command::Answer { by, request, outcome, reply }).await
     }
 
     pub async fn set_mode(

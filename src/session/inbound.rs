@@ -10,7 +10,7 @@ use crate::acp;
 use crate::agent::{Batch, Inbound};
 use crate::api::event::{AgentNoise, Ext, SessionUpdate};
 use crate::eventlog::Records;
-use crate::jsonrpc::{CallId, IncomingId, RpcError};
+use crate::jsonrpc::{CallId, RpcError};
 
 /// Lines that were no messages.
 #[derive(Debug, Default)]
@@ -65,6 +65,7 @@ impl Actor {
                 _ => self.update(&params),
             },
             acp::method::CANCEL_REQUEST => self.taken_back(&params),
+            acp::method::ELICITATION_COMPLETE if self.record.attached => self.elicitation_completed(&params),
             _ if self.record.attached => self.extension(method, &params),
             // What concerns the whole connection comes before any session.
             _ => {}
@@ -125,26 +126,6 @@ impl Actor {
             }
             Some(_) => None,
             None => Some(params.to_owned()),
-        }
-    }
-
-    fn asked(&mut self, id: IncomingId, method: &str, params: &RawValue) {
-        if method == acp::method::SESSION_REQUEST_PERMISSION {
-            return match self.attachment {
-                Attachment::Attached => self.permission(id, params),
-                // Nobody can be asked before the session is set up, or after it was let go.
-                _ => self.send_answer(id, &Ok(acp::cancelled())),
-            };
-        }
-        self.refuse(id, acp::error_code::METHOD_NOT_FOUND, "the client does not serve this method");
-    }
-
-    /// Answers a request of the agent with an error of ours; it was never shown to anybody.
-    pub(super) fn refuse(&self, id: IncomingId, code: i64, message: &str) {
-        let error = serde_json::json!({ "code": code, "message": message });
-        let error = serde_json::value::to_raw_value(&error).expect("our own error serializes");
-        if let Some(lease) = &self.inputs.lease {
-            lease.process().answer(id, Err(&error));
         }
     }
 

@@ -4,11 +4,15 @@
 //! which process serves it. It does not know HTTP, and it writes to an agent only what its log holds.
 
 mod actor;
+mod answers;
+mod asks;
 mod attach;
 mod attachment;
 mod changes;
 mod command;
 mod context;
+mod elicitations;
+mod files;
 mod folders;
 mod foreground;
 mod handle;
@@ -16,7 +20,7 @@ mod idempotency;
 mod inbound;
 mod inputs;
 mod list;
-
+mod permissions;
 mod record;
 mod recovery;
 mod refusal;
@@ -24,6 +28,7 @@ mod registry;
 mod requests;
 mod serve;
 mod subagents;
+mod terminals;
 mod turn;
 mod upkeep;
 mod written;

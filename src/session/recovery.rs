@@ -19,7 +19,7 @@ use super::refusal::Refusal;
 use super::serve::Serving;
 use super::subagents::Subagents;
 use super::turn::Queued;
-use crate::acp;
+use crate::acp::Ask;
 use crate::agent::AgentSpec;
 use crate::api::event::{DetachedReason, RequestResolved};
 use crate::api::{Problem, ProblemCode, Resolution, SessionState};
@@ -88,6 +88,7 @@ impl Actor {
             requests: BTreeMap::new(),
             resolved: VecDeque::new(),
             outbox: VecDeque::new(),
+            elicitations: VecDeque::new(),
             serving: Serving::new(done),
             wanted: Vec::new(),
             settings: HashMap::new(),
@@ -176,13 +177,14 @@ impl Actor {
         record.resolution = Some(Resolution::Expired);
         let mut records = Records::default();
         record.put(self.record.session_id, number, &mut records);
+        let outcome = Ask::of(&pending.method).cancelled();
         let event = RequestResolved {
             request_id: number,
             method: &pending.method,
             resolution: Resolution::Expired,
             by: None,
-            result: Some(&acp::cancelled()),
-            error: None,
+            result: outcome.as_deref().ok(),
+            error: outcome.as_deref().err().map(|error| &**error),
         };
         self.append(pending.prompt_id, &event, records);
     }

@@ -25,6 +25,9 @@ pub enum Refusal {
     RequestResolved { id: RequestId, resolution: Resolution, by: Option<String> },
     #[error("{detail}")]
     Invalid { pointer: String, detail: String },
+    /// Several places of a body are wrong; never empty.
+    #[error("{}", .0[0].detail)]
+    Misfits(Vec<FieldError>),
     #[error("{detail}")]
     ContentUnsupported { pointer: String, detail: String },
     #[error("{0}")]
@@ -64,7 +67,7 @@ impl Refusal {
             Self::TurnRunning(_) => ProblemCode::TurnRunning,
             Self::QueueFull(_) => ProblemCode::QueueFull,
             Self::RequestResolved { .. } => ProblemCode::RequestResolved,
-            Self::Invalid { .. } => ProblemCode::Invalid,
+            Self::Invalid { .. } | Self::Misfits(_) => ProblemCode::Invalid,
             Self::ContentUnsupported { .. } => ProblemCode::ContentUnsupported,
             Self::Forbidden(_) => ProblemCode::Forbidden,
             Self::IdempotencyMismatch => ProblemCode::IdempotencyMismatch,
@@ -92,6 +95,7 @@ impl Refusal {
             Self::Invalid { pointer, detail } | Self::ContentUnsupported { pointer, detail } => {
                 problem.errors = vec![FieldError { pointer: pointer.clone(), detail: detail.clone() }];
             }
+            Self::Misfits(errors) => problem.errors.clone_from(errors),
             Self::PoolFull(_, after) => problem.retry_after_seconds = Some(after.as_secs().max(1)),
             Self::QueueFull(_) | Self::LiveSessions | Self::Draining => problem.retry_after_seconds = Some(5),
             Self::Agent(failure) => describe(&mut problem, failure),

@@ -1,27 +1,51 @@
-//! Requests of the agent that a person answers (ACP, Requesting Permission). The first answer wins.
+//! Requests of the agent that clients answer. The first answer wins.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::command::Answer;
 use super::record::RequestRecord;
 use super::refusal::Refusal;
 use super::written::Written;
-use crate::acp::{self, error_code};
-use crate::agent::Unanswered;
+use crate::acp::{self, Ask, error_code};
 use crate::api::event::{RequestCreated, RequestResolved};
-use crate::api::{self, PendingRequest, Resolution};
+use crate::api::{PendingRequest, Resolution};
 use crate::eventlog::Records;
 use crate::jsonrpc::IncomingId;
-use crate::types::{Principal, RequestId};
+use crate::types::{Principal, PromptId, RequestId};
 
-/// A request that waits for a person.
+/// A request that waits for a client.
 #[derive(Debug)]
 pub(super) struct Pending {
-    pub(super) shown: PendingRequest,
+    pub(super) shown: Arc<PendingRequest>,
+    ask: Ask,
     incoming: IncomingId,
     deadline: Option<Instant>,
+}
+
+/// A request on its way to the clients.
+#[derive(Debug)]
+pub(super) struct Offer<'a> {
+    pub(super) method: &'a str,
+    pub(super) incoming: IncomingId,
+    /// Raw, with our session id.
+    pub(super) params: Box<RawValue>,
+    /// The turn that it belongs to.
+    pub(super) prompt: Option<PromptId>,
+    pub(super) wait: Wait,
+}
+
+/// How long a request waits for its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    AtMost(Duration),
+    /// For as long as a client follows the session's log, and this long without one.
+    WhileFollowed(Duration),
+    /// For as long as its turn lasts.
+    Turn,
 }
 
 #[derive(Debug)]
@@ -40,109 +64,62 @@ pub(super) struct Answered {
 }
 
 /// A JSON-RPC result or error.
-pub(super) type Outcome = Result<Box<RawValue>, Box<RawValue>>;
+pub(super) type Outcome = acp::Outcome;
 
 /// How many resolved requests an owner remembers; older ones are in the store.
 const REMEMBERED: usize = 64;
 
 impl Actor {
-    pub(super) fn permission(&mut self, incoming: IncomingId, params: &RawValue) {
-        let invalid = |actor: &Self| {
-            actor.refuse(
-                incoming,
-                error_code::INVALID_PARAMS,
-                "a permission request of this session was expected",
-            );
-        };
-        let Ok(peek) = acp::peek_permission(params) else { return invalid(self) };
-        let Some(own) = self.own_params(params) else { return invalid(self) };
+    /// Shows a request to the clients. None: too many wait already, and the agent was told so.
+    pub(super) fn offer_request(&mut self, offer: Offer<'_>) -> Option<RequestId> {
+        let Offer { method, incoming, params, prompt, wait } = offer;
         if self.requests.len() >= self.context.limits.pending_requests {
-            return self.refuse(incoming, error_code::INTERNAL, "too many requests wait for an answer");
+            self.refuse(incoming, error_code::INTERNAL, "too many requests wait for an answer");
+            return None;
         }
-        let (unanswered, after, allowed) = self.permissions(peek.tool_kind.as_deref());
-        let now = Instant::now();
         let id = RequestId::new(self.record.last_request + 1);
         self.record.last_request += 1;
         let created_at = self.context.ids.now();
-        let waits = unanswered == Unanswered::Wait;
-        let shown = PendingRequest {
+        let shown = Arc::new(PendingRequest {
             request_id: id,
-            method: acp::method::SESSION_REQUEST_PERMISSION.to_owned(),
-            params: own,
-            prompt_id: self.running(),
+            method: method.to_owned(),
+            params,
+            prompt_id: prompt,
             created_at,
-            deadline: (!waits).then(|| created_at.after(after)),
+            deadline: match wait {
+                Wait::AtMost(limit) => Some(created_at.after(limit)),
+                Wait::WhileFollowed(_) | Wait::Turn => None,
+            },
+        });
+        let deadline = match wait {
+            Wait::AtMost(limit) | Wait::WhileFollowed(limit) => Some(Instant::now() + limit),
+            Wait::Turn => None,
         };
-        let deadline = (!waits).then(|| now + after);
-        self.created_request(Pending { shown, incoming, deadline });
-        if self.turn.as_ref().is_some_and(|turn| turn.cancelled_at.is_some()) {
-            self.resolve(id, Resolution::Cancelled, None, Ok(acp::cancelled()));
-        } else if let Some(result) = allowed.then(|| peek.allow_once()).flatten() {
-            self.resolve(id, Resolution::Policy, None, Ok(result));
-        }
-    }
-
-    fn created_request(&mut self, pending: Pending) {
-        let (id, prompt) = (pending.shown.request_id, pending.shown.prompt_id);
-        let record = RequestRecord { pending: Some(pending.shown.clone()), resolution: None, by: None };
+        let record = RequestRecord { pending: Some((*shown).clone()), resolution: None, by: None };
         let mut records = Records::default();
         record.put(self.record.session_id, id, &mut records);
         let event = Written::from(&RequestCreated {
             request_id: id,
-            method: &pending.shown.method,
-            params: &pending.shown.params,
-            deadline: pending.shown.deadline,
+            method,
+            params: &shown.params,
+            deadline: shown.deadline,
         });
-        self.requests.insert(id, pending);
+        self.requests.insert(id, Pending { shown, ask: Ask::of(method), incoming, deadline });
         let records = self.saved(records);
         self.append(prompt, event, records);
+        Some(id)
     }
 
-    /// The session's policy: what a client narrowed of what the agent's entry has.
-    fn permissions(&self, kind: Option<&str>) -> (Unanswered, std::time::Duration, bool) {
-        let entry = &self.spec.permissions;
-        let narrowed = self.record.policy.permissions.as_ref();
-        let unanswered = match narrowed.and_then(|policy| policy.unanswered) {
-            Some(api::Unanswered::Reject) => Unanswered::Reject,
-            Some(api::Unanswered::Wait) | None => entry.unanswered,
-        };
-        let after = narrowed.and_then(|policy| policy.after_seconds).map(std::time::Duration::from_secs);
-        let after = after.map_or(entry.after, |after| after.min(entry.after));
-        let listed = |list: &[String]| kind.is_some_and(|kind| list.iter().any(|allowed| allowed == kind));
-        let narrow = narrowed.and_then(|policy| policy.allow.as_deref());
-        (unanswered, after, listed(&entry.allow) && narrow.is_none_or(listed))
+    /// What waits under this id, for whoever wants to answer it.
+    pub(super) fn pending(&self, id: RequestId) -> Result<Arc<PendingRequest>, Refusal> {
+        self.requests.get(&id).map(|pending| Arc::clone(&pending.shown)).ok_or_else(|| self.not_pending(id))
     }
 
-    /// A person's answer. It is durable before the agent hears of it.
-    pub(super) fn answer(&mut self, by: &Principal, id: RequestId, answer: Answer) -> Result<u64, Refusal> {
-        let Some(pending) = self.requests.get(&id) else { return Err(self.not_pending(id)) };
-        let invalid = |pointer: &str, detail: &str| Refusal::Invalid {
-            pointer: pointer.to_owned(),
-            detail: detail.to_owned(),
-        };
-        let peek = acp::peek_permission(&pending.shown.params).map_err(|error| Refusal::internal(&error))?;
-        let outcome = match answer {
-            Answer::Option(option) if peek.offers(&option) => Ok(acp::selected(&option)),
-            Answer::Option(_) => return Err(invalid("/optionId", "the agent did not offer this option")),
-            Answer::Cancelled => Ok(acp::cancelled()),
-            Answer::Result(result) => {
-                peek.check(&result).map_err(|error| invalid("/result", &error.to_string()))?;
-                Ok(acp::one_line(result))
-            }
-            Answer::Error(error) => {
-                let object = acp::Object::parse(&error).filter(|object| {
-                    let code = object.get("code").is_some_and(|code| code.get().parse::<i64>().is_ok());
-                    code && object.text("message").is_some()
-                });
-                if object.is_none() {
-                    return Err(invalid(
-                        "/error",
-                        "a JSON-RPC error has a number `code` and a text `message`",
-                    ));
-                }
-                Err(acp::one_line(error))
-            }
-        };
+    /// A client's answer, checked. It is durable before the agent hears of it.
+    pub(super) fn answer(&mut self, by: &Principal, id: RequestId, outcome: Outcome) -> Result<u64, Refusal> {
+        if !self.requests.contains_key(&id) {
+            return Err(self.not_pending(id));
+        }
         Ok(self.resolve(id, Resolution::Answered, Some(&by.id), outcome))
     }
 
@@ -217,26 +194,42 @@ impl Actor {
     pub(super) fn taken_back(&mut self, params: &RawValue) {
         let Ok(raw_id) = acp::peek_cancel_request(params) else { return };
         let incoming = self.inputs.lease.as_ref().and_then(|lease| lease.process().connection.find(raw_id));
-        let id = self.requests.iter().find(|(_, p)| Some(p.incoming) == incoming).map(|(id, _)| *id);
-        if let Some(id) = id {
-            self.resolve(id, Resolution::Withdrawn, None, Ok(acp::cancelled()));
+        let Some(incoming) = incoming else { return };
+        match self.requests.iter().find(|(_, pending)| pending.incoming == incoming) {
+            Some((id, _)) => self.end_request(*id, Resolution::Withdrawn),
+            None => self.stop_serving(incoming),
         }
     }
 
-    /// ACP: after `session/cancel` every open permission request is answered `cancelled`.
+    /// ACP: after `session/cancel` every open permission request of the turn is answered `cancelled`. The agent is to
+    /// come to its end, so nothing else of the turn waits for a client either.
     pub(super) fn cancel_requests(&mut self) {
-        self.resolve_all(Resolution::Cancelled);
+        let running = self.running();
+        self.end_requests(Resolution::Cancelled, |pending| pending.shown.prompt_id == running);
     }
 
-    /// Their turn or their process is over.
+    /// Their turn is over. Files and terminals may outlast it.
+    pub(super) fn withdraw_questions(&mut self) {
+        self.end_requests(Resolution::Withdrawn, |pending| pending.ask.is_question());
+    }
+
+    /// Their process is over, or the gateway is about to be.
     pub(super) fn withdraw_requests(&mut self) {
-        self.resolve_all(Resolution::Withdrawn);
+        self.end_requests(Resolution::Withdrawn, |_| true);
     }
 
-    fn resolve_all(&mut self, resolution: Resolution) {
-        let open: Vec<RequestId> = self.requests.keys().copied().collect();
+    fn end_requests(&mut self, resolution: Resolution, which: impl Fn(&Pending) -> bool) {
+        let open: Vec<RequestId> =
+            self.requests.iter().filter(|(_, pending)| which(pending)).map(|(id, _)| *id).collect();
         for id in open {
-            self.resolve(id, resolution, None, Ok(acp::cancelled()));
+            self.end_request(id, resolution);
+        }
+    }
+
+    pub(super) fn end_request(&mut self, id: RequestId, resolution: Resolution) {
+        if let Some(pending) = self.requests.get(&id) {
+            let outcome = pending.ask.cancelled();
+            self.resolve(id, resolution, None, outcome);
         }
     }
 
@@ -250,9 +243,14 @@ impl Actor {
         let overdue: Vec<RequestId> =
             self.requests.iter().filter(|(_, p)| due(p)).map(|(id, _)| *id).collect();
         for id in overdue {
-            let params = &self.requests[&id].shown.params;
-            let reject = acp::peek_permission(params).map_or_else(|_| acp::cancelled(), |peek| peek.reject());
-            self.resolve(id, Resolution::Expired, None, Ok(reject));
+            let followed = self.log.is_followed();
+            let Some(pending) = self.requests.get_mut(&id) else { continue };
+            if pending.ask == Ask::WaitForExit && followed {
+                pending.deadline = Some(now + self.context.limits.client_answer);
+                continue;
+            }
+            let outcome = pending.ask.unanswered(&pending.shown.params);
+            self.resolve(id, Resolution::Expired, None, outcome);
         }
     }
 }

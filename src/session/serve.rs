@@ -1,9 +1,14 @@
 //! Requests of the agent that the gateway serves itself: files and terminals. The owner starts the work and hears of
 //! its end; it never waits for it.
 
+use std::collections::HashMap;
+
 use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::actor::Actor;
+use super::elicitations::Elicit;
 use super::requests::Outcome;
 use crate::acp::error_code;
 use crate::jsonrpc::IncomingId;
@@ -13,7 +18,15 @@ use crate::jsonrpc::IncomingId;
 pub(super) struct Served {
     process: u64,
     incoming: IncomingId,
-    outcome: Outcome,
+    done: Done,
+}
+
+/// What comes of the work for a request.
+#[derive(Debug)]
+pub(super) enum Done {
+    Answer(Outcome),
+    /// An elicitation can be shown.
+    Elicit(Elicit),
 }
 
 /// Where what is served comes in, and how much of it is on its way.
@@ -22,49 +35,77 @@ pub(super) struct Serving {
     done: mpsc::Sender<Served>,
     /// Counts the processes that this owner had: numbers of requests mean others on the next one.
     process: u64,
-    open: usize,
+    /// Work whose entry is dropped has nobody to hear of it, and ends.
+    open: HashMap<IncomingId, DropGuard>,
 }
 
 impl Serving {
     pub(super) fn new(done: mpsc::Sender<Served>) -> Self {
-        Self { done, process: 0, open: 0 }
+        Self { done, process: 0, open: HashMap::new() }
     }
 
     /// The process is gone; what is still served for it has nobody to hear of it.
     pub(super) fn forget(&mut self) {
         self.process += 1;
-        self.open = 0;
+        self.open.clear();
     }
 
     /// Something of this process is being served.
     pub(super) fn is_busy(&self) -> bool {
-        self.open > 0
+        !self.open.is_empty()
     }
 }
 
 impl Actor {
-    /// Runs `work` beside the owner, and answers the agent with what comes of it.
+    /// Runs `work` beside the owner, and answers the agent with what comes of it. The work is dropped when the agent
+    /// takes its request back: what must not be cut in the middle has a task of its own.
     pub(super) fn serve(
         &mut self,
         incoming: IncomingId,
         work: impl Future<Output = Outcome> + Send + 'static,
     ) {
-        if self.serving.open >= self.context.limits.pending_requests {
+        self.beside(incoming, async move { Done::Answer(work.await) });
+    }
+
+    pub(super) fn beside(&mut self, incoming: IncomingId, work: impl Future<Output = Done> + Send + 'static) {
+        if self.serving.open.len() >= self.context.limits.pending_requests {
             return self.refuse(incoming, error_code::INTERNAL, "too many requests are being served");
         }
-        self.serving.open += 1;
-        let (done, process) = (self.serving.done.clone(), self.serving.process);
+        let (served, process) = (self.serving.done.clone(), self.serving.process);
+        let dropped = CancellationToken::new();
+        self.serving.open.insert(incoming, dropped.clone().drop_guard());
         self.context.shutdown.spawn(async move {
-            let outcome = work.await;
-            // An owner that has ended has given its process back.
-            drop(done.send(Served { process, incoming, outcome }).await);
+            if let Some(done) = dropped.run_until_cancelled_owned(work).await {
+                // An owner that has ended has given its process back.
+                drop(served.send(Served { process, incoming, done }).await);
+            }
         });
     }
 
-    pub(super) fn served(&mut self, Served { process, incoming, outcome }: Served) {
-        if process == self.serving.process {
-            self.serving.open -= 1;
-            self.send_answer(incoming, &outcome);
+    pub(super) fn served(&mut self, Served { process, incoming, done }: Served) {
+        if process != self.serving.process || self.serving.open.remove(&incoming).is_none() {
+            return;
         }
+        if let Some(turn) = &mut self.turn {
+            // The agent goes on from here: its silence is counted anew.
+            turn.active = Instant::now();
+        }
+        match done {
+            Done::Answer(outcome) => self.send_answer(incoming, &outcome),
+            Done::Elicit(elicit) => self.elicit(incoming, elicit),
+        }
+    }
+
+    /// The agent took back what is being served.
+    pub(super) fn stop_serving(&mut self, incoming: IncomingId) {
+        if self.serving.open.remove(&incoming).is_some() {
+            let detail = "the request was cancelled";
+            self.refuse(incoming, error_code::REQUEST_CANCELLED, detail);
+        }
+    }
+
+    /// The agent waits for an answer: its silence is ours.
+    pub(super) fn owes_answers(&self) -> bool {
+        !self.requests.is_empty() || self.serving.is_busy()
     }
 }

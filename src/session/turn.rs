@@ -248,7 +248,7 @@ impl Actor {
 
     /// Requests of the turn that are still open go with it; then the next in the queue begins.
     fn turn_over(&mut self, ended: PromptId) {
-        self.withdraw_requests();
+        self.withdraw_questions();
         self.idle_since = Instant::now();
         if matches!(self.attachment, Attachment::Attached) {
             self.late_of = Some(ended);
@@ -344,7 +344,7 @@ impl Actor {
                 let drain = self.drain_at.map(|drain_at| drain_at.max(at) + limits.drain_cancel);
                 drain.into_iter().chain([at + limits.cancel]).min()
             }
-            None if turn.call.is_some() && self.requests.is_empty() => {
+            None if turn.call.is_some() && !self.owes_answers() => {
                 Some(turn.active + self.spec.limits.silence)
             }
             None => self.drain_at,

@@ -88,6 +88,10 @@ pub struct Limits {
     pub queued_prompts: usize,
     /// Requests of an agent that wait for an answer in a session: then they are answered with an error.
     pub pending_requests: usize,
+    /// A file or terminal that a client serves: then the agent gets an error. And a request that only clients may know,
+    /// likewise.
+    pub client_answer: Duration,
+    pub extension_answer: Duration,
     /// Places in an agent's line: then 503. And how long one may stand there: then 504.
     pub line_places: usize,
     pub line_wait: Duration,
@@ -181,6 +185,8 @@ impl Default for Limits {
             stderr_bytes: 64 << 10,
             queued_prompts: 8,
             pending_requests: 64,
+            client_answer: seconds(300),
+            extension_answer: seconds(30),
             line_places: 256,
             line_wait: seconds(300),
             prompts_per_minute: 60,
@@ -228,6 +234,17 @@ pub const SUBAGENT_ID_BYTES: usize = 1024;
 pub const FOLDED_SUBAGENTS: usize = 64;
 /// Bytes of what a snapshot shows of one subagent: what does not fit is left out.
 pub const FOLDED_SUBAGENT_BYTES: usize = 16 << 10;
+/// Bytes of a form's `requestedSchema`, and its properties: then the agent's request is refused.
+pub const FORM_BYTES: usize = 256 << 10;
+pub const FORM_FIELDS: usize = 128;
+/// Bytes of the content that answers a form: then 422.
+pub const FORM_ANSWER_BYTES: usize = 64 << 10;
+/// What a pattern of a form may cost: bytes of its compiled form (then the request is refused), and steps back while
+/// an answer is matched (then 422).
+pub const FORM_PATTERN_BYTES: usize = 1 << 20;
+pub const FORM_PATTERN_STEPS: usize = 10_000;
+/// Bytes of an `elicitationId`: then the agent's request is refused.
+pub const ELICITATION_ID_BYTES: usize = 1024;
 /// Bytes of a title: the rest is cut off.
 pub const TITLE_BYTES: usize = 2048;
 /// Bytes of the agent's words in one folded turn: then the turn says that it is truncated.

@@ -102,7 +102,7 @@ pub(in crate::http) async fn answer_elicitation(
     body: JsonBody<ElicitationAnswer>,
 ) -> Result<StatusCode, ApiError> {
     let result = elicitation(body.value)?;
-    answer(&gateway, &by, session, request, Answer::Result(result)).await
+    answer(&gateway, &by, session, request, Answer::Elicitation(result)).await
 }
 
 /// ACP's result of `elicitation/create`.

@@ -1,0 +1,240 @@
+//! `requestedSchema` of a form, and whether an answer keeps it.
+//!
+//! The schema is an agent's, and nothing that it says may cost more than its size: it is reduced to the keywords that
+//! ACP has for forms (no references, no nesting), and patterns are compiled and matched within limits.
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::ask::Misfit;
+use super::object::Object;
+use crate::types::limits::{
+    FORM_ANSWER_BYTES, FORM_BYTES, FORM_FIELDS, FORM_PATTERN_BYTES, FORM_PATTERN_STEPS,
+};
+
+/// A form that can be checked.
+#[derive(Debug)]
+pub(super) struct Form {
+    fields: Vec<Field>,
+    required: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Field {
+    name: String,
+    /// None: of a type that ACP may add later. The agent itself checks it.
+    validator: Option<Validator>,
+}
+
+/// Why a form cannot be shown: what the agent should change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FormError {
+    #[error("requestedSchema has more than {FORM_BYTES} bytes or {FORM_FIELDS} properties")]
+    TooLarge,
+    #[error("requestedSchema is no object with properties, each of them an object with a type")]
+    Shape,
+    #[error("requestedSchema requires {0:?}, which is none of its properties")]
+    Required(String),
+    #[error("requestedSchema.properties.{0}.{1} cannot be used")]
+    Keyword(String, &'static str),
+}
+
+/// Errors of an answer that are told; a person mends a few at a time.
+const TOLD: usize = 32;
+/// Bytes of what is told of one error.
+const TOLD_BYTES: usize = 300;
+
+impl Form {
+    pub(super) fn parse(schema: &RawValue) -> Result<Self, FormError> {
+        if schema.get().len() > FORM_BYTES {
+            return Err(FormError::TooLarge);
+        }
+        let schema = Object::parse(schema).ok_or(FormError::Shape)?;
+        let none = Object::empty();
+        let properties = match schema.get("properties") {
+            Some(properties) => Object::parse(properties).ok_or(FormError::Shape)?,
+            None => none,
+        };
+        if properties.iter().count() > FORM_FIELDS {
+            return Err(FormError::TooLarge);
+        }
+        let required: Vec<String> = match schema.get("required").filter(|raw| raw.get() != "null") {
+            Some(required) => serde_json::from_str(required.get()).map_err(|_| FormError::Shape)?,
+            None => Vec::new(),
+        };
+        if let Some(unknown) = required.iter().find(|name| properties.get(name).is_none()) {
+            return Err(FormError::Required(unknown.clone()));
+        }
+        let fields = properties.iter().map(|(name, property)| Field::parse(name, property));
+        Ok(Self { fields: fields.collect::<Result<_, _>>()?, required })
+    }
+
+    /// What is wrong with the content of an answer, from the answer down. Values are not repeated: they may be nobody
+    /// else's business.
+    pub(super) fn check(&self, content: Option<&RawValue>) -> Vec<Misfit> {
+        let content = match content {
+            None => Object::empty(),
+            Some(content) if content.get().len() > FORM_ANSWER_BYTES => {
+                let detail = format!("an answer to a form has at most {FORM_ANSWER_BYTES} bytes");
+                return vec![Misfit::new("/content", detail)];
+            }
+            Some(content) => match Object::parse(content) {
+                Some(content) => content,
+                None => {
+                    let detail = "expected an object that names no member twice";
+                    return vec![Misfit::new("/content", detail)];
+                }
+            },
+        };
+        let at = |name: &str| format!("/content/{}", name.replace('~', "~0").replace('/', "~1"));
+        let missing = self.required.iter().filter(|name| content.get(name).is_none());
+        let mut misfits: Vec<Misfit> =
+            missing.map(|name| Misfit::new(at(name), "the form requires a value")).collect();
+        for (name, value) in content.iter() {
+            match self.fields.iter().find(|field| field.name == name) {
+                Some(field) => field.check(value, &at(name), &mut misfits),
+                None => misfits.push(Misfit::new(at(name), "the form has no such field")),
+            }
+            if misfits.len() >= TOLD {
+                misfits.truncate(TOLD);
+                break;
+            }
+        }
+        misfits
+    }
+}
+
+impl Field {
+    fn parse(name: &str, property: &RawValue) -> Result<Self, FormError> {
+        let property = Object::parse(property).ok_or(FormError::Shape)?;
+        let kind = property.text("type").ok_or(FormError::Shape)?;
+        let keywords = Keywords { name, property: &property };
+        let Some(reduced) = keywords.reduced(&kind)? else {
+            return Ok(Self { name: name.to_owned(), validator: None });
+        };
+        let patterns = PatternOptions::fancy_regex()
+            .backtrack_limit(FORM_PATTERN_STEPS)
+            .size_limit(FORM_PATTERN_BYTES)
+            .dfa_size_limit(FORM_PATTERN_BYTES);
+        let options = jsonschema::options()
+            .with_draft(jsonschema::Draft::Draft202012)
+            .with_pattern_options(patterns)
+            .should_validate_formats(true)
+            .offline();
+        // Every other keyword was checked when it was taken over.
+        let validator = options.build(&reduced).map_err(|_| keywords.unusable("pattern"))?;
+        Ok(Self { name: name.to_owned(), validator: Some(validator) })
+    }
+
+    fn check(&self, value: &RawValue, at: &str, misfits: &mut Vec<Misfit>) {
+        let Some(validator) = &self.validator else { return };
+        let Ok(value) = serde_json::from_str::<Value>(value.get()) else {
+            let detail = "a text with half of a character, or a number out of range";
+            return misfits.push(Misfit::new(at, detail));
+        };
+        for error in validator.iter_errors(&value).take(TOLD) {
+            let mut detail = error.masked_with("the value").to_string();
+            detail.truncate(detail.floor_char_boundary(TOLD_BYTES));
+            misfits.push(Misfit::new(format!("{at}{}", error.instance_path()), detail));
+        }
+    }
+}
+
+/// The keywords of one property.
+struct Keywords<'a> {
+    name: &'a str,
+    property: &'a Object<'a>,
+}
+
+impl Keywords<'_> {
+    fn unusable(&self, keyword: &'static str) -> FormError {
+        FormError::Keyword(self.name.to_owned(), keyword)
+    }
+
+    /// The schema of the property with nothing in it but what ACP knows. None: the type is unknown.
+    fn reduced(&self, kind: &str) -> Result<Option<Value>, FormError> {
+        let mut schema = Map::from_iter([("type".to_owned(), Value::from(kind))]);
+        match kind {
+            "string" => {
+                self.take("minLength", Value::is_u64, &mut schema)?;
+                self.take("maxLength", Value::is_u64, &mut schema)?;
+                self.take("pattern", Value::is_string, &mut schema)?;
+                self.take("format", Value::is_string, &mut schema)?;
+                if !schema.get("format").is_none_or(|format| FORMATS.iter().any(|known| format == known)) {
+                    schema.remove("format");
+                }
+                let consts = self.consts(self.property, "oneOf")?.map(|consts| json!([{ "enum": consts }]));
+                schema.extend(consts.map(|consts| ("allOf".to_owned(), consts)));
+                self.take("enum", is_texts, &mut schema)?;
+            }
+            "number" | "integer" => {
+                self.take("minimum", Value::is_number, &mut schema)?;
+                self.take("maximum", Value::is_number, &mut schema)?;
+            }
+            "boolean" => {}
+            "array" => {
+                self.take("minItems", Value::is_u64, &mut schema)?;
+                self.take("maxItems", Value::is_u64, &mut schema)?;
+                schema.extend(self.items()?.map(|items| ("items".to_owned(), items)));
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(Value::Object(schema)))
+    }
+
+    /// What an array may hold. None: of a type that is unknown.
+    fn items(&self) -> Result<Option<Value>, FormError> {
+        let items = self.property.object("items").ok_or_else(|| self.unusable("items"))?;
+        match items.text("type") {
+            Some(kind) if kind != "string" => return Ok(None),
+            _ => {}
+        }
+        let values = match items.get("enum") {
+            Some(raw) => self.value(raw, "items", is_texts)?,
+            None => self.consts(&items, "anyOf")?.ok_or_else(|| self.unusable("items"))?,
+        };
+        Ok(Some(json!({ "type": "string", "enum": values })))
+    }
+
+    /// The values of titled options.
+    fn consts(&self, of: &Object<'_>, keyword: &'static str) -> Result<Option<Value>, FormError> {
+        let Some(options) = of.get(keyword).filter(|raw| raw.get() != "null") else { return Ok(None) };
+        let options = self.value(options, keyword, Value::is_array)?;
+        let consts = options.as_array().into_iter().flatten().map(|option| option["const"].clone());
+        let consts = Value::Array(consts.collect());
+        if is_texts(&consts) { Ok(Some(consts)) } else { Err(self.unusable(keyword)) }
+    }
+
+    fn take(
+        &self,
+        keyword: &'static str,
+        fits: fn(&Value) -> bool,
+        into: &mut Map<String, Value>,
+    ) -> Result<(), FormError> {
+        if let Some(raw) = self.property.get(keyword).filter(|raw| raw.get() != "null") {
+            into.insert(keyword.to_owned(), self.value(raw, keyword, fits)?);
+        }
+        Ok(())
+    }
+
+    fn value(
+        &self,
+        raw: &RawValue,
+        keyword: &'static str,
+        fits: fn(&Value) -> bool,
+    ) -> Result<Value, FormError> {
+        let value = serde_json::from_str(raw.get()).ok().filter(fits);
+        value.ok_or_else(|| self.unusable(keyword))
+    }
+}
+
+/// The formats that ACP has. Any other says nothing that could be checked.
+const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
+
+fn is_texts(value: &Value) -> bool {
+    value.as_array().is_some_and(|values| values.iter().all(Value::is_string))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! What the agent asks: who serves each request, by the policies of agent and session.
+
+use serde_json::value::RawValue;
+
+use super::actor::Actor;
+use super::attachment::Attachment;
+use super::requests::{Offer, Wait};
+use crate::acp::{self, Ask, error_code};
+use crate::jsonrpc::IncomingId;
+use crate::types::ServedBy;
+
+impl Actor {
+    pub(super) fn asked(&mut self, incoming: IncomingId, method: &str, params: &RawValue) {
+        let ask = Ask::of(method);
+        if !matches!(self.attachment, Attachment::Attached) {
+            return self.asked_too_soon(incoming, ask);
+        }
+        let served_by = match ask {
+            Ask::Permission | Ask::Elicitation | Ask::Extension => ServedBy::Client,
+            Ask::ReadFile | Ask::WriteFile => self.files(),
+            Ask::CreateTerminal | Ask::TerminalOutput | Ask::WaitForExit | Ask::EndTerminal => {
+                self.terminals()
+            }
+        };
+        if served_by == ServedBy::Off {
+            return self.refuse_method(incoming);
+        }
+        // An elicitation may name a call of ours instead of a session, and an extension nothing at all.
+        let needs_session = !matches!(ask, Ask::Elicitation | Ask::Extension);
+        let Some(own) = self.own_params(params).filter(|_| !needs_session || acp::names_session(params))
+        else {
+            let detail = "a request of this session was expected, by its sessionId";
+            return self.refuse(incoming, error_code::INVALID_PARAMS, detail);
+        };
+        match ask {
+            Ask::Permission => self.permission(incoming, params, own),
+            Ask::Elicitation => self.elicitation(incoming, params, own),
+            Ask::Extension => self.extension_asked(incoming, method, own),
+            Ask::ReadFile | Ask::WriteFile if served_by == ServedBy::Gateway => {
+                self.serve_file(incoming, method, params);
+            }
+            _ if served_by == ServedBy::Gateway => self.serve_terminal(incoming, method, params),
+            _ => {
+                let limit = self.context.limits.client_answer;
+                // A command may run for hours. Whether it does, only the client knows that runs it.
+                let wait = match ask {
+                    Ask::WaitForExit => Wait::WhileFollowed(limit),
+                    _ => Wait::AtMost(limit),
+                };
+                let prompt = self.running();
+                self.offer_request(Offer { method, incoming, params: own, prompt, wait });
+            }
+        }
+    }
+
+    /// Nobody can be asked before the session is set up, or after it was let go.
+    fn asked_too_soon(&self, incoming: IncomingId, ask: Ask) {
+        if ask.is_question() {
+            self.send_answer(incoming, &ask.cancelled());
+        } else {
+            self.refuse_method(incoming);
+        }
+    }
+
+    /// Only a client can know what it means. When none is there, the agent need not wait to hear that.
+    fn extension_asked(&mut self, incoming: IncomingId, method: &str, params: Box<RawValue>) {
+        if !self.log.is_followed() {
+            return self.refuse_method(incoming);
+        }
+        let (prompt, wait) = (self.running(), Wait::AtMost(self.context.limits.extension_answer));
+        self.offer_request(Offer { method, incoming, params, prompt, wait });
+    }
+
+    fn refuse_method(&self, incoming: IncomingId) {
+        self.refuse(incoming, error_code::METHOD_NOT_FOUND, "the client does not serve this method");
+    }
+
+    /// Answers a request of the agent with an error of ours; it was never shown to anybody.
+    pub(super) fn refuse(&self, incoming: IncomingId, code: i64, message: &str) {
+        self.send_answer(incoming, &Err(acp::error(code, message)));
+    }
+}

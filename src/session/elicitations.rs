@@ -1,0 +1,101 @@
+//! `elicitation/create` (ACP, Elicitation): a form to fill in, or a page to visit.
+
+use serde_json::value::RawValue;
+
+use super::actor::Actor;
+use super::attachment::Attachment;
+use super::requests::Offer;
+use super::serve::Done;
+use crate::acp::{self, Ask, Mode, error_code};
+use crate::api::Resolution;
+use crate::api::event::ElicitationCompleted;
+use crate::eventlog::Records;
+use crate::jsonrpc::IncomingId;
+use crate::types::PromptId;
+
+/// How many pages an owner remembers that somebody may still visit.
+const REMEMBERED: usize = 64;
+
+/// An elicitation that can be shown.
+#[derive(Debug)]
+pub(super) struct Elicit {
+    params: Box<RawValue>,
+    prompt: Option<PromptId>,
+}
+
+impl Actor {
+    /// `own`: the params with our session id, if they name a session.
+    pub(super) fn elicitation(&mut self, incoming: IncomingId, params: &RawValue, own: Box<RawValue>) {
+        let invalid = |actor: &Self, detail: &str| actor.refuse(incoming, error_code::INVALID_PARAMS, detail);
+        let peek = match acp::peek_elicitation(params) {
+            Ok(peek) => peek,
+            Err(error) => return invalid(self, &error.to_string()),
+        };
+        let named = peek.request_id.map(|raw| self.name_of_call(raw));
+        let params = match named {
+            None if acp::names_session(params) => own,
+            Some(Some(name)) => acp::replace_request_id(&own, &name),
+            _ => {
+                return invalid(
+                    self,
+                    "it names neither this session nor a request of the client that is open",
+                );
+            }
+        };
+        let elicit = Elicit { params, prompt: self.running() };
+        match peek.mode {
+            Mode::Url { elicitation_id } => {
+                self.elicitations.push_back(elicitation_id.into_owned());
+                if self.elicitations.len() > REMEMBERED {
+                    self.elicitations.pop_front();
+                }
+                self.elicit(incoming, elicit);
+            }
+            Mode::Form { .. } => {
+                let shutdown = self.context.shutdown.clone();
+                self.beside(incoming, async move {
+                    let checked = shutdown.spawn_blocking(move || {
+                        let usable = acp::check_form(&elicit.params).map_err(|error| error.to_string());
+                        usable.map(|()| elicit)
+                    });
+                    match checked.await {
+                        Ok(Ok(elicit)) => Done::Elicit(elicit),
+                        Ok(Err(detail)) => Done::Answer(Err(acp::error(error_code::INVALID_PARAMS, &detail))),
+                        Err(_) => {
+                            let detail = "the form could not be checked";
+                            Done::Answer(Err(acp::error(error_code::INTERNAL, detail)))
+                        }
+                    }
+                });
+            }
+        }
+    }
+
+    /// What clients know a call of ours by: its turn, or nothing (`null`). None: no such call is open.
+    fn name_of_call(&self, raw_id: &RawValue) -> Option<String> {
+        let call = self.inputs.lease.as_ref()?.process().connection.find_call(raw_id)?;
+        let turn = self.turn.as_ref().filter(|turn| turn.call == Some(call));
+        Some(turn.map_or_else(|| "null".to_owned(), |turn| format!("\"{}\"", turn.record.prompt_id)))
+    }
+
+    pub(super) fn elicit(&mut self, incoming: IncomingId, Elicit { params, prompt }: Elicit) {
+        let over = prompt.is_some() && prompt != self.running();
+        if over || !matches!(self.attachment, Attachment::Attached) {
+            return self.send_answer(incoming, &Ask::Elicitation.cancelled());
+        }
+        let (method, wait) = (acp::method::ELICITATION_CREATE, self.question_wait());
+        let offered = self.offer_request(Offer { method, incoming, params, prompt, wait });
+        if let Some(id) = offered.filter(|_| self.is_cancelling()) {
+            self.end_request(id, Resolution::Cancelled);
+        }
+    }
+
+    /// `elicitation/complete`: the agent saw that the page did its work. It tells so once.
+    pub(super) fn elicitation_completed(&mut self, params: &RawValue) {
+        let Some(id) = acp::completed_elicitation(params) else { return };
+        let Some(place) = self.elicitations.iter().position(|known| *known == *id) else { return };
+        self.elicitations.remove(place);
+        let prompt = self.running();
+        self.append(prompt, &ElicitationCompleted { elicitation_id: &id }, Records::default());
+    }
+}

@@ -1,0 +1,67 @@
+//! `session/request_permission` (ACP, Requesting Permission): a person chooses, or the policy does.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::actor::Actor;
+use super::requests::{Offer, Wait};
+use crate::acp::{self, error_code};
+use crate::agent::Unanswered;
+use crate::api::{self, Resolution};
+use crate::jsonrpc::IncomingId;
+
+impl Actor {
+    pub(super) fn permission(&mut self, incoming: IncomingId, params: &RawValue, own: Box<RawValue>) {
+        let Ok(peek) = acp::peek_permission(params) else {
+            return self.refuse(
+                incoming,
+                error_code::INVALID_PARAMS,
+                "options with an optionId each were expected, and a toolCall",
+            );
+        };
+        let allowed = self.allows(peek.tool_kind.as_deref()).then(|| peek.allow_once()).flatten();
+        let prompt = self.running();
+        let offer = Offer {
+            method: acp::method::SESSION_REQUEST_PERMISSION,
+            incoming,
+            params: own,
+            prompt,
+            wait: self.question_wait(),
+        };
+        let Some(id) = self.offer_request(offer) else { return };
+        if self.is_cancelling() {
+            self.end_request(id, Resolution::Cancelled);
+        } else if let Some(result) = allowed {
+            self.resolve(id, Resolution::Policy, None, Ok(result));
+        }
+    }
+
+    /// The turn was cancelled and has not ended: no question is put to anybody.
+    pub(super) fn is_cancelling(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.cancelled_at.is_some())
+    }
+
+    /// How long a person may take: what a client narrowed of what the agent's entry has.
+    pub(super) fn question_wait(&self) -> Wait {
+        let entry = &self.spec.permissions;
+        let narrowed = self.record.policy.permissions.as_ref();
+        let unanswered = match narrowed.and_then(|policy| policy.unanswered) {
+            Some(api::Unanswered::Reject) => Unanswered::Reject,
+            Some(api::Unanswered::Wait) | None => entry.unanswered,
+        };
+        let after = narrowed.and_then(|policy| policy.after_seconds).map(Duration::from_secs);
+        match unanswered {
+            Unanswered::Wait => Wait::Turn,
+            Unanswered::Reject => Wait::AtMost(after.map_or(entry.after, |after| after.min(entry.after))),
+        }
+    }
+
+    /// Whether the policy answers yes for this kind of tool, likewise.
+    fn allows(&self, kind: Option<&str>) -> bool {
+        let narrowed = self.record.policy.permissions.as_ref();
+        let listed = |list: &[String]| kind.is_some_and(|kind| list.iter().any(|allowed| allowed == kind));
+        let narrow = narrowed.and_then(|policy| policy.allow.as_deref());
+        listed(&self.spec.permissions.allow) && narrow.is_none_or(listed)
+    }
+}
