@@ -217,6 +217,7 @@ fn spec(config: &Config, name: &AgentName, agent: &config::Agent) -> Result<Agen
         terminals: agent.terminals,
         meta: agent.meta.clone(),
         rpc: agent.rpc.clone(),
+        terminal_auth: agent.terminal_auth,
         protocol: agent.protocol,
         permissions: agent::Permissions {
             unanswered: match agent.permissions.unanswered {

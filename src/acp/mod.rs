@@ -5,13 +5,16 @@
 //! anew from a type. It must not know processes, connections, sessions or HTTP.
 
 mod ask;
+pub mod auth;
 mod capabilities;
 mod content;
 mod depth;
 mod dialect;
 mod elicitation;
 mod form;
+pub mod gate;
 mod initialize;
+mod listing;
 pub mod method;
 mod object;
 mod peek;
@@ -34,6 +37,7 @@ pub use elicitation::{
 };
 pub use form::FormError;
 pub use initialize::{ClientCapabilities, InitializeError, InitializeResult, initialize};
+pub use listing::{ListedSession, SessionListing, list_sessions};
 pub use method::{error_code, stop_reason};
 pub use object::Object;
 pub use peek::{
@@ -48,7 +52,7 @@ pub use setup::{
     McpServer, McpTransport, NameValue, SessionSetup, load_session, new_session, resume_session,
     resume_session_from_start,
 };
-pub use trace::TraceContext;
+pub use trace::{TraceContext, traced};
 pub use v2::{Part, WorkEnd, WorkState, cancel_part, cancellable, mode_option};
 
 use serde::Serialize;

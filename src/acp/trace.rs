@@ -1,6 +1,10 @@
 //! W3C trace context, which ACP carries in `_meta`.
 
 use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::object::Object;
+use super::own;
 
 /// `traceparent` and `tracestate` of the request that caused a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -47,6 +51,36 @@ fn valid(traceparent: &str) -> bool {
         && hex(flags, 2)
 }
 
+/// A client's params with the context of its request in `_meta`, unless they bring one of their own; not another
+/// byte is changed. What is no object stays as it is.
+pub fn traced(params: &RawValue, trace: Option<&TraceContext>) -> Box<RawValue> {
+    let (Some(trace), Some(object)) = (trace, Object::parse(params)) else { return params.to_owned() };
+    let trace = own(trace);
+    let members = &trace.get()[1..trace.get().len() - 1];
+    let (whole, empty) = (params.get(), object.iter().next().is_none());
+    let text = match object.get("_meta") {
+        None => {
+            let comma = if empty { "" } else { "," };
+            format!("{}{comma}\"_meta\":{{{members}}}}}", &whole[..whole.len() - 1])
+        }
+        Some(meta) => {
+            // `meta` is borrowed from `whole`, so the difference of their addresses is its place.
+            let start = meta.get().as_ptr().addr() - whole.as_ptr().addr();
+            let (before, after) = (&whole[..start], &whole[start + meta.get().len()..]);
+            match Object::parse(meta) {
+                Some(object) if object.get("traceparent").is_some() => return params.to_owned(),
+                Some(object) => {
+                    let comma = if object.iter().next().is_none() { "" } else { "," };
+                    format!("{before}{{{members}{comma}{}{after}", &meta.get()[1..])
+                }
+                None if meta.get() == "null" => format!("{before}{{{members}}}{after}"),
+                None => return params.to_owned(),
+            }
+        }
+    };
+    RawValue::from_string(text).expect("members between the members of an object keep it JSON")
+}
+
 /// The `_meta` member of our own messages.
 pub(super) type Meta<'a> = Option<&'a TraceContext>;
 
@@ -55,6 +89,26 @@ mod tests {
     use super::*;
 
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_clients_params_get_the_context_unless_they_have_one() {
+        let trace = TraceContext::parse(PARENT, None);
+        let members = format!(r#""traceparent":"{PARENT}""#);
+        for (params, expected) in [
+            ("{}", format!(r#"{{"_meta":{{{members}}}}}"#)),
+            (r#"{"a": 1.10 }"#, format!(r#"{{"a": 1.10 ,"_meta":{{{members}}}}}"#)),
+            (r#"{"_meta":null,"a":1}"#, format!(r#"{{"_meta":{{{members}}},"a":1}}"#)),
+            (r#"{"_meta": { },"a":1}"#, format!(r#"{{"_meta": {{{members} }},"a":1}}"#)),
+            (r#"{"a":1,"_meta":{"x":[]}}"#, format!(r#"{{"a":1,"_meta":{{{members},"x":[]}}}}"#)),
+            (r#"{"_meta":{"traceparent":"own"}}"#, r#"{"_meta":{"traceparent":"own"}}"#.to_owned()),
+            (r#"{"_meta":1}"#, r#"{"_meta":1}"#.to_owned()),
+            ("[1]", "[1]".to_owned()),
+        ] {
+            let params: &RawValue = serde_json::from_str(params).unwrap();
+            assert_eq!(traced(params, trace.as_ref()).get(), expected);
+            assert_eq!(traced(params, None).get(), params.get());
+        }
+    }
 
     #[test]
     fn well_formed_contexts_pass_and_others_are_left_out() {

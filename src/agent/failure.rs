@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
+use crate::acp::{InitializeResult, error_code};
 use crate::jsonrpc::RpcError;
 
 /// How a process ended, and why we ended it if we did.
@@ -45,4 +46,15 @@ pub enum AgentFailure {
     Draining,
     #[error("the agent did not answer {method} in time")]
     Timeout { method: String },
+}
+
+impl AgentFailure {
+    /// An agent's error as the answer to a call, with the sign-in told apart.
+    pub fn answered(error: RpcError, initialized: &InitializeResult) -> Self {
+        if error.code == error_code::AUTH_REQUIRED {
+            Self::AuthRequired { auth_methods: initialized.auth_methods.clone(), error }
+        } else {
+            Self::Rpc(error)
+        }
+    }
 }

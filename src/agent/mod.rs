@@ -3,6 +3,7 @@
 //! It owns the child's two ends, the pairing of requests with answers, and the first handshake. It does not know
 //! sessions: whoever holds the [`Process`] gets every message in the order in which the agent wrote it.
 
+mod ask;
 mod connection;
 mod failure;
 mod process;

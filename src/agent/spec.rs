@@ -31,6 +31,8 @@ pub struct AgentSpec {
     pub meta: Vec<String>,
     /// Methods that clients may call through `/rpc`.
     pub rpc: Vec<String>,
+    /// Whether people may sign in to it in a terminal.
+    pub terminal_auth: bool,
     /// The version of ACP that is asked for: 1 or 2.
     pub protocol: u64,
     pub pool: PoolSpec,
@@ -54,6 +56,7 @@ impl AgentSpec {
             permissions: Permissions { unanswered: Unanswered::Reject, after: hour, allow: Vec::new() },
             meta: Vec::new(),
             rpc: Vec::new(),
+            terminal_auth: false,
             protocol: 1,
             pool: PoolSpec { max: 0, warm: 0, idle: hour },
             limits: AgentLimits { start: hour, line: 0, silence: hour },

@@ -4,12 +4,15 @@
 //! besides the one that a problem code stands for, and nothing of how anything is done.
 
 pub mod agent;
+pub mod agent_session;
+pub mod auth;
 pub mod event;
 pub mod event_schema;
 pub mod gateway;
 pub mod problem;
 pub mod prompt;
 pub mod request;
+pub mod rpc;
 pub mod schema;
 pub mod session;
 pub mod session_input;
@@ -18,6 +21,8 @@ pub mod ticket;
 pub mod transcript;
 
 pub use agent::{Agent, AgentList, PoolFigures};
+pub use agent_session::{AgentSession, AgentSessionList};
+pub use auth::{AgentAuth, SignIn, SignInTerminal};
 pub use event::{EventPage, ResetReason};
 pub use gateway::{GatewayInfo, GatewayLimits, PrincipalInfo};
 pub use problem::{FieldError, Problem, ProblemCode, RpcError};
@@ -26,6 +31,7 @@ pub use request::{
     ElicitationAction, ElicitationAnswer, PendingRequest, PendingRequests, PermissionAnswer, RequestAnswer,
     Resolution,
 };
+pub use rpc::{RpcCall, RpcResult};
 pub use session::{
     PermissionPolicy, Session, SessionList, SessionPolicy, SessionState, SessionSummary, Unanswered,
 };

@@ -9,6 +9,7 @@ use super::error::ConfigError;
 use super::secret::{self, Secret};
 use super::section::{Field, Section};
 use crate::types::ServedBy;
+use crate::types::method_list::route_of;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
@@ -22,6 +23,8 @@ pub struct Agent {
     pub meta: Vec<String>,
     /// Methods that clients may call through `/rpc`.
     pub rpc: Vec<String>,
+    /// Whether people may sign in to it in a terminal.
+    pub terminal_auth: bool,
     /// The version of ACP that is asked for.
     pub protocol: u64,
     pub pool: Pool,
@@ -109,6 +112,7 @@ impl Agent {
             permissions: Permissions::default(),
             meta: Vec::new(),
             rpc: Vec::new(),
+            terminal_auth: false,
             protocol: 1,
             pool: Pool::default(),
             limits: AgentLimits::default(),
@@ -137,7 +141,10 @@ impl Agent {
             agent.meta = meta.strings()?;
         }
         if let Some(rpc) = section.take("rpc") {
-            agent.rpc = rpc.strings()?;
+            agent.rpc = read_methods(rpc)?;
+        }
+        if let Some(terminal_auth) = section.take("terminal_auth") {
+            agent.terminal_auth = terminal_auth.boolean()?;
         }
         if let Some(protocol) = section.take("protocol") {
             agent.protocol = match protocol.count()? {
@@ -180,6 +187,22 @@ pub(super) fn program(field: &Field) -> Result<String, ConfigError> {
         return Err(field.invalid("must be a name that is looked up on PATH, or an absolute path"));
     }
     Ok(command.to_owned())
+}
+
+/// Names of methods; one that ends in `*` stands for all that begin so.
+fn read_methods(field: Field) -> Result<Vec<String>, ConfigError> {
+    let method = |item: &Field| {
+        let name = item.string()?;
+        if let Some(route) = route_of(name) {
+            return Err(item.invalid(format!("{name:?} never goes by name: {route}")));
+        }
+        let start = name.strip_suffix('*').unwrap_or(name);
+        if start.is_empty() || start.contains('*') {
+            return Err(item.invalid("must be a method, or what methods begin with and a * at the end"));
+        }
+        Ok(name.to_owned())
+    };
+    field.list()?.iter().map(method).collect()
 }
 
 const SERVED_BY: [(&str, ServedBy); 3] =

@@ -125,6 +125,7 @@ impl Page<'_> {
         );
         self.line("meta", &list(&agent.meta));
         self.line("rpc", &list(&agent.rpc));
+        self.line("terminal_auth", &agent.terminal_auth.to_string());
         self.line("protocol", &agent.protocol.to_string());
         let (max, warm, idle) = (agent.pool.max, agent.pool.warm, duration_text(agent.pool.idle));
         self.line("pool", &format!("{{ max = {max}, warm = {warm}, idle = \"{idle}\" }}"));

@@ -13,7 +13,8 @@ use super::error::ApiError;
 use super::layers;
 use super::openapi::Document;
 use super::routes::{
-    agents, docs, events, gateway, health, parts, prompts, requests, sessions, settings, tickets, transcript,
+    agents, auth, docs, events, gateway, health, parts, prompts, requests, rpc, sessions, settings, tickets,
+    transcript,
 };
 use super::state::Gateway;
 use super::web;
@@ -25,6 +26,9 @@ pub(super) fn contract() -> OpenApiRouter<Gateway> {
         .routes(routes!(gateway::get_gateway))
         .routes(routes!(agents::list_agents))
         .routes(routes!(agents::get_agent))
+        .routes(routes!(agents::list_agent_sessions))
+        .routes(routes!(auth::get_auth, auth::sign_in, auth::sign_out))
+        .routes(routes!(rpc::call_agent))
         .routes(routes!(sessions::list_sessions, sessions::create_session))
         .routes(routes!(sessions::get_session, sessions::patch_session, sessions::delete_session))
         .routes(routes!(sessions::attach_session))

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::line::Pool;
+use super::state::Spare;
 use crate::agent::Process;
 use crate::types::{AgentName, Principal};
 
 /// What becomes of the process when a session gives it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
+    /// Nothing of who held it is left: it may serve whom it could serve before.
+    Untouched,
     /// It closed the session and may serve another one of the same principal.
     Reuse,
     /// It goes down the stop ladder.
@@ -39,18 +42,18 @@ pub struct Lease {
     pub(super) agent: AgentName,
     pub(super) principal: Principal,
     pub(super) recall: Arc<Notify>,
+    /// Who used the process before.
+    pub(super) used_by: Option<Arc<str>>,
+    /// The sign-in that the process knows of.
+    pub(super) generation: u64,
     pool: Pool,
 }
 
 impl Lease {
-    pub(super) fn new(
-        process: Process,
-        id: u64,
-        principal: Principal,
-        recall: Arc<Notify>,
-        pool: Pool,
-    ) -> Self {
-        Self { agent: process.spec.name.clone(), process: Some(process), id, principal, recall, pool }
+    pub(super) fn new(spare: Spare, id: u64, principal: Principal, recall: Arc<Notify>, pool: Pool) -> Self {
+        let Spare { process, used_by, generation, .. } = spare;
+        let agent = process.spec.name.clone();
+        Self { agent, process: Some(process), id, principal, recall, used_by, generation, pool }
     }
 
     pub fn process(&self) -> &Process {
@@ -64,6 +67,11 @@ impl Lease {
     /// Says whether the process could be taken back now.
     pub fn tell(&self, standing: Standing) {
         self.pool.told(self, standing);
+    }
+
+    /// The agent wants a sign-in, or did without one.
+    pub fn saw_auth(&self, required: bool) {
+        self.pool.saw_auth(self, required);
     }
 
     /// Others wait and this lease was idle the longest: its holder should give it back at once.

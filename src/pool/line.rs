@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::lease::{Fate, Lease, Standing};
 use super::state::{AgentState, Leased, Spare, Step, Waiter};
+use super::visit::Manner;
 use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, Catalogue, Launcher, Process};
 use crate::shutdown::Shutdown;
@@ -71,8 +72,8 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-struct State {
-    agents: HashMap<AgentName, AgentState>,
+pub(super) struct State {
+    pub(super) agents: HashMap<AgentName, AgentState>,
     next: u64,
 }
 
@@ -92,7 +93,23 @@ impl Pool {
         pool
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn limits(&self) -> &Limits {
+        &self.inner.limits
+    }
+
+    pub(super) fn shutdown(&self) -> &Shutdown {
+        &self.inner.shutdown
+    }
+
+    pub(super) fn launcher(&self) -> &Launcher {
+        &self.inner.launcher
+    }
+
+    pub(super) fn is_starting(&self, agent: &AgentName) -> bool {
+        self.state().agents.get(agent).is_some_and(|agent| agent.starting > 0)
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.inner.state.lock().expect("no one panics while holding the pool")
     }
 
@@ -102,6 +119,16 @@ impl Pool {
         agent: &AgentName,
         principal: &Principal,
         offer: ClientCapabilities,
+    ) -> Result<Place, Refused> {
+        self.reserve_as(agent, principal, offer, Manner::Pressing)
+    }
+
+    pub(super) fn reserve_as(
+        &self,
+        agent: &AgentName,
+        principal: &Principal,
+        offer: ClientCapabilities,
+        manner: Manner,
     ) -> Result<Place, Refused> {
         if self.inner.shutdown.draining() {
             return Err(Refused::Draining);
@@ -117,7 +144,8 @@ impl Pool {
             if line.line.len() >= self.inner.limits.line_places {
                 return Err(Refused::Full { retry_after: Duration::from_secs(5) });
             }
-            line.line.push_back(Waiter { principal: principal.clone(), offer, give });
+            let pressing = manner == Manner::Pressing;
+            line.line.push_back(Waiter { principal: principal.clone(), offer, pressing, give });
         }
         self.advance(agent);
         Ok(Place { given })
@@ -138,7 +166,7 @@ impl Pool {
     }
 
     /// Gives, starts, stops and recalls until nothing more can be done for this agent.
-    fn advance(&self, name: &AgentName) {
+    pub(super) fn advance(&self, name: &AgentName) {
         loop {
             let mut state = self.state();
             let state = &mut *state;
@@ -151,9 +179,15 @@ impl Pool {
                 Step::Give(spare, waiter) => {
                     state.next += 1;
                     let (id, recall) = (state.next, Arc::new(Notify::new()));
-                    let leased = Leased { idle_since: None, recall: Arc::clone(&recall), leaving: false };
+                    let leased = Leased {
+                        idle_since: None,
+                        recall: Arc::clone(&recall),
+                        leaving: false,
+                        tenant: spare.tenant.clone(),
+                        generation: spare.generation,
+                    };
                     agent.leases.insert(id, leased);
-                    let lease = Lease::new(spare.process, id, waiter.principal, recall, self.clone());
+                    let lease = Lease::new(spare, id, waiter.principal, recall, self.clone());
                     // Who left the line meanwhile drops the lease after the lock is free.
                     if let Err(unwanted) = waiter.give.send(Ok(lease)) {
                         self.drop_later(unwanted);
@@ -190,11 +224,13 @@ impl Pool {
                 () = self.inner.shutdown.soft() => {}
             }
         }
+        let signed_in = self.signed_in(&name, &tenant);
+        let generation = signed_in.generation;
         // Dropping a launch stops what it has started.
         let outcome = tokio::select! {
             biased;
             () = self.inner.shutdown.soft() => Err(AgentFailure::Draining),
-            outcome = self.inner.launcher.launch(&spec, offer) => outcome,
+            outcome = self.launch_signed_in(&spec, offer, signed_in) => outcome,
         };
         {
             let mut state = self.state();
@@ -203,7 +239,8 @@ impl Pool {
             match outcome {
                 Ok(process) => {
                     agent.initialized = Some(Arc::clone(&process.initialized));
-                    agent.spares.push(Spare { process, tenant, used_by: None, since: Instant::now() });
+                    let since = Instant::now();
+                    agent.spares.push(Spare { process, tenant, used_by: None, generation, since });
                 }
                 Err(AgentFailure::Draining) => agent.live -= 1,
                 Err(failure) => {
@@ -238,6 +275,7 @@ impl Pool {
             leased.idle_since = (standing == Standing::Idle).then(Instant::now);
             // Whoever was busy when it was asked is asked again.
             leased.leaving = standing == Standing::Leaving;
+            agent.recall_outdated(&lease.principal.tenant);
         }
         if standing == Standing::Idle {
             self.advance(&lease.agent);
@@ -245,7 +283,12 @@ impl Pool {
     }
 
     pub(super) fn released(&self, lease: &Lease, process: Process, fate: Fate) {
-        let reusable = fate == Fate::Reuse && !process.is_over() && !self.inner.shutdown.draining();
+        let used_by = match fate {
+            Fate::Untouched => Some(lease.used_by.clone()),
+            Fate::Reuse => Some(Some(Arc::clone(&lease.principal.id))),
+            Fate::Stop | Fate::Crashed => None,
+        };
+        let used_by = used_by.filter(|_| !process.is_over() && !self.inner.shutdown.draining());
         let stop = {
             let mut state = self.state();
             let agent = state.agents.get_mut(&lease.agent).expect("agents stay in the pool");
@@ -253,11 +296,12 @@ impl Pool {
             if fate == Fate::Crashed {
                 agent.crashes.note(Instant::now(), &self.inner.limits);
             }
-            if reusable {
+            if let Some(used_by) = used_by {
                 agent.spares.push(Spare {
                     process,
                     tenant: lease.principal.tenant.clone(),
-                    used_by: Some(Arc::clone(&lease.principal.id)),
+                    used_by,
+                    generation: lease.generation,
                     since: Instant::now(),
                 });
                 None

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::auth::SignedIn;
 use super::crashes::Crashes;
 use super::lease::Lease;
 use crate::acp::{ClientCapabilities, InitializeResult};
@@ -16,6 +17,8 @@ pub(super) struct Waiter {
     pub(super) principal: Principal,
     /// What its session offers to the agent.
     pub(super) offer: ClientCapabilities,
+    /// Sessions that are idle give their process up for it.
+    pub(super) pressing: bool,
     pub(super) give: oneshot::Sender<Result<Lease, AgentFailure>>,
 }
 
@@ -25,6 +28,8 @@ pub(super) struct Spare {
     pub(super) tenant: Tenant,
     /// Who used it before; nobody else may.
     pub(super) used_by: Option<Arc<str>>,
+    /// The sign-in that it knows of.
+    pub(super) generation: u64,
     pub(super) since: Instant,
 }
 
@@ -42,6 +47,8 @@ pub(super) struct Leased {
     pub(super) recall: Arc<Notify>,
     /// Its holder was asked, or is giving it back anyway.
     pub(super) leaving: bool,
+    pub(super) tenant: Tenant,
+    pub(super) generation: u64,
 }
 
 pub(super) struct AgentState {
@@ -54,6 +61,7 @@ pub(super) struct AgentState {
     pub(super) leases: HashMap<u64, Leased>,
     pub(super) crashes: Crashes,
     pub(super) initialized: Option<Arc<InitializeResult>>,
+    pub(super) signed_in: HashMap<Tenant, SignedIn>,
 }
 
 /// What to do next for those who wait.
@@ -75,12 +83,30 @@ impl AgentState {
             leases: HashMap::new(),
             crashes: Crashes::default(),
             initialized: None,
+            signed_in: HashMap::new(),
+        }
+    }
+
+    pub(super) fn generation(&self, tenant: &Tenant) -> u64 {
+        self.signed_in.get(tenant).map_or(0, |signed_in| signed_in.generation)
+    }
+
+    /// Asks those who hold a process of before the last sign-in or sign-out, and do not need it now.
+    pub(super) fn recall_outdated(&mut self, tenant: &Tenant) {
+        let generation = self.generation(tenant);
+        let outdated = |leased: &&mut Leased| leased.tenant == *tenant && leased.generation < generation;
+        for leased in self.leases.values_mut().filter(outdated) {
+            if !leased.leaving && leased.idle_since.is_some() {
+                leased.leaving = true;
+                leased.recall.notify_one();
+            }
         }
     }
 
     pub(super) fn step(&mut self, now: Instant) -> Step {
         self.line.retain(|waiter| !waiter.give.is_closed());
-        if let Some(dead) = self.spares.iter().position(|spare| spare.process.is_over()) {
+        let outdated = |spare: &Spare| spare.generation < self.generation(&spare.tenant);
+        if let Some(dead) = self.spares.iter().position(|spare| spare.process.is_over() || outdated(spare)) {
             return Step::Stop(self.spares.swap_remove(dead));
         }
         if let Some((at, spare)) = self.next_given() {
@@ -98,7 +124,8 @@ impl AgentState {
                 // The head of the line is another principal, or offers something else, than those whom the spares suit.
                 return Step::Stop(self.spares.swap_remove(0));
             }
-            self.recall(wanted.saturating_sub(coming));
+            let pressing = self.line.iter().filter(|waiter| waiter.pressing).count();
+            self.recall(wanted.saturating_sub(coming).min(pressing));
             return Step::Nothing;
         }
         let fresh = self.spares.iter().filter(|spare| spare.used_by.is_none()).count();

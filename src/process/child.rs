@@ -80,6 +80,8 @@ pub(super) struct Ending {
 pub(super) enum Order {
     Run,
     Stop,
+    /// Where there is no stdin to close.
+    Terminate,
     Kill,
 }
 

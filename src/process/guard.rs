@@ -50,13 +50,30 @@ pub(super) struct Guard {
     pub(super) keeper: tokio::process::Child,
     pub(super) pid: Pid,
     pub(super) orders: watch::Receiver<Order>,
-    pub(super) close_stdin: CancellationToken,
-    pub(super) stalled: CancellationToken,
-    pub(super) stderr: JoinHandle<()>,
+    pub(super) pipes: Pipes,
     pub(super) ending: watch::Sender<Ending>,
     pub(super) run_file: Option<RunFile>,
     pub(super) shutdown: Shutdown,
     pub(super) limits: Arc<Limits>,
+}
+
+/// What the guard knows of the child's pipes.
+#[derive(Debug)]
+pub(super) struct Pipes {
+    /// Asks for the end of stdin.
+    pub(super) close_stdin: CancellationToken,
+    /// Says that the child takes nothing from its stdin.
+    pub(super) stalled: CancellationToken,
+    /// The drain of stderr.
+    pub(super) stderr: JoinHandle<()>,
+}
+
+impl Pipes {
+    /// A child in a pseudo terminal has none.
+    pub(super) fn none(shutdown: &Shutdown) -> Self {
+        let (close_stdin, stalled) = (CancellationToken::new(), CancellationToken::new());
+        Self { close_stdin, stalled, stderr: shutdown.spawn(std::future::ready(())) }
+    }
 }
 
 /// Where the guard stands on the ladder.
@@ -69,14 +86,14 @@ struct Stand {
 impl Guard {
     pub(super) async fn run(mut self) {
         let status = self.attend().await;
-        self.close_stdin.cancel();
+        self.pipes.close_stdin.cancel();
         // A keeper that is stuck keeps its file, for the sweep of the next life.
         if let (Some(run_file), Some(_)) = (self.run_file.take(), status) {
             run_file.remove().await;
         }
         // The last words belong to the news of the end. All writers are gone, so they are all here.
-        if timeout(LAST_WAIT, &mut self.stderr).await.is_err() {
-            self.stderr.abort();
+        if timeout(LAST_WAIT, &mut self.pipes.stderr).await.is_err() {
+            self.pipes.stderr.abort();
         }
         self.ending.send_modify(|ending| ending.exit = Some(Exit::from(status)));
     }
@@ -96,6 +113,7 @@ impl Guard {
                     let order = *self.orders.borrow_and_update();
                     match order {
                         Order::Kill => self.climb(&mut stand, Step::Killing, StopReason::Ordered),
+                        Order::Terminate => self.climb(&mut stand, Step::Terminating, StopReason::Ordered),
                         Order::Stop => self.climb(&mut stand, Step::Closing, StopReason::Ordered),
                         Order::Run => self.climb(&mut stand, Step::Closing, StopReason::Dropped),
                     }
@@ -104,7 +122,7 @@ impl Guard {
                     self.climb(&mut stand, Step::Killing, StopReason::Shutdown);
                 }
                 () = self.shutdown.soft(), if !draining => draining = true,
-                () = self.stalled.cancelled(), if stand.step < Step::Terminating => {
+                () = self.pipes.stalled.cancelled(), if stand.step < Step::Terminating => {
                     self.climb(&mut stand, Step::Terminating, StopReason::StdinStalled);
                 }
                 () = sleep_until(deadline), if stand.step > Step::Running => match stand.step.next() {
@@ -126,7 +144,7 @@ impl Guard {
             ending.reason.get_or_insert(reason);
             first
         });
-        self.close_stdin.cancel();
+        self.pipes.close_stdin.cancel();
         match step {
             Step::Running | Step::Closing => {}
             Step::Terminating => self.signal(Signal::TERM),

@@ -18,6 +18,7 @@ mod guard;
 mod handshake;
 pub mod keeper;
 mod procfs;
+mod pty;
 mod report;
 mod resolve;
 mod run_file;
@@ -27,6 +28,7 @@ mod stderr;
 mod stdin;
 
 pub use child::{Child, Exit, StopReason};
+pub use pty::{PtyChild, PtyReader, PtySize, PtyWriter};
 pub use resolve::{ResolveError, resolve, trusted_path};
 pub use run_file::sweep;
 pub use spawn::{SpawnError, Spawner};

@@ -15,7 +15,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::child::{Child, Ending, Leash, Order};
-use super::guard::Guard;
+use super::guard::{Guard, Pipes};
+use super::pty::{self, Pty, PtyChild, PtySize};
 use super::report::Report;
 use super::run_file::RunFile;
 use super::stdin::StdinTask;
@@ -41,7 +42,7 @@ pub enum SpawnError {
 /// Starts children. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Spawner {
-    keeper: PathBuf,
+    program: PathBuf,
     run_dir: PathBuf,
     shutdown: Shutdown,
     limits: Arc<Limits>,
@@ -50,7 +51,7 @@ pub struct Spawner {
 impl Spawner {
     /// `keeper` is this program's own file; `run_dir` takes one small file for each living keeper.
     pub fn new(keeper: PathBuf, run_dir: PathBuf, shutdown: Shutdown, limits: Arc<Limits>) -> Self {
-        Self { keeper, run_dir, shutdown, limits }
+        Self { program: keeper, run_dir, shutdown, limits }
     }
 
     /// Starts `spec` under a keeper, and returns once the program itself runs.
@@ -63,11 +64,7 @@ impl Spawner {
         let (control, theirs) = handshake::offer(&stdin_read).map_err(SpawnError::Keeper)?;
         // Our copy would keep the pipe open after the child has closed its own.
         drop(stdin_read);
-        let mut keeper = self.command(&spec, theirs).spawn().map_err(SpawnError::Keeper)?;
-
-        // From here on the leash answers for the keeper: dropped at any point, it stops it.
-        let pid = keeper.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
-        let pid = pid.expect("a keeper that was not awaited has a pid");
+        let mut keeper = self.keeper("watch", &spec, theirs, Stdio::piped)?;
         let stdout = keeper.stdout.take().expect("stdout is a pipe");
         let stderr_pipe = keeper.stderr.take().expect("stderr is a pipe");
         let stderr = StderrTail::new(self.limits.stderr_bytes, spec.secrets);
@@ -76,6 +73,34 @@ impl Spawner {
         let (stdin, stdin_task) =
             StdinTask::new(stdin_pipe, &self.limits, close_stdin.clone(), stalled.clone());
         self.shutdown.spawn(stdin_task.run());
+        let leash = self.guard(keeper, Pipes { close_stdin, stalled, stderr: drain });
+        let pid = self.started(control, &leash, spec.program).await?;
+        Ok(Child { pid, stdin, stdout: Some(stdout), stderr, leash })
+    }
+
+    /// Starts `spec` in a pseudo terminal of its own, under a keeper of its own; returns once the program itself runs.
+    /// stdin, stdout and stderr are the terminal, and `TERM` says which one, unless `spec` does.
+    pub async fn spawn_pty(&self, mut spec: ChildSpec, size: PtySize) -> Result<PtyChild, SpawnError> {
+        if let Err(source) = enter(&spec).await {
+            return Err(SpawnError::Folder { folder: spec.cwd, source });
+        }
+        if spec.env.iter().all(|(name, _)| name != "TERM") {
+            spec.env.push(("TERM".into(), pty::TERM.into()));
+        }
+        let (pty, terminal) = Pty::open(size).map_err(SpawnError::Keeper)?;
+        let (control, theirs) = handshake::offer(&terminal).map_err(SpawnError::Keeper)?;
+        // Our copy would keep the terminal open after the child has closed its own.
+        drop(terminal);
+        let keeper = self.keeper("watch-pty", &spec, theirs, Stdio::null)?;
+        let leash = self.guard(keeper, Pipes::none(&self.shutdown));
+        let pid = self.started(control, &leash, spec.program).await?;
+        Ok(PtyChild::new(pid, pty, leash))
+    }
+
+    /// From here on the leash answers for the keeper: dropped at any point, it stops it.
+    fn guard(&self, keeper: tokio::process::Child, pipes: Pipes) -> Leash {
+        let pid = keeper.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        let pid = pid.expect("a keeper that was not awaited has a pid");
         let (orders_in, orders) = watch::channel(Order::Run);
         let (ending_in, ending) = watch::channel(Ending::default());
         let leash = Leash { orders: orders_in, ending };
@@ -83,18 +108,14 @@ impl Spawner {
             keeper,
             pid,
             orders,
-            close_stdin,
-            stalled,
-            stderr: drain,
+            pipes,
             ending: ending_in,
             run_file: self.run_file(pid),
             shutdown: self.shutdown.clone(),
             limits: Arc::clone(&self.limits),
         };
         self.shutdown.spawn(guard.run());
-
-        let pid = self.started(control, &leash, spec.program).await?;
-        Ok(Child { pid, stdin, stdout: Some(stdout), stderr, leash })
+        leash
     }
 
     /// Waits for the program to take over; when it does not, for the end of the keeper.
@@ -116,13 +137,19 @@ impl Spawner {
     /// The environment and the arguments of the keeper are the child's own, so that no secret shows
     /// where the child itself would not show it.
     #[expect(clippy::disallowed_methods, reason = "the one place where the gateway starts a process")]
-    fn command(&self, spec: &ChildSpec, control: UnixStream) -> Command {
-        let mut command = Command::new(&self.keeper);
+    fn keeper(
+        &self,
+        stage: &str,
+        spec: &ChildSpec,
+        control: UnixStream,
+        output: fn() -> Stdio,
+    ) -> Result<tokio::process::Child, SpawnError> {
+        let mut command = Command::new(&self.program);
         command
             // The file has a name that says nothing in a list of processes.
             .arg0("acp-gateway")
             .arg("keeper")
-            .arg("watch")
+            .arg(stage)
             .arg(OsString::from(std::process::id().to_string()))
             .arg(&spec.program)
             .args(&spec.args)
@@ -130,9 +157,10 @@ impl Spawner {
             .envs(spec.env.iter().map(|(name, value)| (name, value)))
             .current_dir(&spec.cwd)
             .stdin(Stdio::from(std::os::fd::OwnedFd::from(control)))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command
+            .stdout(output())
+            .stderr(output());
+        // Our copy of the control socket closes with the command, or its end would never be seen.
+        command.spawn().map_err(SpawnError::Keeper)
     }
 
     /// Without its file a keeper still ends with the gateway; only a stuck one would be missed.

@@ -39,6 +39,8 @@ pub(super) struct Actor {
     pub(super) record: SessionRecord,
     /// Where the session stands in the list, as last written.
     pub(super) indexed_at: Option<Vec<u8>>,
+    /// Under which key the agent's own id of the session is noted, as last written.
+    pub(super) named_as: Option<Vec<u8>>,
     pub(super) fold: SessionFold,
     /// Since its record was written.
     pub(super) fold_changed: bool,
@@ -214,6 +216,7 @@ impl Actor {
         self.record.queued = self.queue.iter().map(|queued| queued.record.prompt_id).collect();
         self.record.seq = self.log.appended() + 1;
         self.record.put(self.indexed_at.as_deref(), &mut records);
+        self.record.put_agent_session(&mut self.named_as, &mut records);
         self.indexed_at = Some(self.record.index_key());
         // An older one is still exact: the session's record says up to where.
         if std::mem::take(&mut self.fold_changed) {

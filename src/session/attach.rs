@@ -196,6 +196,7 @@ impl Actor {
 
     fn attached(&mut self, by: By, result: &RawValue) {
         let Some(lease) = &self.inputs.lease else { return };
+        lease.saw_auth(false);
         let initialized = std::sync::Arc::clone(&lease.process().initialized);
         self.attachment = Attachment::Attached;
         self.idle_since = Instant::now();
@@ -233,7 +234,7 @@ impl Actor {
     /// The agent refuses the session, but its process is sound.
     fn not_taken(&mut self, error: RpcError) {
         let Some(lease) = &self.inputs.lease else { return };
-        let failure = failed(error, &lease.process().initialized);
+        let failure = failed(error, lease);
         self.release(Fate::Stop, &Refusal::Agent(failure.clone()));
         self.unattached(failure);
     }

@@ -123,7 +123,7 @@ impl Actor {
             Ok(result) => result,
             Err(error) => {
                 let Some(lease) = &self.inputs.lease else { return };
-                let failure = failed(error, &lease.process().initialized);
+                let failure = failed(error, lease);
                 return answer(setting.reply, Err(Refusal::Agent(failure)));
             }
         };
@@ -196,6 +196,9 @@ impl Actor {
         gone(Table::SessionIndex, index_key(&self.record.tenant(), self.record.updated_at, id));
         if let Some(key) = self.indexed_at.take() {
             gone(Table::SessionIndex, key);
+        }
+        for key in self.named_as.take().into_iter().chain(self.record.agent_session_key()) {
+            gone(Table::AgentSession, key);
         }
         for number in 1..=self.record.last_prompt {
             gone(Table::Prompt, prompt_key(id, PromptId::new(number)));

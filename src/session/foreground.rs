@@ -142,7 +142,7 @@ impl Actor {
                 message: "its work ended with an error of which it told nothing".to_owned(),
                 data: None,
             });
-            let failure = failed(error, &lease.process().initialized);
+            let failure = failed(error, lease);
             return self.fail_turn(&Refusal::Agent(failure));
         }
         let cancelled = self.turn.as_ref().is_some_and(|turn| turn.cancelled_at.is_some());

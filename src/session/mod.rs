@@ -4,6 +4,7 @@
 //! which process serves it. It does not know HTTP, and it writes to an agent only what its log holds.
 
 mod actor;
+mod agent_sessions;
 mod answers;
 mod asks;
 mod attach;

@@ -92,6 +92,11 @@ pub(super) fn request_key(id: SessionId, request: RequestId) -> Vec<u8> {
     [id.as_bytes().as_slice(), &request.number().to_be_bytes()].concat()
 }
 
+/// What begins the keys under which sessions of ours hold this session of an agent.
+pub(super) fn agent_session_prefix(tenant: &Tenant, agent: &AgentName, agent_session_id: &str) -> Vec<u8> {
+    [tenant.as_str(), "\0", agent.as_str(), "\0", agent_session_id, "\0"].concat().into_bytes()
+}
+
 /// What begins the keys of a tenant's sessions in the index.
 pub(super) fn index_prefix(tenant: &Tenant) -> Vec<u8> {
     [tenant.as_str().as_bytes(), b"\0"].concat()
@@ -110,6 +115,29 @@ impl SessionRecord {
 
     pub(super) fn index_key(&self) -> Vec<u8> {
         index_key(&self.tenant(), self.updated_at, self.session_id)
+    }
+
+    /// Under which the session can be found by the agent's own id, once it has one. Agents whose ids repeat exist, so
+    /// ours is part of it.
+    pub(super) fn agent_session_key(&self) -> Option<Vec<u8>> {
+        let id = self.agent_session_id.as_deref()?;
+        let prefix = agent_session_prefix(&self.tenant(), &self.agent, id);
+        Some([&prefix[..], self.session_id.as_bytes()].concat())
+    }
+
+    /// Notes the agent's own id of the session; `named_as` is the key under which an earlier one is noted.
+    pub(super) fn put_agent_session(&self, named_as: &mut Option<Vec<u8>>, records: &mut Records) {
+        let key = self.agent_session_key();
+        if *named_as == key {
+            return;
+        }
+        if let Some(key) = named_as.take() {
+            records.deletes.push(Delete { table: Table::AgentSession, key });
+        }
+        if let Some(key) = key.clone() {
+            records.puts.push(Put { table: Table::AgentSession, key, value: Bytes::new() });
+        }
+        *named_as = key;
     }
 
     /// The record and its place in the list; `indexed_at` is the place that it had.

@@ -73,6 +73,7 @@ impl Actor {
             log,
             record,
             indexed_at: None,
+            named_as: None,
             fold: SessionFold::default(),
             fold_changed: true,
             inputs,
@@ -114,6 +115,7 @@ impl Actor {
         let folded = get::<FoldRecord>(context, Table::Fold, key).await?;
         let (mut actor, slot) = Self::new(context, log, record);
         actor.indexed_at = Some(actor.record.index_key());
+        actor.named_as = actor.record.agent_session_key();
         let mut seq = 0;
         if let Some(folded) = folded {
             (actor.fold, actor.fold_changed) = (folded.fold, false);

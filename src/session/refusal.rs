@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::acp::{self, error_code};
+use crate::acp::error_code;
+use crate::acp::gate::Gated;
 use crate::agent::{AgentFailure, Ended};
 use crate::api::{FieldError, Problem, ProblemCode, Resolution, RpcError};
-use crate::pool::Refused;
+use crate::pool::{Lease, NoVisit, Refused};
 use crate::types::{PromptId, RequestId};
 
 /// Everything that can stand in the way of a client's wish. Each operation says which of them it can meet.
@@ -58,6 +59,15 @@ impl Refusal {
     pub(super) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
         tracing::error!(error, "a session could not read its store");
         Self::Internal
+    }
+
+    /// What a client sent for the agent may not go there; `at` is where in the body it stands.
+    pub fn gated(gated: &Gated, at: &str) -> Self {
+        let detail = gated.to_string();
+        match gated.pointer() {
+            Some(pointer) => Self::Invalid { pointer: format!("{at}{pointer}"), detail },
+            None => Self::Forbidden(detail),
+        }
     }
 
     pub fn code(&self) -> ProblemCode {
@@ -141,12 +151,21 @@ fn describe(problem: &mut Problem, failure: &AgentFailure) {
     }
 }
 
-/// An agent's JSON-RPC error, with the sign-in told apart.
-pub(super) fn failed(error: crate::jsonrpc::RpcError, initialized: &acp::InitializeResult) -> AgentFailure {
-    if error.code == error_code::AUTH_REQUIRED {
-        AgentFailure::AuthRequired { auth_methods: initialized.auth_methods.clone(), error }
-    } else {
-        AgentFailure::Rpc(error)
+/// An agent's JSON-RPC error, with the sign-in told apart and noted.
+pub(super) fn failed(error: crate::jsonrpc::RpcError, lease: &Lease) -> AgentFailure {
+    let failure = AgentFailure::answered(error, &lease.process().initialized);
+    if matches!(failure, AgentFailure::AuthRequired { .. }) {
+        lease.saw_auth(true);
+    }
+    failure
+}
+
+impl From<NoVisit> for Refusal {
+    fn from(none: NoVisit) -> Self {
+        match none {
+            NoVisit::Refused(refused) => refused.into(),
+            NoVisit::Agent(failure) => failure.into(),
+        }
     }
 }
 

@@ -185,7 +185,7 @@ impl Actor {
             }
             Err(error) => {
                 let Some(lease) = &self.inputs.lease else { return };
-                let failure = failed(error, &lease.process().initialized);
+                let failure = failed(error, lease);
                 self.fail_turn(&Refusal::Agent(failure));
             }
         }

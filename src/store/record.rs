@@ -17,6 +17,7 @@ pub enum Table {
     Key = 9,
     Meta = 10,
     Ticket = 11,
+    AgentSession = 12,
 }
 
 /// Writes a record, over an earlier one of the same key.

@@ -17,6 +17,14 @@ pub struct Limits {
     pub session_new: Duration,
     /// `session/load`, which replays: then 504, or `prompt.failed` in a turn.
     pub session_load: Duration,
+    /// A call to an agent that belongs to no session (its sessions, its sign-in's state, `/rpc`): then 504.
+    pub call: Duration,
+    /// Such a call while all processes are busy: then 503.
+    pub visit_wait: Duration,
+    /// A sign-in, by a call or in a terminal: then 504, or the terminal closes.
+    pub sign_in: Duration,
+    /// Bytes that a terminal of a sign-in may show: then it closes.
+    pub sign_in_bytes: usize,
     /// A cancelled turn that goes on: then the agent's process ends.
     pub cancel: Duration,
     /// The same in all: then the turn fails with `cancel_timeout`.
@@ -146,6 +154,10 @@ impl Default for Limits {
             write_stall: seconds(30),
             session_new: seconds(60),
             session_load: seconds(300),
+            call: seconds(60),
+            visit_wait: seconds(10),
+            sign_in: seconds(600),
+            sign_in_bytes: 8 << 20,
             cancel: seconds(15),
             cancel_total: seconds(30),
             stop_stdin: seconds(5),

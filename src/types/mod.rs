@@ -31,6 +31,7 @@ pub mod clock;
 pub mod cursor;
 pub mod ids;
 pub mod limits;
+pub mod method_list;
 pub mod network;
 pub mod principal;
 mod served_by;

@@ -18,6 +18,7 @@ use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 
 mod end;
+mod pty;
 
 const SOON: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(300);

@@ -25,6 +25,8 @@ pub(crate) struct CanRead;
 pub(crate) struct CanPrompt;
 #[derive(Debug)]
 pub(crate) struct CanApprove;
+#[derive(Debug)]
+pub(crate) struct CanAdmin;
 
 impl Needs for HasKey {
     const SCOPE: Option<Scope> = None;
@@ -40,6 +42,10 @@ impl Needs for CanPrompt {
 
 impl Needs for CanApprove {
     const SCOPE: Option<Scope> = Some(Scope::Approve);
+}
+
+impl Needs for CanAdmin {
+    const SCOPE: Option<Scope> = Some(Scope::Admin);
 }
 
 /// The principal behind a request; it has what `S` needs.

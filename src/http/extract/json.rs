@@ -16,7 +16,7 @@ use serde_path_to_error::{Path, Segment};
 use crate::acp;
 use crate::api::{
     CreatePrompt, CreateSession, CreateTicket, ElicitationAnswer, PermissionAnswer, ProblemCode,
-    RequestAnswer, SessionPatch, SetConfigOption, SetMode,
+    RequestAnswer, RpcCall, SessionPatch, SetConfigOption, SetMode, SignIn,
 };
 use crate::http::error::ApiError;
 use crate::http::state::Gateway;
@@ -32,10 +32,12 @@ pub(crate) trait Input: DeserializeOwned {
 
 impl Input for CreateSession {}
 impl Input for SessionPatch {}
+impl Input for SignIn {}
 impl Input for CreateTicket {}
 impl Input for ElicitationAnswer {}
 impl Input for PermissionAnswer {}
 impl Input for RequestAnswer {}
+impl Input for RpcCall {}
 impl Input for SetConfigOption {}
 impl Input for SetMode {}
 

@@ -6,7 +6,7 @@ mod json;
 mod path;
 mod query;
 
-pub(crate) use by::{By, CanApprove, CanPrompt, CanRead, HasKey};
+pub(crate) use by::{By, CanAdmin, CanApprove, CanPrompt, CanRead, HasKey};
 pub(crate) use headers::{IdempotencyHeader, IfMatch, LastEventId, Trace, Wait};
 pub(crate) use json::{JsonBody, raw};
 pub(crate) use path::{

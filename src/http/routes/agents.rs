@@ -5,9 +5,9 @@ use axum::extract::State;
 use serde::Deserialize;
 
 use crate::agent::AgentSpec;
-use crate::api::{Agent, AgentList, PoolFigures};
+use crate::api::{Agent, AgentList, AgentSessionList, PoolFigures};
 use crate::http::error::ApiError;
-use crate::http::extract::{AgentPath, By, CanRead, NoQuery};
+use crate::http::extract::{AgentPath, By, CanAdmin, CanRead, NoQuery, Params, Trace};
 use crate::http::state::Gateway;
 use crate::pool::Figures;
 
@@ -42,6 +42,34 @@ pub(in crate::http) async fn get_agent(
 ) -> Result<Json<Agent>, ApiError> {
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
     Ok(Json(shown(&gateway, spec)))
+}
+
+/// The sessions that the agent itself knows of.
+///
+/// Only those whose folder lies below a workspace root, with all that the agent says of them. Needs `session/list` of
+/// the agent.
+#[utoipa::path(
+    get,
+    path = "/v1/agents/{agent}/sessions",
+    tag = "agents",
+    params(
+        ("cwd" = Option<String>, Query, max_length = 4096, description = "Only in this working folder."),
+        ("cursor" = Option<String>, Query, max_length = 4096, description = "`nextCursor` of the page before."),
+    ),
+    responses((status = 200, body = AgentSessionList, description = "A page of the agent's list."))
+)]
+pub(in crate::http) async fn list_agent_sessions(
+    State(gateway): State<Gateway>,
+    by: By<CanAdmin>,
+    AgentPath(name): AgentPath,
+    Trace(trace): Trace,
+    mut params: Params,
+) -> Result<Json<AgentSessionList>, ApiError> {
+    let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
+    let (cwd, cursor) = (params.short("cwd", 4096)?, params.short("cursor", 4096)?);
+    params.end()?;
+    let query = (cwd, cursor.as_deref());
+    Ok(Json(gateway.sessions.agent_sessions(&by, spec, query, trace.as_ref()).await?))
 }
 
 /// The entry, with what its process said when it last started.

@@ -1,6 +1,7 @@
 //! One file for each resource: its handlers, and their lines of the OpenAPI document.
 
 pub(super) mod agents;
+pub(super) mod auth;
 pub(super) mod docs;
 pub(super) mod events;
 pub(super) mod gateway;
@@ -8,6 +9,7 @@ pub(super) mod health;
 pub(super) mod parts;
 pub(super) mod prompts;
 pub(super) mod requests;
+pub(super) mod rpc;
 pub(super) mod sessions;
 pub(super) mod settings;
 pub(super) mod tickets;

@@ -11,21 +11,31 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
 use rustix::io::{fcntl_dupfd_cloexec, write};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, umask};
-use rustix::stdio::{dup2_stdin, stdin};
+use rustix::process::{
+    Pid, Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid, umask,
+};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stdin};
 
-use super::{FAILED, KeeperError, detach};
+use super::{FAILED, KeeperError, Way, detach};
 use crate::process::report;
 
 /// The message with stdin was sent before this process began, so it is there or will never be.
 const STDIN_SECONDS: i64 = 5;
 
 /// Becomes `program`; returns only when the kernel refuses to execute it.
-pub(super) fn run(keeper: Pid, program: &OsStr, args: &[OsString]) -> Result<ExitCode, KeeperError> {
+pub(super) fn run(
+    keeper: Pid,
+    way: Way,
+    program: &OsStr,
+    args: &[OsString],
+) -> Result<ExitCode, KeeperError> {
     // The socket's second descriptor closes by itself when the program takes over.
     let control = fcntl_dupfd_cloexec(stdin(), 3).map_err(KeeperError::at("control socket"))?;
     confine(keeper).inspect_err(|error| say(&control, &report::broken_line(&error.to_string())))?;
     let own_stdin = receive_stdin().map_err(KeeperError::at("stdin"))?;
+    if way == Way::Pty {
+        enter(&own_stdin).inspect_err(|error| say(&control, &report::broken_line(&error.to_string())))?;
+    }
     say(&control, &report::exec_line(getpid().as_raw_pid()));
     dup2_stdin(own_stdin).map_err(KeeperError::at("stdin"))?;
     let error = execute(program, args);
@@ -45,6 +55,14 @@ fn confine(keeper: Pid) -> Result<(), KeeperError> {
     } else {
         Err(KeeperError { step: "keeper", source: io::Error::other("it has ended") })
     }
+}
+
+/// Makes the pseudo terminal the program's own: the leader of a session takes it, and it is stdout and stderr too.
+fn enter(terminal: &OwnedFd) -> Result<(), KeeperError> {
+    setsid().map_err(KeeperError::at("session"))?;
+    ioctl_tiocsctty(terminal).map_err(KeeperError::at("controlling terminal"))?;
+    dup2_stdout(terminal).map_err(KeeperError::at("stdout"))?;
+    dup2_stderr(terminal).map_err(KeeperError::at("stderr"))
 }
 
 /// Takes the child's stdin out of the control socket.

@@ -21,6 +21,14 @@ use rustix::process::Pid;
 /// What a keeper ends with when it did not come to run the child.
 const FAILED: u8 = 125;
 
+/// What the program's stdin, stdout and stderr are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Pipes,
+    /// One pseudo terminal, which is the program's controlling terminal.
+    Pty,
+}
+
 /// A step that failed, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{step}: {source}")]
@@ -38,7 +46,8 @@ impl KeeperError {
 /// Runs the hidden subcommand `keeper`; `args` is what stands after that word.
 ///
 /// `watch GATEWAY-PID PROGRAM ARGS...` is the keeper; `exec KEEPER-PID PROGRAM ARGS...` is the stage in
-/// the child's own process that becomes the program.
+/// the child's own process that becomes the program. `watch-pty` and `exec-pty` are the same for a program
+/// in a pseudo terminal.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
     let stage = args.next();
@@ -46,8 +55,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let program = args.next();
     let rest: Vec<OsString> = args.collect();
     let outcome = match (stage.as_ref().and_then(|stage| stage.to_str()), parent, program) {
-        (Some("watch"), Some(gateway), Some(program)) => watch::run(gateway, &program, &rest),
-        (Some("exec"), Some(keeper), Some(program)) => exec::run(keeper, &program, &rest),
+        (Some("watch"), Some(gateway), Some(program)) => watch::run(gateway, Way::Pipes, &program, &rest),
+        (Some("watch-pty"), Some(gateway), Some(program)) => watch::run(gateway, Way::Pty, &program, &rest),
+        (Some("exec"), Some(keeper), Some(program)) => exec::run(keeper, Way::Pipes, &program, &rest),
+        (Some("exec-pty"), Some(keeper), Some(program)) => exec::run(keeper, Way::Pty, &program, &rest),
         _ => Err(KeeperError { step: "arguments", source: std::io::ErrorKind::InvalidInput.into() }),
     };
     outcome.unwrap_or_else(|error| {

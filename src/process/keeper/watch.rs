@@ -16,7 +16,7 @@ use rustix::process::{
 use signal_hook::low_level::emulate_default_handler;
 
 use super::signals::{self, Signals};
-use super::{FAILED, KeeperError, detach};
+use super::{FAILED, KeeperError, Way, detach};
 use crate::process::procfs;
 
 /// The gateway is looked for at least this often, also where the kernel has no pidfd.
@@ -31,11 +31,16 @@ const ROUND_NANOSECONDS: i64 = 5_000_000;
 /// A shell's way to tell of a signal by a code, for signals that cannot be sent to oneself.
 const SIGNAL_CODE: i32 = 128;
 
-pub(super) fn run(gateway: Pid, program: &OsStr, args: &[OsString]) -> Result<ExitCode, KeeperError> {
+pub(super) fn run(
+    gateway: Pid,
+    way: Way,
+    program: &OsStr,
+    args: &[OsString],
+) -> Result<ExitCode, KeeperError> {
     detach::prepare()?;
     let signals = Signals::register().map_err(KeeperError::at("signals"))?;
     let gateway = Gateway::hold(gateway)?;
-    let child = start(program, args).map_err(KeeperError::at("start"))?;
+    let child = start(way, program, args).map_err(KeeperError::at("start"))?;
     let mut keeper = Keeper { signals, gateway, child, status: None };
     // The child is there, so from now on the way out leads past its end.
     let released = detach::release_stdio();
@@ -70,18 +75,18 @@ impl Gateway {
     }
 }
 
-/// Starts the stage that becomes the program, as the leader of a group of its own. The running file is
-/// named by `/proc/self/exe`, which holds also when it was replaced on disk.
+/// Starts the stage that becomes the program, as the leader of a group of its own; in a pseudo terminal it leads a
+/// session and so a group by itself. The running file is named by `/proc/self/exe`, which holds also when it was
+/// replaced on disk.
 #[expect(clippy::disallowed_methods, reason = "the keeper starts its one child")]
-fn start(program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
-    let child = Command::new("/proc/self/exe")
-        .arg("keeper")
-        .arg("exec")
-        .arg(getpid().as_raw_pid().to_string())
-        .arg(program)
-        .args(args)
-        .process_group(0)
-        .spawn()?;
+fn start(way: Way, program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("keeper");
+    match way {
+        Way::Pipes => command.arg("exec").process_group(0),
+        Way::Pty => command.arg("exec-pty"),
+    };
+    let child = command.arg(getpid().as_raw_pid().to_string()).arg(program).args(args).spawn()?;
     Ok(Pid::from_child(&child))
 }
 

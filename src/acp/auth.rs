@@ -1,0 +1,199 @@
+//! Sign-in to an agent: its methods, what it can say of it, and the messages (ACP, Authentication).
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::dialect::Dialect;
+use super::initialize::InitializeResult;
+use super::object::Object;
+use super::own;
+
+pub const STATUS: &str = "auth/status";
+
+/// Whether an agent needs a sign-in, in ACP's words.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AuthState {
+    #[default]
+    Unknown,
+    Authenticated,
+    Unauthenticated,
+    NotRequired,
+}
+
+impl AuthState {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Authenticated => "authenticated",
+            Self::Unauthenticated => "unauthenticated",
+            Self::NotRequired => "not_required",
+        }
+    }
+}
+
+/// One of an agent's `authMethods`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuthMethod {
+    /// By a call. Kinds that the gateway does not know are taken for this one, as ACP wants it.
+    Agent,
+    /// The agent's own command, run in a terminal.
+    Terminal(TerminalAuth),
+}
+
+/// What a terminal method adds to the command that the operator configured. Its own `command` is never honoured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TerminalAuth {
+    pub args: Vec<String>,
+    pub env: Vec<(String, String)>,
+}
+
+/// Why a method cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AuthMethodError {
+    #[error("the agent has no such method; its authMethods list what it has")]
+    Unknown,
+    #[error("the agent's own description of this method is malformed: {0}")]
+    Malformed(&'static str),
+}
+
+impl InitializeResult {
+    /// In v2 whoever has a sign-in has a sign-out.
+    pub fn can_log_out(&self) -> bool {
+        self.capabilities.auth.logout || (self.dialect == Dialect::V2 && self.has_auth_methods())
+    }
+
+    pub fn has_auth_methods(&self) -> bool {
+        self.auth_methods.as_deref().is_some_and(|methods| methods.get() != "[]")
+    }
+
+    /// The method of this id.
+    pub fn auth_method(&self, id: &str) -> Result<AuthMethod, AuthMethodError> {
+        let methods = self.auth_methods.as_deref().map_or("[]", RawValue::get);
+        let methods: Vec<&RawValue> = serde_json::from_str(methods).unwrap_or_default();
+        let named = |method: &Object<'_>| {
+            method.text(self.dialect.auth_method_id()).is_some_and(|name| name == id)
+        };
+        let mut methods = methods.into_iter().filter_map(Object::parse);
+        let method = methods.find(named).ok_or(AuthMethodError::Unknown)?;
+        if method.text("type").as_deref() != Some("terminal") {
+            return Ok(AuthMethod::Agent);
+        }
+        let malformed = AuthMethodError::Malformed;
+        let args = method.get("args").map_or(Some(Vec::new()), texts);
+        let env = method.get("env").map_or(Some(Vec::new()), pairs);
+        let terminal = TerminalAuth {
+            args: args.ok_or(malformed("its args are no list of texts"))?,
+            env: env.ok_or(malformed("its env is no list of variables"))?,
+        };
+        let variable = |(name, value): &(String, String)| {
+            !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+        };
+        if !terminal.env.iter().all(variable) || terminal.args.iter().any(|arg| arg.contains('\0')) {
+            return Err(malformed("a NUL, or a variable without a proper name"));
+        }
+        Ok(AuthMethod::Terminal(terminal))
+    }
+}
+
+fn texts(raw: &RawValue) -> Option<Vec<String>> {
+    if raw.get() == "null" { Some(Vec::new()) } else { serde_json::from_str(raw.get()).ok() }
+}
+
+/// v1 has an object, v2 a list of `{name, value}`.
+fn pairs(raw: &RawValue) -> Option<Vec<(String, String)>> {
+    #[derive(serde::Deserialize)]
+    struct Pair {
+        name: String,
+        value: String,
+    }
+    if raw.get() == "null" {
+        return Some(Vec::new());
+    }
+    if raw.get().starts_with('[') {
+        let pairs: Vec<Pair> = serde_json::from_str(raw.get()).ok()?;
+        return Some(pairs.into_iter().map(|Pair { name, value }| (name, value)).collect());
+    }
+    let object = Object::parse(raw)?;
+    let value = |(name, _): (&str, _)| Some((name.to_owned(), object.text(name)?.into_owned()));
+    object.iter().map(value).collect()
+}
+
+/// Params of `authenticate`. What a client has in `_meta` was let through before.
+pub fn authenticate(method_id: &str, meta: Option<&RawValue>) -> Box<RawValue> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        method_id: &'a str,
+        #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+        meta: Option<&'a RawValue>,
+    }
+    super::one_line(own(&Params { method_id, meta }))
+}
+
+/// `state` in the answer to `auth/status`; any text, for the list of states grows.
+pub fn state_of(status: &RawValue) -> Option<Cow<'_, str>> {
+    Object::parse(status)?.text("state")
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::v1;
+
+    use super::*;
+
+    fn initialized(methods: &str, capabilities: &str) -> InitializeResult {
+        let text =
+            format!(r#"{{"protocolVersion":1,"agentCapabilities":{capabilities},"authMethods":{methods}}}"#);
+        InitializeResult::parse(serde_json::from_str(&text).unwrap(), Dialect::V1).unwrap()
+    }
+
+    #[test]
+    fn methods_are_found_by_id_and_only_terminals_run_something() {
+        let methods = r#"[{"id":"a","name":"A"},{"id":"b","name":"B","type":"agent"},
+            {"id":"c","name":"C","type":"env_var","vars":[{"name":"KEY"}]},
+            {"id":"d","name":"D","type":"terminal","command":"/bin/evil","args":["login"],"env":{"A":"1"}},
+            {"id":"e","name":"E","type":"terminal","env":[{"name":"A","value":"1"}],"args":null},7]"#;
+        let result = initialized(methods, "{}");
+        for id in ["a", "b", "c"] {
+            assert_eq!(result.auth_method(id), Ok(AuthMethod::Agent), "{id}");
+        }
+        let env = vec![("A".to_owned(), "1".to_owned())];
+        let args = vec!["login".to_owned()];
+        let terminal = |args, env| Ok(AuthMethod::Terminal(TerminalAuth { args, env }));
+        assert_eq!(result.auth_method("d"), terminal(args, env.clone()));
+        assert_eq!(result.auth_method("e"), terminal(Vec::new(), env));
+        assert_eq!(result.auth_method("f"), Err(AuthMethodError::Unknown));
+        assert_eq!(initialized("null", "{}").auth_method("a"), Err(AuthMethodError::Unknown));
+        for odd in [
+            r#""args":"login""#,
+            r#""args":[1]"#,
+            r#""args":["a\u0000b"]"#,
+            r#""env":{"A":1}"#,
+            r#""env":{"A=B":"1"}"#,
+            r#""env":{"":"1"}"#,
+        ] {
+            let result = initialized(&format!(r#"[{{"id":"x","type":"terminal",{odd}}}]"#), "{}");
+            assert!(matches!(result.auth_method("x"), Err(AuthMethodError::Malformed(_))), "{odd}");
+        }
+    }
+
+    #[test]
+    fn capabilities_are_markers() {
+        let can = |methods: &str, capabilities: &str| initialized(methods, capabilities).can_log_out();
+        assert!(can("[]", r#"{"auth":{"logout":{}}}"#));
+        assert!(!can("[]", r#"{"auth":{"logout":true}}"#) && !can("[]", "{}"));
+    }
+
+    #[test]
+    fn params_are_what_the_schema_says() {
+        let meta: &RawValue = serde_json::from_str("{\"x\":\n1.10}").unwrap();
+        let params = authenticate("a\"", Some(meta));
+        assert_eq!(params.get(), r#"{"methodId":"a\"","_meta":{"x": 1.10}}"#);
+        let typed: v1::AuthenticateRequest = serde_json::from_str(params.get()).unwrap();
+        assert_eq!(typed.method_id.0.as_ref(), "a\"");
+        let status: &RawValue = serde_json::from_str(r#"{"state":"authenticated","accounts":[]}"#).unwrap();
+        assert_eq!(state_of(status).unwrap(), AuthState::Authenticated.as_str());
+    }
+}

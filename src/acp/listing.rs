@@ -1,0 +1,82 @@
+//! The sessions that an agent itself knows of (ACP, `session/list`).
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::object::Object;
+use super::own;
+use super::trace::{Meta, TraceContext};
+
+/// Params of `session/list`.
+pub fn list_sessions(cwd: Option<&str>, cursor: Option<&str>, trace: Option<&TraceContext>) -> Box<RawValue> {
+    #[derive(Serialize)]
+    struct Params<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cwd: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cursor: Option<&'a str>,
+        #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+        meta: Meta<'a>,
+    }
+    own(&Params { cwd, cursor, meta: trace })
+}
+
+/// The answer to `session/list`.
+#[derive(Debug)]
+pub struct SessionListing<'a> {
+    pub sessions: Vec<ListedSession<'a>>,
+    pub next_cursor: Option<Cow<'a, str>>,
+}
+
+/// A session, with all that the agent says of it.
+#[derive(Debug)]
+pub struct ListedSession<'a> {
+    pub session_id: Cow<'a, str>,
+    pub cwd: Cow<'a, str>,
+    pub entry: &'a RawValue,
+}
+
+impl<'a> SessionListing<'a> {
+    /// Entries without an id or a folder are left out; None: it is no list at all.
+    pub fn parse(result: &'a RawValue) -> Option<Self> {
+        let result = Object::parse(result)?;
+        let entries: Vec<&RawValue> = serde_json::from_str(result.get("sessions")?.get()).ok()?;
+        let listed = |entry| {
+            let object = Object::parse(entry)?;
+            Some(ListedSession { session_id: object.text("sessionId")?, cwd: object.text("cwd")?, entry })
+        };
+        let sessions = entries.into_iter().filter_map(listed).collect();
+        Some(Self { sessions, next_cursor: result.text("nextCursor") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::v1;
+
+    use super::*;
+
+    #[test]
+    fn params_are_what_the_schema_says() {
+        assert_eq!(list_sessions(None, None, None).get(), "{}");
+        let params = list_sessions(Some("/w"), Some("c\"1"), None);
+        assert_eq!(params.get(), r#"{"cwd":"/w","cursor":"c\"1"}"#);
+        let _: v1::ListSessionsRequest = serde_json::from_str(params.get()).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_session_is_left_out() {
+        let text = r#"{"sessions":[{"sessionId":"a","cwd":"/w","x":1.10},{"sessionId":"b"},7,
+            {"sessionId":"c","cwd":"/w","cwd":"/x"}],"nextCursor":"n"}"#;
+        let listing = SessionListing::parse(serde_json::from_str(text).unwrap()).unwrap();
+        assert_eq!(listing.next_cursor.unwrap(), "n");
+        let [only] = &listing.sessions[..] else { panic!("{:?}", listing.sessions) };
+        assert_eq!((&*only.session_id, &*only.cwd), ("a", "/w"));
+        assert_eq!(only.entry.get(), r#"{"sessionId":"a","cwd":"/w","x":1.10}"#);
+        for odd in ["null", "[]", "{}", r#"{"sessions":{}}"#] {
+            assert!(SessionListing::parse(serde_json::from_str(odd).unwrap()).is_none(), "{odd}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! One call that belongs to no session: whoever makes it reads what the agent says up to the answer.
+
+use std::time::Duration;
+
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio::time::{Instant, timeout_at};
+
+use super::connection::{Connection, Inbound};
+use super::failure::AgentFailure;
+use super::process::Process;
+use crate::acp::{self, error_code, method};
+use crate::jsonrpc::{CallId, IncomingId};
+
+impl Connection {
+    /// Nobody waits for the answer any more, and the agent may know: its work on it is of no use.
+    pub fn abandon(&self, call: CallId) {
+        self.forget(call);
+        let params = to_raw_value(&json!({ "requestId": call.number() })).expect("a number is JSON");
+        // One that takes no more messages is ending, and so is its work.
+        drop(self.notify(method::CANCEL_REQUEST, &params));
+    }
+}
+
+/// A call that is abandoned when nobody reads on.
+struct Open<'a> {
+    connection: &'a Connection,
+    call: Option<CallId>,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.take() {
+            self.connection.abandon(call);
+        }
+    }
+}
+
+impl Process {
+    /// Calls a method and waits for its answer. What the agent asks meanwhile nobody serves, and what it tells is
+    /// passed over. Dropping this tells the agent that the answer is not wanted.
+    pub async fn ask(
+        &mut self,
+        method: &str,
+        params: &RawValue,
+        limit: Duration,
+    ) -> Result<Box<RawValue>, AgentFailure> {
+        let deadline = Instant::now() + limit;
+        let connection = self.connection.clone();
+        let Ok(call) = connection.call(method, params) else {
+            return Err(AgentFailure::Exited(self.ended().await));
+        };
+        let mut open = Open { connection: &connection, call: Some(call) };
+        loop {
+            let Ok(batch) = timeout_at(deadline, self.batches.recv()).await else {
+                return Err(AgentFailure::Timeout { method: method.to_owned() });
+            };
+            let Some(batch) = batch else {
+                open.call = None;
+                return Err(AgentFailure::Exited(self.ended().await));
+            };
+            let mut answer = None;
+            for message in batch.messages {
+                match message {
+                    Inbound::Response { call: answered, outcome } if answered == call => {
+                        answer = Some(outcome);
+                    }
+                    Inbound::Request { id, method, .. } => self.turn_down(id, &method),
+                    Inbound::Notification { .. } | Inbound::Response { .. } | Inbound::Noise { .. } => {}
+                }
+            }
+            if let Some(outcome) = answer {
+                open.call = None;
+                return outcome.map_err(|error| AgentFailure::answered(error, &self.initialized));
+            }
+        }
+    }
+
+    /// Answers what nobody can be asked.
+    fn turn_down(&self, id: IncomingId, method: &str) {
+        let raw = |value: serde_json::Value| to_raw_value(&value).expect("plain JSON serializes");
+        match method {
+            "elicitation/create" => self.answer(id, Ok(&raw(json!({ "action": "cancel" })))),
+            method::SESSION_REQUEST_PERMISSION => self.answer(id, Ok(&acp::cancelled())),
+            _ => {
+                let message = "the client does not serve this outside of a session";
+                let error = json!({ "code": error_code::METHOD_NOT_FOUND, "message": message });
+                self.answer(id, Err(&raw(error)));
+            }
+        }
+    }
+}

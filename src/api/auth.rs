@@ -1,0 +1,44 @@
+//! Signing in to an agent.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+/// What is known of the sign-in to an agent.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentAuth {
+    /// The ways to sign in, raw ACP; null until a process has started.
+    #[schema(required, value_type = Option<Vec<Object>>)]
+    pub auth_methods: Option<Box<RawValue>>,
+    /// `authenticated`, `unauthenticated`, `not_required` or `unknown`: what the agent says, if it can say it, else
+    /// what its sessions have met.
+    pub state: String,
+    /// The agent's own answer, raw ACP, if it can say it.
+    #[schema(required, value_type = Option<Object>)]
+    pub status: Option<Box<RawValue>>,
+    /// Whether one can sign out.
+    pub can_logout: bool,
+    /// Whether the gateway offers methods of type `terminal`.
+    pub terminal_auth: bool,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SignIn {
+    /// The id of one of `authMethods`.
+    #[schema(min_length = 1, max_length = 1024)]
+    pub method_id: String,
+    /// Sent with it: only keys that the agent's entry lists.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub meta: Option<Box<RawValue>>,
+}
+
+/// Where a terminal of a sign-in is.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SignInTerminal {
+    /// The path of its WebSocket, for one connection.
+    pub url: String,
+}

@@ -1,0 +1,146 @@
+//! `/v1/agents/{agent}/auth`: signing in to an agent, and out.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde_json::value::RawValue;
+
+use crate::acp::auth::{self, AuthMethod, AuthMethodError};
+use crate::acp::gate::check_meta;
+use crate::acp::{InitializeResult, traced};
+use crate::agent::{AgentFailure, AgentSpec};
+use crate::api::{AgentAuth, ProblemCode, SignIn};
+use crate::http::error::ApiError;
+use crate::http::extract::{AgentPath, By, CanAdmin, CanRead, JsonBody, NoQuery, Trace};
+use crate::http::state::Gateway;
+use crate::pool::Manner;
+use crate::session::Refusal;
+use crate::types::Principal;
+
+/// What is known of the sign-in to an agent.
+#[utoipa::path(
+    get,
+    path = "/v1/agents/{agent}/auth",
+    tag = "agents",
+    responses((status = 200, body = AgentAuth, description = "Its ways to sign in, and whether it needs one."))
+)]
+pub(in crate::http) async fn get_auth(
+    State(gateway): State<Gateway>,
+    by: By<CanRead>,
+    AgentPath(name): AgentPath,
+    Trace(trace): Trace,
+    NoQuery: NoQuery,
+) -> Result<Json<AgentAuth>, ApiError> {
+    let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
+    let initialized = gateway.pool.agent(&name).and_then(|(_, initialized)| initialized);
+    let status = if initialized.as_deref().is_some_and(|said| said.capabilities.auth.status) {
+        let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
+        status(&gateway, spec, &by, &traced(&empty, trace.as_ref())).await
+    } else {
+        None
+    };
+    let said = status.as_deref().and_then(auth::state_of).map(std::borrow::Cow::into_owned);
+    let seen = || gateway.pool.auth_state(&name, &by.tenant).as_str().to_owned();
+    Ok(Json(AgentAuth {
+        auth_methods: initialized.as_deref().and_then(|said| said.auth_methods.clone()),
+        state: said.unwrap_or_else(seen),
+        status,
+        can_logout: initialized.as_deref().is_some_and(InitializeResult::can_log_out),
+        terminal_auth: spec.terminal_auth,
+    }))
+}
+
+/// The agent's own word. Without it there is still what its sessions have met.
+async fn status(
+    gateway: &Gateway,
+    spec: &AgentSpec,
+    by: &Principal,
+    params: &RawValue,
+) -> Option<Box<RawValue>> {
+    let asked = async {
+        let mut visit = gateway.pool.visit(spec, by, Manner::Quiet).await.map_err(Refusal::from)?;
+        let status = visit.call(auth::STATUS, params, gateway.limits.call).await?;
+        visit.leave_untouched();
+        Ok::<_, Refusal>(status)
+    };
+    asked.await.inspect_err(|refusal| tracing::info!(agent = %spec.name, %refusal, "it does not say")).ok()
+}
+
+/// Signs in to the agent.
+///
+/// A method of type `terminal` runs the agent's command in a terminal, which the answer names. All others are one call,
+/// which may take as long as a person needs.
+#[utoipa::path(
+    post,
+    path = "/v1/agents/{agent}/auth",
+    tag = "agents",
+    request_body = SignIn,
+    responses((status = 204, description = "The agent took it; its sessions go on in processes that know of it."))
+)]
+pub(in crate::http) async fn sign_in(
+    State(gateway): State<Gateway>,
+    by: By<CanAdmin>,
+    AgentPath(name): AgentPath,
+    Trace(trace): Trace,
+    NoQuery: NoQuery,
+    body: JsonBody<SignIn>,
+) -> Result<Response, ApiError> {
+    let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
+    let SignIn { method_id, meta } = body.value;
+    if let Some(meta) = &meta {
+        check_meta(&spec.meta, meta).map_err(|gated| Refusal::gated(&gated, ""))?;
+    }
+    // What an earlier process said is enough to refuse a name without disturbing anybody.
+    let known = gateway.pool.agent(&name).and_then(|(_, initialized)| initialized);
+    if let Some(known) = &known {
+        method(known, &method_id)?;
+    }
+    let mut visit = gateway.pool.visit(spec, &by, Manner::Pressing).await.map_err(Refusal::from)?;
+    let initialized = visit.initialized();
+    if let AuthMethod::Terminal(_) = method(initialized, &method_id)? {
+        return Err(ApiError::new(ProblemCode::AgentUnsupported, "no terminals yet"));
+    }
+    let login = initialized.dialect.login();
+    let told = auth::authenticate(&method_id, meta.as_deref());
+    let params = traced(&told, trace.as_ref());
+    visit.call(login, &params, gateway.limits.sign_in).await.map_err(Refusal::from)?;
+    visit.signed_in(told);
+    tracing::info!(agent = %name, by = %by.id, "signed in to an agent");
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+fn method(initialized: &InitializeResult, id: &str) -> Result<AuthMethod, ApiError> {
+    initialized.auth_method(id).map_err(|error| match error {
+        AuthMethodError::Unknown => ApiError::invalid("/methodId", error.to_string()),
+        AuthMethodError::Malformed(_) => ApiError::new(ProblemCode::AgentError, error.to_string()),
+    })
+}
+
+/// Signs out of the agent.
+#[utoipa::path(
+    delete,
+    path = "/v1/agents/{agent}/auth",
+    tag = "agents",
+    responses((status = 204, description = "The agent has signed out; no process that was signed in is used again."))
+)]
+pub(in crate::http) async fn sign_out(
+    State(gateway): State<Gateway>,
+    by: By<CanAdmin>,
+    AgentPath(name): AgentPath,
+    Trace(trace): Trace,
+    NoQuery: NoQuery,
+) -> Result<StatusCode, ApiError> {
+    let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
+    let mut visit = gateway.pool.visit(spec, &by, Manner::Pressing).await.map_err(Refusal::from)?;
+    let logout = visit.initialized().dialect.logout();
+    if !visit.initialized().can_log_out() {
+        return Err(Refusal::from(AgentFailure::Unsupported { method: logout.to_owned() }).into());
+    }
+    let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
+    let params = traced(&empty, trace.as_ref());
+    visit.call(logout, &params, gateway.limits.call).await.map_err(Refusal::from)?;
+    visit.signed_out();
+    tracing::info!(agent = %name, by = %by.id, "signed out of an agent");
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,63 @@
+//! Methods of an agent by name, for those that have no route of their own.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde_json::value::RawValue;
+
+use crate::acp::gate::{check_method, check_params};
+use crate::acp::traced;
+use crate::agent::AgentSpec;
+use crate::api::{RpcCall, RpcResult};
+use crate::http::error::ApiError;
+use crate::http::extract::{AgentPath, By, CanAdmin, JsonBody, NoQuery, Trace, raw};
+use crate::http::state::Gateway;
+use crate::pool::Manner;
+use crate::session::Refusal;
+
+/// Calls a method of the agent that belongs to no session.
+///
+/// The agent's entry lists the methods. Their params reach the agent as they are.
+#[utoipa::path(
+    post,
+    path = "/v1/agents/{agent}/rpc",
+    tag = "agents",
+    request_body = RpcCall,
+    responses(
+        (status = 200, body = RpcResult, description = "The agent's answer."),
+        (status = 202, description = "The notification was sent."),
+    )
+)]
+pub(in crate::http) async fn call_agent(
+    State(gateway): State<Gateway>,
+    by: By<CanAdmin>,
+    AgentPath(name): AgentPath,
+    Trace(trace): Trace,
+    NoQuery: NoQuery,
+    body: JsonBody<RpcCall>,
+) -> Result<Response, ApiError> {
+    let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
+    let RpcCall { method, params, notify } = body.value;
+    let params = traced(&passed(spec, &method, params)?, trace.as_ref());
+    let mut visit = gateway.pool.visit(spec, &by, Manner::Quiet).await.map_err(Refusal::from)?;
+    if notify {
+        visit.notify(&method, &params).map_err(Refusal::from)?;
+        return Ok(StatusCode::ACCEPTED.into_response());
+    }
+    let result = visit.call(&method, &params, gateway.limits.call).await.map_err(Refusal::from)?;
+    Ok(Json(RpcResult { result: raw(result) }).into_response())
+}
+
+/// The params, if both they and the method may go to the agent.
+pub(in crate::http) fn passed(
+    spec: &AgentSpec,
+    method: &str,
+    params: Option<Box<RawValue>>,
+) -> Result<Box<RawValue>, ApiError> {
+    check_method(&spec.rpc, method).map_err(|gated| Refusal::gated(&gated, "/method"))?;
+    let params =
+        raw(params.unwrap_or_else(|| RawValue::from_string("{}".to_owned()).expect("an object is JSON")));
+    check_params(&spec.meta, &params).map_err(|gated| Refusal::gated(&gated, "/params"))?;
+    Ok(params)
+}

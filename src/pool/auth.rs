@@ -1,0 +1,136 @@
+//! Who is signed in to an agent: what was seen of it, and what each new process has to be told.
+//!
+//! Many agents keep a sign-in on disk, in their HOME; some keep it in their process alone. So the last way that
+//! worked is told again to every new process. It stays in memory: after a restart of the gateway such an agent wants
+//! its sign-in again.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::lease::Lease;
+use super::line::Pool;
+use crate::acp::ClientCapabilities;
+use crate::acp::auth::{self, AuthState};
+use crate::agent::{AgentFailure, AgentSpec, Process};
+use crate::types::{AgentName, Tenant};
+
+/// What is known of one tenant's sign-in.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SignedIn {
+    /// Processes of an earlier one do not know of the last sign-in or sign-out.
+    pub(super) generation: u64,
+    pub(super) state: AuthState,
+    /// Params of the sign-in that worked last, to be told to new processes.
+    pub(super) told: Option<Box<RawValue>>,
+}
+
+impl SignedIn {
+    /// Somebody signed in or out: from now on only new processes count.
+    pub(super) fn changed(&mut self, state: AuthState, told: Option<Box<RawValue>>) -> u64 {
+        (self.state, self.told) = (state, told);
+        self.generation += 1;
+        self.generation
+    }
+}
+
+impl Pool {
+    /// What is known of a tenant's sign-in to the agent.
+    pub fn auth_state(&self, agent: &AgentName, tenant: &Tenant) -> AuthState {
+        self.signed_in(agent, tenant).state
+    }
+
+    pub(super) fn signed_in(&self, agent: &AgentName, tenant: &Tenant) -> SignedIn {
+        let state = self.state();
+        let agent = state.agents.get(agent);
+        agent.and_then(|agent| agent.signed_in.get(tenant)).cloned().unwrap_or_default()
+    }
+
+    /// Starts a process and tells it of the sign-in that the others know of.
+    pub(super) async fn launch_signed_in(
+        &self,
+        spec: &Arc<AgentSpec>,
+        offer: ClientCapabilities,
+        signed_in: SignedIn,
+    ) -> Result<Process, AgentFailure> {
+        let mut process = self.launcher().launch(spec, offer).await?;
+        if let Some(params) = signed_in.told {
+            let method = process.initialized.dialect.login();
+            let outcome = self.tell(&mut process, method, &params).await;
+            match outcome {
+                Ok(()) => {}
+                Err(failure @ AgentFailure::Exited(_)) => return Err(failure),
+                // Sessions are told to sign in, if the agent still wants it.
+                Err(failure) => {
+                    tracing::warn!(agent = %spec.name, %failure, "a new process did not take the sign-in");
+                }
+            }
+        }
+        Ok(process)
+    }
+
+    /// Where the agent can say that it needs no sign-in, it is not told of one.
+    async fn tell(&self, process: &mut Process, method: &str, params: &RawValue) -> Result<(), AgentFailure> {
+        let limit = self.limits().call;
+        if process.initialized.capabilities.auth.status {
+            let empty = RawValue::from_string("{}".to_owned()).expect("an object");
+            let status = process.ask(auth::STATUS, &empty, limit).await?;
+            if auth::state_of(&status).is_some_and(|state| state != AuthState::Unauthenticated.as_str()) {
+                return Ok(());
+            }
+        }
+        process.ask(method, params, limit).await.map(drop)
+    }
+
+    /// A holder learned whether the agent wants a sign-in.
+    pub(super) fn saw_auth(&self, lease: &Lease, required: bool) {
+        let mut state = self.state();
+        let Some(agent) = state.agents.get_mut(&lease.agent) else { return };
+        let tenant = &lease.principal.tenant;
+        // One that was started before the last change does not know better.
+        if lease.generation == agent.generation(tenant) {
+            agent.signed_in.entry(tenant.clone()).or_default().state =
+                match (required, lease.process().initialized.has_auth_methods()) {
+                    (true, _) => AuthState::Unauthenticated,
+                    (false, true) => AuthState::Authenticated,
+                    (false, false) => AuthState::NotRequired,
+                };
+        }
+    }
+
+    /// Somebody signed in or out by the process of this lease, which knows of it.
+    pub(super) fn auth_changed(&self, lease: &mut Lease, state: AuthState, told: Option<Box<RawValue>>) {
+        let (agent, tenant) = (lease.agent.clone(), lease.principal.tenant.clone());
+        lease.generation = self.change(&agent, &tenant, state, told);
+        if let Some(agent) = self.state().agents.get_mut(&agent)
+            && let Some(leased) = agent.leases.get_mut(&lease.id)
+        {
+            leased.generation = lease.generation;
+        }
+        self.recycle(&agent, &tenant);
+    }
+
+    /// Somebody signed in beside the pool: every process that runs knows nothing of it.
+    pub(super) fn signed_in_elsewhere(&self, agent: &AgentName, tenant: &Tenant) {
+        self.change(agent, tenant, AuthState::Authenticated, None);
+        self.recycle(agent, tenant);
+    }
+
+    fn change(
+        &self,
+        agent: &AgentName,
+        tenant: &Tenant,
+        state: AuthState,
+        told: Option<Box<RawValue>>,
+    ) -> u64 {
+        let mut pool = self.state();
+        let agent = pool.agents.get_mut(agent).expect("agents stay in the pool");
+        agent.signed_in.entry(tenant.clone()).or_default().changed(state, told)
+    }
+
+    /// Idle processes of before the last change end; busy ones go on, and are not used again.
+    fn recycle(&self, agent: &AgentName, tenant: &Tenant) {
+        self.state().agents.get_mut(agent).expect("agents stay in the pool").recall_outdated(tenant);
+        self.advance(agent);
+    }
+}

@@ -1,0 +1,149 @@
+//! A child in a pseudo terminal: its own end of it is stdin, stdout and stderr, ours is bytes in and bytes out.
+//!
+//! The child and its descendants hold the terminal, the gateway holds the other end. When the reader, the writer
+//! and the child are dropped the kernel hangs the terminal up, and when all of theirs are closed, reading ends.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::unix::pipe;
+
+use super::child::{Exit, Leash, Order};
+
+/// What programs may send to it; what browsers' terminals understand.
+pub(super) const TERM: &str = "xterm-256color";
+
+/// Characters, as the program sees them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PtySize {
+    pub cols: u16,
+    pub rows: u16,
+}
+
+impl Default for PtySize {
+    fn default() -> Self {
+        Self { cols: 80, rows: 24 }
+    }
+}
+
+impl From<PtySize> for Winsize {
+    fn from(PtySize { cols, rows }: PtySize) -> Self {
+        Self { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 }
+    }
+}
+
+/// The gateway's end, once for each way of using it.
+#[derive(Debug)]
+pub(super) struct Pty {
+    reader: PtyReader,
+    writer: PtyWriter,
+    size: OwnedFd,
+}
+
+impl Pty {
+    /// A new pseudo terminal: our end, and the child's.
+    pub(super) fn open(size: PtySize) -> io::Result<(Self, OwnedFd)> {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let ours = openpt(flags)?;
+        grantpt(&ours)?;
+        unlockpt(&ours)?;
+        tcsetwinsize(&ours, size.into())?;
+        let theirs = ioctl_tiocgptpeer(&ours, flags)?;
+        ioctl_fionbio(&ours, true)?;
+        // A terminal is waited for as a pipe is.
+        let reader = PtyReader(pipe::Receiver::from_owned_fd_unchecked(ours.try_clone()?)?);
+        let writer = PtyWriter(pipe::Sender::from_owned_fd_unchecked(ours.try_clone()?)?);
+        Ok((Self { reader, writer, size: ours }, theirs))
+    }
+}
+
+/// A program that runs in a pseudo terminal. Dropping it is an order to stop, which is carried out in the background.
+#[derive(Debug)]
+pub struct PtyChild {
+    pid: u32,
+    reader: Option<PtyReader>,
+    writer: Option<PtyWriter>,
+    size: OwnedFd,
+    leash: Leash,
+}
+
+impl PtyChild {
+    pub(super) fn new(pid: u32, pty: Pty, leash: Leash) -> Self {
+        let Pty { reader, writer, size } = pty;
+        Self { pid, reader: Some(reader), writer: Some(writer), size, leash }
+    }
+
+    /// The program's own pid, for people.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// What the program shows. Given out once; it ends when the program and all its descendants have closed the
+    /// terminal.
+    pub fn take_reader(&mut self) -> Option<PtyReader> {
+        self.reader.take()
+    }
+
+    /// What is typed. Given out once.
+    pub fn take_writer(&mut self) -> Option<PtyWriter> {
+        self.writer.take()
+    }
+
+    /// Tells the program that its window has another size.
+    pub fn resize(&self, size: PtySize) -> io::Result<()> {
+        Ok(tcsetwinsize(&self.size, size.into())?)
+    }
+
+    /// Waits for the end of the program and of all its descendants.
+    pub async fn exited(&self) -> Exit {
+        self.leash.exited().await
+    }
+
+    /// Asks it to end and waits for that: TERM, then KILL by the keeper. A caller that stops waiting does not call it
+    /// off.
+    pub async fn stop(&self) -> Exit {
+        self.leash.order(Order::Terminate);
+        self.exited().await
+    }
+}
+
+#[derive(Debug)]
+pub struct PtyReader(pipe::Receiver);
+
+impl AsyncRead for PtyReader {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match ready!(Pin::new(&mut self.0).poll_read(cx, buf)) {
+            // The kernel's way to say that nobody holds the terminal any more.
+            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Poll::Ready(Ok(())),
+            outcome => Poll::Ready(outcome),
+        }
+    }
+}
+
+/// A terminal has no end of input: shutting down does nothing, and whoever means the end types it.
+#[derive(Debug)]
+pub struct PtyWriter(pipe::Sender);
+
+impl AsyncWrite for PtyWriter {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}

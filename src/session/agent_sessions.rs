@@ -1,0 +1,100 @@
+//! The sessions that an agent itself knows of, and which of ours hold them.
+
+use super::record::agent_session_prefix;
+use super::refusal::Refusal;
+use super::registry::SessionRegistry;
+use crate::acp::{self, Object, SessionListing, TraceContext, method};
+use crate::agent::{AgentFailure, AgentSpec};
+use crate::api::{AgentSession, AgentSessionList};
+use crate::pool::Manner;
+use crate::store::Table;
+use crate::types::{AgentName, Principal, SessionId};
+
+/// What an id of ours adds to a key.
+const ID_BYTES: usize = 16;
+/// More sessions of ours than this do not hold the same one of an agent, unless its ids repeat.
+const HOLDERS: usize = 16;
+
+impl SessionRegistry {
+    /// The session of ours that was made of, or has adopted, this session of the agent.
+    pub async fn of_agent_session(
+        &self,
+        by: &Principal,
+        agent: &AgentName,
+        agent_session_id: &str,
+    ) -> Result<Option<SessionId>, Refusal> {
+        let prefix = agent_session_prefix(&by.tenant, agent, agent_session_id);
+        let length = prefix.len() + ID_BYTES;
+        let found = self.context().log.scan(Table::AgentSession, prefix, None, HOLDERS).await;
+        let found = found.map_err(|error| Refusal::internal(&error))?;
+        // A longer id that begins like this one has longer keys.
+        let mut holders = found.iter().filter(|(key, _)| key.len() == length);
+        Ok(holders.next_back().and_then(|(key, _)| holder(key)))
+    }
+
+    /// A page of what the agent lists, without what lies outside of the workspace roots: nobody here could use it.
+    pub async fn agent_sessions(
+        &self,
+        by: &Principal,
+        spec: &AgentSpec,
+        (cwd, cursor): (Option<String>, Option<&str>),
+        trace: Option<&TraceContext>,
+    ) -> Result<AgentSessionList, Refusal> {
+        let context = self.context();
+        let cwd = match cwd {
+            Some(cwd) => {
+                let workspaces = context.workspaces.clone();
+                let real = context.shutdown.spawn_blocking(move || workspaces.existing("cwd", &cwd)).await;
+                let real = real.map_err(|error| Refusal::internal(&error))??;
+                Some(real.to_string_lossy().into_owned())
+            }
+            None => None,
+        };
+        let mut visit = context.pool.visit(spec, by, Manner::Quiet).await?;
+        if !visit.initialized().capabilities.session.list {
+            let method = method::SESSION_LIST.to_owned();
+            return Err(AgentFailure::Unsupported { method }.into());
+        }
+        let params = acp::list_sessions(cwd.as_deref(), cursor, trace);
+        let result = visit.call(method::SESSION_LIST, &params, context.limits.call).await?;
+        visit.leave_untouched();
+        let Some(listing) = SessionListing::parse(&result) else {
+            let detail = "its answer to session/list is no list of sessions".to_owned();
+            return Err(AgentFailure::Start { detail }.into());
+        };
+        let inside =
+            self.inside(listing.sessions.iter().map(|listed| listed.cwd.to_string()).collect()).await?;
+        let mut sessions = Vec::new();
+        for (listed, inside) in listing.sessions.iter().zip(inside) {
+            if inside {
+                let ours = self.of_agent_session(by, &spec.name, &listed.session_id).await?;
+                let members = Object::parse(listed.entry).map(|entry| {
+                    let theirs = entry.iter().filter(|(name, _)| !AgentSession::OWN.contains(name));
+                    theirs.map(|(name, value)| (name.to_owned(), acp::one_line(value.to_owned()))).collect()
+                });
+                sessions.push(AgentSession {
+                    agent_session_id: listed.session_id.to_string(),
+                    session_id: ours,
+                    members: members.unwrap_or_default(),
+                });
+            }
+        }
+        Ok(AgentSessionList { sessions, next_cursor: listing.next_cursor.map(Into::into) })
+    }
+
+    /// Which of these folders are there, and below a workspace root.
+    async fn inside(&self, folders: Vec<String>) -> Result<Vec<bool>, Refusal> {
+        let workspaces = self.context().workspaces.clone();
+        let look = move || {
+            let inside = |folder: &String| folder.starts_with('/') && workspaces.existing("", folder).is_ok();
+            folders.iter().map(inside).collect()
+        };
+        self.context().shutdown.spawn_blocking(look).await.map_err(|error| Refusal::internal(&error))
+    }
+}
+
+/// The id at the end of a key.
+fn holder(key: &[u8]) -> Option<SessionId> {
+    let id = key.last_chunk::<ID_BYTES>()?;
+    Some(SessionId::from_uuid(uuid::Uuid::from_bytes(*id)))
+}

@@ -1,0 +1,74 @@
+//! Which methods of an agent clients may call by name.
+
+/// Methods that have routes of their own here, with the route. They never go by name: their params, their order and
+/// what follows from them are the gateway's.
+const ROUTES: [(&str, &str); 18] = [
+    ("initialize", "the gateway's own first message"),
+    ("authenticate", "POST /v1/agents/{agent}/auth"),
+    ("auth/login", "POST /v1/agents/{agent}/auth"),
+    ("logout", "DELETE /v1/agents/{agent}/auth"),
+    ("auth/logout", "DELETE /v1/agents/{agent}/auth"),
+    ("session/new", "POST /v1/sessions"),
+    ("session/load", "POST /v1/sessions with agentSessionId"),
+    ("session/resume", "POST /v1/sessions with agentSessionId"),
+    ("session/list", "GET /v1/agents/{agent}/sessions"),
+    ("session/fork", "POST /v1/sessions/{session}/fork"),
+    ("session/close", "POST /v1/sessions/{session}/close"),
+    ("session/delete", "DELETE /v1/sessions/{session}"),
+    ("session/prompt", "POST /v1/sessions/{session}/prompts"),
+    ("session/cancel", "POST /v1/sessions/{session}/cancel"),
+    ("session/set_mode", "PUT /v1/sessions/{session}/mode"),
+    ("session/set_config_option", "PUT /v1/sessions/{session}/config/{option}"),
+    ("proxy/initialize", "what a chain of proxies says to its own agents"),
+    ("proxy/successor", "what a chain of proxies says to its own agents"),
+];
+
+/// Where a method belongs that never goes by name; none: an entry may list it.
+pub fn route_of(method: &str) -> Option<&'static str> {
+    if method.starts_with("$/") {
+        return Some("the protocol's own notifications, which the gateway sends");
+    }
+    ROUTES.iter().find(|(name, _)| *name == method).map(|(_, route)| *route)
+}
+
+/// Whether a list names the method: by its name, or by what it begins with, as in `_vendor/*`.
+pub fn lists(list: &[String], method: &str) -> bool {
+    list.iter().any(|listed| match listed.strip_suffix('*') {
+        Some(start) => !start.is_empty() && method.len() > start.len() && method.starts_with(start),
+        None => listed == method,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_exact_and_a_star_stands_for_the_rest() {
+        let list = ["session/set_model", "_vendor/*", "*"].map(str::to_owned);
+        for (method, listed) in [
+            ("session/set_model", true),
+            ("session/set_models", false),
+            ("Session/set_model", false),
+            ("_vendor/a", true),
+            ("_vendor/a/b", true),
+            ("_vendor/", false),
+            ("_vendors/a", false),
+            ("other", false),
+            ("*", true),
+            ("", false),
+        ] {
+            assert_eq!(lists(&list[..if method == "*" { 3 } else { 2 }], method), listed, "{method}");
+        }
+        assert!(!lists(&["*".to_owned()], "anything"), "a star alone stands for nothing");
+    }
+
+    #[test]
+    fn what_has_a_route_is_told_and_nothing_else() {
+        assert_eq!(route_of("session/prompt"), Some("POST /v1/sessions/{session}/prompts"));
+        assert!(route_of("$/cancel_request").is_some());
+        for free in ["session/set_model", "providers/list", "_vendor/a", "auth/status"] {
+            assert_eq!(route_of(free), None, "{free}");
+        }
+    }
+}
