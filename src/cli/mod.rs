@@ -61,7 +61,10 @@ enum Command {
     #[command(subcommand)]
     Key(keys::KeyCommand),
     /// Be the built-in ACP agent, on stdin and stdout
-    DemoAgent,
+    DemoAgent {
+        #[command(subcommand)]
+        command: Option<DemoCommand>,
+    },
     /// Ask the gateway that this configuration describes whether it is ready
     Healthcheck,
     /// Print the OpenAPI document of the REST contract
@@ -76,6 +79,12 @@ enum Command {
     },
 }
 
+#[derive(Debug, Clone, Copy, Subcommand)]
+enum DemoCommand {
+    /// Sign in to the demo agent at this terminal, where it was told to want that
+    SignIn,
+}
+
 type Failure = Box<dyn Error + Send + Sync>;
 
 /// Reads the arguments of this process and does what they say.
@@ -84,7 +93,7 @@ pub fn main() -> ExitCode {
     let command = line.command.unwrap_or(Command::Serve);
     // These two become what an agent is, and have nothing to hide from one. All others may have the gateway's own
     // environment, with secrets in it, beside agents of the same user: nobody may read it out of them.
-    if !matches!(command, Command::DemoAgent | Command::Keeper { .. })
+    if !matches!(command, Command::DemoAgent { .. } | Command::Keeper { .. })
         && let Err(error) = process::undumpable()
     {
         complain(&error);
@@ -97,7 +106,8 @@ pub fn main() -> ExitCode {
         Command::Healthcheck => healthcheck::run(&line.options),
         Command::Openapi => openapi(),
         Command::Completions { shell } => completions(shell),
-        Command::DemoAgent => return demo_agent::main(),
+        Command::DemoAgent { command: None } => return demo_agent::main(),
+        Command::DemoAgent { command: Some(DemoCommand::SignIn) } => return demo_agent::sign_in(),
         Command::Keeper { args } => return process::keeper::main(args),
     };
     match done {

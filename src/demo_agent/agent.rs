@@ -1,70 +1,72 @@
-//! The methods of ACP: params in, results out. What they do to sessions is done by [`Sessions`].
-
-use std::path::Path;
+//! The methods of ACP: params in, results out. What sets sessions up stands in [`super::set_up`]; what is done to
+//! them is done by [`Sessions`].
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    AgentCapabilities, AvailableCommandsUpdate, CancelNotification, CancelRequestNotification,
-    CloseSessionRequest, CloseSessionResponse, ConfigOptionUpdate, CurrentModeUpdate, DeleteSessionRequest,
-    DeleteSessionResponse, Error, Implementation, InitializeRequest, InitializeResponse, ListSessionsRequest,
-    ListSessionsResponse, LoadSessionRequest, LoadSessionResponse, NewSessionRequest, NewSessionResponse,
-    PromptCapabilities, PromptRequest, PromptResponse, ResumeSessionRequest, ResumeSessionResponse,
-    SessionCapabilities, SessionCloseCapabilities, SessionDeleteCapabilities, SessionId, SessionInfo,
-    SessionListCapabilities, SessionResumeCapabilities, SessionUpdate, SetSessionConfigOptionRequest,
-    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
+    AgentAuthCapabilities, AgentCapabilities, AuthenticateRequest, AuthenticateResponse,
+    AvailableCommandsUpdate, CancelNotification, CancelRequestNotification, ConfigOptionUpdate,
+    CurrentModeUpdate, Error, Implementation, InitializeRequest, InitializeResponse, LogoutCapabilities,
+    LogoutResponse, PromptCapabilities, PromptRequest, PromptResponse,
+    SessionAdditionalDirectoriesCapabilities, SessionCapabilities, SessionCloseCapabilities,
+    SessionDeleteCapabilities, SessionForkCapabilities, SessionId, SessionListCapabilities,
+    SessionResumeCapabilities, SessionUpdate, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
+    SetSessionModeRequest, SetSessionModeResponse,
 };
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::shutdown::Shutdown;
 use crate::types::Ids;
 
+use super::offer::Offer;
 use super::options::{Choice as _, LENGTH, Length, Mode, PACE, Pace, THOUGHTS};
 use super::peer::Peer;
 use super::session::Record;
 use super::sessions::Sessions;
+use super::sign_in::SignIn;
 use super::store::Store;
 use super::turn::Turn;
 use super::{commands, scenes};
 
 #[derive(Debug)]
 pub(super) struct Agent {
-    peer: Peer,
+    pub(super) peer: Peer,
     ids: Ids,
     shutdown: Shutdown,
-    sessions: Sessions,
-    /// Whether the client knows on-off options.
-    booleans: bool,
+    pub(super) sessions: Sessions,
+    pub(super) sign_in: SignIn,
+    pub(super) offer: Offer,
 }
 
 impl Agent {
-    pub(super) fn new(peer: Peer, store: Store, shutdown: Shutdown) -> Self {
+    pub(super) fn new(peer: Peer, store: Store, sign_in: SignIn, shutdown: Shutdown) -> Self {
         let ids = Ids::system();
         let sessions = Sessions::new(store, ids.clone());
-        Self { peer, ids, shutdown, sessions, booleans: false }
+        Self { peer, ids, shutdown, sessions, sign_in, offer: Offer::default() }
     }
 
     pub(super) async fn request(&mut self, id: &RawValue, method: &str, params: &RawValue) {
         let peer = self.peer.clone();
         match method {
             "initialize" => peer.answer(id, self.initialize(params)).await,
+            "authenticate" => peer.answer(id, self.authenticate(params)).await,
+            "logout" => peer.answer(id, self.sign_in.logout().map(|()| LogoutResponse::new())).await,
             "session/new" => {
                 let made = self.create(params);
-                let session = made.as_ref().ok().map(|response| response.session_id.clone());
-                peer.answer(id, made).await;
-                self.announce(session).await;
+                self.opened(id, made).await;
             }
             "session/load" => {
                 let loaded = self.load(params).await;
-                let session = loaded.as_ref().ok().map(|(session, _)| session.clone());
-                peer.answer(id, loaded.map(|(_, response)| response)).await;
-                self.announce(session).await;
+                self.opened(id, loaded).await;
             }
             "session/resume" => {
                 let resumed = self.resume(params);
-                let session = resumed.as_ref().ok().map(|(session, _)| session.clone());
-                peer.answer(id, resumed.map(|(_, response)| response)).await;
-                self.announce(session).await;
+                self.opened(id, resumed).await;
+            }
+            "session/fork" => {
+                let forked = self.fork(params);
+                self.opened(id, forked).await;
             }
             "session/list" => peer.answer(id, self.list(params)).await,
             "session/close" => peer.answer(id, self.close(params).await).await,
@@ -116,87 +118,45 @@ impl Agent {
 
     fn initialize(&mut self, params: &RawValue) -> Result<InitializeResponse, Error> {
         let request: InitializeRequest = parse(params)?;
-        self.booleans = request
-            .client_capabilities
-            .session
-            .and_then(|session| session.config_options)
-            .is_some_and(|options| options.boolean.is_some());
+        self.offer = Offer::of(request.client_capabilities);
         let sessions = SessionCapabilities::new()
+            .additional_directories(SessionAdditionalDirectoriesCapabilities::new())
             .list(SessionListCapabilities::new())
             .resume(SessionResumeCapabilities::new())
+            .fork(SessionForkCapabilities::new())
             .close(SessionCloseCapabilities::new())
             .delete(SessionDeleteCapabilities::new());
-        let capabilities = AgentCapabilities::new()
+        let mut capabilities = AgentCapabilities::new()
             .load_session(true)
-            .prompt_capabilities(PromptCapabilities::new().image(true).embedded_context(true))
+            .prompt_capabilities(PromptCapabilities::new().image(true).audio(true).embedded_context(true))
             .session_capabilities(sessions);
+        if self.sign_in.exists() {
+            capabilities = capabilities.auth(AgentAuthCapabilities::new().logout(LogoutCapabilities::new()));
+        }
         let info =
             Implementation::new("acp-gateway-demo", env!("CARGO_PKG_VERSION")).title("Demo agent".to_owned());
-        Ok(InitializeResponse::new(ProtocolVersion::V1).agent_capabilities(capabilities).agent_info(info))
+        Ok(InitializeResponse::new(ProtocolVersion::V1)
+            .agent_capabilities(capabilities)
+            .auth_methods(self.sign_in.methods(self.offer))
+            .agent_info(info))
     }
 
-    fn create(&mut self, params: &RawValue) -> Result<NewSessionResponse, Error> {
-        let request: NewSessionRequest = parse(params)?;
-        absolute(&request.cwd)?;
-        let session = self.sessions.create(request.cwd)?;
-        let record = session.record();
-        Ok(NewSessionResponse::new(session.id.clone())
-            .modes(record.mode.state())
-            .config_options(record.options.list(self.booleans)))
+    fn authenticate(&self, params: &RawValue) -> Result<AuthenticateResponse, Error> {
+        let request: AuthenticateRequest = parse(params)?;
+        self.sign_in.authenticate(&request.method_id.0)?;
+        Ok(AuthenticateResponse::new())
     }
 
-    /// Replays the history before it answers.
-    async fn load(&mut self, params: &RawValue) -> Result<(SessionId, LoadSessionResponse), Error> {
-        let request: LoadSessionRequest = parse(params)?;
-        absolute(&request.cwd)?;
-        let session = self.sessions.reopen(&request.session_id, &request.cwd)?;
-        let history = session.record().history.clone();
-        for update in history.updates() {
-            self.peer.update(&session.id, update.clone()).await;
+    /// Answers what set a session up, and tells what commands it has.
+    async fn opened<T: Serialize>(&self, id: &RawValue, opened: Result<(SessionId, T), Error>) {
+        match opened {
+            Ok((session, response)) => {
+                self.peer.answer(id, Ok(response)).await;
+                let commands = AvailableCommandsUpdate::new(commands::available());
+                self.peer.update(&session, SessionUpdate::AvailableCommandsUpdate(commands)).await;
+            }
+            Err(error) => self.peer.answer::<T>(id, Err(error)).await,
         }
-        let record = session.record();
-        let response = LoadSessionResponse::new()
-            .modes(record.mode.state())
-            .config_options(record.options.list(self.booleans));
-        Ok((session.id.clone(), response))
-    }
-
-    fn resume(&mut self, params: &RawValue) -> Result<(SessionId, ResumeSessionResponse), Error> {
-        let request: ResumeSessionRequest = parse(params)?;
-        absolute(&request.cwd)?;
-        let session = self.sessions.reopen(&request.session_id, &request.cwd)?;
-        let record = session.record();
-        let response = ResumeSessionResponse::new()
-            .modes(record.mode.state())
-            .config_options(record.options.list(self.booleans));
-        Ok((session.id.clone(), response))
-    }
-
-    fn list(&self, params: &RawValue) -> Result<ListSessionsResponse, Error> {
-        let request: ListSessionsRequest = parse(params)?;
-        let page = self.sessions.page(request.cwd.as_deref(), request.cursor.as_deref())?;
-        let sessions = page
-            .entries
-            .into_iter()
-            .map(|entry| {
-                SessionInfo::new(entry.session_id, entry.cwd)
-                    .title(entry.title)
-                    .updated_at(entry.updated_at.to_string())
-            })
-            .collect();
-        Ok(ListSessionsResponse::new(sessions).next_cursor(page.next))
-    }
-
-    async fn close(&mut self, params: &RawValue) -> Result<CloseSessionResponse, Error> {
-        let request: CloseSessionRequest = parse(params)?;
-        self.sessions.close(&request.session_id).await?;
-        Ok(CloseSessionResponse::new())
-    }
-
-    async fn delete(&mut self, params: &RawValue) -> Result<DeleteSessionResponse, Error> {
-        let request: DeleteSessionRequest = parse(params)?;
-        self.sessions.delete(&request.session_id).await?;
-        Ok(DeleteSessionResponse::new())
     }
 
     async fn set_mode(&self, params: &RawValue) -> Result<SetSessionModeResponse, Error> {
@@ -223,46 +183,40 @@ impl Agent {
             _ => return Err(Error::invalid_params().data("configId is none of the session's options")),
         }
         session.change(|record| record.options = options)?;
-        Ok(SetSessionConfigOptionResponse::new(options.list(self.booleans)))
+        Ok(SetSessionConfigOptionResponse::new(options.list(self.offer.booleans)))
     }
 
     /// Starts the turn as a task of its own, which answers when it ends.
     fn prompt(&mut self, id: &RawValue, params: &RawValue) -> Result<(), Error> {
         let request: PromptRequest = parse(params)?;
+        self.sign_in.check()?;
         let session = self.sessions.get(&request.session_id)?;
         let (running, answered) = session
             .begin(id)
             .ok_or_else(|| Error::invalid_request().data("a turn is already running in this session"))?;
         let (peer, id) = (self.peer.clone(), id.to_owned());
-        let turn = Turn::new(running, peer.clone(), self.ids.clone(), self.booleans);
+        let turn = Turn::new(running, peer.clone(), self.ids.clone(), self.offer);
         drop(self.shutdown.spawn(async move {
             // The turn is over before its answer is sent: whoever reads the answer may prompt again.
-            let outcome = scenes::play(turn, &request.prompt).await;
-            peer.answer(&id, outcome.map(PromptResponse::new)).await;
+            let (outcome, afterword) = scenes::play(turn, &request.prompt, request.meta.as_ref()).await;
+            let response = outcome.map(|(reason, usage)| PromptResponse::new(reason).usage(usage));
+            peer.answer(&id, response).await;
             drop(answered);
+            for update in afterword {
+                peer.update(&request.session_id, update).await;
+            }
         }));
         Ok(())
-    }
-
-    async fn announce(&self, session: Option<SessionId>) {
-        if let Some(session) = session {
-            let commands = AvailableCommandsUpdate::new(commands::available());
-            self.peer.update(&session, SessionUpdate::AvailableCommandsUpdate(commands)).await;
-        }
     }
 }
 
 /// The client gets its complete list of options after the agent changed one itself.
-pub(super) fn options_changed(record: &Record, booleans: bool) -> SessionUpdate {
-    SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(record.options.list(booleans)))
+pub(super) fn options_changed(record: &Record, offer: Offer) -> SessionUpdate {
+    SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(record.options.list(offer.booleans)))
 }
 
 /// Absent params are an empty object: `session/list` needs none.
-fn parse<T: DeserializeOwned>(params: &RawValue) -> Result<T, Error> {
+pub(super) fn parse<T: DeserializeOwned>(params: &RawValue) -> Result<T, Error> {
     let text = if params.get() == "null" { "{}" } else { params.get() };
     serde_json::from_str(text).map_err(|error| Error::invalid_params().data(error.to_string()))
-}
-
-fn absolute(cwd: &Path) -> Result<(), Error> {
-    if cwd.is_absolute() { Ok(()) } else { Err(Error::invalid_params().data("cwd must be an absolute path")) }
 }

@@ -12,6 +12,7 @@ use crate::shutdown::Shutdown;
 
 use super::agent::Agent;
 use super::peer::Peer;
+use super::sign_in::SignIn;
 use super::store::Store;
 use super::wire::{self, Line, Message};
 
@@ -25,10 +26,11 @@ pub(super) async fn serve(
     mut input: impl AsyncBufRead + Unpin,
     output: impl AsyncWrite + Unpin,
     store: Store,
+    sign_in: SignIn,
 ) -> io::Result<()> {
     let (lines, queue) = mpsc::channel(LINES_WAITING);
     let shutdown = Shutdown::new();
-    let agent = Agent::new(Peer::new(lines.clone()), store, shutdown.clone());
+    let agent = Agent::new(Peer::new(lines.clone()), store, sign_in, shutdown.clone());
     let reading = read(&mut input, agent, Peer::new(lines), shutdown);
     let writing = write(output, queue);
     tokio::pin!(reading, writing);

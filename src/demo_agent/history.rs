@@ -58,6 +58,12 @@ impl History {
         }
     }
 
+    /// What the user said, the last first.
+    pub(super) fn prompts(&self) -> impl Iterator<Item = &str> {
+        let prompts = self.updates.iter().rev().filter(|u| matches!(u, SessionUpdate::UserMessageChunk(_)));
+        prompts.filter_map(text_of)
+    }
+
     /// Drops the oldest turn; false when only one is left.
     pub(super) fn forget_oldest_turn(&mut self) -> bool {
         let user = |update: &SessionUpdate| matches!(update, SessionUpdate::UserMessageChunk(_));

@@ -9,6 +9,7 @@ mod agent;
 mod commands;
 mod connection;
 mod history;
+mod offer;
 mod options;
 mod peer;
 mod permission;
@@ -16,11 +17,15 @@ mod prompt;
 mod scenes;
 mod session;
 mod sessions;
+mod set_up;
+mod sign_in;
 mod store;
+mod terminal;
 mod text;
 mod turn;
 mod wire;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
@@ -29,6 +34,7 @@ use std::process::ExitCode;
 use tokio::fs::File;
 use tokio::io::BufReader;
 
+use sign_in::{SignIn, WORD};
 use store::Store;
 
 /// Serves ACP on stdin and stdout until stdin ends.
@@ -37,9 +43,12 @@ pub fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return complain(&error),
     };
-    let store = Store::new(state_folder());
+    let folder = state_folder();
+    let sign_in =
+        SignIn::new(variable("ACP_DEMO_SIGN_IN").is_some_and(|value| value == "required"), folder.clone());
+    let store = Store::new(folder);
     let served = pipes().and_then(|(stdin, stdout)| {
-        runtime.block_on(connection::serve(BufReader::with_capacity(64 << 10, stdin), stdout, store))
+        runtime.block_on(connection::serve(BufReader::with_capacity(64 << 10, stdin), stdout, store, sign_in))
     });
     // A client that no longer reads must not keep the process: nothing waits for blocked stdio.
     runtime.shutdown_background();
@@ -47,6 +56,12 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => complain(&error),
     }
+}
+
+/// Signs in at the terminal that this process has, for clients that run the agent so.
+pub fn sign_in() -> ExitCode {
+    let word = variable(WORD).and_then(|word| word.into_string().ok());
+    sign_in::at_terminal(state_folder(), word.as_deref().unwrap_or("acp"))
 }
 
 /// Stdin and stdout without the standard library's buffers: a line is one write.
@@ -62,13 +77,17 @@ fn complain(error: &std::io::Error) -> ExitCode {
 }
 
 /// Where sessions outlive the process; without a home they live in memory only.
+fn state_folder() -> Option<PathBuf> {
+    let folder = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    folder("XDG_STATE_HOME")
+        .map(|state| state.join("acp-gateway-demo"))
+        .or_else(|| folder("HOME").map(|home| home.join(".acp-gateway-demo")))
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the demo agent is a program of its own and has no other configuration"
 )]
-fn state_folder() -> Option<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    folder("XDG_STATE_HOME")
-        .map(|state| state.join("acp-gateway-demo"))
-        .or_else(|| folder("HOME").map(|home| home.join(".acp-gateway-demo")))
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
 }

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent_client_protocol_schema::v1::{Error, SessionId, SessionNotification, SessionUpdate};
+use agent_client_protocol_schema::v1::{
+    CancelRequestNotification, Error, RequestId, SessionId, SessionNotification, SessionUpdate,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
@@ -66,10 +68,10 @@ impl Peer {
 
     pub(super) async fn update(&self, session: &SessionId, update: SessionUpdate) {
         let params = SessionNotification::new(session.clone(), update);
-        self.send(&Call { jsonrpc: "2.0", id: None, method: "session/update", params }).await;
+        self.notify("session/update", params).await;
     }
 
-    /// Asks the client. When the caller stops waiting the question is forgotten and a late answer is ignored.
+    /// Asks the client. When the caller stops waiting the question is taken back and a late answer is ignored.
     pub(super) async fn request<P: Serialize, R: DeserializeOwned>(
         &self,
         method: &str,
@@ -81,7 +83,7 @@ impl Peer {
             waiting.last += 1;
             let id = waiting.last;
             waiting.answers.insert(id, sender);
-            Question { id, waiting: Arc::clone(&self.waiting) }
+            Question { id, waiting: Arc::clone(&self.waiting), lines: self.lines.clone() }
         };
         self.send(&Call { jsonrpc: "2.0", id: Some(question.id), method, params }).await;
         let result = answer.await.map_err(|_| Error::internal_error())??;
@@ -98,23 +100,38 @@ impl Peer {
         }
     }
 
+    pub(super) async fn notify(&self, method: &str, params: impl Serialize) {
+        self.send(&Call { jsonrpc: "2.0", id: None, method, params }).await;
+    }
+
     async fn send(&self, message: &impl Serialize) {
-        let line = to_raw_value(message).expect("our own messages are plain data with string keys");
-        let mut line = Box::<str>::from(line).into_string().into_bytes();
-        line.push(b'\n');
         // A closed queue means that stdout is gone: the connection is ending already.
-        drop(self.lines.send(line).await);
+        drop(self.lines.send(line(message)).await);
     }
 }
 
-/// Takes its entry away, whoever drops it.
+fn line(message: &impl Serialize) -> Vec<u8> {
+    let line = to_raw_value(message).expect("our own messages are plain data with string keys");
+    let mut line = Box::<str>::from(line).into_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+/// Takes its entry away, whoever drops it. Who gave up waiting tells the client, which need not ask any more.
 struct Question {
     id: i64,
     waiting: Arc<Mutex<Waiting>>,
+    lines: mpsc::Sender<Vec<u8>>,
 }
 
 impl Drop for Question {
     fn drop(&mut self) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).answers.remove(&self.id);
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).answers.remove(&self.id);
+        if waiting.is_some() {
+            let params = CancelRequestNotification::new(RequestId::Number(self.id));
+            let call = Call { jsonrpc: "2.0", id: None, method: "$/cancel_request", params };
+            // It is a courtesy: where the queue is full the client finds out by its late answer.
+            drop(self.lines.try_send(line(&call)));
+        }
     }
 }

@@ -23,12 +23,25 @@ pub(super) enum Grant {
     Execute,
 }
 
+/// What the client said about where a session works, anew each time that it set it up.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Place {
+    pub(super) cwd: PathBuf,
+    #[serde(default)]
+    pub(super) additional_directories: Vec<PathBuf>,
+    /// By name. The demo has no use for them.
+    #[serde(default)]
+    pub(super) mcp_servers: Vec<String>,
+}
+
 /// A session as its file holds it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Record {
     pub(super) session_id: SessionId,
-    pub(super) cwd: PathBuf,
+    #[serde(flatten)]
+    pub(super) place: Place,
     pub(super) title: Option<String>,
     pub(super) updated_at: Timestamp,
     #[serde(default)]
@@ -49,10 +62,10 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub(super) fn new(session_id: SessionId, cwd: PathBuf, now: Timestamp) -> Self {
+    pub(super) fn new(session_id: SessionId, place: Place, now: Timestamp) -> Self {
         Self {
             session_id,
-            cwd,
+            place,
             title: None,
             updated_at: now,
             mode: Mode::default(),

@@ -1,14 +1,14 @@
 //! The sessions that this process has open, and those that the disk has.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use agent_client_protocol_schema::v1::{Error, SessionId};
 
 use crate::types::Ids;
 
-use super::session::{Record, Session};
+use super::session::{Place, Record, Session};
 use super::store::{Entry, Store};
 
 /// Sessions open at once: then another is refused.
@@ -36,25 +36,29 @@ impl Sessions {
     }
 
     /// A new one, on disk before it is told of.
-    pub(super) fn create(&mut self, cwd: PathBuf) -> Result<Arc<Session>, Error> {
+    pub(super) fn create(&mut self, place: Place) -> Result<Arc<Session>, Error> {
         let id = SessionId::new(self.ids.session().to_string());
-        self.store.prune().map_err(|error| Error::internal_error().data(error.to_string()))?;
-        let session = self.open(Record::new(id, cwd, self.ids.now()))?;
-        session.change(|_| ())?;
-        Ok(session)
+        self.keep(Record::new(id, place, self.ids.now()))
+    }
+
+    /// A new one that begins with what was said in another.
+    pub(super) fn fork(&mut self, id: &SessionId, place: Place) -> Result<Arc<Session>, Error> {
+        let mut record = self.record(id)?;
+        record.session_id = SessionId::new(self.ids.session().to_string());
+        record.place = place;
+        record.updated_at = self.ids.now();
+        self.keep(record)
     }
 
     /// One of an earlier process, or of this that is asked for again.
-    pub(super) fn reopen(&mut self, id: &SessionId, cwd: &Path) -> Result<Arc<Session>, Error> {
+    pub(super) fn reopen(&mut self, id: &SessionId, place: Place) -> Result<Arc<Session>, Error> {
         if let Some(open) = self.open.get(id)
             && open.busy()
         {
             return Err(Error::invalid_request().data("a turn is running in this session"));
         }
-        let here = || self.open.get(id).map(|session| session.record().clone());
-        let mut record =
-            self.store.load(id).or_else(here).ok_or_else(|| Error::session_not_found(id.clone()))?;
-        cwd.clone_into(&mut record.cwd);
+        let mut record = self.record(id)?;
+        record.place = place;
         self.open(record)
     }
 
@@ -92,7 +96,7 @@ impl Sessions {
     /// hides no other.
     pub(super) fn page(&self, cwd: Option<&Path>, cursor: Option<&str>) -> Result<Page, Error> {
         let mut entries = self.store.list();
-        entries.retain(|entry| cwd.is_none_or(|cwd| *cwd == entry.cwd));
+        entries.retain(|entry| cwd.is_none_or(|cwd| *cwd == entry.place.cwd));
         if let Some(cursor) = cursor {
             let (millis, id) = cursor
                 .split_once('-')
@@ -105,6 +109,19 @@ impl Sessions {
         let key = |entry: &Entry| format!("{}-{}", entry.updated_at.as_millis(), entry.session_id);
         let next = entries.last().filter(|_| more).map(key);
         Ok(Page { entries, next })
+    }
+
+    fn record(&self, id: &SessionId) -> Result<Record, Error> {
+        let here = || self.open.get(id).map(|session| session.record().clone());
+        self.store.load(id).or_else(here).ok_or_else(|| Error::session_not_found(id.clone()))
+    }
+
+    /// Opens one that is not on disk yet, and puts it there.
+    fn keep(&mut self, record: Record) -> Result<Arc<Session>, Error> {
+        self.store.prune().map_err(|error| Error::internal_error().data(error.to_string()))?;
+        let session = self.open(record)?;
+        session.change(|_| ())?;
+        Ok(session)
     }
 
     fn open(&mut self, record: Record) -> Result<Arc<Session>, Error> {

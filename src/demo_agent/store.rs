@@ -13,16 +13,17 @@ use serde::Deserialize;
 
 use crate::types::Timestamp;
 
-use super::session::Record;
+use super::session::{Place, Record};
 
 /// Bytes of a session's file: then its oldest turns go.
 const FILE_MAX: usize = 1 << 20;
 /// Sessions on disk: then the oldest go.
-const SESSIONS_MAX: usize = 200;
+const SESSIONS_MAX: usize = 2000;
 
 #[derive(Debug)]
 pub(super) struct Store {
     folder: Option<PathBuf>,
+    max: usize,
     writes: AtomicU64,
 }
 
@@ -31,14 +32,15 @@ pub(super) struct Store {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Entry {
     pub(super) session_id: SessionId,
-    pub(super) cwd: PathBuf,
+    #[serde(flatten)]
+    pub(super) place: Place,
     pub(super) title: Option<String>,
     pub(super) updated_at: Timestamp,
 }
 
 impl Store {
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
-        Self { folder, writes: AtomicU64::new(0) }
+        Self { folder, max: SESSIONS_MAX, writes: AtomicU64::new(0) }
     }
 
     /// Writes a session; a history that grew too large loses its oldest turns.
@@ -91,7 +93,7 @@ impl Store {
                 Some((file.metadata().and_then(|metadata| metadata.modified()).ok()?, file.path()))
             })
             .collect();
-        let surplus = (files.len() + 1).saturating_sub(SESSIONS_MAX);
+        let surplus = (files.len() + 1).saturating_sub(self.max);
         files.sort();
         files.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path))
     }
@@ -125,7 +127,8 @@ mod tests {
     use crate::types::Ids;
 
     fn record(ids: &Ids) -> Record {
-        Record::new(SessionId::new(ids.session().to_string()), "/w".into(), ids.now())
+        let place = Place { cwd: "/w".into(), ..Place::default() };
+        Record::new(SessionId::new(ids.session().to_string()), place, ids.now())
     }
 
     #[test]
@@ -149,7 +152,7 @@ mod tests {
     #[test]
     fn what_grows_too_large_loses_its_oldest() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(Some(folder.path().to_owned()));
+        let store = Store { max: 20, ..Store::new(Some(folder.path().to_owned())) };
         let ids = Ids::system();
         let mut long = record(&ids);
         for turn in 0..20 {
@@ -160,11 +163,11 @@ mod tests {
         let bytes = fs::metadata(store.path(&long.session_id).unwrap()).unwrap().len();
         assert!(bytes <= FILE_MAX as u64 && bytes > FILE_MAX as u64 / 2, "{bytes}");
 
-        for _ in 0..SESSIONS_MAX + 2 {
+        for _ in 0..store.max + 2 {
             store.prune().unwrap();
             store.save(&mut record(&ids)).unwrap();
         }
-        assert_eq!(store.list().len(), SESSIONS_MAX);
+        assert_eq!(store.list().len(), store.max);
         assert_eq!(store.load(&long.session_id), None, "the oldest went first");
     }
 }

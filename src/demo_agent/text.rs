@@ -45,6 +45,42 @@ pub(super) fn quoted(text: &str, max: usize) -> String {
     quoted
 }
 
+/// The words of a command line. Quotes of both kinds keep white space; nothing else is special.
+pub(super) fn words(line: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let (mut quote, mut open) = (None, false);
+    for letter in line.chars() {
+        match (letter, quote) {
+            ('"' | '\'', None) => {
+                quote = Some(letter);
+                if !open {
+                    words.push(String::new());
+                    open = true;
+                }
+            }
+            (letter, Some(end)) if letter == end => quote = None,
+            (letter, None) if letter.is_whitespace() => open = false,
+            (letter, _) => {
+                if !open {
+                    words.push(String::new());
+                    open = true;
+                }
+                if let Some(word) = words.last_mut() {
+                    word.push(letter);
+                }
+            }
+        }
+    }
+    words
+}
+
+/// Lines inside markdown that nothing in them can end.
+pub(super) fn fenced(language: &str, text: &str) -> String {
+    let longest = text.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}{language}\n{}\n{fence}", text.trim_end())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +92,21 @@ mod tests {
             assert!(pieces(text).all(|piece| !piece.is_empty()));
         }
         assert_eq!(pieces("a b c d").collect::<Vec<_>>(), ["a b c ", "d"]);
+    }
+
+    #[test]
+    fn words_are_cut_at_white_space_outside_of_quotes() {
+        assert_eq!(
+            words("  sh -c 'echo \"a b\"; ls'  x\"y z\"\t''"),
+            ["sh", "-c", "echo \"a b\"; ls", "xy z", ""]
+        );
+        assert!(words(" \n").is_empty());
+    }
+
+    #[test]
+    fn a_fence_is_longer_than_what_it_holds() {
+        assert_eq!(fenced("sh", "ls\n"), "```sh\nls\n```");
+        assert_eq!(fenced("", "a ```` b"), "`````\na ```` b\n`````");
     }
 
     #[test]

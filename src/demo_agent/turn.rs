@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use agent_client_protocol_schema::v1::{
     ContentBlock, ContentChunk, Cost, Error, MessageId, Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus,
-    SessionInfoUpdate, SessionUpdate, ToolCall, ToolCallContent, ToolCallId, ToolCallStatus, ToolCallUpdate,
-    ToolCallUpdateFields, UsageUpdate,
+    SessionId, SessionInfoUpdate, SessionUpdate, TerminalId, ToolCall, ToolCallContent, ToolCallId,
+    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, Usage, UsageUpdate,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use crate::types::Ids;
 
 use super::agent::options_changed;
+use super::offer::Offer;
 use super::options::{Mode, Options};
 use super::peer::Peer;
 use super::prompt::Prompt;
@@ -44,31 +45,56 @@ pub(super) type Step<T = ()> = Result<T, Stop>;
 #[derive(Debug)]
 pub(super) struct Turn {
     running: Running,
-    peer: Peer,
+    pub(super) peer: Peer,
     ids: Ids,
-    booleans: bool,
+    pub(super) offer: Offer,
     /// The message that is being said or thought; another step ends it.
     message: Option<MessageId>,
     /// Tool calls that have not ended.
     open: Vec<ToolCallId>,
+    /// Terminals that were not released.
+    pub(super) terminals: Vec<TerminalId>,
+    /// Tokens of the session up to this turn's prompt, and it.
+    read: u64,
+    /// What is sent after the turn's answer.
+    pub(super) afterword: Vec<SessionUpdate>,
 }
 
 impl Turn {
-    pub(super) fn new(running: Running, peer: Peer, ids: Ids, booleans: bool) -> Self {
-        Self { running, peer, ids, booleans, message: None, open: Vec::new() }
+    pub(super) fn new(running: Running, peer: Peer, ids: Ids, offer: Offer) -> Self {
+        Self {
+            running,
+            peer,
+            ids,
+            offer,
+            message: None,
+            open: Vec::new(),
+            terminals: Vec::new(),
+            read: 0,
+            afterword: Vec::new(),
+        }
     }
 
     /// Keeps the prompt, so that a killed process has it; gives the number of the turn, from 1.
-    pub(super) fn begin(&self, prompt: &[ContentBlock]) -> Step<u64> {
-        Ok(self.change(|record| {
+    pub(super) fn begin(&mut self, prompt: &[ContentBlock]) -> Step<u64> {
+        let (turns, tokens) = self.change(|record| {
             record.turns += 1;
             record.history.prompt(prompt);
-            record.turns
-        })?)
+            (record.turns, record.history.tokens())
+        })?;
+        self.read = tokens;
+        Ok(turns)
+    }
+
+    /// The turn's tokens, as a model would count them.
+    pub(super) fn usage(&self) -> Usage {
+        let all = self.record().history.tokens().max(self.read);
+        Usage::new(all, self.read, all - self.read)
     }
 
     /// Ends what is open, tells what the turn cost, and names a session that has no name.
     pub(super) async fn end(&mut self, prompt: &Prompt) -> Step {
+        self.release_terminals().await;
         for call in std::mem::take(&mut self.open) {
             let fields = ToolCallUpdateFields::new()
                 .status(ToolCallStatus::Failed)
@@ -102,9 +128,9 @@ impl Turn {
         self.record().mode
     }
 
-    /// A path in the session's folder. Nothing is there: the demo touches no file.
+    /// A path in the session's folder; an absolute one stays as it is.
     pub(super) fn path(&self, name: &str) -> std::path::PathBuf {
-        self.record().cwd.join(name)
+        self.record().place.cwd.join(name)
     }
 
     /// Waits some beats of the session's pace.
@@ -133,6 +159,16 @@ impl Turn {
     /// Streams markdown. Two in a row are one message.
     pub(super) async fn say(&mut self, text: &str) -> Step {
         self.stream(text, SessionUpdate::AgentMessageChunk).await
+    }
+
+    /// A block that is not text, as a part of the message.
+    pub(super) async fn show(&mut self, block: ContentBlock) -> Step {
+        let message = self.message();
+        if self.running.cancel.is_cancelled() {
+            return Err(Stop::Cancelled);
+        }
+        self.send(SessionUpdate::AgentMessageChunk(ContentChunk::new(block).message_id(message))).await;
+        Ok(())
     }
 
     async fn stream(&mut self, text: &str, kind: fn(ContentChunk) -> SessionUpdate) -> Step {
@@ -187,7 +223,7 @@ impl Turn {
     pub(super) async fn set_options(&mut self, options: Options) -> Step {
         let update = self.change(|record| {
             record.options = options;
-            options_changed(record, self.booleans)
+            options_changed(record, self.offer)
         })?;
         self.act(update).await
     }
@@ -211,12 +247,19 @@ impl Turn {
     }
 
     /// A step that is not text: the message before it is over.
-    async fn act(&mut self, update: SessionUpdate) -> Step {
+    pub(super) async fn act(&mut self, update: SessionUpdate) -> Step {
         self.message = None;
         if self.running.cancel.is_cancelled() {
             return Err(Stop::Cancelled);
         }
         self.send(update).await;
+        Ok(())
+    }
+
+    /// An update of a session that is not the turn's own: a subagent's.
+    pub(super) async fn act_as(&self, session: &SessionId, update: SessionUpdate) -> Step {
+        self.pause(1).await?;
+        self.peer.update(session, update).await;
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::support::{Gateway, Setup, eventually, figure, procfs};
 
 mod loud;
+mod many;
 
 /// The tests ask more often than a person may.
 const LIMITS: &str = "requests_per_minute = 1000000\nprompts_per_minute = 1000000\nlive_sessions = 200\n";

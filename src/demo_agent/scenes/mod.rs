@@ -1,11 +1,20 @@
 //! What the demo plays, chosen by the prompt: a command by its name, else the tour or a scene that fits the words.
 
 mod chat;
+mod files;
+mod form;
+mod memory;
+mod questions;
+mod subagent;
+mod terminals;
 mod text;
 mod trouble;
+mod updates;
 mod work;
 
-use agent_client_protocol_schema::v1::{ContentBlock, CurrentModeUpdate, Error, SessionUpdate, StopReason};
+use agent_client_protocol_schema::v1::{
+    ContentBlock, CurrentModeUpdate, Error, Meta, SessionUpdate, StopReason, Usage,
+};
 
 use super::commands::Command;
 use super::options::{Choice as _, Mode, Pace};
@@ -13,24 +22,30 @@ use super::prompt::Prompt;
 use super::text::quoted;
 use super::turn::{Step, Stop, Turn};
 
+/// How a turn is answered, and what follows its answer.
+pub(super) type Played = (Result<(StopReason, Usage), Error>, Vec<SessionUpdate>);
+
 /// Plays a turn to its end, whatever ends it.
-pub(super) async fn play(mut turn: Turn, blocks: &[ContentBlock]) -> Result<StopReason, Error> {
+pub(super) async fn play(mut turn: Turn, blocks: &[ContentBlock], meta: Option<&Meta>) -> Played {
     let prompt = Prompt::new(blocks);
     let number = match turn.begin(blocks) {
         Ok(number) => number,
-        Err(Stop::Failed(error)) => return Err(error),
-        Err(Stop::Cancelled) => return Ok(StopReason::Cancelled),
+        Err(stop) => return (ended(stop).map(|reason| (reason, turn.usage())), Vec::new()),
     };
-    let played = scene(&mut turn, &prompt, number).await;
-    let ended = turn.end(&prompt).await;
-    match played.and_then(|reason| ended.map(|()| reason)) {
-        Ok(reason) => Ok(reason),
-        Err(Stop::Cancelled) => Ok(StopReason::Cancelled),
-        Err(Stop::Failed(error)) => Err(error),
+    let played = scene(&mut turn, &prompt, number, meta).await;
+    let told = turn.end(&prompt).await;
+    let reason = played.and_then(|reason| told.map(|()| reason)).or_else(ended);
+    (reason.map(|reason| (reason, turn.usage())), std::mem::take(&mut turn.afterword))
+}
+
+fn ended(stop: Stop) -> Result<StopReason, Error> {
+    match stop {
+        Stop::Cancelled => Ok(StopReason::Cancelled),
+        Stop::Failed(error) => Err(error),
     }
 }
 
-async fn scene(turn: &mut Turn, prompt: &Prompt, number: u64) -> Step<StopReason> {
+async fn scene(turn: &mut Turn, prompt: &Prompt, number: u64, meta: Option<&Meta>) -> Step<StopReason> {
     let Some((name, input)) = prompt.command() else {
         chat::answer(turn, prompt, number).await?;
         return Ok(StopReason::EndTurn);
@@ -48,6 +63,24 @@ async fn scene(turn: &mut Turn, prompt: &Prompt, number: u64) -> Step<StopReason
         Command::Diff => work::edit(turn).await?,
         Command::Terminal => work::terminal(turn).await?,
         Command::Permission => work::permission(turn).await?,
+        Command::Withdraw => questions::withdraw(turn, input).await?,
+        Command::Form => form::form(turn, input).await?,
+        Command::Link => form::link(turn).await?,
+        Command::Read => files::read(turn, input).await?,
+        Command::Write => files::write(turn, input).await?,
+        Command::Run => terminals::run(turn, input).await?,
+        Command::Timeout => terminals::timeout(turn, input).await?,
+        Command::Plans => updates::plans(turn).await?,
+        Command::Notice => updates::notice(turn, input).await?,
+        Command::Compact => updates::compact(turn, input).await?,
+        Command::Subagent => subagent::subagent(turn).await?,
+        Command::Content => updates::content(turn).await?,
+        Command::Title => updates::title(turn, input).await?,
+        Command::Late => updates::late(turn).await?,
+        Command::Extension => questions::extension(turn).await?,
+        Command::Remember => memory::remember(turn, input).await?,
+        Command::Recall => memory::recall(turn).await?,
+        Command::About => memory::about(turn, meta).await?,
         Command::Markdown => text::markdown(turn).await?,
         Command::Long => text::long(turn, input).await?,
         Command::Slow => trouble::slow(turn, input).await?,
@@ -80,4 +113,9 @@ async fn mode(turn: &mut Turn, input: &str) -> Step {
 /// A number in a range out of a command's input.
 fn number(input: &str, default: u32, max: u32) -> u32 {
     input.parse().unwrap_or(default).clamp(1, max)
+}
+
+/// What the client said about a request that it did not serve, as text inside our markdown.
+fn error_text(error: &Error) -> String {
+    format!("{} ({})", quoted(&error.message, 200), i32::from(error.code))
 }

