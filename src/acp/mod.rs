@@ -11,6 +11,7 @@ mod content;
 mod depth;
 mod dialect;
 mod elicitation;
+mod file;
 mod form;
 pub mod gate;
 mod initialize;
@@ -34,6 +35,10 @@ pub use depth::{TooDeep, check_depth, one_line};
 pub use dialect::Dialect;
 pub use elicitation::{
     Elicitation, ElicitationError, Mode, check_form, completed_elicitation, peek_elicitation,
+};
+pub use file::{
+    ReadTextFile, WriteTextFile, done, file_not_found, file_uri, peek_read_text_file, peek_write_text_file,
+    text_file,
 };
 pub use form::FormError;
 pub use initialize::{ClientCapabilities, InitializeError, InitializeResult, initialize};

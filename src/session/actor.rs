@@ -141,7 +141,7 @@ impl Actor {
         }
         if self.record.own_folder {
             let (workspaces, id) = (self.context.workspaces.clone(), self.record.session_id);
-            let erased = self.context.shutdown.spawn_blocking(move || workspaces.erase(id)).await;
+            let erased = self.context.shutdown.spawn_blocking(move || workspaces.erase(&id.to_string())).await;
             if !matches!(erased, Ok(Ok(()))) {
                 tracing::warn!(session = %id, "a deleted session's folder could not be removed");
             }

@@ -1,14 +1,104 @@
-//! `fs/*` from the session's workspace.
+//! `fs/*` of agents, served from the session's folders (ACP, File System).
+
+use std::path::{Path, PathBuf};
 
 use serde_json::value::RawValue;
 
 use super::actor::Actor;
-use crate::acp::error_code;
+use super::requests::Outcome;
+use crate::acp::{self, error_code, method};
 use crate::jsonrpc::IncomingId;
+use crate::workspace::{FileError, Window, Workspace, Workspaces};
+
+/// What the work needs of its session. It runs on a thread that may block.
+struct Served {
+    workspaces: Workspaces,
+    cwd: PathBuf,
+    additional: Vec<PathBuf>,
+    /// The agent's id of the session; none before it is set up.
+    agent_session_id: Option<String>,
+    /// Bytes of a file.
+    max: u64,
+}
 
 impl Actor {
+    /// Reads or writes a file for the agent.
     pub(super) fn serve_file(&mut self, incoming: IncomingId, method: &str, params: &RawValue) {
-        tracing::debug!(method, bytes = params.get().len(), "a file was asked for");
-        self.refuse(incoming, error_code::INTERNAL, "files are not served");
+        let served = Served {
+            workspaces: self.context.workspaces.clone(),
+            cwd: PathBuf::from(&self.record.cwd),
+            additional: self.record.additional_directories.iter().map(PathBuf::from).collect(),
+            agent_session_id: self.record.agent_session_id.clone(),
+            max: self.context.limits.file_bytes,
+        };
+        let (method, params) = (method.to_owned(), params.to_owned());
+        let shutdown = self.context.shutdown.clone();
+        self.serve(incoming, async move {
+            let work = shutdown.spawn_blocking(move || served.outcome(&method, &params));
+            work.await.unwrap_or_else(|_| Err(acp::error(error_code::INTERNAL, "the work was given up")))
+        });
+    }
+}
+
+impl Served {
+    fn outcome(&self, method: &str, params: &RawValue) -> Outcome {
+        match method {
+            method::FS_READ_TEXT_FILE => self.read(params),
+            method::FS_WRITE_TEXT_FILE => self.write(params),
+            _ => Err(acp::error(error_code::METHOD_NOT_FOUND, "the client does not serve this method")),
+        }
+    }
+
+    fn read(&self, params: &RawValue) -> Outcome {
+        let asked = acp::peek_read_text_file(params).map_err(|_| not_params())?;
+        self.of_this_session(&asked.session_id)?;
+        let window = Window { line: asked.line, limit: asked.limit };
+        let text = self.workspace().and_then(|workspace| workspace.read_text(&asked.path, window, self.max));
+        text.map(|text| acp::text_file(&text)).map_err(|error| refused(&asked.path, &error))
+    }
+
+    fn write(&self, params: &RawValue) -> Outcome {
+        let asked = acp::peek_write_text_file(params).map_err(|_| not_params())?;
+        self.of_this_session(&asked.session_id)?;
+        let saved =
+            self.workspace().and_then(|workspace| workspace.write_text(&asked.path, &asked.content, self.max));
+        saved.map(|_| acp::done()).map_err(|error| refused(&asked.path, &error))
+    }
+
+    fn workspace(&self) -> Result<Workspace, FileError> {
+        self.workspaces.open(Path::new(&self.cwd), &self.additional)
+    }
+
+    fn of_this_session(&self, session_id: &str) -> Result<(), Box<RawValue>> {
+        if self.agent_session_id.as_deref() == Some(session_id) {
+            Ok(())
+        } else {
+            Err(acp::error(error_code::INVALID_PARAMS, "the session is not on this connection"))
+        }
+    }
+}
+
+fn not_params() -> Box<RawValue> {
+    acp::error(error_code::INVALID_PARAMS, "the params are not what this method takes")
+}
+
+fn refused(path: &str, error: &FileError) -> Box<RawValue> {
+    if let FileError::Io(cause) = error {
+        tracing::warn!(error = %cause, "a file of an agent's could not be read or written");
+    }
+    let message = error.to_string();
+    match error {
+        FileError::Missing => acp::file_not_found(path, &message),
+        FileError::Malformed
+        | FileError::Relative
+        | FileError::Outside
+        | FileError::NotAFile
+        | FileError::NotAFolder
+        | FileError::NotEmpty
+        | FileError::TooLarge(_)
+        | FileError::NotText => acp::error(error_code::INVALID_PARAMS, &message),
+        FileError::Changed | FileError::Denied | FileError::Full | FileError::Io(_) => {
+            acp::error(error_code::INTERNAL, &message)
+        }
     }
 }

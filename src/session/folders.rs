@@ -1,16 +1,11 @@
 //! Where a session's agent may stand: folders below the workspace roots.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 
 use super::refusal::Refusal;
+pub use crate::workspace::Workspaces;
+use crate::workspace::FileError;
 use crate::types::SessionId;
-
-/// The operator's workspace roots. The first is where sessions get folders of their own.
-#[derive(Debug, Clone)]
-pub struct Workspaces {
-    root: PathBuf,
-    allow: Vec<PathBuf>,
-}
 
 /// A session's working folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,57 +16,27 @@ pub(super) struct Folder {
 }
 
 impl Workspaces {
-    /// Roots are canonical from here on, so that a link cannot lead out of one later.
-    pub fn new(root: &Path, allow: &[PathBuf]) -> std::io::Result<Self> {
-        let allow = allow.iter().map(|path| path.canonicalize()).collect::<Result<_, _>>()?;
-        Ok(Self { root: root.canonicalize()?, allow })
-    }
-
-    /// Blocks: it asks the file system.
+    /// The folder that a client named, or one of the session's own. Blocks: it asks the file system.
     pub(super) fn folder(&self, id: SessionId, wanted: Option<&str>) -> Result<Folder, Refusal> {
         let Some(wanted) = wanted else {
-            let path = self.root.join(id.to_string());
-            std::fs::create_dir(&path).map_err(|error| Refusal::internal(&error))?;
+            let path = self.create(&id.to_string()).map_err(|error| Refusal::internal(&error))?;
             return Ok(Folder { path, own: true });
         };
         self.existing("/cwd", wanted).map(|path| Folder { path, own: false })
     }
 
-    /// A folder that exists and lies below a root, by its real path.
+    /// A folder that exists and lies below a root, by its real path. Blocks.
     pub(super) fn existing(&self, pointer: &str, wanted: &str) -> Result<PathBuf, Refusal> {
-        let invalid =
-            |detail: &str| Refusal::Invalid { pointer: pointer.to_owned(), detail: detail.to_owned() };
-        if wanted.contains('\0') || Path::new(wanted).components().any(|c| c == Component::ParentDir) {
-            return Err(invalid("a path has no `..` and no NUL"));
-        }
-        let path = self.root.join(wanted);
-        // What lies outside is told apart from what does not exist only below the roots: else one could look around.
-        let outside = || Refusal::Forbidden("the folder lies outside the workspace roots".to_owned());
-        let inside = |path: &Path| self.roots().any(|root| path.starts_with(root));
-        let real = match path.canonicalize() {
-            Ok(real) => real,
-            Err(_) if inside(&path) => return Err(invalid("there is no such folder")),
-            Err(_) => return Err(outside()),
-        };
-        if !inside(&real) {
-            return Err(outside());
-        }
-        if !real.is_dir() {
-            return Err(invalid("it is not a folder"));
-        }
-        Ok(real)
-    }
-
-    /// Erases the folder that was made for this session, and no other. Blocks.
-    pub(super) fn erase(&self, id: SessionId) -> std::io::Result<()> {
-        match std::fs::remove_dir_all(self.root.join(id.to_string())) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            outcome => outcome,
-        }
-    }
-
-    fn roots(&self) -> impl Iterator<Item = &PathBuf> {
-        std::iter::once(&self.root).chain(&self.allow)
+        self.find(wanted).map_err(|error| {
+            let detail = match error {
+                FileError::Outside => {
+                    return Refusal::Forbidden("the folder lies outside the workspace roots".to_owned());
+                }
+                FileError::Missing => "there is no such folder".to_owned(),
+                other => other.to_string(),
+            };
+            Refusal::Invalid { pointer: pointer.to_owned(), detail }
+        })
     }
 }
 
@@ -101,7 +66,7 @@ mod tests {
         assert!(matches!(workspaces.folder(id, Some("b")), Err(Refusal::Invalid { .. })));
         assert!(matches!(workspaces.folder(id, Some("file")), Err(Refusal::Invalid { .. })));
         assert!(matches!(workspaces.folder(id, Some(secret.to_str().unwrap())), Err(Refusal::Forbidden(_))));
-        workspaces.erase(id).unwrap();
+        workspaces.erase(&id.to_string()).unwrap();
         assert!(!real.join(id.to_string()).exists());
     }
 }

@@ -72,6 +72,10 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Bytes of a prompt's body: then 413.
     pub prompt_bytes: usize,
+    /// Bytes of a file that is uploaded, or that the gateway reads or writes for an agent: then 413, or an error.
+    pub file_bytes: u64,
+    /// Names that a search looks at for one page of files: then there is more.
+    pub file_names: usize,
     /// Nesting of JSON, from clients (422) and from agents (a bad line).
     pub json_depth: usize,
     /// Bytes of a batch from an agent to its session, and how many may wait: then the pipe is not read.
@@ -184,6 +188,8 @@ impl Default for Limits {
             tickets: 256,
             body_bytes: 1 << 20,
             prompt_bytes: 10 << 20,
+            file_bytes: 16 << 20,
+            file_names: 20_000,
             json_depth: 128,
             batch_bytes: 1 << 20,
             batches: 8,

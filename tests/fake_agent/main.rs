@@ -58,6 +58,7 @@
 //! | `early n=3` | updates for the session that the next `session/new` makes |
 //! | `late n=3 ms=50` | updates after the answer to the prompt: chunk, usage, title |
 //! | `unserved` | requests `_vendor/thing`, `fs/read_text_file`, `terminal/create`; says `METHOD=CODE` for each |
+//! | `read path=/w/a line=1 limit=2`, `write path=/w/a text=b` | the request `fs/..._text_file` (`session=` for another); says `[TEXT]`, `[written]` or `[error CODE]` |
 //! | `ext` | the notification `_vendor/note` |
 //! | `fork seconds=300` | starts a grandchild in a session of its own that ignores TERM; says its pid |
 //! | `stderr bytes=100000`, `stderr text=WORD` | writes to stderr |
@@ -70,6 +71,7 @@
 
 mod agent;
 mod faults;
+mod files;
 mod flags;
 mod flood;
 mod process;

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::turn::{End, Step, Turn};
 use super::wire::{chunk, content_chunk, string, update_line};
-use super::{faults, flood, process, requests};
+use super::{faults, files, flood, process, requests};
 
 /// A command and its `key=value` words.
 pub(crate) struct Command<'a> {
@@ -74,6 +74,7 @@ fn commands(turn: &mut Turn, text: &str, raw: &str, next: &str) -> Step {
         let command = Command::parse(part);
         let known = plain(turn, &command)
             .or_else(|| requests::play(turn, &command))
+            .or_else(|| files::play(turn, &command))
             .or_else(|| faults::play(turn, &command, next))
             .or_else(|| process::play(turn, &command));
         let Some(step) = known else {

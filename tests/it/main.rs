@@ -10,6 +10,7 @@ mod demo_agent;
 mod docs;
 mod eventsource;
 mod faults;
+mod files;
 mod key_life;
 mod keys;
 mod openapi;

@@ -1,0 +1,127 @@
+//! `fs/read_text_file` and `fs/write_text_file` (ACP, File System): what is asked, and the answers.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::error_code;
+use super::own;
+use super::peek::PeekError;
+
+/// Params of `fs/read_text_file`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReadTextFile<'a> {
+    /// The agent's id of the session.
+    #[serde(borrow)]
+    pub session_id: Cow<'a, str>,
+    #[serde(borrow)]
+    pub path: Cow<'a, str>,
+    #[serde(default)]
+    pub line: Option<u32>,
+    #[serde(default)]
+    pub limit: Option<u32>,
+}
+
+/// Params of `fs/write_text_file`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteTextFile<'a> {
+    /// The agent's id of the session.
+    #[serde(borrow)]
+    pub session_id: Cow<'a, str>,
+    #[serde(borrow)]
+    pub path: Cow<'a, str>,
+    #[serde(borrow)]
+    pub content: Cow<'a, str>,
+}
+
+pub fn peek_read_text_file(params: &RawValue) -> Result<ReadTextFile<'_>, PeekError> {
+    Ok(serde_json::from_str(params.get())?)
+}
+
+pub fn peek_write_text_file(params: &RawValue) -> Result<WriteTextFile<'_>, PeekError> {
+    Ok(serde_json::from_str(params.get())?)
+}
+
+/// The result of `fs/read_text_file`.
+pub fn text_file(content: &str) -> Box<RawValue> {
+    #[derive(Serialize)]
+    struct TextFile<'a> {
+        content: &'a str,
+    }
+    own(&TextFile { content })
+}
+
+/// The result of a request that has nothing to tell.
+pub fn done() -> Box<RawValue> {
+    own(&serde_json::Map::new())
+}
+
+/// The error for a file that is not there.
+pub fn file_not_found(path: &str, message: &str) -> Box<RawValue> {
+    let data = serde_json::json!({ "uri": file_uri(path) });
+    own(&serde_json::json!({ "code": error_code::RESOURCE_NOT_FOUND, "message": message, "data": data }))
+}
+
+/// The `file:` URI of an absolute path (RFC 8089).
+pub fn file_uri(path: &str) -> String {
+    let mut uri = String::from("file://");
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            write!(uri, "%{byte:02X}").expect("a string can be written to");
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::v1;
+
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn params_are_read_as_the_schema_writes_them() {
+        let read = v1::ReadTextFileRequest::new("s", "/w/a").line(2).limit(3);
+        let read = serde_json::value::to_raw_value(&read).unwrap();
+        let peek = peek_read_text_file(&read).unwrap();
+        assert_eq!((&*peek.session_id, &*peek.path, peek.line, peek.limit), ("s", "/w/a", Some(2), Some(3)));
+        let write = v1::WriteTextFileRequest::new("s", "/w/a", "é\n");
+        let write = serde_json::value::to_raw_value(&write).unwrap();
+        let peek = peek_write_text_file(&write).unwrap();
+        assert_eq!((&*peek.session_id, &*peek.path, &*peek.content), ("s", "/w/a", "é\n"));
+        let null = peek_read_text_file(raw(r#"{"sessionId":"s","path":"/a","line":null,"_meta":{}}"#)).unwrap();
+        assert_eq!(null.line, None);
+        for wrong in [
+            r#"{"sessionId":"s"}"#,
+            r#"{"path":"/a"}"#,
+            r#"{"sessionId":"s","path":"/a","line":-1}"#,
+            r#"{"sessionId":"s","path":"/a","line":"1"}"#,
+            r#"{"sessionId":"s","path":"/a","path":"/b"}"#,
+            r#"{"sessionId":"s","path":["/a"]}"#,
+            r#"{"sessionId":"s","path":"/\ud800"}"#,
+        ] {
+            assert!(peek_read_text_file(raw(wrong)).is_err(), "{wrong}");
+        }
+        assert!(peek_write_text_file(raw(r#"{"sessionId":"s","path":"/a"}"#)).is_err());
+    }
+
+    #[test]
+    fn answers_are_what_the_schema_reads() {
+        let result: v1::ReadTextFileResponse = serde_json::from_str(text_file("a\"\n").get()).unwrap();
+        assert_eq!(result.content, "a\"\n");
+        let _: v1::WriteTextFileResponse = serde_json::from_str(done().get()).unwrap();
+        let error: v1::Error = serde_json::from_str(file_not_found("/w/a b%é", "gone").get()).unwrap();
+        assert_eq!(i32::from(error.code), -32002);
+        assert_eq!(error.data.unwrap()["uri"], "file:///w/a%20b%25%C3%A9");
+    }
+}

@@ -1,0 +1,58 @@
+//! The form of a path, before the file system is asked.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::error::FileError;
+
+/// The path by its plain names, without `.` and doubled slashes. `..` is refused and not resolved: what it means
+/// depends on links, and nobody needs it.
+pub(super) fn plain(path: &str) -> Result<PathBuf, FileError> {
+    if path.is_empty() || path.contains('\0') {
+        return Err(FileError::Malformed);
+    }
+    Path::new(path)
+        .components()
+        .filter(|part| *part != Component::CurDir)
+        .map(|part| match part {
+            Component::RootDir | Component::Normal(_) => Ok(part),
+            Component::ParentDir | Component::CurDir | Component::Prefix(_) => Err(FileError::Malformed),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_only() {
+        for (path, wanted) in [
+            ("a", "a"),
+            ("./a//b/./c/", "a/b/c"),
+            ("/", "/"),
+            ("//a", "/a"),
+            (".", ""),
+            ("...", "..."),
+            ("a..b", "a..b"),
+            ("%2e%2e", "%2e%2e"),
+        ] {
+            assert_eq!(plain(path).unwrap(), Path::new(wanted), "{path}");
+        }
+        for path in ["", "..", "a/..", "/..", "a/../b", "../a", "a\0b", "\0"] {
+            assert!(matches!(plain(path), Err(FileError::Malformed)), "{path:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_plain_never_leads_up(path in r"[a./\\]{1,12}") {
+            if let Ok(plain) = plain(&path) {
+                let normal = |part| matches!(part, Component::Normal(_) | Component::RootDir);
+                prop_assert!(plain.components().all(normal));
+                prop_assert_eq!(plain.is_absolute(), path.starts_with('/'));
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a search looks for in paths.
+
+/// A piece of the path, whatever the case; with `*` (any characters) or `?` (one) a pattern of the whole path.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    /// In lower case.
+    wanted: Vec<char>,
+    whole: bool,
+}
+
+impl Pattern {
+    pub fn new(text: &str) -> Self {
+        Self { wanted: text.to_lowercase().chars().collect(), whole: text.contains(['*', '?']) }
+    }
+
+    pub(super) fn matches(&self, path: &str) -> bool {
+        let path: Vec<char> = path.to_lowercase().chars().collect();
+        if self.whole {
+            whole(&self.wanted, &path)
+        } else {
+            self.wanted.is_empty() || path.windows(self.wanted.len()).any(|piece| piece == self.wanted)
+        }
+    }
+}
+
+/// Goes back only to the last `*`, so that no pattern takes longer than the product of both lengths.
+fn whole(pattern: &[char], path: &[char]) -> bool {
+    let (mut at, mut next) = (0, 0);
+    let mut star = None;
+    while next < path.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at, next));
+                at += 1;
+            }
+            Some(wanted) if *wanted == '?' || *wanted == path[next] => {
+                at += 1;
+                next += 1;
+            }
+            _ => {
+                let Some((after, taken)) = star else { return false };
+                star = Some((after, taken + 1));
+                at = after + 1;
+                next = taken + 1;
+            }
+        }
+    }
+    pattern[at..].iter().all(|wanted| *wanted == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_piece_or_a_pattern_of_the_whole() {
+        for (pattern, path, fits) in [
+            ("", "a", true),
+            ("MAIN", "src/main.rs", true),
+            ("c/m", "src/main.rs", true),
+            ("main.c", "src/main.rs", false),
+            ("*.rs", "src/main.rs", true),
+            ("*.rs", "src/main.rs.bak", false),
+            ("src/*.r?", "src/a/b.rs", true),
+            ("*main*", "src/MAIN.rs", true),
+            ("?", "ab", false),
+            ("*", "", true),
+            ("É", "é", true),
+        ] {
+            assert_eq!(Pattern::new(pattern).matches(path), fits, "{pattern} {path}");
+        }
+    }
+
+    /// The same by trying everything.
+    fn slow(pattern: &[char], path: &[char]) -> bool {
+        match (pattern.split_first(), path.split_first()) {
+            (None, _) => path.is_empty(),
+            (Some(('*', rest)), _) => {
+                slow(rest, path) || path.split_first().is_some_and(|(_, path)| slow(pattern, path))
+            }
+            (Some((wanted, rest)), Some((next, path))) => {
+                (*wanted == '?' || wanted == next) && slow(rest, path)
+            }
+            (Some(_), None) => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_quick_way_is_the_slow_way(pattern in "[ab*?]{1,6}", path in "[ab]{0,8}") {
+            let (pattern, path): (Vec<char>, Vec<char>) = (pattern.chars().collect(), path.chars().collect());
+            prop_assert_eq!(whole(&pattern, &path), slow(&pattern, &path));
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Reading files.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
+
+use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
+use rustix::fs::{OFlags, fstat};
+
+use super::error::FileError;
+use super::roots::{Place, Workspace};
+use super::seen::Seen;
+use super::text::Window;
+
+/// A regular file that is open. It stays the same file when another one takes its name.
+#[derive(Debug)]
+pub struct OpenFile {
+    file: File,
+    pub seen: Seen,
+}
+
+impl OpenFile {
+    /// Up to `max` bytes from there on; fewer only at the file's end.
+    pub fn read_at(&self, offset: u64, max: usize) -> Result<Vec<u8>, FileError> {
+        let mut bytes = vec![0; max];
+        let mut filled = 0;
+        while filled < max {
+            match self.file.read_at(&mut bytes[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(more) => filled += more,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        bytes.truncate(filled);
+        Ok(bytes)
+    }
+
+    /// The whole file, if it has no more than `max` bytes.
+    pub fn read(&self, max: u64) -> Result<Vec<u8>, FileError> {
+        let mut bytes = Vec::with_capacity(usize::try_from(self.seen.size.min(max)).unwrap_or_default());
+        (&self.file).take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > max { Err(FileError::TooLarge(max)) } else { Ok(bytes) }
+    }
+}
+
+impl Workspace {
+    /// Opens a regular file.
+    pub fn open_file(&self, path: &str) -> Result<OpenFile, FileError> {
+        open(&self.place(path)?)
+    }
+
+    /// Lines of a text file that has no more than `max` bytes; the path is absolute, as ACP's are.
+    pub fn read_text(&self, path: &str, window: Window, max: u64) -> Result<String, FileError> {
+        let text = String::from_utf8(open(&self.absolute(path)?)?.read(max)?);
+        let text = text.map_err(|_| FileError::NotText)?;
+        Ok(if window == Window::default() { text } else { window.of(&text).to_owned() })
+    }
+}
+
+fn open(place: &Place<'_>) -> Result<OpenFile, FileError> {
+    // A FIFO without a writer must not hold us up, and a terminal must not become ours.
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(flags.bits().cast_signed());
+    let file = place.root.dir.open_with(&place.path, &options)?.into_std();
+    let seen = Seen::from(fstat(&file)?).regular()?;
+    Ok(OpenFile { file, seen })
+}

@@ -1,0 +1,78 @@
+//! Windows of lines of a text file, by ACP's rules: lines count from 1.
+
+/// What an agent wants of a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Window {
+    /// The first line; the first of the file when absent. 0 is taken for 1, as other clients do.
+    pub line: Option<u32>,
+    /// How many lines; all that follow when absent.
+    pub limit: Option<u32>,
+}
+
+impl Window {
+    /// The lines, each with its end, so that windows side by side make the file. Beyond the end there is nothing.
+    pub(super) fn of(self, text: &str) -> &str {
+        let skip = self.line.unwrap_or(1).saturating_sub(1);
+        let rest = &text[lines(text, skip)..];
+        match self.limit {
+            None => rest,
+            Some(limit) => &rest[..lines(rest, limit)],
+        }
+    }
+}
+
+/// Where so many lines end.
+fn lines(text: &str, count: u32) -> usize {
+    match count.checked_sub(1) {
+        None => 0,
+        Some(before) => memchr::memchr_iter(b'\n', text.as_bytes())
+            .nth(usize::try_from(before).unwrap_or(usize::MAX))
+            .map_or(text.len(), |end| end + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn window(text: &str, line: Option<u32>, limit: Option<u32>) -> &str {
+        Window { line, limit }.of(text)
+    }
+
+    #[test]
+    fn lines_count_from_one_and_keep_their_ends() {
+        let text = "one\r\ntwo\n\nfour";
+        for (line, limit, wanted) in [
+            (None, None, text),
+            (Some(1), None, text),
+            (Some(0), Some(1), "one\r\n"),
+            (Some(2), Some(1), "two\n"),
+            (Some(3), Some(1), "\n"),
+            (Some(3), Some(9), "\nfour"),
+            (Some(4), None, "four"),
+            (Some(5), None, ""),
+            (Some(u32::MAX), Some(u32::MAX), ""),
+            (None, Some(0), ""),
+        ] {
+            assert_eq!(window(text, line, limit), wanted, "{line:?} {limit:?}");
+        }
+        assert_eq!(window("", Some(1), Some(1)), "");
+    }
+
+    proptest! {
+        #[test]
+        fn windows_side_by_side_make_the_file(text in "[aé\r\n]{0,40}", size in 1u32..5) {
+            let mut whole = String::new();
+            let mut line = 1;
+            while line <= 50 {
+                let part = window(&text, Some(line), Some(size));
+                prop_assert!(part.matches('\n').count() <= size as usize);
+                whole.push_str(part);
+                line += size;
+            }
+            prop_assert_eq!(whole, text);
+        }
+    }
+}

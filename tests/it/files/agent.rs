@@ -1,0 +1,102 @@
+//! `fs/*` of an agent, served from the session's folders.
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::support::{Gateway, Setup};
+
+/// A session whose files the gateway serves, with the path of its folder.
+async fn served(gateway: &Gateway, policy: Value) -> (String, String) {
+    let body = json!({ "agent": "fake", "policy": policy });
+    let (status, session) = gateway.post("/v1/sessions", &body).await;
+    assert_eq!(status, StatusCode::CREATED, "{session}");
+    let text = |name: &str| session[name].as_str().expect("a text").to_owned();
+    (text("sessionId"), text("cwd"))
+}
+
+fn gateway() -> Gateway {
+    Setup::fake_with(&[], "files = \"gateway\"").limits("file_bytes = \"1KiB\"").start()
+}
+
+async fn said(gateway: &Gateway, session: &str, prompt: &str) -> String {
+    let turn = gateway.turn(session, prompt).await;
+    assert_eq!(turn["status"], "completed", "{turn}");
+    turn["text"].as_str().expect("a text").to_owned()
+}
+
+#[tokio::test]
+async fn an_agent_writes_and_reads_files_by_lines() {
+    let gateway = gateway();
+    let (session, cwd) = served(&gateway, json!({})).await;
+    let written = said(&gateway, &session, &format!("write path={cwd}/a/b.txt text=hello")).await;
+    assert_eq!(written, "[written]");
+    let file = format!("{cwd}/a/b.txt");
+    assert_eq!(std::fs::read_to_string(&file).expect("it was written"), "hello");
+    std::fs::write(&file, "one\ntwo\nthree\n").expect("the folder is ours");
+    for (window, lines) in [
+        ("", "one\ntwo\nthree\n"),
+        (" line=2", "two\nthree\n"),
+        (" line=2 limit=1", "two\n"),
+        (" limit=2", "one\ntwo\n"),
+        (" line=9", ""),
+    ] {
+        let read = said(&gateway, &session, &format!("read path={file}{window}")).await;
+        assert_eq!(read, format!("[{lines}]"), "{window}");
+    }
+    let events = gateway.lawful(&session).await;
+    assert!(events.iter().all(|event| event["type"] != "request.created"), "nobody was asked");
+}
+
+#[tokio::test]
+async fn errors_have_the_codes_of_acp() {
+    let gateway = gateway();
+    let (session, cwd) = served(&gateway, json!({})).await;
+    std::fs::write(format!("{cwd}/large"), "x".repeat(1025)).expect("the folder is ours");
+    std::fs::write(format!("{cwd}/binary"), b"\xff\xfe").expect("the folder is ours");
+    let locked = format!("{cwd}/locked");
+    std::fs::write(&locked, "").expect("the folder is ours");
+    let read_only = std::os::unix::fs::PermissionsExt::from_mode(0o444);
+    std::fs::set_permissions(&locked, read_only).expect("it is ours");
+    for (prompt, code) in [
+        (format!("read path={cwd}/missing"), -32002),
+        (format!("read path={cwd}/large"), -32602),
+        (format!("read path={cwd}/binary"), -32602),
+        (format!("read path={cwd}"), -32602),
+        (format!("read path={cwd}/../x"), -32602),
+        (format!("read path={cwd}/missing line=-1"), -32602),
+        (format!("read path={cwd}/missing session=another"), -32602),
+        (format!("write path={cwd}/x text={}", "x".repeat(1025)), -32602),
+        (format!("write path={cwd}/locked text=x"), -32603),
+        ("read path=relative".to_owned(), -32602),
+        ("read path=/etc/passwd".to_owned(), -32602),
+        ("write path=/etc/acp-gateway-test text=x".to_owned(), -32602),
+        ("read".to_owned(), -32602),
+    ] {
+        assert_eq!(said(&gateway, &session, &prompt).await, format!("[error {code}]"), "{prompt}");
+    }
+    assert!(!std::path::Path::new("/etc/acp-gateway-test").exists());
+}
+
+#[tokio::test]
+async fn additional_directories_are_served_and_other_sessions_folders_are_not() {
+    let gateway = gateway();
+    let (_, other) = served(&gateway, json!({})).await;
+    let root = gateway.path("data/workspaces").canonicalize().expect("the root is there");
+    std::fs::create_dir(root.join("more")).expect("the folder is ours");
+    let body = json!({ "agent": "fake", "additionalDirectories": ["more"] });
+    let (status, session) = gateway.post("/v1/sessions", &body).await;
+    assert_eq!(status, StatusCode::CREATED, "{session}");
+    let session = session["sessionId"].as_str().expect("an id");
+    let more = root.join("more/file");
+    let prompt = format!("write path={} text=x; write path={other}/x text=x", more.display());
+    assert_eq!(said(&gateway, session, &prompt).await, "[written][error -32602]");
+    assert!(more.exists());
+}
+
+#[tokio::test]
+async fn a_session_may_narrow_what_its_agent_has() {
+    let gateway = gateway();
+    let (session, cwd) = served(&gateway, json!({ "files": "off" })).await;
+    let read = said(&gateway, &session, &format!("read path={cwd}/x")).await;
+    assert_eq!(read, "[error -32601]");
+}
