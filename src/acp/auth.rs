@@ -72,9 +72,8 @@ impl InitializeResult {
     pub fn auth_method(&self, id: &str) -> Result<AuthMethod, AuthMethodError> {
         let methods = self.auth_methods.as_deref().map_or("[]", RawValue::get);
         let methods: Vec<&RawValue> = serde_json::from_str(methods).unwrap_or_default();
-        let named = |method: &Object<'_>| {
-            method.text(self.dialect.auth_method_id()).is_some_and(|name| name == id)
-        };
+        let key = self.dialect.auth_method_id();
+        let named = |method: &Object<'_>| method.text(key).is_some_and(|name| name == id);
         let mut methods = methods.into_iter().filter_map(Object::parse);
         let method = methods.find(named).ok_or(AuthMethodError::Unknown)?;
         if method.text("type").as_deref() != Some("terminal") {

@@ -112,12 +112,15 @@ pub struct ClientCapabilities {
     pub files: bool,
     /// `terminal/*`.
     pub terminals: bool,
+    /// Sign-in in a terminal. An agent's entry alone decides it, so it tells no two processes apart.
+    pub terminal_auth: bool,
 }
 
 impl ClientCapabilities {
     /// Who serves it does not matter to the agent, only whether somebody does.
     pub fn of(files: ServedBy, terminals: ServedBy) -> Self {
-        Self { files: files != ServedBy::Off, terminals: terminals != ServedBy::Off }
+        let (files, terminals) = (files != ServedBy::Off, terminals != ServedBy::Off);
+        Self { files, terminals, ..Self::default() }
     }
 }
 
@@ -125,6 +128,8 @@ impl ClientCapabilities {
 struct Offered {
     fs: Files,
     terminal: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auth: Option<Auth>,
     session: Session,
     subagents: Marker,
     plan: Marker,
@@ -142,6 +147,11 @@ struct Elicitation {
 struct Files {
     read_text_file: bool,
     write_text_file: bool,
+}
+
+#[derive(Serialize)]
+struct Auth {
+    terminal: bool,
 }
 
 #[derive(Serialize)]
@@ -165,7 +175,7 @@ pub(super) struct Marker {}
 pub fn initialize(dialect: Dialect, version: &str, offer: ClientCapabilities) -> Box<RawValue> {
     let client_info = ClientInfo { name: "acp-gateway", title: "ACP Gateway", version };
     if dialect == Dialect::V2 {
-        return v2::initialize(client_info);
+        return v2::initialize(client_info, offer);
     }
     own(&Initialize {
         protocol_version: dialect.version(),
@@ -173,6 +183,7 @@ pub fn initialize(dialect: Dialect, version: &str, offer: ClientCapabilities) ->
         client_capabilities: Offered {
             fs: Files { read_text_file: offer.files, write_text_file: offer.files },
             terminal: offer.terminals,
+            auth: offer.terminal_auth.then_some(Auth { terminal: true }),
             session: Session {
                 notices: Marker {},
                 compaction: Marker {},
@@ -285,7 +296,7 @@ mod tests {
 
     #[test]
     fn v2_is_asked_for_with_its_own_words() {
-        let params = initialize(Dialect::V2, "1.2.3", ClientCapabilities { files: true, terminals: true });
+        let params = initialize(Dialect::V2, "1.2.3", ClientCapabilities { files: true, terminals: true, terminal_auth: true });
         insta::assert_snapshot!(params.get(), @r#"{"protocolVersion":2,"info":{"name":"acp-gateway","title":"ACP Gateway","version":"1.2.3"},"capabilities":{"auth":{"terminal":{}},"elicitation":{"form":{},"url":{}}}}"#);
         let typed: agent_client_protocol_schema::v2::InitializeRequest =
             serde_json::from_str(params.get()).unwrap();
@@ -301,6 +312,11 @@ mod tests {
         let typed: agent_client_protocol_schema::v1::InitializeRequest =
             serde_json::from_str(params.get()).unwrap();
         assert_eq!(typed.client_info.unwrap().name, "acp-gateway");
+        assert!(!typed.client_capabilities.auth.terminal);
+        let offer = ClientCapabilities { terminal_auth: true, ..ClientCapabilities::default() };
+        let typed: agent_client_protocol_schema::v1::InitializeRequest =
+            serde_json::from_str(initialize(Dialect::V1, "1", offer).get()).unwrap();
+        assert!(typed.client_capabilities.auth.terminal);
         assert!(!typed.client_capabilities.terminal);
         assert!(typed.client_capabilities.subagents.is_some() && typed.client_capabilities.plan.is_some());
     }

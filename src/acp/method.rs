@@ -8,12 +8,15 @@ pub const AUTH_LOGOUT: &str = "auth/logout";
 pub const SESSION_NEW: &str = "session/new";
 pub const SESSION_LOAD: &str = "session/load";
 pub const SESSION_RESUME: &str = "session/resume";
+pub const SESSION_FORK: &str = "session/fork";
 pub const SESSION_LIST: &str = "session/list";
 pub const SESSION_CLOSE: &str = "session/close";
 pub const SESSION_DELETE: &str = "session/delete";
 pub const SESSION_PROMPT: &str = "session/prompt";
 pub const SESSION_CANCEL: &str = "session/cancel";
 pub const SESSION_SET_MODE: &str = "session/set_mode";
+/// No longer in the schema; agents that list `models` still take it.
+pub const SESSION_SET_MODEL: &str = "session/set_model";
 pub const SESSION_SET_CONFIG_OPTION: &str = "session/set_config_option";
 pub const SESSION_UPDATE: &str = "session/update";
 pub const SESSION_REQUEST_PERMISSION: &str = "session/request_permission";

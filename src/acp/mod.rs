@@ -16,6 +16,7 @@ mod form;
 pub mod gate;
 mod initialize;
 mod listing;
+mod meta;
 pub mod method;
 mod object;
 mod peek;
@@ -43,18 +44,20 @@ pub use file::{
 pub use form::FormError;
 pub use initialize::{ClientCapabilities, InitializeError, InitializeResult, initialize};
 pub use listing::{ListedSession, SessionListing, list_sessions};
+pub use meta::part_meta;
 pub use method::{error_code, stop_reason};
 pub use object::Object;
 pub use peek::{
     NewSession, PeekError, PromptResult, UpdatePeek, config_options_of, names_session, or_empty,
-    peek_cancel_request, peek_update, replace_request_id, replace_session_id, session_id_of,
+    peek_cancel_request, peek_update, replace_request_id, replace_session_id, session_id_of, with_session_id,
 };
 pub use permission::{AnswerError, PermissionOption, PermissionPeek, cancelled, peek_permission, selected};
 pub use request::{
-    ConfigValue, ConfigValueError, cancel, close_session, delete_session, prompt, set_config_option, set_mode,
+    ConfigValue, ConfigValueError, cancel, cancel_request, close_session, delete_session, prompt,
+    set_config_option, set_mode,
 };
 pub use setup::{
-    McpServer, McpTransport, NameValue, SessionSetup, load_session, new_session, resume_session,
+    McpServer, McpTransport, NameValue, SessionSetup, fork_session, load_session, new_session, resume_session,
     resume_session_from_start,
 };
 pub use trace::{TraceContext, traced};

@@ -87,6 +87,26 @@ fn replaced(whole: &RawValue, part: &RawValue, by: &str) -> String {
     format!("{}{by}{}", &whole[..start], &whole[start + part.len()..])
 }
 
+/// A client's params with the agent's id of the session, in place of ours or as one more member; not another byte is
+/// changed. What is no object is refused.
+pub fn with_session_id(params: &RawValue, theirs: &str) -> Result<Box<RawValue>, PeekError> {
+    let id = serde_json::to_string(theirs)?;
+    let whole = params.get();
+    let text = match routed(params)? {
+        Some(ours) => {
+            // `ours` is borrowed from `whole`, so the difference of their addresses is its place.
+            let start = ours.get().as_ptr().addr() - whole.as_ptr().addr();
+            format!("{}{id}{}", &whole[..start], &whole[start + ours.get().len()..])
+        }
+        None => {
+            let members = &whole[1..];
+            let comma = if members.trim_start().starts_with('}') { "" } else { "," };
+            format!("{{\"sessionId\":{id}{comma}{members}")
+        }
+    };
+    Ok(RawValue::from_string(text)?)
+}
+
 fn routed(params: &RawValue) -> Result<Option<&RawValue>, PeekError> {
     if params.get().starts_with('{') {
         Ok(serde_json::from_str::<Routed<'_>>(params.get())?.session_id)
@@ -231,6 +251,24 @@ mod tests {
         assert_eq!(replace_request_id(params, "\"p1\"").get(), r#"{"requestId": "p1" ,"x":{"requestId":7}}"#);
         for same in ["null", "[1]", r#"{"a":1}"#, r#"{"sessionId":null}"#] {
             assert_eq!(replace_session_id(raw(same), &ours).unwrap().get(), same);
+        }
+    }
+
+    #[test]
+    fn a_clients_params_get_the_agents_id() {
+        for (params, expected) in [
+            ("{}", r#"{"sessionId":"a\"b"}"#),
+            ("{ }", r#"{"sessionId":"a\"b" }"#),
+            (r#"{"x":1.10}"#, r#"{"sessionId":"a\"b","x":1.10}"#),
+            (
+                r#"{"x":{"sessionId":1}, "sessionId" : "ours"}"#,
+                r#"{"x":{"sessionId":1}, "sessionId" : "a\"b"}"#,
+            ),
+        ] {
+            assert_eq!(with_session_id(raw(params), "a\"b").unwrap().get(), expected);
+        }
+        for wrong in ["[]", "1", r#"{"sessionId":"a","sessionId":"b"}"#] {
+            assert!(with_session_id(raw(wrong), "a").is_err(), "{wrong}");
         }
     }
 

@@ -9,6 +9,7 @@ use super::depth::one_line;
 use super::dialect::Dialect;
 use super::own;
 use super::trace::{Meta, TraceContext};
+use crate::jsonrpc::CallId;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -19,18 +20,28 @@ struct Named<'a> {
 }
 
 /// Params of `session/close`.
-pub fn close_session(session_id: &str) -> Box<RawValue> {
-    own(&Named { session_id, meta: None })
+pub fn close_session(session_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
+    own(&Named { session_id, meta: trace })
 }
 
 /// Params of `session/delete`.
-pub fn delete_session(session_id: &str) -> Box<RawValue> {
-    close_session(session_id)
+pub fn delete_session(session_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
+    close_session(session_id, trace)
 }
 
 /// Params of the notification `session/cancel`.
-pub fn cancel(session_id: &str) -> Box<RawValue> {
-    close_session(session_id)
+pub fn cancel(session_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
+    close_session(session_id, trace)
+}
+
+/// Params of `$/cancel_request`: nobody waits for the answer to this call of ours.
+pub fn cancel_request(call: CallId) -> Box<RawValue> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct CancelRequest {
+        request_id: u64,
+    }
+    own(&CancelRequest { request_id: call.number() })
 }
 
 /// Params of `session/prompt`. The blocks travel as they are, but for line ends between their tokens.
@@ -156,11 +167,11 @@ mod tests {
         }
         let params = prompt("s", raw(r#"[{"type":"text","text":"hi"}]"#), None);
         let _: v2::PromptRequest = serde_json::from_str(params.get()).unwrap();
-        let _: v2::CancelSessionNotification = serde_json::from_str(cancel("s").get()).unwrap();
-        let _: v2::CloseSessionRequest = serde_json::from_str(close_session("s").get()).unwrap();
-        let _: v2::DeleteSessionRequest = serde_json::from_str(delete_session("s").get()).unwrap();
+        let _: v2::CancelSessionNotification = serde_json::from_str(cancel("s", None).get()).unwrap();
+        let _: v2::CloseSessionRequest = serde_json::from_str(close_session("s", None).get()).unwrap();
+        let _: v2::DeleteSessionRequest = serde_json::from_str(delete_session("s", None).get()).unwrap();
 
-        assert_eq!(cancel("s\"").get(), r#"{"sessionId":"s\""}"#);
+        assert_eq!(cancel("s\"", None).get(), r#"{"sessionId":"s\""}"#);
     }
 
     #[test]

@@ -7,8 +7,9 @@ use serde_json::value::RawValue;
 
 use super::capabilities::AgentCapabilities;
 use super::dialect::Dialect;
+use super::meta::SetupMeta;
 use super::own;
-use super::trace::{Meta, TraceContext};
+use super::trace::TraceContext;
 
 /// What a session works with. The same is sent each time it is given to a process.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -20,6 +21,9 @@ pub struct SessionSetup<'a> {
     /// Absolute.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub additional_directories: &'a [String],
+    /// What a client sent there, checked.
+    #[serde(skip)]
+    pub meta: Option<&'a RawValue>,
 }
 
 /// An MCP server for the agent to use. `Debug` hides values, since they may be secrets.
@@ -95,6 +99,17 @@ impl McpServer {
         }
     }
 
+    /// The capability that an agent has to advertise for it; every agent of v1 takes stdio.
+    pub fn capability(&self) -> &'static str {
+        match self {
+            Self::Remote { transport: McpTransport::Http, .. } => "mcpCapabilities.http",
+            Self::Remote { transport: McpTransport::Sse, .. } => "mcpCapabilities.sse",
+            Self::Remote { transport: McpTransport::Stdio, .. }
+            | Self::Stdio { .. }
+            | Self::TypedStdio { .. } => "session.mcp.stdio",
+        }
+    }
+
     /// Whether an agent with these capabilities can use it.
     pub fn taken_by(&self, capabilities: &AgentCapabilities) -> bool {
         match self {
@@ -114,13 +129,13 @@ struct Params<'a> {
     session_id: Option<&'a str>,
     #[serde(flatten)]
     setup: SessionSetup<'a>,
-    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    meta: Meta<'a>,
+    #[serde(rename = "_meta", skip_serializing_if = "SetupMeta::is_empty")]
+    meta: SetupMeta<'a>,
 }
 
 /// Params of `session/new`.
 pub fn new_session(setup: SessionSetup<'_>, trace: Option<&TraceContext>) -> Box<RawValue> {
-    own(&Params { session_id: None, setup, meta: trace })
+    own(&Params { session_id: None, setup, meta: SetupMeta { own: setup.meta, trace } })
 }
 
 /// Params of `session/load`.
@@ -129,11 +144,20 @@ pub fn load_session(
     setup: SessionSetup<'_>,
     trace: Option<&TraceContext>,
 ) -> Box<RawValue> {
-    own(&Params { session_id: Some(session_id), setup, meta: trace })
+    own(&Params { session_id: Some(session_id), setup, meta: SetupMeta { own: setup.meta, trace } })
 }
 
 /// Params of `session/resume`.
 pub fn resume_session(
+    session_id: &str,
+    setup: SessionSetup<'_>,
+    trace: Option<&TraceContext>,
+) -> Box<RawValue> {
+    load_session(session_id, setup, trace)
+}
+
+/// Params of `session/fork` (unstable).
+pub fn fork_session(
     session_id: &str,
     setup: SessionSetup<'_>,
     trace: Option<&TraceContext>,
@@ -159,7 +183,7 @@ pub fn resume_session_from_start(
         #[serde(rename = "type")]
         kind: &'static str,
     }
-    let params = Params { session_id: Some(session_id), setup, meta: trace };
+    let params = Params { session_id: Some(session_id), setup, meta: SetupMeta { own: setup.meta, trace } };
     own(&Replayed { params, replay_from: Cursor { kind: "start" } })
 }
 
@@ -194,13 +218,14 @@ mod tests {
     fn set_up_params_are_what_the_schema_says() {
         let servers = servers();
         let dirs = ["/more".to_owned()];
-        let setup = SessionSetup { cwd: "/w", mcp_servers: &servers, additional_directories: &dirs };
+        let setup =
+            SessionSetup { cwd: "/w", mcp_servers: &servers, additional_directories: &dirs, meta: None };
         let trace = TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None);
         let params = new_session(setup, trace.as_ref());
         insta::assert_snapshot!(params.get(), @r#"{"cwd":"/w","mcpServers":[{"type":"http","name":"docs","url":"https://mcp.example/docs","headers":[{"name":"Authorization","value":"Bearer s3cret"}]},{"name":"files","command":"/bin/mcp","args":["-v"],"env":[{"name":"TOKEN","value":"s3cret"}]}],"additionalDirectories":["/more"],"_meta":{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}"#);
         let typed: v1::NewSessionRequest = serde_json::from_str(params.get()).unwrap();
         assert_eq!(typed.mcp_servers.len(), 2, "the schema skips servers that it cannot read");
-        let plain = SessionSetup { cwd: "/w", mcp_servers: &[], additional_directories: &[] };
+        let plain = SessionSetup { cwd: "/w", mcp_servers: &[], additional_directories: &[], meta: None };
         let params = load_session("s", plain, None);
         assert_eq!(params.get(), r#"{"sessionId":"s","cwd":"/w","mcpServers":[]}"#);
         let _: v1::LoadSessionRequest = serde_json::from_str(params.get()).unwrap();
@@ -209,7 +234,7 @@ mod tests {
     #[test]
     fn v2_names_every_transport_and_replays_from_the_start() {
         let servers = servers().map(|server| server.spoken_in(Dialect::V2));
-        let setup = SessionSetup { cwd: "/w", mcp_servers: &servers, additional_directories: &[] };
+        let setup = SessionSetup { cwd: "/w", mcp_servers: &servers, additional_directories: &[], meta: None };
         let params = resume_session_from_start("s", setup, None);
         insta::assert_snapshot!(params.get(), @r#"{"sessionId":"s","cwd":"/w","mcpServers":[{"type":"http","name":"docs","url":"https://mcp.example/docs","headers":[{"name":"Authorization","value":"Bearer s3cret"}]},{"type":"stdio","name":"files","command":"/bin/mcp","args":["-v"],"env":[{"name":"TOKEN","value":"s3cret"}]}],"replayFrom":{"type":"start"}}"#);
         let typed: v2::ResumeSessionRequest = serde_json::from_str(params.get()).unwrap();
@@ -238,5 +263,6 @@ mod tests {
         assert!(!http.taken_by(&capabilities) && stdio.taken_by(&capabilities));
         capabilities.mcp.http = true;
         assert!(http.taken_by(&capabilities));
+        assert_eq!((http.capability(), stdio.capability()), ("mcpCapabilities.http", "session.mcp.stdio"));
     }
 }

@@ -27,6 +27,10 @@ impl TraceContext {
     pub fn traceparent(&self) -> &str {
         &self.traceparent
     }
+
+    pub fn tracestate(&self) -> Option<&str> {
+        self.tracestate.as_deref()
+    }
 }
 
 fn valid(traceparent: &str) -> bool {

@@ -9,7 +9,7 @@ use super::capabilities::{
     AgentCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities, marker,
 };
 use super::dialect::Dialect;
-use super::initialize::{ClientInfo, Marker};
+use super::initialize::{ClientCapabilities, ClientInfo, Marker};
 use super::object::Object;
 use super::trace::{Meta, TraceContext};
 use super::{method, own, update};
@@ -32,7 +32,8 @@ struct Offered {
 
 #[derive(Serialize)]
 struct Auth {
-    terminal: Marker,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    terminal: Option<Marker>,
 }
 
 #[derive(Serialize)]
@@ -41,12 +42,12 @@ struct Elicitation {
     url: Marker,
 }
 
-pub(super) fn initialize(info: ClientInfo<'_>) -> Box<RawValue> {
+pub(super) fn initialize(info: ClientInfo<'_>, offer: ClientCapabilities) -> Box<RawValue> {
     own(&Initialize {
         protocol_version: Dialect::V2.version(),
         info,
         capabilities: Offered {
-            auth: Auth { terminal: Marker {} },
+            auth: Auth { terminal: offer.terminal_auth.then_some(Marker {}) },
             elicitation: Elicitation { form: Marker {}, url: Marker {} },
         },
     })

@@ -97,7 +97,9 @@ impl Launcher {
         let (connection, batches) =
             Connection::start(stdout, child.stdin(), spec.limits.line, &self.limits, &self.shutdown);
         let mut starting = Starting { connection, batches, child };
-        let handshake = self.initialize((dialect, offer), &starting.connection, &mut starting.batches);
+        // The entry decides it for all of its processes, so it is no part of what a session may want.
+        let said = ClientCapabilities { terminal_auth: spec.terminal_auth, ..offer };
+        let handshake = self.initialize((dialect, said), &starting.connection, &mut starting.batches);
         let outcome = tokio::time::timeout(spec.limits.start, handshake).await;
         let failure = match outcome {
             Ok(Ok(initialized)) => return Ok(starting.into_process(spec, offer, initialized)),

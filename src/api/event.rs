@@ -99,6 +99,14 @@ events! {
 #[serde(rename_all = "camelCase")]
 pub struct SessionCreated<'a> {
     pub session: &'a Session,
+    /// The session that the agent has made it of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub forked_from: Option<SessionId>,
+    /// The agent had it before the gateway did.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub adopted: bool,
 }
 
 /// How a process came to hold a session.
@@ -110,6 +118,10 @@ pub enum AttachedBy {
     Load,
     /// The agent could neither resume nor load: it has forgotten what was said.
     Fresh,
+    /// It was made of another session.
+    Fork,
+    /// The agent had it already.
+    Adopt,
 }
 
 /// Whether the agent still knows what was said.
@@ -223,6 +235,10 @@ pub struct SessionUpdate<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub late: bool,
+    /// It is history that the agent told when the session was adopted or forked.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub replayed: bool,
 }
 
 #[derive(Debug, Clone, Serialize, ToSchema)]

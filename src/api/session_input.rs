@@ -36,6 +36,15 @@ pub struct CreateSession {
     pub metadata: Option<Map<String, Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<SessionPolicy>,
+    /// A session that the agent has already: it is adopted instead of a new one made. Needs the scope `admin`, and
+    /// `cwd`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 1024)]
+    pub agent_session_id: Option<String>,
+    /// For the agent, whenever it gets the session: only keys that its entry lists.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub meta: Option<Box<RawValue>>,
 }
 
 /// An MCP server that a client asks for. The session refuses all but names.

@@ -28,7 +28,7 @@ macro_rules! limits {
 
 limits! {
     time: header, body, write_stall, session_new, session_load, call, visit_wait, sign_in, cancel, cancel_total, stdin_stall, idempotency,
-        ticket_unused, ticket_after, link_key_unused, backoff_min, backoff_max, breaker_window, spawn, log_age, line_wait,
+        ticket_unused, ticket_after, link_key_unused, backoff_min, backoff_max, breaker_window, spawn, log_age, line_wait, settings_wait,
         tombstone, keep_alive, session_idle, client_answer, extension_answer;
     time_or_none: stop_stdin, stop_term, stop_kill, drain_stdin, drain_term, drain, drain_cancel;
     size: sign_in_bytes, body_bytes, prompt_bytes, file_bytes, batch_bytes, pending_bytes, run_bytes, transaction_bytes, stderr_bytes,

@@ -33,6 +33,8 @@ pub(super) fn contract() -> OpenApiRouter<Gateway> {
         .routes(routes!(sessions::get_session, sessions::patch_session, sessions::delete_session))
         .routes(routes!(sessions::attach_session))
         .routes(routes!(sessions::close_session))
+        .routes(routes!(sessions::fork_session))
+        .routes(routes!(settings::call_session))
         .routes(routes!(prompts::list_prompts, prompts::create_prompt))
         .routes(routes!(prompts::get_prompt))
         .routes(routes!(prompts::cancel_session))

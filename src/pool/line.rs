@@ -51,6 +51,7 @@ pub struct Figures {
     pub live: usize,
     pub leased: usize,
     pub spare: usize,
+    pub starting: usize,
     pub waiting: usize,
 }
 
@@ -160,6 +161,7 @@ impl Pool {
             live: agent.live,
             leased: agent.leases.len(),
             spare: agent.spares.len(),
+            starting: agent.starting,
             waiting: agent.line.len(),
         };
         Some((figures, agent.initialized.clone()))

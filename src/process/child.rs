@@ -7,7 +7,7 @@ use std::process::ExitStatus;
 use tokio::process::ChildStdout;
 use tokio::sync::watch;
 
-use super::{StderrTail, StdinWriter};
+use super::{StderrTail, StdinWriter, Terminals};
 
 /// A running child. Dropping it is an order to stop, which is carried out in the background.
 #[derive(Debug)]
@@ -16,6 +16,7 @@ pub struct Child {
     pub(super) stdin: StdinWriter,
     pub(super) stdout: Option<ChildStdout>,
     pub(super) stderr: StderrTail,
+    pub(super) terminals: Terminals,
     pub(super) leash: Leash,
 }
 
@@ -36,11 +37,18 @@ pub struct Exit {
 
 impl From<Option<ExitStatus>> for Exit {
     fn from(status: Option<ExitStatus>) -> Self {
-        let signal = status.and_then(|status| status.signal()).map(|signal| {
-            let name = signal_hook::low_level::signal_name(signal);
-            name.map_or_else(|| format!("SIG{signal}"), str::to_owned)
-        });
-        Self { code: status.and_then(|status| status.code()), signal }
+        match status.and_then(|status| status.signal()) {
+            Some(signal) => Self::killed_by(signal),
+            None => Self { code: status.and_then(|status| status.code()), signal: None },
+        }
+    }
+}
+
+impl Exit {
+    pub(super) fn killed_by(signal: i32) -> Self {
+        let name = signal_hook::low_level::signal_name(signal);
+        let name = name.map_or_else(|| format!("SIG{signal}"), str::to_owned);
+        Self { code: None, signal: Some(name) }
     }
 }
 
@@ -98,6 +106,11 @@ impl Child {
     /// Given out once. It ends when the child and all its descendants have closed it.
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.stdout.take()
+    }
+
+    /// Starts terminals beside the child, under its keeper.
+    pub fn terminals(&self) -> &Terminals {
+        &self.terminals
     }
 
     pub fn stderr(&self) -> &StderrTail {

@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -17,17 +17,27 @@ use super::report::{self, Report};
 /// More than a keeper ever says.
 const REPORT_BYTES: u64 = 4096;
 
-/// A control socket that already holds `stdin`; returns our end and the keeper's.
-pub(super) fn offer(stdin: &OwnedFd) -> io::Result<(UnixStream, UnixStream)> {
+/// A control socket that already holds what the keeper takes for itself, and then the child's `stdin`; returns our end
+/// and the keeper's.
+pub(super) fn offer(own: &[BorrowedFd<'_>], stdin: impl AsFd) -> io::Result<(UnixStream, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
-    let descriptors = [stdin.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    if !own.is_empty() {
+        send(&ours, own)?;
+    }
+    send(&ours, &[stdin.as_fd()])?;
+    Ok((ours, theirs))
+}
+
+/// Sends descriptors with one byte, which keeps messages apart; never waits.
+pub(super) fn send(socket: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+    if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::ErrorKind::OutOfMemory.into());
     }
-    sendmsg(&ours, &[IoSlice::new(b"0")], &mut control, SendFlags::NOSIGNAL)?;
-    Ok((ours, theirs))
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(socket, &[IoSlice::new(b"0")], &mut control, flags)?;
+    Ok(())
 }
 
 /// Waits until the keeper's side of the socket is closed, and reads what it said; `None` after `limit`.
@@ -36,7 +46,9 @@ pub(super) async fn report(ours: UnixStream, limit: Duration) -> io::Result<Opti
     let mut said = Vec::new();
     let mut socket = tokio::net::UnixStream::from_std(ours)?.take(REPORT_BYTES);
     match tokio::time::timeout(limit, socket.read_to_end(&mut said)).await {
-        Ok(read) => read.map(|_| Some(report::parse(&said))),
+        // A keeper that gave up before it took all that was sent resets the socket behind what it said.
+        Ok(Err(error)) if error.kind() != io::ErrorKind::ConnectionReset => Err(error),
+        Ok(_) => Ok(Some(report::parse(&said))),
         Err(_) => Ok(None),
     }
 }

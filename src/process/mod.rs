@@ -17,6 +17,7 @@ mod child;
 mod guard;
 mod handshake;
 pub mod keeper;
+mod mask;
 mod procfs;
 mod pty;
 mod report;
@@ -26,6 +27,7 @@ mod spawn;
 mod spec;
 mod stderr;
 mod stdin;
+mod terminal;
 
 pub use child::{Child, Exit, StopReason};
 pub use pty::{PtyChild, PtyReader, PtySize, PtyWriter};
@@ -35,6 +37,7 @@ pub use spawn::{SpawnError, Spawner};
 pub use spec::ChildSpec;
 pub use stderr::StderrTail;
 pub use stdin::{StdinError, StdinWriter};
+pub use terminal::{TerminalChild, TerminalOutput, TerminalSpec, Terminals};
 
 /// Closes this process's memory, environment and descriptors to others of the same user.
 ///

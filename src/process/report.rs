@@ -1,7 +1,12 @@
 //! What a starting child says to the gateway over its control socket, one line for each word.
 //!
 //! `exec PID` right before the program takes over, which closes the socket: that end is the good news.
-//! `refused ERRNO` when the program could not be executed, `broken TEXT` when a step before it failed.
+//! `refused ERRNO` when the program could not be executed, `nofolder ERRNO` when its folder could not be
+//! entered, `broken TEXT` when a step before it failed.
+
+use rustix::process::WaitStatus;
+
+use super::Exit;
 
 /// How a start went, read to the end of the socket.
 #[derive(Debug, PartialEq, Eq)]
@@ -10,6 +15,8 @@ pub(super) enum Report {
     Started(i32),
     /// The kernel refused to execute the program.
     Refused(i32),
+    /// The folder that the program should stand in cannot be entered.
+    NoFolder(i32),
     /// The keeper could not do its part.
     Broken(String),
 }
@@ -20,6 +27,10 @@ pub(super) fn exec_line(pid: i32) -> String {
 
 pub(super) fn refused_line(errno: i32) -> String {
     format!("refused {errno}\n")
+}
+
+pub(super) fn no_folder_line(errno: i32) -> String {
+    format!("nofolder {errno}\n")
 }
 
 pub(super) fn broken_line(text: &str) -> String {
@@ -34,10 +45,27 @@ pub(super) fn parse(bytes: &[u8]) -> Report {
         .find_map(|line| match line.split_once(' ')? {
             ("exec", pid) => Some(Report::Started(pid.parse().ok()?)),
             ("refused", errno) => Some(Report::Refused(errno.parse().ok()?)),
+            ("nofolder", errno) => Some(Report::NoFolder(errno.parse().ok()?)),
             ("broken", text) => Some(Report::Broken(text.to_owned())),
             _ => None,
         })
         .unwrap_or_else(|| Report::Broken("the keeper ended before the program began".to_owned()))
+}
+
+/// How a terminal's program ended, said over the line on which the terminal is held.
+pub(super) fn ended_line(status: WaitStatus) -> String {
+    match status.terminating_signal() {
+        Some(signal) => format!("killed {signal}\n"),
+        None => format!("exited {}\n", status.exit_status().unwrap_or_default()),
+    }
+}
+
+pub(super) fn parse_ended(line: &str) -> Option<Exit> {
+    match line.trim_end().split_once(' ')? {
+        ("exited", code) => Some(Exit { code: Some(code.parse().ok()?), signal: None }),
+        ("killed", signal) => Some(Exit::killed_by(signal.parse().ok()?)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
@@ -20,7 +22,7 @@ use super::pty::{self, Pty, PtyChild, PtySize};
 use super::report::Report;
 use super::run_file::RunFile;
 use super::stdin::StdinTask;
-use super::{ChildSpec, StderrTail, handshake};
+use super::{ChildSpec, StderrTail, Terminals, handshake};
 use crate::shutdown::Shutdown;
 use crate::types::Limits;
 
@@ -61,7 +63,10 @@ impl Spawner {
         }
         let (stdin_read, stdin_write) = pipe_with(PipeFlags::CLOEXEC).map_err(keeper_error)?;
         let stdin_pipe = pipe::Sender::from_owned_fd(stdin_write).map_err(SpawnError::Keeper)?;
-        let (control, theirs) = handshake::offer(&stdin_read).map_err(SpawnError::Keeper)?;
+        let (orders, their_orders) = UnixStream::pair().map_err(SpawnError::Keeper)?;
+        let (control, theirs) =
+            handshake::offer(&[their_orders.as_fd()], &stdin_read).map_err(SpawnError::Keeper)?;
+        drop(their_orders);
         // Our copy would keep the pipe open after the child has closed its own.
         drop(stdin_read);
         let mut keeper = self.keeper("watch", &spec, theirs, Stdio::piped)?;
@@ -75,7 +80,8 @@ impl Spawner {
         self.shutdown.spawn(stdin_task.run());
         let leash = self.guard(keeper, Pipes { close_stdin, stalled, stderr: drain });
         let pid = self.started(control, &leash, spec.program).await?;
-        Ok(Child { pid, stdin, stdout: Some(stdout), stderr, leash })
+        let terminals = Terminals::new(orders, stderr.secrets(), &self.limits, &self.shutdown);
+        Ok(Child { pid, stdin, stdout: Some(stdout), stderr, terminals, leash })
     }
 
     /// Starts `spec` in a pseudo terminal of its own, under a keeper of its own; returns once the program itself runs.
@@ -88,7 +94,7 @@ impl Spawner {
             spec.env.push(("TERM".into(), pty::TERM.into()));
         }
         let (pty, terminal) = Pty::open(size).map_err(SpawnError::Keeper)?;
-        let (control, theirs) = handshake::offer(&terminal).map_err(SpawnError::Keeper)?;
+        let (control, theirs) = handshake::offer(&[], &terminal).map_err(SpawnError::Keeper)?;
         // Our copy would keep the terminal open after the child has closed its own.
         drop(terminal);
         let keeper = self.keeper("watch-pty", &spec, theirs, Stdio::null)?;
@@ -120,14 +126,9 @@ impl Spawner {
 
     /// Waits for the program to take over; when it does not, for the end of the keeper.
     async fn started(&self, control: UnixStream, leash: &Leash, program: PathBuf) -> Result<u32, SpawnError> {
-        let error = match handshake::report(control, self.limits.spawn).await {
-            Ok(Some(Report::Started(pid))) => return Ok(pid.cast_unsigned()),
-            Ok(Some(Report::Refused(errno))) => {
-                SpawnError::Program { program, source: io::Error::from_raw_os_error(errno) }
-            }
-            Ok(Some(Report::Broken(text))) => SpawnError::Setup(text),
-            Ok(None) => SpawnError::Timeout,
-            Err(error) => SpawnError::Keeper(error),
+        let error = match reported(control, self.limits.spawn, program).await {
+            Ok(pid) => return Ok(pid),
+            Err(error) => error,
         };
         leash.order(Order::Kill);
         leash.exited().await;
@@ -168,6 +169,26 @@ impl Spawner {
         RunFile::write(&self.run_dir, pid)
             .inspect_err(|error| tracing::warn!(%error, "a run file could not be written"))
             .ok()
+    }
+}
+
+/// What the keeper says of the start of `program`.
+pub(super) async fn reported(
+    control: UnixStream,
+    limit: Duration,
+    program: PathBuf,
+) -> Result<u32, SpawnError> {
+    match handshake::report(control, limit).await {
+        Ok(Some(Report::Started(pid))) => Ok(pid.cast_unsigned()),
+        Ok(Some(Report::Refused(errno))) => {
+            Err(SpawnError::Program { program, source: io::Error::from_raw_os_error(errno) })
+        }
+        Ok(Some(Report::NoFolder(errno))) => {
+            Err(SpawnError::Folder { folder: PathBuf::new(), source: io::Error::from_raw_os_error(errno) })
+        }
+        Ok(Some(Report::Broken(text))) => Err(SpawnError::Setup(text)),
+        Ok(None) => Err(SpawnError::Timeout),
+        Err(error) => Err(SpawnError::Keeper(error)),
     }
 }
 

@@ -6,11 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-const MASK: &[u8] = b"[secret]";
-
-/// A trailing piece of a secret is held back from this length on: less says nothing, and hiding it
-/// would swallow ends of ordinary words.
-const TELLING_PIECE: usize = 4;
+use super::mask::{MASK, TELLING_PIECE};
 
 const READ_BYTES: usize = 8 << 10;
 
@@ -42,6 +38,11 @@ impl StderrTail {
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         let kept = Kept { bytes: VecDeque::new(), cut: false };
         Self { kept: Arc::new(Mutex::new(kept)), secrets: secrets.into(), limit }
+    }
+
+    /// The longest first, none of them empty.
+    pub(super) fn secrets(&self) -> Arc<[Vec<u8>]> {
+        Arc::clone(&self.secrets)
     }
 
     /// Reads to the end of the pipe, whatever comes.

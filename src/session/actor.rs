@@ -6,13 +6,14 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::attachment::Attachment;
+use super::attachment::{Attaching, Attachment};
 use super::changes::Setting;
 use super::command::{Command, Reply};
 use super::context::{Context, Live};
+use super::creation::Creating;
 use super::foreground::Foreground;
-use super::idempotency::Claim;
 use super::inputs::{Inputs, Listen, Wake};
+use super::list;
 use super::record::{FoldRecord, SessionRecord, put_open};
 use super::refusal::Refusal;
 use super::requests::{Answered, Pending, Resolved};
@@ -20,7 +21,6 @@ use super::serve::Serving;
 use super::subagents::Subagents;
 use super::turn::{Queued, Turn};
 use super::written::Written;
-use crate::acp::TraceContext;
 use crate::agent::AgentSpec;
 use crate::api::event::DetachedReason;
 use crate::api::{Session, SessionState};
@@ -48,7 +48,7 @@ pub(super) struct Actor {
     pub(super) attachment: Attachment,
     pub(super) live: Option<Live>,
     /// Those who wait for a process without a turn.
-    pub(super) attaching: Vec<Reply<u64>>,
+    pub(super) attaching: Vec<Attaching>,
     pub(super) creating: Option<Creating>,
     pub(super) turn: Option<Turn>,
     /// The turn that ended on this process: what still comes belongs to it.
@@ -82,18 +82,10 @@ pub(super) struct Actor {
     pub(super) erased: bool,
 }
 
-/// Who waits for a new session, and what is written with it.
-#[derive(Debug)]
-pub(super) struct Creating {
-    pub(super) claim: Option<Claim>,
-    pub(super) trace: Option<TraceContext>,
-    pub(super) reply: Reply<(Session, u64)>,
-}
-
 impl Actor {
     /// Runs to the session's end in memory. What was asked too late is given back, for the next owner.
     pub(super) async fn run(mut self) -> Vec<Command> {
-        loop {
+        while !self.erased {
             let listen = Listen {
                 batches: self.log.pending_bytes() < self.context.limits.pending_bytes,
                 commits: self.waits_for_commit(),
@@ -139,8 +131,8 @@ impl Actor {
         if !self.erased {
             return late;
         }
-        if self.record.own_folder {
-            let (workspaces, id) = (self.context.workspaces.clone(), self.record.session_id);
+        if self.record.own_folder && !self.others_work_here().await {
+            let (workspaces, id) = (self.context.workspaces.clone(), self.record.folder_id());
             let erased = self.context.shutdown.spawn_blocking(move || workspaces.erase(&id.to_string())).await;
             if !matches!(erased, Ok(Ok(()))) {
                 tracing::warn!(session = %id, "a deleted session's folder could not be removed");
@@ -149,33 +141,45 @@ impl Actor {
         Vec::new()
     }
 
+    /// A fork or its parent is still there, or that cannot be told.
+    async fn others_work_here(&self) -> bool {
+        if !self.record.shared_folder {
+            return false;
+        }
+        let others = list::works_in(&self.context, &self.record.tenant(), &self.record.cwd).await;
+        others.unwrap_or(true)
+    }
+
     fn command(&mut self, command: Command) {
         if self.erased {
             return;
         }
         self.asked_at = Instant::now();
         match command {
-            Command::Create { claim, trace, reply } => self.create(Creating { claim, trace, reply }),
+            Command::Create(creating) => self.create(creating),
             Command::Snapshot { reply } => answer(reply, Ok((self.snapshot(), self.log.appended()))),
             Command::Patch { by, patch, if_match, reply } => {
                 let outcome = self.patch(&by, &patch, if_match.as_deref());
                 answer(reply, outcome.map(|seq| (self.snapshot(), seq)));
             }
-            Command::Attach { reply } => self.attach(reply),
-            Command::Close { by, reply } => {
-                let seq = self.close(&by);
+            Command::Attach { trace, reply } => {
+                let deadline = Instant::now() + self.context.limits.settings_wait;
+                self.attach(Attaching { trace, reply, deadline });
+            }
+            Command::Close { by, trace, reply } => {
+                let seq = self.close(&by, trace.as_ref());
                 answer(reply, Ok(seq));
             }
-            Command::Delete { by, reply } => {
-                let seq = self.delete(&by);
+            Command::Delete { by, trace, reply } => {
+                let seq = self.delete(&by, trace);
                 answer(reply, Ok(seq));
             }
             Command::Prompt { by, blocks, queue, trace, key, reply } => {
                 let outcome = self.prompt(&by, blocks, queue, trace, key.as_ref());
                 answer(reply, outcome);
             }
-            Command::Cancel { prompt, reply } => {
-                let outcome = self.cancel(prompt);
+            Command::Cancel { prompt, trace, reply } => {
+                let outcome = self.cancel(prompt, trace.as_ref());
                 answer(reply, outcome.map(|cancelled| (cancelled, self.log.appended())));
             }
             Command::Requests { reply } => {
@@ -228,7 +232,8 @@ impl Actor {
 
     /// A restart has to close what is open now.
     fn is_open(&self) -> bool {
-        self.turn.is_some() || !self.queue.is_empty() || !self.requests.is_empty() || self.record.attached
+        let works = self.turn.is_some() || !self.queue.is_empty() || !self.requests.is_empty();
+        works || self.record.attached || self.record.unfinished
     }
 
     fn state(&self) -> SessionState {

@@ -3,18 +3,15 @@
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::actor::{Actor, Creating, answer};
-use super::attachment::{Attachment, By, Early};
-use super::command::Reply;
+use super::actor::{Actor, answer};
+use super::attachment::{Attaching, Attachment, By, Early};
 use super::foreground::Foreground;
-use super::idempotency::Claim;
 use super::refusal::{Refusal, failed};
-use crate::acp::{self, ClientCapabilities, McpServer, SessionSetup};
+use super::suited;
+use crate::acp::{self, ClientCapabilities, McpServer, SessionSetup, TraceContext};
 use crate::agent::{AgentFailure, Ended};
 use crate::api::SessionState;
-use crate::api::event::{
-    AgentExited, Context, DetachedReason, SessionAttached, SessionCreated, SessionDetached,
-};
+use crate::api::event::{AgentExited, Context, DetachedReason, SessionAttached, SessionDetached};
 use crate::eventlog::Records;
 use crate::jsonrpc::RpcError;
 use crate::pool::{Fate, Lease, Standing};
@@ -62,36 +59,13 @@ impl Actor {
         ClientCapabilities::of(self.files(), self.terminals())
     }
 
-    /// A new session: nothing is written before the agent has taken it.
-    pub(super) fn create(&mut self, creating: Creating) {
-        match self.reserve() {
-            Ok(()) => self.creating = Some(creating),
-            Err(refusal) => {
-                self.over = true;
-                answer(creating.reply, Err(refusal));
-            }
-        }
-    }
-
-    /// The first event of the log, with the records that make the session exist.
-    fn created(&mut self, claim: Option<&Claim>) {
-        let mut records = Records::default();
-        if let Some(claim) = claim {
-            claim.put(self.record.session_id, None, &mut records);
-        }
-        let records = self.saved(records);
-        let mut session = self.snapshot();
-        session.last_event_id = self.log.id(self.log.appended() + 1);
-        self.append(None, &SessionCreated { session: &session }, records);
-    }
-
-    pub(super) fn attach(&mut self, reply: Reply<u64>) {
+    pub(super) fn attach(&mut self, attaching: Attaching) {
         if matches!(self.attachment, Attachment::Attached) && self.record.state != SessionState::Closed {
-            return answer(reply, Ok(self.log.appended()));
+            return answer(attaching.reply, Ok(self.log.appended()));
         }
         match self.reserve() {
-            Ok(()) => self.attaching.push(reply),
-            Err(refusal) => answer(reply, Err(refusal)),
+            Ok(()) => self.attaching.push(attaching),
+            Err(refusal) => answer(attaching.reply, Err(refusal)),
         }
     }
 
@@ -100,14 +74,25 @@ impl Actor {
         self.inputs.place = None;
         let lease = match lease {
             Ok(lease) => lease,
-            Err(failure) => return self.unattached(failure),
+            Err(failure) => return self.unattached(Refusal::Agent(failure)),
         };
-        let capabilities = lease.process().initialized.capabilities.clone();
-        let by = match &self.record.agent_session_id {
-            None => By::New,
-            Some(_) if capabilities.session.resume => By::Resume,
-            Some(_) if capabilities.load_session => By::Load,
-            Some(_) => By::Fresh,
+        let capabilities = &lease.process().initialized.capabilities;
+        let record = &self.record;
+        let (servers, directories) = (&record.mcp_servers, &record.additional_directories);
+        let suited = suited::check(&self.context.catalogue, servers, directories, capabilities);
+        let by = match suited.and_then(|()| self.first_taken(capabilities)) {
+            Ok(Some(by)) => by,
+            Ok(None) => match &self.record.agent_session_id {
+                None => By::New,
+                Some(_) if capabilities.session.resume => By::Resume,
+                Some(_) if capabilities.load_session => By::Load,
+                Some(_) => By::Fresh,
+            },
+            Err(refusal) => {
+                // Nothing was asked of it: it is as good as it was.
+                lease.release(Fate::Reuse);
+                return self.unattached(refusal);
+            }
         };
         self.inputs.recall = Some(lease.recalled());
         self.inputs.lease = Some(lease);
@@ -117,26 +102,9 @@ impl Actor {
 
     fn set_up(&mut self, by: By) {
         let Some(lease) = &self.inputs.lease else { return };
-        let capabilities = lease.process().initialized.capabilities.clone();
-        let dialect = lease.process().initialized.dialect;
-        let servers: Vec<McpServer> = self
-            .record
-            .mcp_servers
-            .iter()
-            .filter_map(|name| self.context.catalogue.mcp(name))
-            .filter(|server| server.taken_by(&capabilities))
-            .cloned()
-            .map(|server| server.spoken_in(dialect))
-            .collect();
-        let setup = SessionSetup {
-            cwd: &self.record.cwd,
-            mcp_servers: &servers,
-            additional_directories: &self.record.additional_directories,
-        };
-        let trace = match (&self.turn, &self.creating) {
-            (Some(turn), _) => turn.trace.as_ref(),
-            (None, creating) => creating.as_ref().and_then(|creating| creating.trace.as_ref()),
-        };
+        let servers = self.servers();
+        let setup = self.setup(&servers);
+        let trace = self.cause();
         let params = match (&self.record.agent_session_id, by) {
             (Some(id), By::Resume) => acp::resume_session(id, setup, trace),
             (Some(id), By::Load) => acp::load_session(id, setup, trace),
@@ -152,6 +120,33 @@ impl Actor {
         }
     }
 
+    /// What the agent is told whenever it gets the session: directories and servers are never restored by it.
+    pub(super) fn setup<'a>(&'a self, mcp_servers: &'a [McpServer]) -> SessionSetup<'a> {
+        SessionSetup {
+            cwd: &self.record.cwd,
+            mcp_servers,
+            additional_directories: &self.record.additional_directories,
+            meta: self.record.meta.as_deref(),
+        }
+    }
+
+    /// The servers that were named, as this agent is told of them, without those that are no longer configured.
+    pub(super) fn servers(&self) -> Vec<McpServer> {
+        let Some(lease) = &self.inputs.lease else { return Vec::new() };
+        let dialect = lease.process().initialized.dialect;
+        let named = self.record.mcp_servers.iter().filter_map(|name| self.context.catalogue.mcp(name));
+        named.map(|server| server.clone().spoken_in(dialect)).collect()
+    }
+
+    /// The trace of the request for whose sake the session gets a process.
+    fn cause(&self) -> Option<&TraceContext> {
+        let turn = self.turn.iter().map(|turn| turn.trace.as_ref());
+        let creating = self.creating.iter().map(|creating| creating.trace.as_ref());
+        let attaching = self.attaching.iter().map(|attaching| attaching.trace.as_ref());
+        let wanted = self.wanted.iter().map(|setting| setting.trace.as_ref());
+        turn.chain(creating).chain(attaching).chain(wanted).flatten().next()
+    }
+
     /// The agent's answer to new, resume or load.
     pub(super) fn set_up_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
         let Attachment::Setting { by, swallowed, early, .. } =
@@ -161,6 +156,7 @@ impl Actor {
         };
         let result = match outcome {
             Ok(result) => acp::or_empty(&result),
+            Err(error) if self.takes_history() => return self.not_taken(error),
             // Agents answer a session that they have lost with any code: what was not asked for by name starts anew.
             Err(error) if by == By::Resume && self.can_load() => {
                 tracing::info!(session = %self.record.session_id, %error, "resume failed, loading");
@@ -207,24 +203,32 @@ impl Actor {
             self.record.state = SessionState::Idle;
         }
         self.fold_changed |= self.fold.attached(result);
+        self.record.models = acp::Object::parse(result).is_some_and(|object| object.get("models").is_some());
+        self.record.unfinished = false;
+        let word = self.attached_by(by);
+        let mut claim = self.creating.as_mut().and_then(|creating| creating.claim.take());
+        if self.log.appended() == 0 {
+            self.created(claim.take().as_ref());
+        }
         let creating = self.creating.take();
-        if let Some(creating) = &creating {
-            self.created(creating.claim.as_ref());
+        let mut records = Records::default();
+        if let Some(claim) = claim {
+            claim.put(self.record.session_id, None, &mut records);
         }
         let context = if by == By::Fresh { Context::Lost } else { Context::Kept };
         // Only the answer to `session/new` has the agent's own id in it, and was parsed: the id can be replaced.
         let result = acp::replace_session_id(result, &self.record.session_id);
         let event = SessionAttached {
-            by: by.word(),
+            by: word,
             context,
             agent_info: initialized.agent_info.as_deref(),
             agent_capabilities: &initialized.raw_capabilities,
             result: result.as_deref().ok(),
         };
-        let records = self.saved(Records::default());
+        let records = self.saved(records);
         let seq = self.append(None, &event, records);
-        for reply in self.attaching.drain(..) {
-            answer(reply, Ok(seq));
+        for attaching in self.attaching.drain(..) {
+            answer(attaching.reply, Ok(seq));
         }
         if let Some(creating) = creating {
             answer(creating.reply, Ok((self.snapshot(), seq)));
@@ -234,15 +238,20 @@ impl Actor {
     /// The agent refuses the session, but its process is sound.
     fn not_taken(&mut self, error: RpcError) {
         let Some(lease) = &self.inputs.lease else { return };
-        let failure = failed(error, lease);
-        self.release(Fate::Stop, &Refusal::Agent(failure.clone()));
-        self.unattached(failure);
+        let refusal = match error.code {
+            // Only here did a client name what the agent does not find.
+            acp::error_code::RESOURCE_NOT_FOUND if self.takes_history() => Refusal::NoSuchResource(error),
+            _ => Refusal::Agent(failed(error, lease)),
+        };
+        self.release(Fate::Stop, &refusal);
+        self.unattached(refusal);
     }
 
     /// The process is of no use.
     fn give_up(&mut self, failure: AgentFailure) {
-        self.release(Fate::Crashed, &Refusal::Agent(failure.clone()));
-        self.unattached(failure);
+        let refusal = Refusal::Agent(failure);
+        self.release(Fate::Crashed, &refusal);
+        self.unattached(refusal);
     }
 
     /// The one way in which a process leaves a session: nothing that belongs to it stays behind, because the numbers
@@ -268,8 +277,7 @@ impl Actor {
     }
 
     /// There will be no process for now: whoever waited for one is told why.
-    fn unattached(&mut self, failure: AgentFailure) {
-        let refusal = Refusal::Agent(failure);
+    fn unattached(&mut self, refusal: Refusal) {
         self.refuse_all(&refusal);
         if self.turn.is_some() {
             self.fail_turn(&refusal);
@@ -280,12 +288,9 @@ impl Actor {
     /// Tells everyone but the turn that no process comes.
     fn refuse_all(&mut self, refusal: &Refusal) {
         self.attachment = Attachment::Detached;
-        if let Some(creating) = self.creating.take() {
-            answer(creating.reply, Err(refusal.clone()));
-            self.over = true;
-        }
-        for reply in self.attaching.drain(..) {
-            answer(reply, Err(refusal.clone()));
+        self.not_created(refusal);
+        for attaching in self.attaching.drain(..) {
+            answer(attaching.reply, Err(refusal.clone()));
         }
         for setting in self.wanted.drain(..) {
             answer(setting.reply, Err(refusal.clone()));
@@ -311,18 +316,28 @@ impl Actor {
             let event = AgentExited { exit_code: *exit_code, signal: signal.as_deref(), stderr_tail };
             self.append(None, &event, Records::default());
         }
-        let failure = AgentFailure::Exited(ended);
-        self.release(fate, &Refusal::Agent(failure.clone()));
+        let refusal = Refusal::Agent(AgentFailure::Exited(ended));
+        self.release(fate, &refusal);
         if self.record.attached {
             self.detached(DetachedReason::Exited);
         }
         if fate == Fate::Stop {
-            self.attachment = Attachment::Detached;
-            self.cancel_timed_out();
-            self.settle();
+            self.stopped();
         } else {
-            self.unattached(failure);
+            self.unattached(refusal);
         }
+    }
+
+    /// The process of a cancel that was ignored is gone. Whoever waited for the session gets the next one.
+    pub(super) fn stopped(&mut self) {
+        self.attachment = Attachment::Detached;
+        self.cancel_timed_out();
+        if (!self.wanted.is_empty() || !self.attaching.is_empty())
+            && let Err(refusal) = self.reserve()
+        {
+            self.refuse_all(&refusal);
+        }
+        self.settle();
     }
 
     /// Gives the process back; `reason` is a word of `session.detached`.
@@ -352,7 +367,7 @@ impl Actor {
     /// The same, whatever runs: the caller has ended it.
     pub(super) fn detach(&mut self, reason: DetachedReason) {
         self.detached(reason);
-        self.let_go(false);
+        self.let_go(false, None);
     }
 
     pub(super) fn detached(&mut self, reason: DetachedReason) {
@@ -363,14 +378,14 @@ impl Actor {
     }
 
     /// Asks the agent to close (or delete) the session, so that its process can serve another one.
-    pub(super) fn let_go(&mut self, delete: bool) {
+    pub(super) fn let_go(&mut self, delete: bool, trace: Option<&TraceContext>) {
         self.late_of = None;
         let Some(lease) = &self.inputs.lease else { return self.left() };
         let capabilities = lease.process().initialized.capabilities.session;
         let asked = self.record.agent_session_id.as_deref().and_then(|id| {
             let (method, params, closes) = match (delete && capabilities.delete, capabilities.close) {
-                (true, _) => (acp::method::SESSION_DELETE, acp::delete_session(id), false),
-                (false, true) => (acp::method::SESSION_CLOSE, acp::close_session(id), true),
+                (true, _) => (acp::method::SESSION_DELETE, acp::delete_session(id, trace), false),
+                (false, true) => (acp::method::SESSION_CLOSE, acp::close_session(id, trace), true),
                 (false, false) => return None,
             };
             lease.process().connection.call(method, &params).ok().map(|call| (call, closes))
@@ -434,7 +449,8 @@ impl Actor {
             Attachment::Waiting { .. } => {
                 self.inputs.place = None;
                 self.release(Fate::Stop, &Refusal::Closed);
-                self.unattached(AgentFailure::Timeout { method: "the wait for a process".to_owned() });
+                let method = "the wait for a process".to_owned();
+                self.unattached(Refusal::Agent(AgentFailure::Timeout { method }));
             }
             Attachment::Setting { by, .. } => {
                 let method = by.method().to_owned();

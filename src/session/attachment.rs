@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use crate::acp;
+use super::command::Reply;
+use crate::acp::{self, TraceContext};
 use crate::api::event::AttachedBy;
 use crate::jsonrpc::CallId;
 use crate::types::Limits;
@@ -34,6 +35,14 @@ pub(super) enum Attachment {
         /// Closed, not deleted: then its process may serve another session.
         closes: bool,
     },
+}
+
+/// Who waits for a process without a turn.
+#[derive(Debug)]
+pub(super) struct Attaching {
+    pub(super) trace: Option<TraceContext>,
+    pub(super) reply: Reply<u64>,
+    pub(super) deadline: Instant,
 }
 
 /// Updates that came before the session's id at the agent is known.

@@ -10,7 +10,7 @@ use super::record::{index_key, prompt_key, put_open, request_key, session_key};
 use super::refusal::{Refusal, failed};
 use super::registry::check_metadata;
 use super::written::Written;
-use crate::acp::{self, ConfigValue, Dialect, TraceContext};
+use crate::acp::TraceContext;
 use crate::agent::AgentFailure;
 use crate::api::event::{DetachedReason, SessionChanged, SessionClosed, SessionDeleted};
 use crate::api::{SessionPatch, SessionState};
@@ -23,11 +23,11 @@ use crate::types::{Principal, PromptId, RequestId};
 /// A setting on its way to the agent.
 #[derive(Debug)]
 pub(super) struct Setting {
-    by: Principal,
-    wish: Wish,
-    trace: Option<TraceContext>,
+    pub(super) by: Principal,
+    pub(super) wish: Wish,
+    pub(super) trace: Option<TraceContext>,
     pub(super) reply: Reply<(Box<RawValue>, u64)>,
-    deadline: Instant,
+    pub(super) deadline: Instant,
 }
 
 impl Actor {
@@ -57,7 +57,7 @@ impl Actor {
     }
 
     /// Appends `session.changed` and folds it.
-    fn changed(&mut self, event: Written) -> u64 {
+    pub(super) fn changed(&mut self, event: Written) -> u64 {
         let object = [b"{", &event.members[..], b"}"].concat();
         let object: &RawValue = serde_json::from_slice(&object).expect("members are JSON");
         self.fold_changed |= self.fold.changed(object);
@@ -72,122 +72,130 @@ impl Actor {
         trace: Option<TraceContext>,
         reply: Reply<(Box<RawValue>, u64)>,
     ) {
-        if let Wish::Config { value, .. } = &wish
-            && ConfigValue::parse(value).is_err()
-        {
-            let detail = "the value is one of the option's value ids, or a boolean".to_owned();
-            return answer(reply, Err(Refusal::Invalid { pointer: "/value".to_owned(), detail }));
-        }
         if self.record.state == SessionState::Closed {
             return answer(reply, Err(Refusal::Closed));
         }
-        if let Wish::Cancel(part) = &wish
-            && let Err(refusal) = self.check_cancellable(part)
-        {
+        if let Err(refusal) = self.check_wish(&wish).and_then(|()| self.reserve()) {
             return answer(reply, Err(refusal));
         }
-        if let Err(refusal) = self.reserve() {
-            return answer(reply, Err(refusal));
-        }
-        let deadline = Instant::now() + self.context.limits.line_wait;
+        let deadline = Instant::now() + self.context.limits.settings_wait;
         self.wanted.push(Setting { by, wish, trace, reply, deadline });
     }
 
-    /// Sends the settings that waited for a process.
+    /// Sends the settings that waited for a process. One that is being ended for its ignored cancel gets none.
     pub(super) fn send_settings(&mut self) {
-        if !matches!(self.attachment, Attachment::Attached) || self.wanted.is_empty() {
+        let stopping = self.turn.as_ref().is_some_and(|turn| turn.stopping);
+        if !matches!(self.attachment, Attachment::Attached) || self.wanted.is_empty() || stopping {
             return;
         }
-        let (Some(lease), Some(id)) = (&self.inputs.lease, &self.record.agent_session_id) else { return };
-        let (dialect, options) = (self.dialect(), self.fold.config_options.as_deref());
-        for mut setting in self.wanted.drain(..) {
-            let Some((method, params)) = spoken(&setting, id, dialect, options) else {
-                let method = setting.wish.method().to_owned();
-                answer(setting.reply, Err(Refusal::Agent(AgentFailure::Unsupported { method })));
-                continue;
-            };
-            setting.deadline = Instant::now() + self.context.limits.session_new;
-            if let Ok(call) = lease.process().connection.call(method, &params) {
-                self.settings.insert(call, setting);
-            } else {
-                let failure = AgentFailure::Exited(crate::agent::Ended::default());
-                answer(setting.reply, Err(Refusal::Agent(failure)));
-            }
+        let Some(id) = self.record.agent_session_id.clone() else { return };
+        for setting in std::mem::take(&mut self.wanted) {
+            self.send_wish(setting, &id);
         }
     }
 
     pub(super) fn setting_answered(&mut self, call: CallId, outcome: Result<Box<RawValue>, RpcError>) {
         let Some(setting) = self.settings.remove(&call) else { return };
         self.idle_since = Instant::now();
-        let result = match outcome {
-            Ok(result) => result,
+        match outcome {
+            Ok(result) => self.granted(setting, &result),
+            Err(_) if matches!(setting.wish, Wish::Forked(_)) => self.given_away(setting),
             Err(error) => {
                 let Some(lease) = &self.inputs.lease else { return };
                 let failure = failed(error, lease);
-                return answer(setting.reply, Err(Refusal::Agent(failure)));
+                answer(setting.reply, Err(Refusal::Agent(failure)));
             }
-        };
-        let mut event = SessionChanged { by: &setting.by.id, ..SessionChanged::default() };
-        match &setting.wish {
-            // The agent tells in its updates what becomes of it.
-            Wish::Cancel(_) => return answer(setting.reply, Ok((result, self.log.appended()))),
-            Wish::Mode(mode) if self.dialect().has_modes() => event.current_mode_id = Some(mode),
-            Wish::Mode(_) | Wish::Config { .. } => event.config_options = acp::config_options_of(&result),
         }
-        let seq = self.changed(Written::from(&event));
-        let now = match &setting.wish {
-            Wish::Mode(_) => &self.fold.modes,
-            Wish::Config { .. } | Wish::Cancel(_) => &self.fold.config_options,
-        };
-        let null = || RawValue::NULL.to_owned();
-        answer(setting.reply, Ok((now.clone().unwrap_or_else(null), seq)));
     }
 
     pub(super) fn setting_deadline(&self) -> Option<Instant> {
-        self.wanted.iter().chain(self.settings.values()).map(|setting| setting.deadline).min()
+        let asked = self.settings.values().map(|setting| setting.deadline);
+        let wanted = self.wanted.iter().map(|setting| setting.deadline);
+        let attaching = self.attaching.iter().map(|attaching| attaching.deadline);
+        asked.chain(wanted.chain(attaching).filter(|_| self.stands_in_line())).min()
+    }
+
+    /// A session that is being set up has its process: who waits for it then waits for the agent.
+    fn stands_in_line(&self) -> bool {
+        !matches!(self.attachment, Attachment::Setting { .. } | Attachment::Attached)
     }
 
     pub(super) fn settings_overdue(&mut self, now: Instant) {
         let overdue: Vec<CallId> =
             self.settings.iter().filter(|(_, s)| now >= s.deadline).map(|(call, _)| *call).collect();
-        let mut late: Vec<Setting> = Vec::new();
         for call in overdue {
-            if let Some(lease) = &self.inputs.lease {
-                lease.process().connection.forget(call);
+            self.abandon(call);
+            let Some(setting) = self.settings.remove(&call) else { continue };
+            if matches!(setting.wish, Wish::Forked(_)) {
+                self.given_away(setting);
+            } else {
+                let method = setting.wish.method().to_owned();
+                answer(setting.reply, Err(Refusal::Agent(AgentFailure::Timeout { method })));
             }
-            late.extend(self.settings.remove(&call));
         }
-        late.extend(self.wanted.extract_if(.., |setting| now >= setting.deadline));
-        for setting in late {
-            let method = setting.wish.method().to_owned();
-            answer(setting.reply, Err(Refusal::Agent(AgentFailure::Timeout { method })));
+        if self.stands_in_line() {
+            self.waits_overdue(now);
         }
     }
 
+    /// A client that only wants a process is not held for as long as a turn may stand in line. One that is being
+    /// started is worth the wait, which has its own limit.
+    fn waits_overdue(&mut self, now: Instant) {
+        let wait = self.context.limits.settings_wait;
+        let overdue = |deadline: Instant| now >= deadline;
+        let waits = self.wanted.iter().map(|s| s.deadline).chain(self.attaching.iter().map(|a| a.deadline));
+        if !waits.into_iter().any(overdue) {
+            return;
+        }
+        let starts =
+            self.context.pool.agent(&self.record.agent).is_some_and(|(figures, _)| figures.starting > 0);
+        if starts {
+            self.wanted.iter_mut().for_each(|setting| setting.deadline = setting.deadline.max(now + wait));
+            self.attaching.iter_mut().for_each(|a| a.deadline = a.deadline.max(now + wait));
+            return;
+        }
+        let refusal = || {
+            let detail = "every process of this agent is at work; try again, or cancel a turn";
+            Refusal::PoolFull(detail.to_owned(), self.context.limits.settings_wait)
+        };
+        for setting in self.wanted.extract_if(.., |setting| overdue(setting.deadline)) {
+            answer(setting.reply, Err(refusal()));
+        }
+        for attaching in self.attaching.extract_if(.., |attaching| overdue(attaching.deadline)) {
+            answer(attaching.reply, Err(refusal()));
+        }
+        self.leave_line();
+    }
+
     /// Ends what runs; the log stays readable, and `attach` opens it again.
-    pub(super) fn close(&mut self, by: &Principal) -> u64 {
+    pub(super) fn close(&mut self, by: &Principal, trace: Option<&TraceContext>) -> u64 {
         if self.record.state == SessionState::Closed {
             return self.log.appended();
         }
-        self.end_all();
+        self.end_all(trace);
         self.record.state = SessionState::Closed;
         let records = self.saved(Records::default());
         let mut seq = self.append(None, &SessionClosed { by: &by.id }, records);
         if self.record.attached {
             self.detached(DetachedReason::Closed);
             seq = self.log.appended();
-            self.let_go(false);
+            self.let_go(false, trace);
         }
         seq
     }
 
     /// Erases the session: its log, its records, its own folder. Its owner ends.
-    pub(super) fn delete(&mut self, by: &Principal) -> u64 {
-        self.end_all();
+    pub(super) fn delete(&mut self, by: &Principal, trace: Option<TraceContext>) -> u64 {
+        self.end_all(trace.as_ref());
         if self.record.attached {
             self.record.attached = false;
-            self.let_go(true);
+            self.let_go(true, trace.as_ref());
         }
+        self.erase(&by.id)
+    }
+
+    /// Erases all that is kept of the session.
+    pub(super) fn erase(&mut self, by: &str) -> u64 {
         let id = self.record.session_id;
         let mut records = Records::default();
         let mut gone = |table, key| records.deletes.push(Delete { table, key });
@@ -207,7 +215,7 @@ impl Actor {
             gone(Table::Request, request_key(id, RequestId::new(number)));
         }
         put_open(id, false, &mut records);
-        let Written { kind, members } = Written::from(&SessionDeleted { by: &by.id });
+        let Written { kind, members } = Written::from(&SessionDeleted { by });
         let seq = self.log.erase(&Event { kind, prompt: None, members: &members }, records);
         self.erased = true;
         self.over = true;
@@ -215,17 +223,17 @@ impl Actor {
     }
 
     /// Cancels the turn and everything that waits, without waiting for the agent.
-    fn end_all(&mut self) {
+    fn end_all(&mut self, trace: Option<&TraceContext>) {
         let running = self.turn.as_ref().map(|turn| turn.record.prompt_id);
         // With no prompt named there is nothing that could be missing.
-        drop(self.cancel(None));
+        drop(self.cancel(None, trace));
         if running.is_some() && self.turn.is_some() {
             self.complete_cancelled();
         }
         self.withdraw_requests();
         self.inputs.place = None;
-        for reply in self.attaching.drain(..) {
-            answer(reply, Err(Refusal::Closed));
+        for attaching in self.attaching.drain(..) {
+            answer(attaching.reply, Err(Refusal::Closed));
         }
         for setting in self.wanted.drain(..).chain(self.settings.drain().map(|(_, setting)| setting)) {
             answer(setting.reply, Err(Refusal::Closed));
@@ -236,28 +244,4 @@ impl Actor {
         }
         self.settle();
     }
-}
-
-/// The call that a wish is for an agent of this version; None: it has none.
-fn spoken(
-    setting: &Setting,
-    id: &str,
-    dialect: Dialect,
-    options: Option<&RawValue>,
-) -> Option<(&'static str, Box<RawValue>)> {
-    let trace = setting.trace.as_ref();
-    let set_option = |option: &str, value: &ConfigValue<'_>| {
-        let params = acp::set_config_option(dialect, id, option, value, trace);
-        (acp::method::SESSION_SET_CONFIG_OPTION, params)
-    };
-    Some(match &setting.wish {
-        Wish::Mode(mode) if dialect.has_modes() => {
-            (acp::method::SESSION_SET_MODE, acp::set_mode(id, mode, trace))
-        }
-        Wish::Mode(mode) => set_option(&acp::mode_option(options?)?, &ConfigValue::Id(mode.into())),
-        Wish::Config { option, value } => {
-            set_option(option, &ConfigValue::parse(value).expect("it was checked when it came"))
-        }
-        Wish::Cancel(part) => (part.cancel_method(), acp::cancel_part(id, part, trace)),
-    })
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
+use super::creation::Creating;
 use super::refusal::Refusal;
 use super::requests::Outcome;
 use crate::acp::{self, Part, TraceContext};
@@ -41,29 +42,40 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 #[derive(Debug)]
 pub(super) enum Wish {
     Mode(String),
-    Config { option: String, value: Box<RawValue> },
+    Config {
+        option: String,
+        value: Box<RawValue>,
+    },
     /// One tool call or terminal shall stop, and nothing else.
     Cancel(Part),
+    Fork,
+    /// The fork that the agent has made is to be closed here: its answer to `session/fork`.
+    Forked(Box<RawValue>),
+    /// A method by its name, with a client's own params.
+    Rpc {
+        method: String,
+        params: Box<RawValue>,
+        notify: bool,
+    },
 }
 
 impl Wish {
-    pub(super) const fn method(&self) -> &'static str {
+    pub(super) fn method(&self) -> &str {
         match self {
             Self::Mode(_) => acp::method::SESSION_SET_MODE,
             Self::Config { .. } => acp::method::SESSION_SET_CONFIG_OPTION,
             Self::Cancel(part) => part.cancel_method(),
+            Self::Fork => acp::method::SESSION_FORK,
+            Self::Forked(_) => acp::method::SESSION_CLOSE,
+            Self::Rpc { method, .. } => method,
         }
     }
 }
 
 #[derive(Debug)]
 pub(super) enum Command {
-    /// The first command of a new session: get a process and `session/new`.
-    Create {
-        claim: Option<super::idempotency::Claim>,
-        trace: Option<TraceContext>,
-        reply: Reply<(Session, u64)>,
-    },
+    /// The first command of a new session: get a process and the agent's session.
+    Create(Creating),
     /// The snapshot, and the seq that must be committed before anybody sees it.
     Snapshot {
         reply: Reply<(Session, u64)>,
@@ -75,14 +87,17 @@ pub(super) enum Command {
         reply: Reply<(Session, u64)>,
     },
     Attach {
+        trace: Option<TraceContext>,
         reply: Reply<u64>,
     },
     Close {
         by: Principal,
+        trace: Option<TraceContext>,
         reply: Reply<u64>,
     },
     Delete {
         by: Principal,
+        trace: Option<TraceContext>,
         reply: Reply<u64>,
     },
     Prompt {
@@ -96,6 +111,7 @@ pub(super) enum Command {
     },
     Cancel {
         prompt: Option<PromptId>,
+        trace: Option<TraceContext>,
         reply: Reply<(Vec<PromptId>, u64)>,
     },
     Requests {

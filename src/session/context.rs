@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::folders::Workspaces;
 use super::idempotency::InFlight;
+use super::taken::Takes;
 use crate::agent::Catalogue;
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
@@ -23,6 +24,7 @@ pub struct Context {
     pub shutdown: Shutdown,
     pub(super) in_flight: InFlight,
     pub(super) live: LiveCount,
+    pub(super) takes: Takes,
 }
 
 impl Context {
@@ -33,8 +35,8 @@ impl Context {
         workspaces: Workspaces,
         (ids, limits, shutdown): (Ids, Arc<Limits>, Shutdown),
     ) -> Self {
-        let (in_flight, live) = (InFlight::default(), LiveCount::default());
-        Self { log, pool, catalogue, workspaces, ids, limits, shutdown, in_flight, live }
+        let (in_flight, live, takes) = (InFlight::default(), LiveCount::default(), Takes::default());
+        Self { log, pool, catalogue, workspaces, ids, limits, shutdown, in_flight, live, takes }
     }
 }
 

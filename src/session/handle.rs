@@ -15,7 +15,7 @@ use super::record::{self, PromptRecord, RequestRecord, SessionRecord};
 use super::recovery::{Slot, get};
 use super::refusal::Refusal;
 use super::registry::{SessionRegistry, check_metadata, check_title};
-use crate::acp::{Part, TraceContext};
+use crate::acp::{self, Part, TraceContext};
 use crate::api::{PendingRequest, Prompt, PromptList, Session, SessionPatch, Transcript};
 use crate::eventlog::SessionLog;
 use crate::store::{Run, Table};
@@ -129,22 +129,22 @@ impl SessionHandle {
     }
 
     /// Gets the session a process now; opens a closed one.
-    pub async fn attach(&self) -> Result<Session, Refusal> {
-        let seq = self.ask(|reply| Command::Attach { reply }).await?;
+    pub async fn attach(&self, trace: Option<TraceContext>) -> Result<Session, Refusal> {
+        let seq = self.ask(|reply| Command::Attach { trace, reply }).await?;
         self.durable(seq).await?;
         self.snapshot().await
     }
 
-    pub async fn close(&self, by: &Principal) -> Result<Session, Refusal> {
+    pub async fn close(&self, by: &Principal, trace: Option<TraceContext>) -> Result<Session, Refusal> {
         let by = by.clone();
-        let seq = self.ask(|reply| Command::Close { by, reply }).await?;
+        let seq = self.ask(|reply| Command::Close { by, trace, reply }).await?;
         self.durable(seq).await?;
         self.snapshot().await
     }
 
-    pub async fn delete(&self, by: &Principal) -> Result<(), Refusal> {
+    pub async fn delete(&self, by: &Principal, trace: Option<TraceContext>) -> Result<(), Refusal> {
         let by = by.clone();
-        let seq = self.ask(|reply| Command::Delete { by, reply }).await?;
+        let seq = self.ask(|reply| Command::Delete { by, trace, reply }).await?;
         self.durable(seq).await?;
         self.registry.forget(self.id);
         Ok(())
@@ -289,8 +289,12 @@ impl SessionHandle {
     }
 
     /// Cancels one turn, or all; gives those that were running or waiting.
-    pub async fn cancel(&self, prompt: Option<PromptId>) -> Result<Vec<PromptId>, Refusal> {
-        let (cancelled, seq) = self.ask(|reply| Command::Cancel { prompt, reply }).await?;
+    pub async fn cancel(
+        &self,
+        prompt: Option<PromptId>,
+        trace: Option<TraceContext>,
+    ) -> Result<Vec<PromptId>, Refusal> {
+        let (cancelled, seq) = self.ask(|reply| Command::Cancel { prompt, trace, reply }).await?;
         self.durable(seq).await?;
         Ok(cancelled)
     }
@@ -336,7 +340,7 @@ impl SessionHandle {
         mode: String,
         trace: Option<TraceContext>,
     ) -> Result<Box<RawValue>, Refusal> {
-        self.set(by, Wish::Mode(mode), trace).await
+        self.wish(by, Wish::Mode(mode), trace).await
     }
 
     pub async fn set_config(
@@ -346,7 +350,7 @@ impl SessionHandle {
         value: Box<RawValue>,
         trace: Option<TraceContext>,
     ) -> Result<Box<RawValue>, Refusal> {
-        self.set(by, Wish::Config { option, value }, trace).await
+        self.wish(by, Wish::Config { option, value }, trace).await
     }
 
     /// Stops one tool call or one terminal of the agent; its updates tell when it has.
@@ -356,10 +360,24 @@ impl SessionHandle {
         part: Part,
         trace: Option<TraceContext>,
     ) -> Result<(), Refusal> {
-        self.set(by, Wish::Cancel(part), trace).await.map(drop)
+        self.wish(by, Wish::Cancel(part), trace).await.map(drop)
     }
 
-    async fn set(
+    /// Calls a method of the agent by its name; null for a notification.
+    pub async fn call(
+        &self,
+        by: &Principal,
+        method: String,
+        params: Option<Box<RawValue>>,
+        notify: bool,
+        trace: Option<TraceContext>,
+    ) -> Result<Box<RawValue>, Refusal> {
+        let params = params.unwrap_or_else(|| acp::or_empty(RawValue::NULL));
+        self.wish(by, Wish::Rpc { method, params, notify }, trace).await
+    }
+
+    /// What the agent answers to a wish, once it is durable.
+    pub(super) async fn wish(
         &self,
         by: &Principal,
         wish: Wish,

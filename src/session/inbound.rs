@@ -88,11 +88,19 @@ impl Actor {
         if peek.kind == acp::update::SUBAGENT {
             self.announced(peek.update);
         }
+        let takes_history = self.takes_history();
+        let mut replayed = false;
         if let Attachment::Setting { by: By::Load, swallowed, .. } = &mut self.attachment
             && acp::update::is_history(&peek.kind)
         {
-            *swallowed += 1;
-            return;
+            if !takes_history {
+                *swallowed += 1;
+                return;
+            }
+            replayed = true;
+        }
+        if takes_history {
+            self.begin_history();
         }
         let records = if subagent.is_none() {
             self.fold_changed |= self.fold.update(&peek.kind, peek.update);
@@ -105,7 +113,7 @@ impl Actor {
             (None, Some(ended)) if !acp::update::is_state(&peek.kind) => (Some(ended), true),
             (None, _) => (None, false),
         };
-        let event = SessionUpdate { update: peek.update, meta: peek.meta, subagent, late };
+        let event = SessionUpdate { update: peek.update, meta: peek.meta, subagent, late, replayed };
         self.append(prompt, &event, records);
         self.work_over();
     }

@@ -8,7 +8,7 @@ use super::record::{self, SessionRecord, index_prefix};
 use super::refusal::Refusal;
 use crate::api::{SessionList, SessionState, SessionSummary};
 use crate::store::Table;
-use crate::types::{AgentName, EventId, Principal};
+use crate::types::{AgentName, EventId, Principal, Tenant};
 
 /// What narrows a list.
 #[derive(Debug, Clone, Default)]
@@ -61,6 +61,26 @@ pub(super) async fn list(
     }
 }
 
+/// Whether a session of the tenant has this working folder.
+pub(super) async fn works_in(context: &Context, tenant: &Tenant, cwd: &str) -> Result<bool, Refusal> {
+    let prefix = index_prefix(tenant);
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.take(), PAGE).await;
+        let page = page.map_err(|error| Refusal::internal(&error))?;
+        for (_, value) in &page {
+            let record: SessionRecord = record::read(value).map_err(|error| Refusal::internal(&error))?;
+            if record.cwd == cwd {
+                return Ok(true);
+            }
+        }
+        match page.last() {
+            Some((key, _)) => after = Some(key.clone()),
+            None => return Ok(false),
+        }
+    }
+}
+
 fn encode(key: Vec<u8>) -> String {
     URL_SAFE_NO_PAD.encode(key)
 }
@@ -76,7 +96,8 @@ fn decode(cursor: &str, prefix: &[u8]) -> Result<Vec<u8>, Refusal> {
 impl ListQuery {
     fn fits(&self, record: &SessionRecord) -> bool {
         let contains = |text: &str, part: &str| text.to_lowercase().contains(part);
-        self.agent.as_ref().is_none_or(|agent| *agent == record.agent)
+        !record.unfinished
+            && self.agent.as_ref().is_none_or(|agent| *agent == record.agent)
             && self.state.is_none_or(|state| state == record.state)
             && self.cwd.as_ref().is_none_or(|cwd| *cwd == record.cwd)
             && self.q.as_ref().map(|q| q.to_lowercase()).is_none_or(|q| {

@@ -9,7 +9,7 @@ use crate::api::{PendingRequest, Problem, Prompt, PromptStatus, Resolution, Sess
 use crate::eventlog::Records;
 use crate::store::{Delete, Put, Table};
 use crate::transcript::SessionFold;
-use crate::types::{AgentName, EventId, PromptId, RequestId, SessionId, Tenant, Timestamp};
+use crate::types::{AgentName, EventId, Principal, PromptId, RequestId, SessionId, Tenant, Timestamp};
 
 /// What a session is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -25,9 +25,18 @@ pub(super) struct SessionRecord {
     pub(super) cwd: String,
     /// The folder was made for this session and goes with it.
     pub(super) own_folder: bool,
+    /// A fork works in it too: the last one that goes takes it along.
+    #[serde(default)]
+    pub(super) shared_folder: bool,
+    /// Whose id the folder has; none: this one's.
+    #[serde(default)]
+    pub(super) folder_of: Option<SessionId>,
     pub(super) additional_directories: Vec<String>,
     /// Names of the configuration, so that no secret of theirs is stored.
     pub(super) mcp_servers: Vec<String>,
+    /// What a client sent as `_meta`, checked; the agent gets it whenever it gets the session.
+    #[serde(default)]
+    pub(super) meta: Option<Box<RawValue>>,
     pub(super) policy: SessionPolicy,
     pub(super) state: SessionState,
     pub(super) attached: bool,
@@ -39,6 +48,12 @@ pub(super) struct SessionRecord {
     pub(super) prompt_id: Option<PromptId>,
     pub(super) queued: Vec<PromptId>,
     pub(super) prompt_capabilities: Option<Box<RawValue>>,
+    /// The agent still speaks of `models`, and so still takes `session/set_model`.
+    #[serde(default)]
+    pub(super) models: bool,
+    /// The agent has begun to tell the history of a session that is not whole yet. A restart erases it.
+    #[serde(default)]
+    pub(super) unfinished: bool,
     /// The log's seq that this record is exact at.
     pub(super) seq: u64,
 }
@@ -109,6 +124,31 @@ pub(super) fn index_key(tenant: &Tenant, updated_at: Timestamp, id: SessionId) -
 }
 
 impl SessionRecord {
+    /// Turns the copy of a parent's record into that of its fork.
+    pub(super) fn begin_fork(
+        &mut self,
+        id: SessionId,
+        by: &Principal,
+        agent_session_id: String,
+        now: Timestamp,
+    ) {
+        // It works in its parent's folder.
+        self.folder_of = Some(self.folder_id());
+        self.session_id = id;
+        self.owner = by.id.to_string();
+        self.agent_session_id = Some(agent_session_id);
+        self.state = SessionState::Idle;
+        self.attached = false;
+        (self.created_at, self.updated_at) = (now, now);
+        (self.last_prompt, self.last_request, self.seq) = (0, 0, 0);
+        (self.prompt_id, self.queued) = (None, Vec::new());
+    }
+
+    /// The id that the folder is named after, if it is one of a session's own.
+    pub(super) fn folder_id(&self) -> SessionId {
+        self.folder_of.unwrap_or(self.session_id)
+    }
+
     pub(super) fn tenant(&self) -> Tenant {
         Tenant::new(&self.tenant)
     }

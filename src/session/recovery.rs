@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
@@ -41,6 +42,8 @@ pub(super) struct Slot {
     pub(super) ended: watch::Receiver<u64>,
     /// The owner has ended, and all of its events are durable.
     pub(super) gone: CancellationToken,
+    /// It exists for clients.
+    pub(super) made: AtomicBool,
 }
 
 impl Actor {
@@ -65,7 +68,13 @@ impl Actor {
             tenant: record.tenant(),
             scopes: Scope::ALL.into_iter().collect(),
         };
-        let slot = Slot { commands: sender, log: log.clone(), ended: ends, gone: CancellationToken::new() };
+        let slot = Slot {
+            commands: sender,
+            log: log.clone(),
+            ended: ends,
+            gone: CancellationToken::new(),
+            made: AtomicBool::new(true),
+        };
         let actor = Self {
             context: context.clone(),
             spec: spec.unwrap_or_else(|| Arc::new(AgentSpec::gone(record.agent.clone()))),
@@ -148,6 +157,10 @@ impl Actor {
     /// has its end, and what has one is passed over.
     async fn close_what_was_open(&mut self) -> Result<(), Refusal> {
         let id = self.record.session_id;
+        if self.record.unfinished {
+            self.erase(&self.record.owner.clone());
+            return Ok(());
+        }
         let open: Vec<_> = self.record.prompt_id.iter().chain(&self.record.queued).copied().collect();
         for prompt in open {
             let key = record::prompt_key(id, prompt);

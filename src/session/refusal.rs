@@ -49,6 +49,9 @@ pub enum Refusal {
     StorageFull,
     #[error("{0}")]
     Agent(#[from] AgentFailure),
+    /// What a client named itself is not there.
+    #[error("the agent does not have it: {0}")]
+    NoSuchResource(crate::jsonrpc::RpcError),
     /// The cause is in the gateway's log.
     #[error("internal error")]
     Internal,
@@ -72,7 +75,7 @@ impl Refusal {
 
     pub fn code(&self) -> ProblemCode {
         match self {
-            Self::Gone | Self::NotFound(_) => ProblemCode::NotFound,
+            Self::Gone | Self::NotFound(_) | Self::NoSuchResource(_) => ProblemCode::NotFound,
             Self::Closed => ProblemCode::SessionClosed,
             Self::TurnRunning(_) => ProblemCode::TurnRunning,
             Self::QueueFull(_) => ProblemCode::QueueFull,
@@ -109,6 +112,7 @@ impl Refusal {
             Self::PoolFull(_, after) => problem.retry_after_seconds = Some(after.as_secs().max(1)),
             Self::QueueFull(_) | Self::LiveSessions | Self::Draining => problem.retry_after_seconds = Some(5),
             Self::Agent(failure) => describe(&mut problem, failure),
+            Self::NoSuchResource(error) => problem.acp = acp_error(error),
             _ => {}
         }
         problem
@@ -131,15 +135,16 @@ fn agent_code(failure: &AgentFailure) -> ProblemCode {
     }
 }
 
+fn acp_error(error: &crate::jsonrpc::RpcError) -> Option<RpcError> {
+    Some(RpcError { code: error.code, message: error.message.clone(), data: error.data.clone() })
+}
+
 fn describe(problem: &mut Problem, failure: &AgentFailure) {
-    let acp = |error: &crate::jsonrpc::RpcError| {
-        Some(RpcError { code: error.code, message: error.message.clone(), data: error.data.clone() })
-    };
     match failure {
-        AgentFailure::Rpc(error) => problem.acp = acp(error),
+        AgentFailure::Rpc(error) => problem.acp = acp_error(error),
         AgentFailure::AuthRequired { auth_methods, error } => {
             problem.auth_methods.clone_from(auth_methods);
-            problem.acp = acp(error);
+            problem.acp = acp_error(error);
         }
         AgentFailure::Exited(Ended { exit_code, signal, stderr_tail, .. }) => {
             problem.exit_code = Some(*exit_code);

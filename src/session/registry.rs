@@ -1,6 +1,7 @@
 //! The one door to sessions. What belongs to another tenant is not there.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Map, Value};
@@ -9,14 +10,15 @@ use tracing::{Instrument, Span};
 use super::actor::Actor;
 use super::command::Command;
 use super::context::Context;
+use super::creation::{Creating, Origin};
 use super::handle::SessionHandle;
-use super::idempotency::{self, Claim};
+use super::idempotency::{self, Claim, Claimed};
 use super::list::{self, ListQuery};
 use super::record::SessionRecord;
 use super::recovery::Slot;
 use super::refusal::Refusal;
-use super::{IdempotencyKey, upkeep};
-use crate::acp::TraceContext;
+use super::{IdempotencyKey, suited, taken, upkeep};
+use crate::acp::{self, TraceContext, gate};
 use crate::agent::{AgentSpec, Unanswered};
 use crate::api::{self, CreateSession, McpServer, Session, SessionList, SessionState};
 use crate::store::Table;
@@ -38,6 +40,14 @@ const DOORS: usize = 16;
 pub struct Created {
     pub session: Session,
     pub replayed: bool,
+}
+
+/// How a session begins.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) origin: Origin,
+    pub(super) claim: Option<Claim>,
+    pub(super) trace: Option<TraceContext>,
 }
 
 #[derive(Debug, Clone)]
@@ -142,7 +152,8 @@ impl SessionRegistry {
 
     pub async fn open(&self, by: &Principal, id: SessionId) -> Result<SessionHandle, Refusal> {
         let (tenant, slot) = self.slot(id).await?;
-        if tenant == by.tenant { Ok(SessionHandle::new(self.clone(), id, slot)) } else { Err(Refusal::Gone) }
+        let there = tenant == by.tenant && slot.made.load(Ordering::Acquire);
+        if there { Ok(SessionHandle::new(self.clone(), id, slot)) } else { Err(Refusal::Gone) }
     }
 
     pub async fn list(&self, by: &Principal, query: &ListQuery) -> Result<SessionList, Refusal> {
@@ -180,18 +191,28 @@ impl SessionRegistry {
             Some(key) => Some(idempotency::claim(self.context(), by, key).await?),
             None => None,
         };
-        if let Some(before) = claimed.as_ref().and_then(|claimed| claimed.before.as_ref()) {
-            // A session that is gone is no answer to a client that wants one.
-            match self.open(by, before.session).await {
-                Ok(session) => return Ok(Created { session: session.snapshot().await?, replayed: true }),
-                Err(Refusal::Gone) => {}
-                Err(refusal) => return Err(refusal),
-            }
+        if let Some(replayed) = self.made_before(by, claimed.as_ref()).await? {
+            return Ok(replayed);
         }
         let (flight, claim) = claimed.map(|claimed| (claimed.flight, claimed.claim)).unzip();
         let session = self.create_first(by, request, (claim, trace)).await?;
         drop(flight);
         Ok(Created { session, replayed: false })
+    }
+
+    /// The session that the same request made before.
+    pub(super) async fn made_before(
+        &self,
+        by: &Principal,
+        claimed: Option<&Claimed>,
+    ) -> Result<Option<Created>, Refusal> {
+        let Some(before) = claimed.and_then(|claimed| claimed.before.as_ref()) else { return Ok(None) };
+        // A session that is gone is no answer to a client that wants one.
+        match self.open(by, before.session).await {
+            Ok(session) => Ok(Some(Created { session: session.snapshot().await?, replayed: true })),
+            Err(Refusal::Gone) => Ok(None),
+            Err(refusal) => Err(refusal),
+        }
     }
 
     async fn create_first(
@@ -207,20 +228,43 @@ impl SessionRegistry {
         let spec = context.catalogue.agent(&request.agent).cloned();
         let Some(spec) = spec else { return Err(crate::pool::Refused::NoSuchAgent.into()) };
         let id = context.ids.session();
+        let adopted = taken::adopted(by, &request)?.map(str::to_owned);
+        let take = match &adopted {
+            Some(theirs) => Some(self.take(by, &request.agent, theirs).await?),
+            None => None,
+        };
+        let asked = request.meta.as_deref().map(acp::part_meta);
+        let trace = trace.or_else(|| asked.and_then(|(_, trace)| trace));
+        let origin = if adopted.is_some() { Origin::Adopted } else { Origin::New };
         let record = self.record(by, id, request, &spec).await?;
-        let own_folder = record.own_folder;
+        let session = self.begin(by, record, Begun { origin, claim, trace }).await;
+        drop(take);
+        session
+    }
+
+    /// Runs a new session's owner until the agent has the session; what fails leaves nothing.
+    pub(super) async fn begin(
+        &self,
+        by: &Principal,
+        record: SessionRecord,
+        Begun { origin, claim, trace }: Begun,
+    ) -> Result<Session, Refusal> {
+        let context = self.context();
+        let (id, own_folder) = (record.session_id, record.own_folder && origin == Origin::New);
         let log = context.log.session(&by.tenant, id).await.map_err(|error| Refusal::internal(&error))?;
         let (mut actor, slot) = Actor::new(context, log.clone(), record);
         actor.fold.person_title.clone_from(&actor.record.title);
         let (reply, created) = tokio::sync::oneshot::channel();
-        drop(slot.commands.try_send(Command::Create { claim, trace, reply }));
+        drop(slot.commands.try_send(Command::Create(Creating { origin, claim, trace, reply })));
         // It can be found once it exists for clients; until then only this call knows it.
+        slot.made.store(false, Ordering::Release);
         let slot = Arc::new(slot);
         self.slots().insert(id, (by.tenant.clone(), Arc::clone(&slot)));
         self.run(actor, Arc::clone(&slot));
         match created.await.unwrap_or(Err(Refusal::Internal)) {
             Ok((session, seq)) => {
                 slot.log.wait(seq).await.map_err(|error| Refusal::internal(&error))?;
+                slot.made.store(true, Ordering::Release);
                 Ok(session)
             }
             Err(refusal) => {
@@ -253,7 +297,15 @@ impl SessionRegistry {
         check_paths(directories.map(|directory| ("/additionalDirectories", directory)))?;
         check_count("/additionalDirectories", request.additional_directories.len())?;
         check_count("/mcpServers", request.mcp_servers.len())?;
+        if let Some(meta) = &request.meta {
+            gate::check_meta(&spec.meta, meta).map_err(|gated| Refusal::gated(&gated, ""))?;
+        }
         let mcp_servers = self.mcp_servers(&request.mcp_servers)?;
+        // Until a process has said what it takes, the one that is leased says it.
+        if let Some(initialized) = context.pool.agent(&spec.name).and_then(|(_, initialized)| initialized) {
+            let directories = &request.additional_directories;
+            suited::check(&context.catalogue, &mcp_servers, directories, &initialized.capabilities)?;
+        }
         let (workspaces, cwd) = (context.workspaces.clone(), request.cwd);
         let directories = request.additional_directories;
         let span = Span::current();
@@ -279,12 +331,15 @@ impl SessionRegistry {
             metadata,
             cwd: folder.path.to_string_lossy().into_owned(),
             own_folder: folder.own,
+            shared_folder: false,
+            folder_of: None,
             additional_directories,
             mcp_servers,
+            meta: request.meta.as_deref().and_then(|meta| acp::part_meta(meta).0).map(acp::one_line),
             policy: request.policy.unwrap_or_default(),
             state: SessionState::Idle,
             attached: false,
-            agent_session_id: None,
+            agent_session_id: request.agent_session_id,
             created_at: now,
             updated_at: now,
             last_prompt: 0,
@@ -292,6 +347,8 @@ impl SessionRegistry {
             prompt_id: None,
             queued: Vec::new(),
             prompt_capabilities: None,
+            models: false,
+            unfinished: false,
             seq: 0,
         })
     }
@@ -312,7 +369,7 @@ impl SessionRegistry {
     }
 }
 
-fn invalid(pointer: &str, detail: &str) -> Refusal {
+pub(super) fn invalid(pointer: &str, detail: &str) -> Refusal {
     Refusal::Invalid { pointer: pointer.to_owned(), detail: detail.to_owned() }
 }
 

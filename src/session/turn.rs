@@ -274,7 +274,11 @@ impl Actor {
     }
 
     /// Cancels one turn, or the running one and all that wait.
-    pub(super) fn cancel(&mut self, prompt: Option<PromptId>) -> Result<Vec<PromptId>, Refusal> {
+    pub(super) fn cancel(
+        &mut self,
+        prompt: Option<PromptId>,
+        trace: Option<&TraceContext>,
+    ) -> Result<Vec<PromptId>, Refusal> {
         if prompt.is_some_and(|id| id.number() > self.record.last_prompt) {
             return Err(Refusal::NotFound("turn"));
         }
@@ -292,15 +296,15 @@ impl Actor {
         }
         if let Some(running) = self.turn.as_ref().map(|turn| turn.record.prompt_id).filter(|id| wanted(*id)) {
             cancelled.insert(0, running);
-            self.cancel_running();
+            self.cancel_running(trace);
         } else if prompt.is_none() && self.works_alone() {
-            self.tell_cancel();
+            self.tell_cancel(trace);
         }
         Ok(cancelled)
     }
 
     /// Cancel does not wait for a commit: the agent hears of it at once.
-    pub(super) fn cancel_running(&mut self) {
+    pub(super) fn cancel_running(&mut self, trace: Option<&TraceContext>) {
         let Some(turn) = &mut self.turn else { return };
         if turn.call.is_none() {
             // The agent has not heard of the turn.
@@ -311,19 +315,19 @@ impl Actor {
             return;
         }
         turn.cancelled_at = Some(Instant::now());
-        self.tell_cancel();
+        self.tell_cancel(trace);
     }
 
-    fn tell_cancel(&mut self) {
+    fn tell_cancel(&mut self, trace: Option<&TraceContext>) {
         if let (Some(lease), Some(id)) = (&self.inputs.lease, &self.record.agent_session_id) {
             // A closed stdin shows as the end of the process, which comes through the batches.
-            drop(lease.process().connection.notify(acp::method::SESSION_CANCEL, &acp::cancel(id)));
+            drop(lease.process().connection.notify(acp::method::SESSION_CANCEL, &acp::cancel(id, trace)));
         }
         self.cancel_requests();
     }
 
     /// Nobody needs a process any more.
-    fn leave_line(&mut self) {
+    pub(super) fn leave_line(&mut self) {
         if self.turn.is_none()
             && self.attaching.is_empty()
             && self.wanted.is_empty()
@@ -360,14 +364,12 @@ impl Actor {
         }
         let Some(turn) = &self.turn else { return };
         match turn.cancelled_at {
-            None => self.cancel_running(),
+            None => self.cancel_running(None),
             Some(_) if !turn.stopping && self.nothing_to_cancel() => self.complete_cancelled(),
             Some(_) if turn.stopping => {
                 self.release(Fate::Stop, &Refusal::Closed);
                 self.detached(DetachedReason::Exited);
-                self.attachment = Attachment::Detached;
-                self.cancel_timed_out();
-                self.settle();
+                self.stopped();
             }
             Some(_) => {
                 let Some(turn) = &mut self.turn else { return };

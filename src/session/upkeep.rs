@@ -34,7 +34,7 @@ async fn round(registry: &SessionRegistry) -> Result<(), Refusal> {
         // The age of the log is the operator's word, so it is the operator who deletes.
         let by = Principal { id: "retention".into(), tenant, scopes: Scopes::default() };
         let erased = match registry.open(&by, id).await {
-            Ok(session) => session.delete(&by).await,
+            Ok(session) => session.delete(&by, None).await,
             Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = erased {

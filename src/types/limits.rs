@@ -107,6 +107,8 @@ pub struct Limits {
     /// Places in an agent's line: then 503. And how long one may stand there: then 504.
     pub line_places: usize,
     pub line_wait: Duration,
+    /// A client that wants a process for no turn (attach, a setting, a call) while none is free or starts: then 503.
+    pub settings_wait: Duration,
     /// For each principal: then 429.
     pub prompts_per_minute: u32,
     pub requests_per_minute: u32,
@@ -207,6 +209,7 @@ impl Default for Limits {
             extension_answer: seconds(30),
             line_places: 256,
             line_wait: seconds(300),
+            settings_wait: seconds(20),
             prompts_per_minute: 60,
             requests_per_minute: 600,
             streams: 64,

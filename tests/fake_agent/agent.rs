@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::auth::{self, Auth};
 use super::flags::Flags;
 use super::session::{Session, Sessions, append};
 use super::turn::Turn;
@@ -18,7 +19,7 @@ pub(crate) struct Agent {
     wire: Arc<Wire>,
     sessions: Arc<Sessions>,
     made: u32,
-    authenticated: bool,
+    auth: Auth,
 }
 
 #[derive(Deserialize)]
@@ -43,6 +44,10 @@ struct Code {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Params<'a> {
+    /// The params themselves.
+    #[serde(skip)]
+    all: Option<&'a RawValue>,
+    cwd: String,
     #[serde(borrow)]
     session_id: Cow<'a, str>,
     #[serde(borrow)]
@@ -59,7 +64,8 @@ impl Agent {
             wire.write(b"fake-agent 0.1.0\nloading {configuration} ...\n");
         }
         let sessions = Arc::new(Sessions::new(flags.state.clone()));
-        Self { flags, wire, sessions, made: 0, authenticated: false }
+        let auth = Auth::new(flags.auth_file.clone());
+        Self { flags, wire, sessions, made: 0, auth }
     }
 
     pub(crate) fn receive(&mut self, line: &[u8]) {
@@ -69,14 +75,18 @@ impl Agent {
         let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(line) else {
             return self.wire.fail("null", -32700, "Parse error", None);
         };
-        let params: Params<'_> =
+        let mut params: Params<'_> =
             envelope.params.and_then(|params| serde_json::from_str(params.get()).ok()).unwrap_or_default();
+        params.all = envelope.params;
         match (envelope.id, envelope.method) {
             (Some(id), Some(method)) => self.request(id.get(), &method, &params),
             (None, Some(method)) if method == "session/cancel" => {
                 if let Some(session) = self.sessions.get(&params.session_id) {
                     session.cancel();
                 }
+            }
+            (None, Some(method)) if method == "_vendor/note" => {
+                super::process::stderr(params.all.map_or("", RawValue::get).as_bytes());
             }
             (Some(id), None) => {
                 let result = envelope.result.map_or("null", RawValue::get).to_owned();
@@ -91,10 +101,19 @@ impl Agent {
             "initialize" if self.flags.hang_initialize => {}
             "initialize" => self.wire.answer(id, self.initialize()),
             "authenticate" => {
-                self.authenticated = true;
+                self.auth.set(true);
                 self.wire.answer(id, "{}");
             }
-            "session/new" => self.create(id),
+            "logout" if self.flags.logout => {
+                self.auth.set(false);
+                self.wire.answer(id, "{}");
+            }
+            "auth/status" if self.flags.auth_status => {
+                let state = if self.auth.holds() { "authenticated" } else { "unauthenticated" };
+                self.wire.answer(id, format_args!(r#"{{"state":"{state}","accounts":[]}}"#));
+            }
+            _ if method.starts_with("_vendor/") => auth::vendor(&self.wire, id, method, params.all),
+            "session/new" => self.create(id, &params.cwd),
             "session/load" if !self.flags.no_load => self.load(id, params),
             "session/resume" if self.flags.resume => self.resume(id, params),
             "session/list" if self.flags.list => self.list(id),
@@ -128,22 +147,26 @@ impl Agent {
             (self.flags.list, "list"),
             (self.flags.delete, "delete"),
         ];
+        let auth = [(self.flags.logout, "logout"), (self.flags.auth_status, "status")];
+        let auth: Vec<String> =
+            auth.iter().filter(|offer| offer.0).map(|offer| format!(r#""{}":{{}}"#, offer.1)).collect();
         let offered: Vec<String> =
             offered.iter().filter(|offer| offer.0).map(|offer| format!(r#""{}":{{}}"#, offer.1)).collect();
         let methods = if self.flags.auth_required {
-            r#"{"id":"login","name":"Log in"},{"type":"terminal","id":"shell","name":"Log in here","args":["login"]}"#
+            r#"{"id":"login","name":"Log in"},{"type":"terminal","id":"shell","name":"Log in here","args":["login"],"env":{"SIGN_IN":"yes"},"command":"/bin/false"}"#
         } else {
             ""
         };
         format!(
-            r#"{{"protocolVersion":{version},"agentCapabilities":{{"loadSession":{},"promptCapabilities":{{"image":false,"audio":false,"embeddedContext":true}},"sessionCapabilities":{{{}}}}},"authMethods":[{methods}],"agentInfo":{{"name":"fake-agent","title":"Fake agent","version":"0.1.0"}}}}"#,
+            r#"{{"protocolVersion":{version},"agentCapabilities":{{"loadSession":{},"promptCapabilities":{{"image":false,"audio":false,"embeddedContext":true}},"auth":{{{}}},"sessionCapabilities":{{{}}}}},"authMethods":[{methods}],"agentInfo":{{"name":"fake-agent","title":"Fake agent","version":"0.1.0"}}}}"#,
             !self.flags.no_load,
+            auth.join(","),
             offered.join(","),
         )
     }
 
-    fn create(&mut self, id: &str) {
-        if self.flags.auth_required && !self.authenticated {
+    fn create(&mut self, id: &str, cwd: &str) {
+        if self.flags.auth_required && !self.auth.holds() {
             return self.wire.fail(id, -32000, "Authentication required", None);
         }
         if self.flags.hang_new {
@@ -151,7 +174,7 @@ impl Agent {
         }
         let name = script::session_id(self.flags.collide_ids, self.made);
         self.made += 1;
-        let session = self.sessions.create(&name);
+        let session = self.sessions.create(&name, cwd);
         if self.flags.early_updates {
             faults::early_updates(&self.wire, &name, 2);
         }
@@ -183,9 +206,12 @@ impl Agent {
     fn list(&self, id: &str) {
         let sessions: Vec<String> = self
             .sessions
-            .ids()
+            .list()
             .iter()
-            .map(|session| format!(r#"{{"sessionId":{},"cwd":"/"}}"#, string(session)))
+            .map(|(session, cwd)| {
+                let (session, cwd) = (string(session), string(cwd));
+                format!(r#"{{"sessionId":{session},"cwd":{cwd},"title":"Fake","_meta":{{"x":1.10}},"agentSessionId":0}}"#)
+            })
             .collect();
         self.wire.answer(id, format_args!(r#"{{"sessions":[{}]}}"#, sessions.join(",")));
     }

@@ -17,12 +17,21 @@
 //! | `--no-capabilities` | `initialize` answers `{"protocolVersion":1}` and nothing else |
 //! | `--protocol N` | `initialize` answers that version |
 //! | `--auth-required` | two `authMethods`; `session/new` answers -32000 until `authenticate` was called |
+//! | `--auth-file FILE` | the sign-in is kept there, so that another process has it; else in the process alone |
+//! | `--auth-status`, `--logout` | offers `auth/status` / `logout` |
+//! | `login` | no agent, but the sign-in in a terminal: asks for a word, which is `sesame`, and keeps the sign-in in the file |
 //! | `--early-updates` | two updates for a session before the answer to its `session/new` |
 //! | `--collide-ids` | session ids are "0", "1", ... in every process |
 //! | `--zero-ids`, `--string-ids` | ids of its own requests are 0, 1, ... / "req-1", ... (1, 2, ... otherwise) |
 //! | `--ignore-eof`, `--ignore-term` | the end of stdin / SIGTERM does not end it |
 //! | `--log FILE` | appends every line that it receives |
 //! | `--state FILE` | keeps sessions and their history there, so that another process can load them |
+//!
+//! # Methods of its own
+//!
+//! `_vendor/echo` answers `{"params":...}` with what it got, `_vendor/fail` error -32050, `_vendor/hang` nothing.
+//! `_vendor/ask` asks the client for an elicitation, a permission and `_vendor/thing`, and answers with what came.
+//! A notification `_vendor/note` writes its params to stderr.
 //!
 //! # Commands in a prompt
 //!
@@ -70,6 +79,7 @@
 //! | `pid`, `env`, `cwd` | says its pid, its environment (`NAME=value` lines, sorted), its working folder |
 
 mod agent;
+mod auth;
 mod faults;
 mod files;
 mod flags;
@@ -99,6 +109,9 @@ fn main() -> ExitCode {
     }
     if flags.ignore_term {
         process::ignore_term();
+    }
+    if flags.sign_in {
+        return auth::terminal(flags.auth_file.as_deref());
     }
     std::thread::sleep(flags.slow_start);
     let ignore_eof = flags.ignore_eof;

@@ -112,6 +112,9 @@ pub(crate) struct Sessions {
 #[serde(rename_all = "camelCase")]
 struct Entry {
     session_id: String,
+    /// Where it was made.
+    #[serde(default)]
+    cwd: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     update: Option<Box<RawValue>>,
     #[serde(default)]
@@ -123,8 +126,9 @@ impl Sessions {
         Self { file, open: Mutex::default(), history: Mutex::default() }
     }
 
-    pub(crate) fn create(&self, id: &str) -> Arc<Session> {
-        self.keep(Entry { session_id: id.to_owned(), update: None, deleted: false });
+    pub(crate) fn create(&self, id: &str, cwd: &str) -> Arc<Session> {
+        let cwd = Some(cwd.to_owned());
+        self.keep(Entry { session_id: id.to_owned(), cwd, update: None, deleted: false });
         self.open(id)
     }
 
@@ -146,12 +150,12 @@ impl Sessions {
 
     pub(crate) fn delete(&self, id: &str) {
         self.close(id);
-        self.keep(Entry { session_id: id.to_owned(), update: None, deleted: true });
+        self.keep(Entry { session_id: id.to_owned(), cwd: None, update: None, deleted: true });
     }
 
     pub(crate) fn record(&self, id: &str, update: &str) {
         if let Ok(update) = RawValue::from_string(update.to_owned()) {
-            self.keep(Entry { session_id: id.to_owned(), update: Some(update), deleted: false });
+            self.keep(Entry { session_id: id.to_owned(), cwd: None, update: Some(update), deleted: false });
         }
     }
 
@@ -168,12 +172,14 @@ impl Sessions {
         history
     }
 
-    pub(crate) fn ids(&self) -> Vec<String> {
-        let mut ids: Vec<String> = self.entries().into_iter().map(|entry| entry.session_id).collect();
-        ids.sort();
-        ids.dedup();
-        ids.retain(|id| self.history(id).is_some());
-        ids
+    /// Ids and folders of those that are there.
+    pub(crate) fn list(&self) -> Vec<(String, String)> {
+        let made = |entry: Entry| Some((entry.session_id, entry.cwd?));
+        let mut sessions: Vec<_> = self.entries().into_iter().filter_map(made).collect();
+        sessions.sort();
+        sessions.dedup();
+        sessions.retain(|(id, _)| self.history(id).is_some());
+        sessions
     }
 
     fn entries(&self) -> Vec<Entry> {

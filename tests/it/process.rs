@@ -19,6 +19,7 @@ use tokio::io::AsyncReadExt;
 
 mod end;
 mod pty;
+mod terminals;
 
 const SOON: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(300);

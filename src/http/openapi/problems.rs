@@ -53,7 +53,12 @@ pub(super) fn own(operation: &str) -> Vec<C> {
             codes = agent();
             codes.extend([C::StorageFull]);
         }
-        "set_mode" | "set_config_option" => {
+        "fork_session" => {
+            codes = agent();
+            codes.extend([C::TurnRunning, C::SessionClosed, C::QueueFull, C::StorageFull]);
+            codes.extend([C::IdempotencyInFlight, C::IdempotencyMismatch]);
+        }
+        "set_mode" | "set_config_option" | "call_session" => {
             codes = agent();
             codes.extend([C::SessionClosed, C::QueueFull]);
         }

@@ -222,10 +222,11 @@ pub(in crate::http) async fn cancel_session(
     State(gateway): State<Gateway>,
     by: By<CanPrompt>,
     SessionPath(session): SessionPath,
+    Trace(trace): Trace,
     NoQuery: NoQuery,
 ) -> Result<Response, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    Ok(cancelled(session.cancel(None).await?))
+    Ok(cancelled(session.cancel(None, trace).await?))
 }
 
 /// Cancels only this turn.
@@ -242,10 +243,11 @@ pub(in crate::http) async fn cancel_prompt(
     State(gateway): State<Gateway>,
     by: By<CanPrompt>,
     PromptPath(session, prompt): PromptPath,
+    Trace(trace): Trace,
     NoQuery: NoQuery,
 ) -> Result<Response, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    Ok(cancelled(session.cancel(Some(prompt)).await?))
+    Ok(cancelled(session.cancel(Some(prompt), trace).await?))
 }
 
 fn cancelled(prompt_ids: Vec<PromptId>) -> Response {

@@ -11,7 +11,7 @@ use crate::http::extract::{
     By, CanPrompt, CanRead, IdempotencyHeader, IfMatch, JsonBody, NoQuery, Params, SessionPath, Trace,
 };
 use crate::http::state::Gateway;
-use crate::session::ListQuery;
+use crate::session::{Created, ListQuery};
 use crate::types::AgentName;
 
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -22,7 +22,7 @@ fn shown(status: StatusCode, session: Session) -> Response {
     (status, [(header::ETAG, etag)], Json(session)).into_response()
 }
 
-/// Makes a session.
+/// Makes a session, or adopts one that the agent has (`agentSessionId`).
 ///
 /// A failed one leaves nothing behind.
 #[utoipa::path(
@@ -48,7 +48,40 @@ pub(in crate::http) async fn create_session(
     body: JsonBody<CreateSession>,
 ) -> Result<Response, ApiError> {
     let key = key.with(&body.bytes);
-    let created = gateway.sessions.create(&by, body.value, key, trace).await?;
+    Ok(made(gateway.sessions.create(&by, body.value, key, trace).await?))
+}
+
+/// Makes a session of this one: the agent copies what was said, and the two go on apart.
+///
+/// Only where the agent can fork (`sessionCapabilities.fork`) and give the copy to a process of its own. The fork works
+/// in the same folder, with the same title, metadata, policy and servers. While a turn runs it is 409.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session}/fork",
+    tag = "sessions",
+    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "The same key again gets the first answer.")),
+    responses((
+        status = 201, body = Session, description = "The new session.",
+        headers(
+            ("Location" = String, description = "The session."),
+            ("ETag" = String, description = "For If-Match."),
+            ("Idempotency-Replayed" = String, description = "`true` when the same request came before."),
+        )
+    ))
+)]
+pub(in crate::http) async fn fork_session(
+    State(gateway): State<Gateway>,
+    by: By<CanPrompt>,
+    SessionPath(session): SessionPath,
+    (Trace(trace), key): (Trace, IdempotencyHeader),
+    NoQuery: NoQuery,
+) -> Result<Response, ApiError> {
+    let session = gateway.sessions.open(&by, session).await?;
+    Ok(made(gateway.sessions.fork(&by, &session, key.with(&[]), trace).await?))
+}
+
+/// The answer to who made a session.
+fn made(created: Created) -> Response {
     let location = format!("/v1/sessions/{}", created.session.session_id);
     let mut response = shown(StatusCode::CREATED, created.session);
     let headers = response.headers_mut();
@@ -56,7 +89,7 @@ pub(in crate::http) async fn create_session(
     if created.replayed {
         headers.insert(REPLAYED, HeaderValue::from_static("true"));
     }
-    Ok(response)
+    response
 }
 
 /// Sessions, the newest `updatedAt` first.
@@ -156,9 +189,10 @@ pub(in crate::http) async fn delete_session(
     State(gateway): State<Gateway>,
     by: By<CanPrompt>,
     SessionPath(session): SessionPath,
+    Trace(trace): Trace,
     NoQuery: NoQuery,
 ) -> Result<StatusCode, ApiError> {
-    gateway.sessions.open(&by, session).await?.delete(&by).await?;
+    gateway.sessions.open(&by, session).await?.delete(&by, trace).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -176,10 +210,11 @@ pub(in crate::http) async fn attach_session(
     State(gateway): State<Gateway>,
     by: By<CanPrompt>,
     SessionPath(session): SessionPath,
+    Trace(trace): Trace,
     NoQuery: NoQuery,
 ) -> Result<Response, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    Ok(shown(StatusCode::OK, session.attach().await?))
+    Ok(shown(StatusCode::OK, session.attach(trace).await?))
 }
 
 /// Closes the session: its log stays readable, prompts are refused until `attach`.
@@ -196,8 +231,9 @@ pub(in crate::http) async fn close_session(
     State(gateway): State<Gateway>,
     by: By<CanPrompt>,
     SessionPath(session): SessionPath,
+    Trace(trace): Trace,
     NoQuery: NoQuery,
 ) -> Result<Response, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    Ok(shown(StatusCode::OK, session.close(&by).await?))
+    Ok(shown(StatusCode::OK, session.close(&by, trace).await?))
 }

@@ -2,10 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
 use serde_json::value::RawValue;
 
 use crate::acp::ConfigValue;
-use crate::api::{ConfigOptions, Modes, SetConfigOption, SetMode};
+use crate::api::{ConfigOptions, Modes, RpcCall, RpcResult, SetConfigOption, SetMode};
 use crate::http::error::ApiError;
 use crate::http::extract::{By, CanApprove, JsonBody, NoQuery, OptionPath, SessionPath, Trace, raw};
 use crate::http::state::Gateway;
@@ -51,6 +53,34 @@ pub(in crate::http) async fn set_config_option(
     let value = checked(body.value.value)?;
     let options = session.set_config(&by, option, value, trace).await?;
     Ok(Json(ConfigOptions { config_options: Some(options) }))
+}
+
+/// Calls a method of the agent for this session by its name: one that the agent's entry lists (its key `rpc`), or
+/// `session/set_model` of an agent that still has it.
+///
+/// `params` are sent as they are, with the agent's own id of the session as their `sessionId`.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session}/rpc",
+    tag = "settings",
+    request_body = RpcCall,
+    responses(
+        (status = 200, body = RpcResult, description = "What the agent answered."),
+        (status = 202, description = "The notification was sent."),
+    )
+)]
+pub(in crate::http) async fn call_session(
+    State(gateway): State<Gateway>,
+    by: By<CanApprove>,
+    SessionPath(session): SessionPath,
+    Trace(trace): Trace,
+    NoQuery: NoQuery,
+    body: JsonBody<RpcCall>,
+) -> Result<Response, ApiError> {
+    let session = gateway.sessions.open(&by, session).await?;
+    let RpcCall { method, params, notify } = body.value;
+    let result = session.call(&by, method, params.map(raw), notify, trace).await?;
+    Ok(if notify { StatusCode::ACCEPTED.into_response() } else { Json(RpcResult { result }).into_response() })
 }
 
 /// ACP knows the ids of a choice, and switches.

@@ -1,26 +1,21 @@
 //! The last stage before the program, in the child's own process: takes away what the program must not have.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
-use rustix::io::{fcntl_dupfd_cloexec, write};
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{
     Pid, Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid, umask,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stdin};
 
-use super::{FAILED, KeeperError, Way, detach};
+use super::channel::say;
+use super::{FAILED, KeeperError, Way, detach, receive};
 use crate::process::report;
-
-/// The message with stdin was sent before this process began, so it is there or will never be.
-const STDIN_SECONDS: i64 = 5;
 
 /// Becomes `program`; returns only when the kernel refuses to execute it.
 pub(super) fn run(
@@ -32,7 +27,7 @@ pub(super) fn run(
     // The socket's second descriptor closes by itself when the program takes over.
     let control = fcntl_dupfd_cloexec(stdin(), 3).map_err(KeeperError::at("control socket"))?;
     confine(keeper).inspect_err(|error| say(&control, &report::broken_line(&error.to_string())))?;
-    let own_stdin = receive_stdin().map_err(KeeperError::at("stdin"))?;
+    let [own_stdin] = receive::descriptors(stdin()).map_err(KeeperError::at("stdin"))?;
     if way == Way::Pty {
         enter(&own_stdin).inspect_err(|error| say(&control, &report::broken_line(&error.to_string())))?;
     }
@@ -65,29 +60,7 @@ fn enter(terminal: &OwnedFd) -> Result<(), KeeperError> {
     dup2_stderr(terminal).map_err(KeeperError::at("stderr"))
 }
 
-/// Takes the child's stdin out of the control socket.
-fn receive_stdin() -> io::Result<OwnedFd> {
-    let wait = Timespec { tv_sec: STDIN_SECONDS, tv_nsec: 0 };
-    if poll(&mut [PollFd::new(&stdin(), PollFlags::IN)], Some(&wait))? == 0 {
-        return Err(io::ErrorKind::TimedOut.into());
-    }
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    recvmsg(stdin(), &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    let mut descriptors = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-        _ => None,
-    });
-    descriptors.next().and_then(|mut first| first.next()).ok_or_else(|| io::ErrorKind::NotFound.into())
-}
-
 #[expect(clippy::disallowed_methods, reason = "this stage becomes the program")]
 fn execute(program: &OsStr, args: &[OsString]) -> io::Error {
     Command::new(program).args(args).exec()
-}
-
-/// When the gateway is gone nobody hears it, and the keeper is about to see it.
-fn say(control: &OwnedFd, line: &str) {
-    write(control, line.as_bytes()).unwrap_or(0);
 }

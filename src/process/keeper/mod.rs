@@ -5,10 +5,15 @@
 //! is gone; then it kills every descendant and ends as the child ended. It has one thread, holds none of
 //! the child's pipes, and knows nothing of what is said over them.
 //!
+//! Over a socket the gateway can ask an agent's keeper for terminals: other programs, which run as the agent
+//! does and no longer than it. Each has a keeper of its own below the agent's.
+//!
 //! TERM (also INT and HUP) is passed on to the child's group, a second one kills; QUIT kills at once.
 
+mod channel;
 mod detach;
 mod exec;
+mod receive;
 mod signals;
 mod watch;
 
@@ -47,7 +52,8 @@ impl KeeperError {
 ///
 /// `watch GATEWAY-PID PROGRAM ARGS...` is the keeper; `exec KEEPER-PID PROGRAM ARGS...` is the stage in
 /// the child's own process that becomes the program. `watch-pty` and `exec-pty` are the same for a program
-/// in a pseudo terminal.
+/// in a pseudo terminal. `watch-terminal KEEPER-PID` is the keeper of a terminal beside an agent; what it runs comes
+/// over its control socket.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
     let stage = args.next();
@@ -57,6 +63,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = match (stage.as_ref().and_then(|stage| stage.to_str()), parent, program) {
         (Some("watch"), Some(gateway), Some(program)) => watch::run(gateway, Way::Pipes, &program, &rest),
         (Some("watch-pty"), Some(gateway), Some(program)) => watch::run(gateway, Way::Pty, &program, &rest),
+        (Some("watch-terminal"), Some(keeper), None) => watch::terminal(keeper),
         (Some("exec"), Some(keeper), Some(program)) => exec::run(keeper, Way::Pipes, &program, &rest),
         (Some("exec-pty"), Some(keeper), Some(program)) => exec::run(keeper, Way::Pty, &program, &rest),
         _ => Err(KeeperError { step: "arguments", source: std::io::ErrorKind::InvalidInput.into() }),

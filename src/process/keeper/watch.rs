@@ -10,14 +10,17 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process, kill_process_group,
-    pidfd_open, wait,
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, chdir, getpid, getppid, kill_process,
+    kill_process_group, pidfd_open, wait,
 };
+use rustix::stdio::stdin;
 use signal_hook::low_level::emulate_default_handler;
 
+use super::channel::Channel;
 use super::signals::{self, Signals};
-use super::{FAILED, KeeperError, Way, detach};
-use crate::process::procfs;
+use super::{FAILED, KeeperError, Way, detach, receive};
+use crate::process::terminal::TerminalSpec;
+use crate::process::{procfs, report};
 
 /// The gateway is looked for at least this often, also where the kernel has no pidfd.
 const LOOK_SECONDS: i64 = 5;
@@ -31,6 +34,7 @@ const ROUND_NANOSECONDS: i64 = 5_000_000;
 /// A shell's way to tell of a signal by a code, for signals that cannot be sent to oneself.
 const SIGNAL_CODE: i32 = 128;
 
+/// Keeps the child that `program` becomes.
 pub(super) fn run(
     gateway: Pid,
     way: Way,
@@ -40,15 +44,33 @@ pub(super) fn run(
     detach::prepare()?;
     let signals = Signals::register().map_err(KeeperError::at("signals"))?;
     let gateway = Gateway::hold(gateway)?;
-    let child = start(way, program, args).map_err(KeeperError::at("start"))?;
-    let mut keeper = Keeper { signals, gateway, child, status: None };
-    // The child is there, so from now on the way out leads past its end.
-    let released = detach::release_stdio();
-    if released.is_ok() {
-        keeper.watch();
+    let channel = match way {
+        Way::Pipes => {
+            let [orders] = receive::descriptors(stdin()).map_err(KeeperError::at("orders"))?;
+            Channel::Orders(Some(orders))
+        }
+        Way::Pty => Channel::none(),
+    };
+    let child = start(way, &[], program, args).map_err(KeeperError::at("start"))?;
+    Keeper { signals, gateway, channel, child, status: None }.keep()
+}
+
+/// Keeps a terminal beside an agent, on behalf of the agent's own keeper.
+pub(super) fn terminal(keeper: Pid) -> Result<ExitCode, KeeperError> {
+    detach::prepare()?;
+    let signals = Signals::register().map_err(KeeperError::at("signals"))?;
+    let gateway = Gateway::hold(keeper)?;
+    let [line, spec] = receive::descriptors(stdin()).map_err(KeeperError::at("terminal"))?;
+    let spec = TerminalSpec::read(spec).map_err(KeeperError::at("terminal"))?;
+    if let Err(errno) = chdir(&spec.cwd) {
+        super::say(&report::no_folder_line(errno.raw_os_error()));
+        return Ok(ExitCode::from(FAILED));
     }
-    keeper.kill_all();
-    released.map(|()| keeper.end())
+    let args: Vec<OsString> = spec.args.iter().map(OsString::from).collect();
+    let child = start(Way::Pipes, &spec.env, OsStr::new(&spec.command), &args);
+    let child = child.map_err(KeeperError::at("start"))?;
+    let channel = Channel::Hold { line, told: false };
+    Keeper { signals, gateway, channel, child, status: None }.keep()
 }
 
 /// The process that all this is done for.
@@ -79,9 +101,9 @@ impl Gateway {
 /// session and so a group by itself. The running file is named by `/proc/self/exe`, which holds also when it was
 /// replaced on disk.
 #[expect(clippy::disallowed_methods, reason = "the keeper starts its one child")]
-fn start(way: Way, program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
+fn start(way: Way, env: &[(String, String)], program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
     let mut command = Command::new("/proc/self/exe");
-    command.arg("keeper");
+    command.envs(env.iter().map(|(name, value)| (name, value))).arg("keeper");
     match way {
         Way::Pipes => command.arg("exec").process_group(0),
         Way::Pty => command.arg("exec-pty"),
@@ -92,20 +114,47 @@ fn start(way: Way, program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
 
 struct Keeper {
     signals: Signals,
+    /// The gateway, or the keeper that a terminal's keeper belongs to.
     gateway: Gateway,
+    channel: Channel,
     child: Pid,
     /// How the child ended, once it has been reaped. Until then its pid is its own.
     status: Option<WaitStatus>,
 }
 
+/// What a wait has found, beside signals.
+#[derive(Default)]
+struct Woken {
+    gateway_ended: bool,
+    asked: bool,
+}
+
 impl Keeper {
+    fn keep(mut self) -> Result<ExitCode, KeeperError> {
+        // The child is there, so from now on the way out leads past its end.
+        let released = detach::release_stdio();
+        if released.is_ok() {
+            self.watch();
+        }
+        self.kill_all();
+        if let Some(status) = self.status {
+            self.channel.outlasts(status);
+        }
+        released.map(|()| self.end())
+    }
+
     /// Returns when it is time to kill what is left.
     fn watch(&mut self) {
         let mut asked = 0;
         loop {
-            self.reap();
-            let gateway_ended = self.status.is_none() && self.sleep();
-            if self.status.is_some() || gateway_ended || !self.gateway.is_parent() {
+            let left = self.reap();
+            if let Some(status) = self.status
+                && (!self.channel.outlasts(status) || left == Left::None)
+            {
+                return;
+            }
+            let woken = self.sleep();
+            if woken.gateway_ended || !self.gateway.is_parent() || (woken.asked && self.channel.heed()) {
                 return;
             }
             signals::take(&self.signals.child);
@@ -113,7 +162,7 @@ impl Keeper {
                 return;
             }
             let asks = signals::take(&self.signals.terminate);
-            if asks > 0 && asked == 0 {
+            if asks > 0 && asked == 0 && self.status.is_none() {
                 self.pass_on_term();
             }
             asked += asks;
@@ -123,8 +172,8 @@ impl Keeper {
         }
     }
 
-    /// Waits for a signal or for the gateway's end, whichever comes first, and tells of the latter.
-    fn sleep(&self) -> bool {
+    /// Waits for a signal, for the gateway's end or for its word, whichever comes first.
+    fn sleep(&self) -> Woken {
         let signals = &self.signals;
         let limit = Timespec { tv_sec: LOOK_SECONDS, tv_nsec: 0 };
         let mut watched = vec![
@@ -134,9 +183,14 @@ impl Keeper {
         ];
         let own = watched.len();
         watched.extend(self.gateway.hold.iter().map(|hold| PollFd::new(hold, PollFlags::IN)));
+        let held = watched.len();
+        watched.extend(self.channel.watched());
         // An interrupted wait is as good as one that ran out: everything is looked at after it.
-        poll(&mut watched, Some(&limit)).unwrap_or(0);
-        watched[own..].iter().any(|hold| !hold.revents().is_empty())
+        if poll(&mut watched, Some(&limit)).is_err() {
+            return Woken::default();
+        }
+        let any = |polled: &[PollFd<'_>]| polled.iter().any(|one| !one.revents().is_empty());
+        Woken { gateway_ended: any(&watched[own..held]), asked: any(&watched[held..]) }
     }
 
     /// The child is not reaped yet, so neither its pid nor its group can be another's.

@@ -1,0 +1,132 @@
+//! Replaces configured secrets in a stream of bytes, however it is cut into pieces.
+
+use std::sync::Arc;
+
+pub(super) const MASK: &[u8] = b"[secret]";
+
+/// A trailing piece of a secret is hidden from this length on: less says nothing, and hiding it would swallow ends of
+/// ordinary words.
+pub(super) const TELLING_PIECE: usize = 4;
+
+/// Lets bytes through as soon as they cannot be part of a secret any more.
+#[derive(Debug)]
+pub(super) struct Mask {
+    /// The longest first, none of them empty.
+    secrets: Arc<[Vec<u8>]>,
+    /// Which bytes a secret begins with.
+    first: Box<[bool; 256]>,
+    /// What may become a secret.
+    held: Vec<u8>,
+}
+
+impl Mask {
+    pub(super) fn new(secrets: Arc<[Vec<u8>]>) -> Self {
+        let mut first = Box::new([false; 256]);
+        for secret in &*secrets {
+            first[usize::from(secret[0])] = true;
+        }
+        Self { secrets, first, held: Vec::new() }
+    }
+
+    /// What may be shown after `bytes` have come.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.held.extend_from_slice(bytes);
+        let mut shown = Vec::with_capacity(self.held.len());
+        let mut at = 0;
+        while at < self.held.len() {
+            let rest = &self.held[at..];
+            let plain = rest.iter().position(|byte| self.first[usize::from(*byte)]).unwrap_or(rest.len());
+            shown.extend_from_slice(&rest[..plain]);
+            at += plain;
+            let rest = &rest[plain..];
+            if rest.is_empty() {
+                break;
+            }
+            // A longer secret may still come of what is already a shorter one.
+            if self.secrets.iter().any(|secret| secret.len() > rest.len() && secret.starts_with(rest)) {
+                break;
+            }
+            match self.secrets.iter().find(|secret| rest.starts_with(secret)) {
+                Some(secret) => {
+                    shown.extend_from_slice(MASK);
+                    at += secret.len();
+                }
+                None => {
+                    shown.push(rest[0]);
+                    at += 1;
+                }
+            }
+        }
+        self.held.drain(..at);
+        shown
+    }
+
+    /// What is left when nothing more comes. A piece that tells is a secret that was cut.
+    pub(super) fn finish(&mut self) -> Vec<u8> {
+        let held = std::mem::take(&mut self.held);
+        let mut shown = Vec::new();
+        let mut at = 0;
+        while at < held.len() {
+            let rest = &held[at..];
+            if let Some(secret) = self.secrets.iter().find(|secret| rest.starts_with(secret)) {
+                shown.extend_from_slice(MASK);
+                at += secret.len();
+            } else if rest.len() >= TELLING_PIECE
+                && self.secrets.iter().any(|secret| secret.starts_with(rest))
+            {
+                shown.extend_from_slice(MASK);
+                break;
+            } else {
+                shown.push(rest[0]);
+                at += 1;
+            }
+        }
+        shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn mask(secrets: &[&str]) -> Mask {
+        let mut secrets: Vec<Vec<u8>> = secrets.iter().map(|secret| secret.as_bytes().to_vec()).collect();
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        Mask::new(secrets.into())
+    }
+
+    fn all(mask: &mut Mask, pieces: &[&[u8]]) -> String {
+        let mut shown: Vec<u8> = pieces.iter().flat_map(|piece| mask.push(piece)).collect();
+        shown.extend(mask.finish());
+        String::from_utf8(shown).expect("text")
+    }
+
+    #[test]
+    fn a_secret_is_replaced_wherever_it_is_cut() {
+        assert_eq!(all(&mut mask(&["hunter2"]), &[b"a hun", b"te", b"r2 b"]), "a [secret] b");
+        assert_eq!(all(&mut mask(&["hunter2"]), &[b"a hunt"]), "a [secret]", "the end of a cut one");
+        assert_eq!(all(&mut mask(&["hunter2"]), &[b"a hun"]), "a hun", "an ordinary word");
+        assert_eq!(all(&mut mask(&["abc", "abcdef"]), &[b"abcd", b"ef abc", b"x"]), "[secret] [secret]x");
+        assert_eq!(all(&mut mask(&[]), &[b"anything"]), "anything");
+    }
+
+    #[test]
+    fn what_cannot_be_a_secret_is_not_held_back() {
+        let mut mask = mask(&["hunter2"]);
+        assert_eq!(mask.push(b"hello h"), b"hello ");
+        assert_eq!(mask.push(b"a"), b"ha");
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_shows_the_same(text in "[a-c]{0,200}", chunk in 1_usize..9) {
+            let secrets = ["abcabc", "ccccc", "ab"];
+            let whole = all(&mut mask(&secrets), &[text.as_bytes()]);
+            let pieces: Vec<&[u8]> = text.as_bytes().chunks(chunk).collect();
+            prop_assert_eq!(&all(&mut mask(&secrets), &pieces), &whole);
+            prop_assert!(secrets.iter().all(|secret| !whole.contains(secret)), "{}", whole);
+        }
+    }
+}

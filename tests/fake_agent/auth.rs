@@ -1,0 +1,102 @@
+//! Sign-in, and the methods that belong to no session.
+
+use std::io::{BufRead as _, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::process::stderr;
+use super::wire::Wire;
+
+/// Whether somebody is signed in.
+pub(crate) struct Auth {
+    file: Option<PathBuf>,
+    here: bool,
+}
+
+impl Auth {
+    pub(crate) fn new(file: Option<PathBuf>) -> Self {
+        Self { file, here: false }
+    }
+
+    pub(crate) fn holds(&self) -> bool {
+        self.file.as_ref().map_or(self.here, |file| file.exists())
+    }
+
+    pub(crate) fn set(&mut self, signed_in: bool) {
+        self.here = signed_in;
+        match &self.file {
+            Some(file) if signed_in => keep(file),
+            Some(file) => drop(std::fs::remove_file(file)),
+            None => {}
+        }
+    }
+}
+
+fn keep(file: &Path) {
+    std::fs::write(file, "signed in").expect("the test gave a file that can be written");
+}
+
+/// Asks on the terminal. Its own words go to stderr, which is the terminal too.
+pub(crate) fn terminal(file: Option<&Path>) -> ExitCode {
+    if !std::io::stdin().is_terminal() || std::env::var_os("SIGN_IN").is_none() {
+        return ExitCode::from(3);
+    }
+    stderr(b"the word: ");
+    for line in std::io::stdin().lock().lines() {
+        match line.as_deref().map(str::trim) {
+            Ok("sesame") => {
+                stderr(b"welcome\r\n");
+                file.into_iter().for_each(keep);
+                return ExitCode::SUCCESS;
+            }
+            Ok("size") => {
+                let size = rustix::termios::tcgetwinsize(rustix::stdio::stdin()).expect("a terminal");
+                stderr(format!("{}x{}\r\n", size.ws_col, size.ws_row).as_bytes());
+            }
+            Ok("flood") => loop {
+                stderr(&[b'x'; 4096]);
+            },
+            _ => {
+                stderr(b"no\r\n");
+                return ExitCode::from(1);
+            }
+        }
+    }
+    ExitCode::from(4)
+}
+
+/// Methods of no session that only this agent has.
+pub(crate) fn vendor(wire: &Arc<Wire>, id: &str, method: &str, params: Option<&RawValue>) {
+    match method {
+        "_vendor/echo" => {
+            let params = params.map_or("null", RawValue::get);
+            wire.answer(id, format_args!(r#"{{"params":{params},"n":1.10}}"#));
+        }
+        "_vendor/fail" => wire.fail(id, -32050, "no luck", Some(r#"{"why":1.10}"#.to_owned())),
+        "_vendor/hang" => {}
+        "_vendor/ask" => {
+            let (wire, id) = (Arc::clone(wire), id.to_owned());
+            // The answers are read by the thread that this one is called in.
+            std::thread::Builder::new()
+                .spawn(move || ask(&wire, &id))
+                .expect("the machine has room for a thread");
+        }
+        _ => wire.fail(id, -32601, "Method not found", None),
+    }
+}
+
+fn ask(wire: &Wire, id: &str) {
+    let asked = [
+        ("elicitation/create", r#"{"mode":"form","message":"?","requestedSchema":{"type":"object"}}"#),
+        ("session/request_permission", r#"{"sessionId":"s","toolCall":{"toolCallId":"t"},"options":[]}"#),
+        ("_vendor/thing", "{}"),
+    ];
+    let answers = asked.map(|(method, params)| {
+        let (_, answer) = wire.request(method, params);
+        answer.recv().map_or_else(|_| "null".to_owned(), |reply| reply.unwrap_or_else(|code| code.to_string()))
+    });
+    wire.answer(id, format_args!("[{}]", answers.join(",")));
+}
