@@ -65,6 +65,11 @@ impl Dialect {
         matches!(self, Self::V1)
     }
 
+    /// Whether an agent may ask for files and terminals of the client's.
+    pub const fn asks_for_files(self) -> bool {
+        matches!(self, Self::V1)
+    }
+
     /// Whether the answer to `session/prompt` is the end of the turn. Where it is not, the answer says that the
     /// message was inserted, and a `state_update` tells when the agent has stopped working.
     pub const fn answer_ends_turn(self) -> bool {

@@ -99,7 +99,8 @@ mod tests {
         let write = serde_json::value::to_raw_value(&write).unwrap();
         let peek = peek_write_text_file(&write).unwrap();
         assert_eq!((&*peek.session_id, &*peek.path, &*peek.content), ("s", "/w/a", "é\n"));
-        let null = peek_read_text_file(raw(r#"{"sessionId":"s","path":"/a","line":null,"_meta":{}}"#)).unwrap();
+        let null =
+            peek_read_text_file(raw(r#"{"sessionId":"s","path":"/a","line":null,"_meta":{}}"#)).unwrap();
         assert_eq!(null.line, None);
         for wrong in [
             r#"{"sessionId":"s"}"#,

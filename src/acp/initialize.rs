@@ -296,7 +296,11 @@ mod tests {
 
     #[test]
     fn v2_is_asked_for_with_its_own_words() {
-        let params = initialize(Dialect::V2, "1.2.3", ClientCapabilities { files: true, terminals: true, terminal_auth: true });
+        let params = initialize(
+            Dialect::V2,
+            "1.2.3",
+            ClientCapabilities { files: true, terminals: true, terminal_auth: true },
+        );
         insta::assert_snapshot!(params.get(), @r#"{"protocolVersion":2,"info":{"name":"acp-gateway","title":"ACP Gateway","version":"1.2.3"},"capabilities":{"auth":{"terminal":{}},"elicitation":{"form":{},"url":{}}}}"#);
         let typed: agent_client_protocol_schema::v2::InitializeRequest =
             serde_json::from_str(params.get()).unwrap();

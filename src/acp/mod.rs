@@ -51,14 +51,16 @@ pub use peek::{
     NewSession, PeekError, PromptResult, UpdatePeek, config_options_of, names_session, or_empty,
     peek_cancel_request, peek_update, replace_request_id, replace_session_id, session_id_of, with_session_id,
 };
-pub use permission::{AnswerError, PermissionOption, PermissionPeek, cancelled, peek_permission, selected};
+pub use permission::{
+    AnswerError, PermissionOption, PermissionPeek, cancelled, peek_permission, selected, subject_tool_call,
+};
 pub use request::{
     ConfigValue, ConfigValueError, cancel, cancel_request, close_session, delete_session, prompt,
     set_config_option, set_mode,
 };
 pub use setup::{
-    McpServer, McpTransport, NameValue, SessionSetup, fork_session, load_session, new_session, resume_session,
-    resume_session_from_start,
+    McpServer, McpTransport, NameValue, SessionSetup, fork_session, load_session, new_session,
+    resume_session, resume_session_from_start,
 };
 pub use trace::{TraceContext, traced};
 pub use v2::{Part, WorkEnd, WorkState, cancel_part, cancellable, mode_option};

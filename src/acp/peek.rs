@@ -1,14 +1,16 @@
 //! Views of an agent's messages that show only what they are routed by.
 //!
-//! They are derived structs on purpose: those refuse an object that names a member twice. Otherwise the gateway
+//! They are strict on purpose, as derived structs are: those refuse an object that names a member twice. Otherwise the gateway
 //! could route by one `sessionId` and a client read the other.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::object::Object;
+use super::object::{Key, Object};
 use super::own;
 use super::update::kind_of;
 use crate::types::SessionId;
@@ -27,29 +29,81 @@ pub struct UpdatePeek<'a> {
     /// `update.sessionUpdate`.
     pub kind: Cow<'a, str>,
     pub meta: Option<&'a RawValue>,
+    /// The other members of the params, which this version does not know.
+    pub more: Option<Box<RawValue>>,
 }
 
 pub fn peek_update(params: &RawValue) -> Result<UpdatePeek<'_>, PeekError> {
-    #[derive(Deserialize)]
-    struct Params<'a> {
-        #[serde(rename = "sessionId", borrow)]
-        session_id: Cow<'a, str>,
-        #[serde(borrow)]
-        update: &'a RawValue,
-        #[serde(rename = "_meta", borrow, default)]
-        meta: Option<&'a RawValue>,
-    }
-    let Params { session_id, update, meta } = serde_json::from_str(params.get())?;
-    Ok(UpdatePeek { session_id, update, kind: kind_of(update)?, meta })
+    let Params { session_id, update, meta, more } = serde_json::from_str(params.get())?;
+    let more = (!more.is_empty()).then(|| own(&Members(more)));
+    Ok(UpdatePeek { session_id, update, kind: kind_of(update)?, meta, more })
 }
 
-#[derive(Deserialize)]
+/// Params of `session/update`. Not derived, because members that nobody knows are kept.
+struct Params<'a> {
+    session_id: Cow<'a, str>,
+    update: &'a RawValue,
+    meta: Option<&'a RawValue>,
+    more: Vec<(Cow<'a, str>, &'a RawValue)>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Params<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Whole;
+
+        impl<'de> Visitor<'de> for Whole {
+            type Value = Params<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let (mut session, mut update, mut meta, mut more) = (None, None, None, Vec::new());
+                while let Some(Key(name)) = map.next_key()? {
+                    let value: &'de RawValue = map.next_value()?;
+                    let before = match &*name {
+                        "sessionId" => session.replace(value),
+                        "update" => update.replace(value),
+                        "_meta" => meta.replace(value),
+                        _ => {
+                            more.push((name, value));
+                            None
+                        }
+                    };
+                    if before.is_some() {
+                        return Err(A::Error::custom("a member is given twice"));
+                    }
+                }
+                let Text(session_id) = session
+                    .ok_or_else(|| A::Error::missing_field("sessionId"))
+                    .and_then(|raw| serde_json::from_str(raw.get()).map_err(A::Error::custom))?;
+                let update = update.ok_or_else(|| A::Error::missing_field("update"))?;
+                let meta = meta.filter(|meta| meta.get() != "null");
+                Ok(Params { session_id, update, meta, more })
+            }
+        }
+
+        deserializer.deserialize_map(Whole)
+    }
+}
+
+/// Members as an object. A name that the agent gave twice is there twice.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+#[derive(serde::Deserialize)]
 struct Routed<'a> {
     #[serde(rename = "sessionId", borrow, default)]
     session_id: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(serde::Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// The `sessionId` of any params or result; None: there is none, as in a message of the whole connection.
@@ -117,7 +171,7 @@ fn routed(params: &RawValue) -> Result<Option<&RawValue>, PeekError> {
 
 /// The request that `$/cancel_request` names, by the JSON-RPC id its sender gave it.
 pub fn peek_cancel_request(params: &RawValue) -> Result<&RawValue, PeekError> {
-    #[derive(Deserialize)]
+    #[derive(serde::Deserialize)]
     struct Params<'a> {
         #[serde(rename = "requestId", borrow)]
         request_id: &'a RawValue,
@@ -134,7 +188,7 @@ pub struct NewSession<'a> {
 
 impl<'a> NewSession<'a> {
     pub fn parse(result: &'a RawValue) -> Result<Self, PeekError> {
-        #[derive(Deserialize)]
+        #[derive(serde::Deserialize)]
         struct Answer<'a> {
             #[serde(rename = "sessionId", borrow)]
             session_id: Cow<'a, str>,
@@ -154,7 +208,7 @@ pub struct PromptResult<'a> {
 
 impl<'a> PromptResult<'a> {
     pub fn parse(result: &'a RawValue) -> Result<Self, PeekError> {
-        #[derive(Deserialize)]
+        #[derive(serde::Deserialize)]
         struct Answer<'a> {
             #[serde(rename = "stopReason", borrow)]
             stop_reason: Cow<'a, str>,
@@ -199,6 +253,17 @@ mod tests {
         assert_eq!((peek.session_id.as_ref(), peek.kind.as_ref()), ("ab", "agent_message_chunk"));
         assert_eq!(peek.meta.unwrap().get(), r#"{"k":1.10}"#);
         assert!(peek.update.get().contains(r"\ud83d"));
+        assert!(peek.more.is_none());
+    }
+
+    #[test]
+    fn members_beside_the_update_are_kept() {
+        let params = raw(
+            r#"{"later":[1.10],"sessionId":"s","_meta":null,"update":{"sessionUpdate":"plan"},"\u0061": {"b" :1e400},"a":2}"#,
+        );
+        let peek = peek_update(params).unwrap();
+        assert!(peek.meta.is_none());
+        assert_eq!(peek.more.unwrap().get(), r#"{"later":[1.10],"a":{"b" :1e400},"a":2}"#);
     }
 
     #[test]

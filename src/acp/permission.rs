@@ -17,6 +17,7 @@ pub struct PermissionPeek<'a> {
     pub options: Vec<PermissionOption<'a>>,
     /// `toolCall.toolCallId`, in v2 that of `subject.toolCall`.
     pub tool_call_id: Option<Cow<'a, str>>,
+    pub tool_call: Option<&'a RawValue>,
     /// `kind` of the same. Absent does not mean `other`: an earlier `tool_call` may have told it.
     pub tool_kind: Option<Cow<'a, str>>,
 }
@@ -46,13 +47,15 @@ pub fn peek_permission(params: &RawValue) -> Result<PermissionPeek<'_>, PeekErro
         subject: Option<&'a RawValue>,
     }
     let Params { session_id, options, tool_call, subject } = serde_json::from_str(params.get())?;
-    let tool_call = tool_call.or_else(|| subject_tool_call(subject?)).and_then(Object::parse);
-    let member = |key| tool_call.as_ref().and_then(|call| call.text(key));
-    Ok(PermissionPeek { session_id, options, tool_call_id: member("toolCallId"), tool_kind: member("kind") })
+    let tool_call = tool_call.or_else(|| subject_tool_call(subject?));
+    let call = tool_call.and_then(Object::parse);
+    let member = |key| call.as_ref().and_then(|call| call.text(key));
+    let (tool_call_id, tool_kind) = (member("toolCallId"), member("kind"));
+    Ok(PermissionPeek { session_id, options, tool_call_id, tool_call, tool_kind })
 }
 
 /// The tool call that the subject of a permission request of v2 is.
-pub(super) fn subject_tool_call(subject: &RawValue) -> Option<&RawValue> {
+pub fn subject_tool_call(subject: &RawValue) -> Option<&RawValue> {
     let subject = Object::parse(subject)?;
     (subject.text("type")? == "tool_call").then(|| subject.get("toolCall"))?
 }
@@ -198,7 +201,9 @@ mod tests {
     #[test]
     fn v2_asks_about_a_subject() {
         let ask = |subject: &str| {
-            format!(r#"{{"sessionId":"s","title":"May I?","subject":{subject},"options":[{{"optionId":"y","name":"Yes","kind":"allow_once"}}]}}"#)
+            format!(
+                r#"{{"sessionId":"s","title":"May I?","subject":{subject},"options":[{{"optionId":"y","name":"Yes","kind":"allow_once"}}]}}"#
+            )
         };
         let params = ask(r#"{"type":"tool_call","toolCall":{"toolCallId":"c","kind":"edit"}}"#);
         let _: v2::RequestPermissionRequest = serde_json::from_str(&params).unwrap();

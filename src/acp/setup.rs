@@ -234,7 +234,8 @@ mod tests {
     #[test]
     fn v2_names_every_transport_and_replays_from_the_start() {
         let servers = servers().map(|server| server.spoken_in(Dialect::V2));
-        let setup = SessionSetup { cwd: "/w", mcp_servers: &servers, additional_directories: &[], meta: None };
+        let setup =
+            SessionSetup { cwd: "/w", mcp_servers: &servers, additional_directories: &[], meta: None };
         let params = resume_session_from_start("s", setup, None);
         insta::assert_snapshot!(params.get(), @r#"{"sessionId":"s","cwd":"/w","mcpServers":[{"type":"http","name":"docs","url":"https://mcp.example/docs","headers":[{"name":"Authorization","value":"Bearer s3cret"}]},{"type":"stdio","name":"files","command":"/bin/mcp","args":["-v"],"env":[{"name":"TOKEN","value":"s3cret"}]}],"replayFrom":{"type":"start"}}"#);
         let typed: v2::ResumeSessionRequest = serde_json::from_str(params.get()).unwrap();

@@ -36,6 +36,20 @@ pub const TOOL_CALL_CONTENT_CHUNK: &str = "tool_call_content_chunk";
 pub const TERMINAL_UPDATE: &str = "terminal_update";
 pub const TERMINAL_OUTPUT_CHUNK: &str = "terminal_output_chunk";
 
+/// Whether only v2 has the kind.
+pub fn is_v2(kind: &str) -> bool {
+    matches!(
+        kind,
+        USER_MESSAGE
+            | AGENT_MESSAGE
+            | AGENT_THOUGHT
+            | STATE
+            | TOOL_CALL_CONTENT_CHUNK
+            | TERMINAL_UPDATE
+            | TERMINAL_OUTPUT_CHUNK
+    )
+}
+
 /// Whether the kind tells how the session stands, and so belongs to no turn.
 pub fn is_state(kind: &str) -> bool {
     matches!(kind, AVAILABLE_COMMANDS | CURRENT_MODE | CONFIG_OPTION | STATE)

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::capabilities::{
-    AgentCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities, marker,
+    AgentCapabilities, AuthCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities, marker,
 };
 use super::dialect::Dialect;
 use super::initialize::{ClientCapabilities, ClientInfo, Marker};
@@ -64,7 +64,9 @@ impl AgentCapabilities {
 
     /// `session` stands for all methods of the baseline: new, list, resume, close, prompt, cancel.
     fn parse_v2(raw: &RawValue) -> Self {
-        let session = Object::parse(raw).and_then(|all| all.object("session"));
+        let all = Object::parse(raw);
+        let session = all.as_ref().and_then(|all| all.object("session"));
+        let auth = all.as_ref().and_then(|all| all.object("auth"));
         let prompt = session.as_ref().and_then(|session| session.object("prompt"));
         let mcp = session.as_ref().and_then(|session| session.object("mcp"));
         let baseline = session.is_some();
@@ -78,7 +80,7 @@ impl AgentCapabilities {
             mcp: McpCapabilities {
                 stdio: marker(mcp.as_ref(), "stdio"),
                 http: marker(mcp.as_ref(), "http"),
-                ..McpCapabilities::default()
+                sse: false,
             },
             session: SessionCapabilities {
                 list: baseline,
@@ -87,9 +89,9 @@ impl AgentCapabilities {
                 delete: marker(session.as_ref(), "delete"),
                 fork: marker(session.as_ref(), "fork"),
                 additional_directories: marker(session.as_ref(), "additionalDirectories"),
-                ..SessionCapabilities::default()
             },
-            ..Self::default()
+            // Whoever has `authMethods` can sign out.
+            auth: AuthCapabilities { logout: false, status: marker(auth.as_ref(), "status") },
         }
     }
 }

@@ -7,9 +7,11 @@ mod ask;
 mod connection;
 mod failure;
 mod process;
+mod sign_in;
 mod spec;
 
 pub use connection::{Batch, Connection, Inbound};
 pub use failure::{AgentFailure, Ended};
 pub use process::{Launcher, Process};
+pub use sign_in::{SignInCommand, Terminal};
 pub use spec::{AgentLimits, AgentSpec, Catalogue, Home, Permissions, PoolSpec, Unanswered};

@@ -31,7 +31,7 @@ pub struct Process {
 /// Starts agents.
 #[derive(Debug, Clone)]
 pub struct Launcher {
-    spawner: Spawner,
+    pub(super) spawner: Spawner,
     limits: Arc<Limits>,
     shutdown: Shutdown,
     version: &'static str,
@@ -78,19 +78,9 @@ impl Launcher {
         offer: ClientCapabilities,
         dialect: Dialect,
     ) -> Result<Process, AgentFailure> {
-        let (Home::Own(home) | Home::User(home)) = &spec.home;
-        let mut env = spec.env.clone();
-        env.push(("HOME".into(), home.clone().into()));
-        let child_spec = ChildSpec {
-            program: spec.program.clone(),
-            args: spec.args.clone(),
-            env,
-            cwd: home.clone(),
-            secrets: spec.secrets.clone(),
-        };
         let mut child = self
             .spawner
-            .spawn(child_spec)
+            .spawn(child_spec(spec))
             .await
             .map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
         let stdout = child.take_stdout().expect("a new child has its stdout");
@@ -143,8 +133,22 @@ fn refuses_version(code: i64) -> bool {
     matches!(code, error_code::UNSUPPORTED_VERSION | error_code::INVALID_PARAMS | error_code::INVALID_REQUEST)
 }
 
+/// The command as the operator configured it, with its HOME.
+pub(super) fn child_spec(spec: &AgentSpec) -> ChildSpec {
+    let (Home::Own(home) | Home::User(home)) = &spec.home;
+    let mut env = spec.env.clone();
+    env.push(("HOME".into(), home.clone().into()));
+    ChildSpec {
+        program: spec.program.clone(),
+        args: spec.args.clone(),
+        env,
+        cwd: home.clone(),
+        secrets: spec.secrets.clone(),
+    }
+}
+
 /// An error with what is behind it: the operator has to see that a file is not executable.
-fn with_cause(error: &dyn std::error::Error) -> String {
+pub(super) fn with_cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 

@@ -1,8 +1,12 @@
 //! Signing in to an agent.
 
+use std::num::NonZeroU16;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
+
+use super::problem::Problem;
 
 /// What is known of the sign-in to an agent.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -41,4 +45,24 @@ pub struct SignIn {
 pub struct SignInTerminal {
     /// The path of its WebSocket, for one connection.
     pub url: String,
+}
+
+/// What a client says to a terminal of a sign-in, beside what is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase", deny_unknown_fields)]
+pub enum TerminalInput {
+    /// The window has another size.
+    Resize { cols: NonZeroU16, rows: NonZeroU16 },
+}
+
+/// The last that such a terminal says, beside what it shows.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum TerminalFrame<'a> {
+    /// The command has ended; 0 is success.
+    Exit { exit_code: Option<i32>, signal: Option<&'a str> },
+    /// The gateway has ended it.
+    Problem { problem: &'a Problem },
+    /// The gateway stops.
+    Shutdown,
 }

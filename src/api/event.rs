@@ -227,6 +227,10 @@ pub struct SessionUpdate<'a> {
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Value>)]
     pub meta: Option<&'a RawValue>,
+    /// Further members that the agent sent beside `update`, raw: what this version of the gateway does not know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>, nullable = false)]
+    pub more: Option<&'a RawValue>,
     /// The agent's id of the child session that it is of; absent: it is of the session itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

@@ -40,5 +40,5 @@ pub use settings::{ConfigOptions, Modes, SetConfigOption, SetMode};
 pub use ticket::{CreateTicket, Ticket};
 pub use transcript::{
     ContextLost, Role, Transcript, Turn, TurnCompaction, TurnItem, TurnMessage, TurnNotice, TurnOther,
-    TurnRequest, TurnSessionMessage, TurnSubagent, TurnToolCall,
+    TurnRequest, TurnSessionMessage, TurnSubagent, TurnTerminal, TurnToolCall,
 };

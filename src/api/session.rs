@@ -65,9 +65,10 @@ pub struct Session {
     /// The agent's last words on tokens and cost, raw ACP.
     #[schema(required, value_type = Option<Object>)]
     pub usage: Option<Box<RawValue>>,
-    /// The agent's child sessions as it last told of them, raw ACP: the members of its `subagent_update`s.
-    #[serde(default)]
-    #[schema(value_type = Vec<Object>)]
+    /// The agent's child sessions as it last told of them, raw ACP: the members of its `subagent_update`s. Absent when it
+    /// runs none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false, value_type = Vec<Object>)]
     pub subagents: Vec<Box<RawValue>>,
     pub policy: SessionPolicy,
     /// `?after=` this on the session's events continues the snapshot without a gap.

@@ -65,6 +65,7 @@ pub struct Turn {
 pub enum TurnItem {
     Message(TurnMessage),
     ToolCall(TurnToolCall),
+    AgentTerminal(TurnTerminal),
     Request(TurnRequest),
     Notice(TurnNotice),
     Compaction(TurnCompaction),
@@ -123,6 +124,23 @@ pub struct TurnToolCall {
     pub late: bool,
 }
 
+/// One of the agent's own terminals, as its updates left it (ACP v2).
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnTerminal {
+    /// Raw ACP: `terminalId` and what the agent told of `command`, `cwd`, `exitStatus`, `size`, ...; `output.data` is
+    /// all that it has shown, in base64.
+    #[schema(value_type = Object)]
+    pub terminal: Box<RawValue>,
+    /// The agent's id of the child session that it is of; absent: it is of the session itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub late: bool,
+}
+
 /// A request of the agent and what became of it.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -141,7 +159,7 @@ pub struct TurnRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>, nullable = false)]
     pub options: Option<Box<RawValue>>,
-    /// The params of any other request, raw ACP.
+    /// The params of any other request, raw ACP, and of a permission request of ACP v2.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Value>, nullable = false)]
     pub params: Option<Box<RawValue>>,

@@ -31,7 +31,7 @@ limits! {
         ticket_unused, ticket_after, link_key_unused, backoff_min, backoff_max, breaker_window, spawn, log_age, line_wait, settings_wait,
         tombstone, keep_alive, session_idle, client_answer, extension_answer;
     time_or_none: stop_stdin, stop_term, stop_kill, drain_stdin, drain_term, drain, drain_cancel;
-    size: sign_in_bytes, body_bytes, prompt_bytes, file_bytes, batch_bytes, pending_bytes, run_bytes, transaction_bytes, stderr_bytes,
+    size: sign_in_bytes, socket_bytes, body_bytes, prompt_bytes, file_bytes, batch_bytes, pending_bytes, run_bytes, transaction_bytes, stderr_bytes,
         tail_bytes, tails_bytes, store_page_bytes, session_log_bytes, logs_bytes, http_buffer_bytes, send_buffer_bytes, h2_header_bytes, page_bytes;
     size_or_none: free_disk_bytes;
     count: breaker_crashes, named_keys, link_keys, tickets, file_names, json_depth, batches, commands,

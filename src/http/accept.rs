@@ -61,11 +61,15 @@ pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
                 let Some(counted) = connections.take(peer.ip()) else { continue };
                 prepare(&stream, &acceptor.limits);
                 let io = Guarded::new(stream, acceptor.limits.write_stall);
-                let task = connection(Arc::clone(&builder), io, peer, router.clone(), acceptor.clone());
-                acceptor.shutdown.spawn(async move {
-                    task.await;
-                    drop(counted);
-                });
+                let held = Held { _counted: Arc::new(counted) };
+                let from = (peer, held);
+                acceptor.shutdown.spawn(connection(
+                    Arc::clone(&builder),
+                    io,
+                    from,
+                    router.clone(),
+                    acceptor.clone(),
+                ));
             }
             Err(error) => {
                 // Mostly no more descriptors: others will end soon, so it waits instead of spinning.
@@ -79,7 +83,7 @@ pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
 async fn connection(
     builder: Arc<Builder<Streams>>,
     io: Guarded<TcpStream>,
-    peer: SocketAddr,
+    (peer, held): (SocketAddr, Held),
     router: Router,
     Acceptor { limits, shutdown, .. }: Acceptor,
 ) {
@@ -89,6 +93,7 @@ async fn connection(
         let open = of_service.begin();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(held.clone());
         // A router is always ready, and its clone is a reference.
         let answer = router.clone().call(request);
         async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer::new(body, open))) }
@@ -193,6 +198,13 @@ struct Counted {
 struct Open {
     all: usize,
     by_address: HashMap<IpAddr, usize>,
+}
+
+/// Counts the connection of a request for as long as anybody has it: one that became a WebSocket outlives the task that
+/// served it as HTTP.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    _counted: Arc<ConnectionGuard>,
 }
 
 /// One connection; it is counted until this is dropped.

@@ -18,6 +18,7 @@ mod negotiate;
 mod openapi;
 mod router;
 mod routes;
+mod socket;
 mod state;
 mod stream;
 mod web;

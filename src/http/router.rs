@@ -13,8 +13,8 @@ use super::error::ApiError;
 use super::layers;
 use super::openapi::Document;
 use super::routes::{
-    agents, auth, docs, events, gateway, health, parts, prompts, requests, rpc, sessions, settings, tickets,
-    transcript,
+    agents, auth, auth_terminal, docs, events, gateway, health, parts, prompts, requests, rpc, sessions,
+    settings, tickets, transcript,
 };
 use super::state::Gateway;
 use super::web;
@@ -28,6 +28,7 @@ pub(super) fn contract() -> OpenApiRouter<Gateway> {
         .routes(routes!(agents::get_agent))
         .routes(routes!(agents::list_agent_sessions))
         .routes(routes!(auth::get_auth, auth::sign_in, auth::sign_out))
+        .routes(routes!(auth_terminal::open_terminal))
         .routes(routes!(rpc::call_agent))
         .routes(routes!(sessions::list_sessions, sessions::create_session))
         .routes(routes!(sessions::get_session, sessions::patch_session, sessions::delete_session))

@@ -24,6 +24,8 @@ pub enum Refused {
     Full { retry_after: Duration },
     #[error("the agent crashed too often; it is not started again yet")]
     BreakerOpen { retry_after: Duration },
+    #[error("somebody is signing in to this agent already")]
+    SignInRuns { retry_after: Duration },
     #[error("the gateway is shutting down")]
     Draining,
 }

@@ -7,9 +7,11 @@ mod auth;
 mod crashes;
 mod lease;
 mod line;
+mod sign_in;
 mod state;
 mod visit;
 
 pub use lease::{Fate, Lease, Standing};
 pub use line::{Figures, Place, Pool, Refused};
+pub use sign_in::SignIn;
 pub use visit::{Manner, NoVisit, Visit};

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::auth::SignedIn;
 use super::crashes::Crashes;
 use super::lease::Lease;
+use super::sign_in::SignInPlace;
 use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, AgentSpec, Process};
 use crate::types::{Principal, Tenant};
@@ -62,6 +63,7 @@ pub(super) struct AgentState {
     pub(super) crashes: Crashes,
     pub(super) initialized: Option<Arc<InitializeResult>>,
     pub(super) signed_in: HashMap<Tenant, SignedIn>,
+    pub(super) sign_ins: HashMap<Tenant, SignInPlace>,
 }
 
 /// What to do next for those who wait.
@@ -84,6 +86,7 @@ impl AgentState {
             crashes: Crashes::default(),
             initialized: None,
             signed_in: HashMap::new(),
+            sign_ins: HashMap::new(),
         }
     }
 

@@ -133,7 +133,8 @@ impl Actor {
         }
         if self.record.own_folder && !self.others_work_here().await {
             let (workspaces, id) = (self.context.workspaces.clone(), self.record.folder_id());
-            let erased = self.context.shutdown.spawn_blocking(move || workspaces.erase(&id.to_string())).await;
+            let erased =
+                self.context.shutdown.spawn_blocking(move || workspaces.erase(&id.to_string())).await;
             if !matches!(erased, Ok(Ok(()))) {
                 tracing::warn!(session = %id, "a deleted session's folder could not be removed");
             }

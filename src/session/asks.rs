@@ -17,6 +17,7 @@ impl Actor {
         }
         let served_by = match ask {
             Ask::Permission | Ask::Elicitation | Ask::Extension => ServedBy::Client,
+            _ if !self.dialect().asks_for_files() => ServedBy::Off,
             Ask::ReadFile | Ask::WriteFile => self.files(),
             Ask::CreateTerminal | Ask::TerminalOutput | Ask::WaitForExit | Ask::EndTerminal => {
                 self.terminals()

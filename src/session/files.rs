@@ -60,8 +60,9 @@ impl Served {
     fn write(&self, params: &RawValue) -> Outcome {
         let asked = acp::peek_write_text_file(params).map_err(|_| not_params())?;
         self.of_this_session(&asked.session_id)?;
-        let saved =
-            self.workspace().and_then(|workspace| workspace.write_text(&asked.path, &asked.content, self.max));
+        let saved = self
+            .workspace()
+            .and_then(|workspace| workspace.write_text(&asked.path, &asked.content, self.max));
         saved.map(|_| acp::done()).map_err(|error| refused(&asked.path, &error))
     }
 

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::refusal::Refusal;
-pub use crate::workspace::Workspaces;
-use crate::workspace::FileError;
 use crate::types::SessionId;
+use crate::workspace::FileError;
+pub use crate::workspace::Workspaces;
 
 /// A session's working folder.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -113,7 +113,8 @@ impl Actor {
             (None, Some(ended)) if !acp::update::is_state(&peek.kind) => (Some(ended), true),
             (None, _) => (None, false),
         };
-        let event = SessionUpdate { update: peek.update, meta: peek.meta, subagent, late, replayed };
+        let more = peek.more.as_deref();
+        let event = SessionUpdate { update: peek.update, meta: peek.meta, more, subagent, late, replayed };
         self.append(prompt, &event, records);
         self.work_over();
     }

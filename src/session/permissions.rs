@@ -20,6 +20,10 @@ impl Actor {
                 "options with an optionId each were expected, and a toolCall",
             );
         };
+        // It tells of its tool call as an update does.
+        if let Some(call) = peek.tool_call {
+            self.keep_part(acp::update::TOOL_CALL_UPDATE, call);
+        }
         let allowed = self.allows(peek.tool_kind.as_deref()).then(|| peek.allow_once()).flatten();
         let prompt = self.running();
         let offer = Offer {

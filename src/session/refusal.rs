@@ -181,9 +181,9 @@ impl From<Refused> for Refusal {
                 pointer: "/agent".to_owned(),
                 detail: "no agent of that name is configured".to_owned(),
             },
-            Refused::Full { retry_after } | Refused::BreakerOpen { retry_after } => {
-                Self::PoolFull(refused.to_string(), retry_after)
-            }
+            Refused::Full { retry_after }
+            | Refused::BreakerOpen { retry_after }
+            | Refused::SignInRuns { retry_after } => Self::PoolFull(refused.to_string(), retry_after),
             Refused::Draining => Self::Draining,
         }
     }

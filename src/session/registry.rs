@@ -270,7 +270,8 @@ impl SessionRegistry {
             Err(refusal) => {
                 if own_folder {
                     let workspaces = context.workspaces.clone();
-                    let erased = context.shutdown.spawn_blocking(move || workspaces.erase(&id.to_string())).await;
+                    let erased =
+                        context.shutdown.spawn_blocking(move || workspaces.erase(&id.to_string())).await;
                     if !matches!(erased, Ok(Ok(()))) {
                         tracing::warn!(session = %id, "the folder of a session that failed could not be removed");
                     }

@@ -1,5 +1,7 @@
 //! The items of a turn while they grow.
 
+mod v2;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -9,10 +11,11 @@ use super::Budget;
 use super::content::Content;
 use super::event_view::EventView;
 use super::members::{Members, Null};
+use super::parts::{Chunks, Output};
 use crate::acp::{Object, update};
 use crate::api::{
     ContextLost, Role, TurnCompaction, TurnItem, TurnMessage, TurnNotice, TurnOther, TurnRequest,
-    TurnSessionMessage, TurnSubagent, TurnToolCall,
+    TurnSessionMessage, TurnSubagent, TurnTerminal, TurnToolCall,
 };
 use crate::types::limits::FOLDED_TURN_BYTES;
 use crate::types::{RequestId, Timestamp};
@@ -26,6 +29,8 @@ pub(super) struct Items {
     /// The last item of the session and of each child: what a chunk that names no message continues.
     last: HashMap<Option<Box<str>>, usize>,
     budget: Budget,
+    /// What null says of a member of a tool call: v1 and v2 differ.
+    null: Null,
 }
 
 /// Ids count within a session, so they go with the child that they are of.
@@ -36,6 +41,7 @@ struct Key(Option<Box<str>>, What);
 enum What {
     Message(Role, Box<str>),
     ToolCall(Box<str>),
+    Terminal(Box<str>),
     Compaction(Box<str>),
     Subagent(Box<str>),
     SessionMessage(Box<str>),
@@ -64,7 +70,8 @@ enum Body {
         message_id: Option<Box<str>>,
         content: Content,
     },
-    ToolCall(Members),
+    ToolCall(Members, Chunks),
+    Terminal(Members, Output),
     Compaction(Members, Content),
     Subagent(Members),
     SessionMessage(Members, Content),
@@ -83,7 +90,7 @@ impl Default for Items {
 impl Items {
     pub(super) fn with_room(bytes: usize) -> Self {
         let (places, last) = (HashMap::new(), HashMap::new());
-        Self { list: Vec::new(), places, last, budget: Budget::new(bytes) }
+        Self { list: Vec::new(), places, last, budget: Budget::new(bytes), null: Null::Keeps }
     }
 
     /// An update of a kind that says something new in a transcript.
@@ -99,6 +106,7 @@ impl Items {
             update::SESSION_MESSAGE => self.session_message(&object, false, source),
             update::SESSION_MESSAGE_CHUNK => self.session_message(&object, true, source),
             update::NOTICE => self.raw(raw, Body::Notice, source),
+            kind if update::is_v2(kind) => self.update_v2(kind, &object, source),
             _ => self.other(kind, raw, source),
         }
     }
@@ -130,9 +138,14 @@ impl Items {
     /// that an agent tells of a call.
     pub(super) fn tool_call(&mut self, object: &Object<'_>, source: Source<'_>) {
         let Some(id) = object.text("toolCallId") else { return };
-        let place = self.place(What::ToolCall(boxed(id)), || Body::ToolCall(Members::default()), source);
-        if let Some(Body::ToolCall(members)) = body(&mut self.list, place) {
-            members.merge(object, &[], Null::Keeps, &mut self.budget);
+        let new = || Body::ToolCall(Members::default(), Chunks::default());
+        let place = self.place(What::ToolCall(boxed(id)), new, source);
+        if let Some(Body::ToolCall(members, chunks)) = body(&mut self.list, place) {
+            let replaced = |content: &RawValue| content.get() != "null" || self.null == Null::Clears;
+            if object.get("content").is_some_and(replaced) {
+                chunks.clear(&mut self.budget);
+            }
+            members.merge(object, &[], self.null, &mut self.budget);
         }
     }
 
@@ -265,6 +278,7 @@ impl What {
         match self {
             Self::Message(_, id)
             | Self::ToolCall(id)
+            | Self::Terminal(id)
             | Self::Compaction(id)
             | Self::Subagent(id)
             | Self::SessionMessage(id) => id.len(),
@@ -284,8 +298,13 @@ impl Item {
                 let (message_id, content) = (message_id.map(String::from), content.finish());
                 TurnItem::Message(TurnMessage { role, message_id, content, subagent, late })
             }
-            Body::ToolCall(members) => {
+            Body::ToolCall(mut members, chunks) => {
+                chunks.into_members(&mut members);
                 TurnItem::ToolCall(TurnToolCall { tool_call: members.finish(), subagent, late })
+            }
+            Body::Terminal(mut members, output) => {
+                output.into_members(&mut members);
+                TurnItem::AgentTerminal(TurnTerminal { terminal: members.finish(), subagent, late })
             }
             Body::Compaction(members, summary) => {
                 let (compaction, summary) = (members.finish(), summary.finish());

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 
 use super::content::{decode, text_of};
@@ -74,6 +76,11 @@ impl Page {
             TurnItem::ToolCall(tool) => {
                 if let Some(call) = Object::parse(&tool.tool_call) {
                     self.tool_call(&call, tool.subagent.as_deref().map(|child| children.name(child)));
+                }
+            }
+            TurnItem::AgentTerminal(terminal) => {
+                if let Some(terminal) = Object::parse(&terminal.terminal) {
+                    self.terminal(&terminal);
                 }
             }
             TurnItem::Subagent(told) => {
@@ -156,9 +163,19 @@ impl Page {
         }
     }
 
+    fn terminal(&mut self, terminal: &Object<'_>) {
+        let command = text(terminal, "command").or_else(|| text(terminal, "terminalId")).unwrap_or_default();
+        self.block(&format!("- **terminal** {}", code(&command)));
+        let output = terminal.object("output").and_then(|output| output.get("data").map(shown));
+        if let Some(output) = output.filter(|output| !output.is_empty()) {
+            self.block(&indented(&fenced("", &output)));
+        }
+    }
+
     fn tool_content(&mut self, part: &Object<'_>) {
         let shown = match part.text("type").as_deref() {
             Some("content") => part.get("content").map(|raw| fenced("", &block(raw))),
+            Some("diff") if part.get("changes").is_some() => Some(changes(part)),
             Some("diff") => {
                 let path = text(part, "path").unwrap_or_default();
                 let (old, new) = (text(part, "oldText").unwrap_or_default(), text(part, "newText"));
@@ -294,6 +311,26 @@ fn block(raw: &RawValue) -> String {
             None => format!("[{kind}]"),
         }
     })
+}
+
+/// A diff of v2: its patch if it has one, and what was done to which file.
+fn changes(diff: &Object<'_>) -> String {
+    let mut shown: Vec<String> = Vec::new();
+    for change in diff.get("changes").map(array).unwrap_or_default().into_iter().filter_map(Object::parse) {
+        let (operation, path) = (text(&change, "operation").unwrap_or_default(), text(&change, "path"));
+        let from = text(&change, "oldPath").map(|old| format!(" from {}", code(&old))).unwrap_or_default();
+        shown.push(format!("{} {}{from}", inline(&operation), code(&path.unwrap_or_default())));
+    }
+    if let Some(patch) = diff.object("patch").and_then(|patch| text(&patch, "text")) {
+        shown.push(fenced("diff", &patch));
+    }
+    shown.join("\n\n")
+}
+
+/// Bytes of a terminal as text, without what steers it.
+fn shown(data: &RawValue) -> String {
+    let bytes = decode(data.get()).and_then(|data| STANDARD.decode(data).ok()).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).replace('\r', "")
 }
 
 #[cfg(test)]

@@ -28,8 +28,29 @@ impl Members {
             match (value.get(), null) {
                 ("null", Null::Keeps) => {}
                 ("null", Null::Clears) => self.clear(key, budget),
+                (_, Null::Clears) if key == "_meta" => self.patch_meta(value, budget),
                 _ => self.set(key, value, budget),
             }
+        }
+    }
+
+    /// Where null clears, `_meta` is changed key by key.
+    fn patch_meta(&mut self, patch: &RawValue, budget: &mut Budget) {
+        match self.get("_meta").and_then(|old| patched(old, patch)) {
+            Some(meta) => self.set("_meta", &meta, budget),
+            None => self.set("_meta", patch, budget),
+        }
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&RawValue> {
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| &**value)
+    }
+
+    /// Sets what was counted elsewhere.
+    pub(super) fn put(&mut self, key: &str, value: Box<RawValue>) {
+        match self.0.iter_mut().find(|(name, _)| name == key) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((key.to_owned(), value)),
         }
     }
 
@@ -59,6 +80,15 @@ impl Members {
     pub(super) fn finish(&self) -> Box<RawValue> {
         to_raw_value(self).expect("raw members with string keys serialize")
     }
+}
+
+/// An object with the keys of another: null takes one away. None: one of them is no object.
+fn patched(old: &RawValue, patch: &RawValue) -> Option<Box<RawValue>> {
+    let (old, patch) = (Object::parse(old)?, Object::parse(patch)?);
+    let kept = old.iter().filter(|(key, _)| patch.get(key).is_none());
+    let new = patch.iter().filter(|(_, value)| value.get() != "null");
+    let owned = |(key, value): (&str, &RawValue)| (key.to_owned(), value.to_owned());
+    Some(Members(kept.map(owned).chain(new.map(owned)).collect()).finish())
 }
 
 impl Serialize for Members {
@@ -102,6 +132,21 @@ mod tests {
         }
         assert_eq!(members.finish().get(), r#"{"b":1,"c":"1234567890"}"#);
         assert!(!budget.exceeded, "what was cleared gave its room back");
+    }
+
+    #[test]
+    fn meta_is_changed_key_by_key_where_null_clears() {
+        let (mut members, mut budget) = (Members::default(), Budget::new(100));
+        let mut patch = |text: &str| {
+            let object = Object::parse(serde_json::from_str(text).unwrap()).unwrap();
+            members.merge(&object, &["content"], Null::Clears, &mut budget);
+            members.finish().get().to_owned()
+        };
+        patch(r#"{"sessionUpdate":"x","a":1,"content":[],"_meta":{"x":1.10,"y":{"z":1},"w":0}}"#);
+        let now = patch(r#"{"a":null,"c":2,"_meta":{"y":{"q":2},"w":null}}"#);
+        assert_eq!(now, r#"{"_meta":{"x":1.10,"y":{"q":2}},"c":2}"#);
+        assert_eq!(patch(r#"{"_meta":null,"c":[]}"#), r#"{"c":[]}"#);
+        assert_eq!(budget.left, 100 - "c[]".len());
     }
 
     #[test]

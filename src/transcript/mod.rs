@@ -9,6 +9,7 @@ mod event_view;
 mod items;
 mod markdown;
 mod members;
+mod parts;
 mod plan_text;
 mod plans;
 mod session_fold;

@@ -90,7 +90,9 @@ impl SessionFold {
         let Some(result) = Object::parse(result) else { return false };
         let modes = result.get("modes").filter(|modes| modes.get().starts_with('{'));
         let modes = keep(&mut self.modes, modes);
-        keep(&mut self.config_options, array(&result, "configOptions")) || modes
+        // v2 tells them here too.
+        let commands = keep(&mut self.available_commands, array(&result, "availableCommands"));
+        keep(&mut self.config_options, array(&result, "configOptions")) || modes || commands
     }
 
     /// The process is gone: what ran in it does no longer.

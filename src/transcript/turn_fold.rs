@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use super::event_view::EventView;
 use super::items::{Items, Source};
 use super::plans::{Change, Plans};
-use crate::acp::{Object, method, update};
+use crate::acp::{Object, method, subject_tool_call, update};
 use crate::api::{PromptStatus, Turn, TurnRequest};
 use crate::types::limits::FOLDED_MEMBER_BYTES;
 use crate::types::{PromptId, RequestId, Timestamp};
@@ -123,12 +123,18 @@ impl TurnFold {
         let params = event.params.and_then(Object::parse);
         match params.filter(|_| *method == method::SESSION_REQUEST_PERMISSION) {
             Some(params) => {
-                if let Some(call) = params.object("toolCall") {
+                let subject = params.get("subject");
+                let call = params.get("toolCall").or_else(|| subject_tool_call(subject?));
+                if let Some(call) = call.and_then(Object::parse) {
                     let source = Source { subagent: event.subagent.as_deref(), late: false };
                     self.items.tool_call(&call, source);
                     request.tool_call_id = call.text("toolCallId").map(Into::into);
                 }
                 request.options = params.get("options").map(ToOwned::to_owned);
+                // v2 says more of what is asked than a tool call, or there is none.
+                if params.get("title").is_some() || subject.is_some() {
+                    request.params = event.params.map(ToOwned::to_owned);
+                }
             }
             None => request.params = event.params.map(ToOwned::to_owned),
         }

@@ -25,6 +25,8 @@ pub struct Limits {
     pub sign_in: Duration,
     /// Bytes that a terminal of a sign-in may show: then it closes.
     pub sign_in_bytes: usize,
+    /// Bytes of a message of a client on a WebSocket: then it closes.
+    pub socket_bytes: usize,
     /// A cancelled turn that goes on: then the agent's process ends.
     pub cancel: Duration,
     /// The same in all: then the turn fails with `cancel_timeout`.
@@ -164,6 +166,7 @@ impl Default for Limits {
             visit_wait: seconds(10),
             sign_in: seconds(600),
             sign_in_bytes: 8 << 20,
+            socket_bytes: 64 << 10,
             cancel: seconds(15),
             cancel_total: seconds(30),
             stop_stdin: seconds(5),

@@ -111,11 +111,17 @@ impl Workspace {
             if !again {
                 last = Some(path.clone());
                 if pattern.matches(&path) {
-                    page.found.push(Found { path: join(&base, &path), name: name.clone(), seen: seen.clone() });
+                    page.found.push(Found {
+                        path: join(&base, &path),
+                        name: name.clone(),
+                        seen: seen.clone(),
+                    });
                 }
             }
             let deeper = seen.kind == Kind::Folder && levels.len() < DEPTH;
-            if deeper && let Some(level) = levels.last().and_then(|level| level.below(&name, path, after, left)) {
+            if deeper
+                && let Some(level) = levels.last().and_then(|level| level.below(&name, path, after, left))
+            {
                 levels.push(level);
             }
         }
@@ -230,7 +236,10 @@ mod tests {
         let more = dir.path().canonicalize().unwrap().join("more");
         let listed = workspace.list(more.to_str().unwrap(), None, 9).unwrap();
         assert_eq!(listed.found[0].path, format!("{}/x.rs", more.display()));
-        assert!(workspace.open_file(&listed.found[0].path).is_ok(), "a path that is shown is one that is taken");
+        assert!(
+            workspace.open_file(&listed.found[0].path).is_ok(),
+            "a path that is shown is one that is taken"
+        );
         assert!(matches!(workspace.list("z", None, 9), Err(FileError::NotAFolder)));
         assert!(matches!(workspace.list("none", None, 9), Err(FileError::Missing)));
     }

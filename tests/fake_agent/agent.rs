@@ -48,6 +48,7 @@ struct Params<'a> {
     #[serde(skip)]
     all: Option<&'a RawValue>,
     cwd: String,
+    protocol_version: u64,
     #[serde(borrow)]
     session_id: Cow<'a, str>,
     #[serde(borrow)]
@@ -97,8 +98,17 @@ impl Agent {
     }
 
     fn request(&mut self, id: &str, method: &str, params: &Params<'_>) {
+        if method != "session/new"
+            && let Some(result) = self.flags.answers.to(method, &params.session_id)
+        {
+            return self.wire.answer(id, result);
+        }
         match method {
             "initialize" if self.flags.hang_initialize => {}
+            "initialize" if params.protocol_version > 1 && self.flags.refuse_version.is_some() => {
+                let code = self.flags.refuse_version.unwrap_or_default();
+                self.wire.fail(id, code, "another version", Some(r#"{"supported":[1]}"#.to_owned()));
+            }
             "initialize" => self.wire.answer(id, self.initialize()),
             "authenticate" => {
                 self.auth.set(true);
@@ -177,6 +187,9 @@ impl Agent {
         let session = self.sessions.create(&name, cwd);
         if self.flags.early_updates {
             faults::early_updates(&self.wire, &name, 2);
+        }
+        if let Some(result) = self.flags.answers.to("session/new", &name) {
+            return self.wire.answer(id, result);
         }
         let (name, setup) = (string(&name), session.setup());
         self.wire.answer(id, format_args!(r#"{{"sessionId":{name},{setup}}}"#));

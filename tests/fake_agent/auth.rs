@@ -96,7 +96,9 @@ fn ask(wire: &Wire, id: &str) {
     ];
     let answers = asked.map(|(method, params)| {
         let (_, answer) = wire.request(method, params);
-        answer.recv().map_or_else(|_| "null".to_owned(), |reply| reply.unwrap_or_else(|code| code.to_string()))
+        answer
+            .recv()
+            .map_or_else(|_| "null".to_owned(), |reply| reply.unwrap_or_else(|code| code.to_string()))
     });
     wire.answer(id, format_args!("[{}]", answers.join(",")));
 }

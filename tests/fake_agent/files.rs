@@ -18,7 +18,8 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Option<Step> {
 
 /// Says what came: the file's text, `written`, or the error's code.
 fn ask(turn: &Turn, command: &Command<'_>, more: &str) -> Step {
-    let (session, path) = (string(command.text("session", &turn.session.id)), string(command.text("path", "")));
+    let (session, path) =
+        (string(command.text("session", &turn.session.id)), string(command.text("path", "")));
     let method = format!("fs/{}_text_file", command.name);
     let (_, answer) =
         turn.wire.request(&method, format_args!(r#"{{"sessionId":{session},"path":{path}{more}}}"#));

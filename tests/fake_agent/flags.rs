@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::raw::Answers;
+
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
 pub(crate) struct Flags {
@@ -21,6 +23,8 @@ pub(crate) struct Flags {
     pub(crate) slow_start: Duration,
     pub(crate) no_capabilities: bool,
     pub(crate) protocol: Option<u16>,
+    pub(crate) v2: bool,
+    pub(crate) refuse_version: Option<i64>,
     pub(crate) auth_required: bool,
     /// Where a sign-in is kept; in the process alone if there is none.
     pub(crate) auth_file: Option<PathBuf>,
@@ -36,6 +40,7 @@ pub(crate) struct Flags {
     pub(crate) ignore_term: bool,
     pub(crate) log: Option<PathBuf>,
     pub(crate) state: Option<PathBuf>,
+    pub(crate) answers: Answers,
 }
 
 impl Flags {
@@ -48,7 +53,9 @@ impl Flags {
                 "--slow-start" => flags.slow_start = Duration::from_millis(number(&value()?)?),
                 "--protocol" => flags.protocol = Some(number(&value()?)?),
                 "--auth-file" => flags.auth_file = Some(value()?.into()),
+                "--refuse-version" => flags.refuse_version = Some(number(&value()?)?),
                 "--log" => flags.log = Some(value()?.into()),
+                "--answers" => flags.answers = Answers::read(value()?.as_ref())?,
                 "--state" => flags.state = Some(value()?.into()),
                 other => *flags.switch(other).ok_or_else(|| format!("unknown flag {other}"))? = true,
             }
@@ -69,6 +76,7 @@ impl Flags {
             "--hang-new" => &mut self.hang_new,
             "--hang-load" => &mut self.hang_load,
             "--noise-at-start" => &mut self.noise_at_start,
+            "--v2" => &mut self.v2,
             "--no-capabilities" => &mut self.no_capabilities,
             "--auth-required" => &mut self.auth_required,
             "--auth-status" => &mut self.auth_status,

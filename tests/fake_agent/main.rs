@@ -16,6 +16,8 @@
 //! | `--slow-start MS` | sleeps before it reads |
 //! | `--no-capabilities` | `initialize` answers `{"protocolVersion":1}` and nothing else |
 //! | `--protocol N` | `initialize` answers that version |
+//! | `--v2` | speaks v2 of ACP and nothing else; see [`v2`] for its prompts |
+//! | `--refuse-version CODE` | `initialize` of a version above 1 answers this error |
 //! | `--auth-required` | two `authMethods`; `session/new` answers -32000 until `authenticate` was called |
 //! | `--auth-file FILE` | the sign-in is kept there, so that another process has it; else in the process alone |
 //! | `--auth-status`, `--logout` | offers `auth/status` / `logout` |
@@ -25,6 +27,7 @@
 //! | `--zero-ids`, `--string-ids` | ids of its own requests are 0, 1, ... / "req-1", ... (1, 2, ... otherwise) |
 //! | `--ignore-eof`, `--ignore-term` | the end of stdin / SIGTERM does not end it |
 //! | `--log FILE` | appends every line that it receives |
+//! | `--answers FILE` | what each method is answered with: lines of a method, a blank and JSON; `$SESSION` is the session's id |
 //! | `--state FILE` | keeps sessions and their history there, so that another process can load them |
 //!
 //! # Methods of its own
@@ -42,6 +45,7 @@
 //! | --- | --- |
 //! | anything else | echoes the prompt's text (also a lone surrogate, as it was spelled) |
 //! | `echo TEXT` | says TEXT, up to the end of the prompt |
+//! | `raw LINES` | the rest of the prompt, line by line, as it is, with the session's id for `$SESSION`; waits for the answer of a request; `end RESULT` or `fail ERROR` answers the prompt |
 //! | `stream n=10 size=64 rate=0 marker=0` | n chunks, a write each; the text begins with an 8-digit number from 0 |
 //! | `flood n=100000 size=64 batch=65536 marker=0` | the same in writes of up to `batch` bytes |
 //! | `slow chunks=5 ms=100` | chunks with a pause before each |
@@ -85,10 +89,12 @@ mod files;
 mod flags;
 mod flood;
 mod process;
+mod raw;
 mod requests;
 mod script;
 mod session;
 mod turn;
+mod v2;
 mod wire;
 
 use std::io::BufRead as _;
@@ -115,12 +121,12 @@ fn main() -> ExitCode {
     }
     std::thread::sleep(flags.slow_start);
     let ignore_eof = flags.ignore_eof;
-    let mut agent = agent::Agent::new(flags);
-    for line in std::io::stdin().lock().split(b'\n') {
-        match line {
-            Ok(line) => agent.receive(&line),
-            Err(_) => break,
-        }
+    if flags.v2 {
+        let mut agent = v2::Agent::new(flags);
+        each_line(|line| agent.receive(line));
+    } else {
+        let mut agent = agent::Agent::new(flags);
+        each_line(|line| agent.receive(line));
     }
     if ignore_eof {
         loop {
@@ -128,4 +134,13 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+fn each_line(mut receive: impl FnMut(&[u8])) {
+    for line in std::io::stdin().lock().split(b'\n') {
+        match line {
+            Ok(line) => receive(&line),
+            Err(_) => break,
+        }
+    }
 }

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::turn::{End, Step, Turn};
 use super::wire::{chunk, content_chunk, string, update_line};
-use super::{faults, files, flood, process, requests};
+use super::{faults, files, flood, process, raw, requests};
 
 /// A command and its `key=value` words.
 pub(crate) struct Command<'a> {
@@ -14,7 +14,7 @@ pub(crate) struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    fn parse(text: &'a str) -> Self {
+    pub(crate) fn parse(text: &'a str) -> Self {
         let mut words = text.split_whitespace();
         let name = words.next().unwrap_or_default();
         Self { name, words: words.filter_map(|word| word.split_once('=')).collect() }
@@ -46,13 +46,13 @@ pub(crate) fn text(blocks: &[&RawValue]) -> String {
 }
 
 /// Plays a prompt's text and answers the prompt. `next`: the id that the next session will have.
-pub(crate) fn play(mut turn: Turn, raw: &str, next: &str) {
-    let text = serde_json::from_str::<String>(raw);
+pub(crate) fn play(mut turn: Turn, spelled: &str, next: &str) {
+    let text = serde_json::from_str::<String>(spelled);
     let end = if let Ok(text) = &text {
-        commands(&mut turn, text, raw, next)
+        commands(&mut turn, text, spelled, next)
     } else {
         // A lone surrogate is no text of ours, and is echoed as it is.
-        turn.say_raw(raw);
+        turn.say_raw(spelled);
         Ok(())
     };
     turn.end(&end.err().unwrap_or_else(|| End::Stop("end_turn".to_owned())));
@@ -65,10 +65,13 @@ pub(crate) fn play(mut turn: Turn, raw: &str, next: &str) {
     }
 }
 
-fn commands(turn: &mut Turn, text: &str, raw: &str, next: &str) -> Step {
+fn commands(turn: &mut Turn, text: &str, spelled: &str, next: &str) -> Step {
     if let Some(said) = text.trim_start().strip_prefix("echo ") {
         turn.say(said);
         return Ok(());
+    }
+    if let Some(lines) = text.strip_prefix("raw ") {
+        return raw::play(turn, lines);
     }
     for part in text.split(';') {
         let command = Command::parse(part);
@@ -78,7 +81,7 @@ fn commands(turn: &mut Turn, text: &str, raw: &str, next: &str) -> Step {
             .or_else(|| faults::play(turn, &command, next))
             .or_else(|| process::play(turn, &command));
         let Some(step) = known else {
-            turn.say_raw(raw);
+            turn.say_raw(spelled);
             return Ok(());
         };
         step?;

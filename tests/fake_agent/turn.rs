@@ -27,6 +27,9 @@ pub(crate) struct Turn {
 pub(crate) enum End {
     Stop(String),
     Error(i64, String),
+    /// A whole result or error, as it is spelled.
+    Result(String),
+    Failure(String),
     /// No answer at all.
     Silence,
 }
@@ -94,6 +97,10 @@ impl Turn {
         match end {
             End::Silence => {}
             End::Error(code, message) => self.wire.fail(&self.id, *code, message, None),
+            End::Result(result) => self.wire.answer(&self.id, result),
+            End::Failure(error) => {
+                self.wire.line(format_args!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, self.id));
+            }
             End::Stop(reason) if self.id_last => {
                 let (id, reason) = (&self.id, string(reason));
                 self.wire.line(format_args!(

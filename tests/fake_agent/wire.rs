@@ -67,10 +67,16 @@ impl Wire {
     pub(crate) fn request(&self, method: &str, params: impl Display) -> (String, Receiver<Reply>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = if self.strings { format!("\"req-{number}\"") } else { number.to_string() };
-        let (sender, receiver) = sync_channel(1);
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), sender);
+        let receiver = self.expect(&id);
         self.line(format_args!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#));
         (id, receiver)
+    }
+
+    /// Where the answer to a request with this id comes.
+    pub(crate) fn expect(&self, id: &str) -> Receiver<Reply> {
+        let (sender, receiver) = sync_channel(1);
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), sender);
+        receiver
     }
 
     /// An answer of the client. One that nobody waits for is ignored.

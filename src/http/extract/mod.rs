@@ -10,6 +10,6 @@ pub(crate) use by::{By, CanAdmin, CanApprove, CanPrompt, CanRead, HasKey};
 pub(crate) use headers::{IdempotencyHeader, IfMatch, LastEventId, Trace, Wait};
 pub(crate) use json::{JsonBody, raw};
 pub(crate) use path::{
-    AgentPath, AgentTerminalPath, OptionPath, PromptPath, RequestPath, SessionPath, ToolCallPath,
+    AgentPath, AgentTerminalPath, OptionPath, PromptPath, RequestPath, SessionPath, SignInPath, ToolCallPath,
 };
 pub(crate) use query::{NoQuery, Params};

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
+use uuid::Uuid;
 
 use crate::http::error::ApiError;
 use crate::types::{AgentName, PromptId, RequestId, SessionId};
@@ -16,6 +17,9 @@ pub(crate) struct SessionPath(pub(crate) SessionId);
 pub(crate) struct PromptPath(pub(crate) SessionId, pub(crate) PromptId);
 #[derive(Debug)]
 pub(crate) struct RequestPath(pub(crate) SessionId, pub(crate) RequestId);
+/// A sign-in of an agent.
+#[derive(Debug)]
+pub(crate) struct SignInPath(pub(crate) AgentName, pub(crate) Uuid);
 /// An option's id is the agent's own.
 #[derive(Debug)]
 pub(crate) struct OptionPath(pub(crate) SessionId, pub(crate) String);
@@ -59,6 +63,7 @@ paths! {
     PromptPath("session", "prompt");
     RequestPath("session", "request");
     OptionPath("session", "option");
+    SignInPath("agent", "signIn");
     ToolCallPath("session", "toolCall");
     AgentTerminalPath("session", "agentTerminal");
 }

@@ -129,7 +129,9 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
 fn security(path: &str, public: bool) -> Vec<SecurityRequirement> {
     let names: &[&str] = match path {
         _ if public => &[],
-        stream if stream.ends_with("/events") => &["key", "ticket"],
+        stream if stream.ends_with("/events") || stream.ends_with("/auth/terminals/{signIn}") => {
+            &["key", "ticket"]
+        }
         _ => &["key"],
     };
     names.iter().map(|name| SecurityRequirement::new(*name, Vec::<String>::new())).collect()

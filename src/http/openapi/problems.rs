@@ -62,6 +62,11 @@ pub(super) fn own(operation: &str) -> Vec<C> {
             codes = agent();
             codes.extend([C::SessionClosed, C::QueueFull]);
         }
+        "list_agent_sessions" | "call_agent" | "sign_in" | "sign_out" => {
+            codes = agent();
+            codes.extend([C::Draining, C::PoolFull]);
+        }
+        "open_terminal" => codes.extend([C::Malformed, C::AgentStartFailed, C::Draining, C::PoolFull]),
         "patch_session" => codes.push(C::PreconditionFailed),
         "answer_request" | "answer_permission" | "answer_elicitation" => codes.push(C::RequestResolved),
         "session_events" | "prompt_events" | "all_events" => {

@@ -3,14 +3,14 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header};
 use serde_json::value::RawValue;
 
-use crate::acp::auth::{self, AuthMethod, AuthMethodError};
+use crate::acp::auth::{self, AuthMethod, AuthMethodError, TerminalAuth};
 use crate::acp::gate::check_meta;
 use crate::acp::{InitializeResult, traced};
 use crate::agent::{AgentFailure, AgentSpec};
-use crate::api::{AgentAuth, ProblemCode, SignIn};
+use crate::api::{AgentAuth, ProblemCode, SignIn, SignInTerminal};
 use crate::http::error::ApiError;
 use crate::http::extract::{AgentPath, By, CanAdmin, CanRead, JsonBody, NoQuery, Trace};
 use crate::http::state::Gateway;
@@ -76,7 +76,13 @@ async fn status(
     path = "/v1/agents/{agent}/auth",
     tag = "agents",
     request_body = SignIn,
-    responses((status = 204, description = "The agent took it; its sessions go on in processes that know of it."))
+    responses(
+        (status = 204, description = "The agent took it; its sessions go on in processes that know of it."),
+        (
+            status = 201, body = SignInTerminal, description = "Where the terminal is, for one connection.",
+            headers(("Location" = String, description = "The same."))
+        ),
+    )
 )]
 pub(in crate::http) async fn sign_in(
     State(gateway): State<Gateway>,
@@ -93,13 +99,15 @@ pub(in crate::http) async fn sign_in(
     }
     // What an earlier process said is enough to refuse a name without disturbing anybody.
     let known = gateway.pool.agent(&name).and_then(|(_, initialized)| initialized);
-    if let Some(known) = &known {
-        method(known, &method_id)?;
+    if let Some(known) = &known
+        && let AuthMethod::Terminal(terminal) = method(known, &method_id)?
+    {
+        return offer_terminal(&gateway, spec, &by, terminal);
     }
     let mut visit = gateway.pool.visit(spec, &by, Manner::Pressing).await.map_err(Refusal::from)?;
     let initialized = visit.initialized();
-    if let AuthMethod::Terminal(_) = method(initialized, &method_id)? {
-        return Err(ApiError::new(ProblemCode::AgentUnsupported, "no terminals yet"));
+    if let AuthMethod::Terminal(terminal) = method(initialized, &method_id)? {
+        return offer_terminal(&gateway, spec, &by, terminal);
     }
     let login = initialized.dialect.login();
     let told = auth::authenticate(&method_id, meta.as_deref());
@@ -108,6 +116,23 @@ pub(in crate::http) async fn sign_in(
     visit.signed_in(told);
     tracing::info!(agent = %name, by = %by.id, "signed in to an agent");
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+fn offer_terminal(
+    gateway: &Gateway,
+    spec: &AgentSpec,
+    by: &Principal,
+    method: TerminalAuth,
+) -> Result<Response, ApiError> {
+    if !spec.terminal_auth {
+        let detail = "sign-in in a terminal is off for this agent (its key terminal_auth)";
+        return Err(ApiError::new(ProblemCode::AgentUnsupported, detail));
+    }
+    let id = gateway.ids.uuid();
+    gateway.pool.offer_sign_in(&spec.name, &by.tenant, id, method).map_err(Refusal::from)?;
+    let url = format!("/v1/agents/{}/auth/terminals/{id}", spec.name);
+    let location = HeaderValue::try_from(&url).map_err(ApiError::internal)?;
+    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(SignInTerminal { url })).into_response())
 }
 
 fn method(initialized: &InitializeResult, id: &str) -> Result<AuthMethod, ApiError> {

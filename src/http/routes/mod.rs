@@ -2,6 +2,7 @@
 
 pub(super) mod agents;
 pub(super) mod auth;
+pub(super) mod auth_terminal;
 pub(super) mod docs;
 pub(super) mod events;
 pub(super) mod gateway;

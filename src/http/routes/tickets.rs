@@ -9,8 +9,9 @@ use crate::api::{CreateTicket, ProblemCode, Ticket};
 use crate::http::error::ApiError;
 use crate::http::extract::{By, CanRead, JsonBody, NoQuery};
 use crate::http::state::Gateway;
+use crate::types::Scope;
 
-/// A ticket for `?ticket=` on GET streams of these paths.
+/// A ticket for `?ticket=` on GET streams and WebSockets of these paths.
 #[utoipa::path(
     post,
     path = "/v1/tickets",
@@ -35,12 +36,16 @@ pub(in crate::http) async fn create_ticket(
     for (index, path) in paths.iter().enumerate() {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'_' | b'-');
         let known = path.len() <= 256 && path.starts_with("/v1/") && path.bytes().all(plain);
-        // Only streams need one, and what stands in a URL may be read by others.
-        if !known || !path.ends_with("/events") {
+        // Only streams and WebSockets need one, and what stands in a URL may be read by others.
+        let socket = is_socket(path);
+        if !known || !(socket || path.ends_with("/events")) {
             return Err(ApiError::invalid(
                 format!("/paths/{index}"),
-                "expected a path of a stream: below /v1, ending in /events, without query",
+                "expected the path of a stream, below /v1 and ending in /events, or of a sign-in's WebSocket, without query",
             ));
+        }
+        if socket && !by.scopes.contains(Scope::Admin) {
+            return Err(ApiError::new(ProblemCode::Forbidden, "this key lacks the scope admin"));
         }
     }
     let (tickets, holder) = (gateway.tickets.clone(), by.credential().verified().clone());
@@ -48,4 +53,16 @@ pub(in crate::http) async fn create_ticket(
     let issued = issued.map_err(ApiError::internal)?.map_err(ApiError::internal)?;
     let ticket = Ticket { ticket: issued.ticket, expires_at: issued.expires_at };
     Ok((StatusCode::CREATED, Json(ticket)).into_response())
+}
+
+/// `/v1/agents/{agent}/auth/terminals/{signIn}`.
+fn is_socket(path: &str) -> bool {
+    let mut parts = path.split('/').skip(1);
+    let part = |expected: Option<&str>, got: Option<&str>| {
+        got.is_some_and(|got| expected.is_none_or(|it| it == got))
+    };
+    [Some("v1"), Some("agents"), None, Some("auth"), Some("terminals"), None]
+        .into_iter()
+        .all(|expected| part(expected, parts.next()))
+        && parts.next().is_none()
 }

@@ -104,7 +104,9 @@ fn what_is_inside_is_served() {
 fn dot_dot() {
     let ground = Ground::new();
     let workspace = ground.open();
-    for path in ["../w-secret/file", "sub/../../w-secret/file", "..", "sub/..", "/..", "../../root-secret/file"] {
+    for path in
+        ["../w-secret/file", "sub/../../w-secret/file", "..", "sub/..", "/..", "../../root-secret/file"]
+    {
         refused(&ground, &workspace, path, |error| matches!(error, FileError::Malformed));
     }
     let up = format!("{}/../../root-secret/file", ground.text("root/w"));

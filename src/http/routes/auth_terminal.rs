@@ -1,0 +1,71 @@
+//! `/v1/agents/{agent}/auth/terminals/{signIn}`: a sign-in in a terminal, over a WebSocket.
+
+use std::num::NonZeroU16;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::response::Response;
+
+use crate::api::ProblemCode;
+use crate::http::accept::Held;
+use crate::http::error::ApiError;
+use crate::http::extract::{By, CanAdmin, Params, SignInPath};
+use crate::http::socket::SignInSocket;
+use crate::http::state::Gateway;
+use crate::session::Refusal;
+
+/// A sign-in in a terminal, as a WebSocket.
+///
+/// Binary messages are what is typed and what is shown. Texts are JSON: `{"type": "resize", "cols": 80, "rows": 24}` from
+/// the client; `{"type": "exit", "exitCode": 0, "signal": null}`, `{"type": "problem", "problem": {..}}` or
+/// `{"type": "shutdown"}` to it, as the last one. Closing the socket ends the command.
+#[utoipa::path(
+    get,
+    path = "/v1/agents/{agent}/auth/terminals/{signIn}",
+    tag = "agents",
+    params(
+        ("cols" = Option<u16>, Query, minimum = 1, description = "Characters in a line; 80."),
+        ("rows" = Option<u16>, Query, minimum = 1, description = "Lines; 24."),
+    ),
+    responses((status = 101, description = "The command runs, and its terminal is this connection."))
+)]
+pub(in crate::http) async fn open_terminal(
+    State(gateway): State<Gateway>,
+    by: By<CanAdmin>,
+    SignInPath(name, id): SignInPath,
+    held: Option<Extension<Held>>,
+    mut params: Params,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, ApiError> {
+    let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
+    let mut side = |name, default| {
+        let side: Option<NonZeroU16> = params.parsed(name, "a number from 1 to 65535")?;
+        Ok::<_, ApiError>(side.map_or(default, NonZeroU16::get))
+    };
+    let size = (side("cols", 80)?, side("rows", 24)?);
+    params.end()?;
+    let Some(Extension(held)) = held else {
+        return Err(ApiError::internal("a request came without its connection"));
+    };
+    // The offer is for one connection, so it is not spent on what is none.
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(_) if !gateway.pool.offers_sign_in(&name, &by.tenant, id) => return Err(ApiError::not_found()),
+        Err(rejection) => {
+            let detail = format!("this path is a WebSocket: {}", rejection.body_text());
+            return Err(ApiError::new(ProblemCode::Malformed, detail));
+        }
+    };
+    let counted = gateway.streams().take(&by)?;
+    let opened = gateway.pool.open_sign_in(spec, &by.tenant, id, size).await.map_err(Refusal::from)?;
+    let sign_in = opened.ok_or_else(ApiError::not_found)?;
+    tracing::info!(agent = %name, by = %by.id, "a sign-in in a terminal begins");
+    let (bytes, shutdown) = (gateway.limits.socket_bytes, gateway.shutdown.clone());
+    let admission = by.admission().clone();
+    let carried = SignInSocket { gateway, sign_in, admission, counted, held };
+    let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes);
+    // The task that hands the socket over is not ours; the one that carries it is, so that a stop waits for it.
+    Ok(upgrade.on_upgrade(move |socket| async move { drop(shutdown.spawn(carried.run(socket))) }))
+}

@@ -1,0 +1,192 @@
+//! The WebSocket of a sign-in in a terminal: bytes in binary frames, all else in small JSON texts.
+//!
+//! What is typed and shown are a person's secrets: nothing of it is kept, counted beyond its length, or logged.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use axum::extract::ws::{Message, WebSocket};
+use bytes::{Buf, Bytes, BytesMut};
+use serde::Serialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, sleep_until};
+
+use super::accept::Held;
+use super::error::ApiError;
+use super::limits::StreamGuard;
+use super::state::Gateway;
+use crate::agent::{SignInCommand, Terminal};
+use crate::api::auth::{TerminalFrame, TerminalInput};
+use crate::api::{Problem, ProblemCode};
+use crate::auth::Admission;
+use crate::pool::SignIn;
+
+/// Bytes that are read from the terminal at a time.
+const READ: usize = 16 << 10;
+
+/// Everything that one socket holds.
+pub(crate) struct SignInSocket {
+    pub(crate) gateway: Gateway,
+    pub(crate) sign_in: SignIn,
+    /// Keeps a ticket alive, and knows when the key ends.
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) counted: StreamGuard,
+    /// The connection counts as one for as long as it is open.
+    pub(crate) held: Held,
+}
+
+/// How it came to its end.
+enum End {
+    Exited {
+        code: Option<i32>,
+        signal: Option<String>,
+    },
+    /// The client has gone.
+    Left,
+    Draining,
+    Problem(Problem),
+}
+
+impl SignInSocket {
+    /// Carries bytes until the program ends, the client goes, or somebody's time is over. Dropping it ends the program.
+    pub(crate) async fn run(mut self, mut socket: WebSocket) {
+        let agent = self.sign_in.agent().clone();
+        let end = self.carry(&mut socket).await;
+        let frame = match end {
+            End::Left => None,
+            End::Draining => Some(text(&TerminalFrame::Shutdown)),
+            End::Problem(problem) => Some(text(&TerminalFrame::Problem { problem: &problem })),
+            End::Exited { code, signal } => {
+                tracing::info!(%agent, code, "a sign-in in a terminal has ended");
+                if code == Some(0) {
+                    self.sign_in.worked();
+                }
+                Some(text(&TerminalFrame::Exit { exit_code: code, signal: signal.as_deref() }))
+            }
+        };
+        // The place is free and the program told to end before the client hears of it.
+        let Self { sign_in, counted, held, .. } = self;
+        drop(sign_in);
+        if let Some(frame) = frame
+            && socket.send(frame).await.is_ok()
+        {
+            // Whoever does not take it has gone.
+            drop(socket.send(Message::Close(None)).await);
+        }
+        drop((counted, held));
+    }
+
+    async fn carry(&mut self, socket: &mut WebSocket) -> End {
+        let (limits, shutdown) = (Arc::clone(&self.gateway.limits), self.gateway.shutdown.clone());
+        // Made once, because each begins with a look through all keys.
+        let mut key_ended = pin!(self.admission.key_ended());
+        let mut over = pin!(sleep_until(Instant::now() + limits.sign_in));
+        let mut beat = tokio::time::interval(limits.keep_alive);
+        let Terminal { output, input, command } = &mut self.sign_in.terminal;
+        let mut state = State { shown: 0, open: true, typed: Bytes::new(), moved: Instant::now() };
+        let mut buffer = BytesMut::new();
+        loop {
+            buffer.reserve(READ);
+            let typing = !state.typed.is_empty();
+            // Fair on purpose: who shows without a pause must not keep a person from ending it.
+            let wake = tokio::select! {
+                () = shutdown.soft() => Wake::End(End::Draining),
+                () = key_ended.as_mut() => Wake::End(End::Problem(ApiError::key_ended().into_problem())),
+                () = over.as_mut() => Wake::End(timeout("the sign-in took too long")),
+                () = sleep_until(state.moved + limits.stdin_stall), if typing => {
+                    Wake::End(timeout("the agent's command takes nothing of what was typed"))
+                }
+                exit = command.exited(), if !state.open => {
+                    Wake::End(End::Exited { code: exit.code, signal: exit.signal })
+                }
+                read = output.read_buf(&mut buffer), if state.open => Wake::Shown(read.unwrap_or(0)),
+                written = input.write(&state.typed), if typing => Wake::Taken(written.ok()),
+                message = socket.recv(), if !typing => Wake::Said(message.and_then(Result::ok)),
+                _ = beat.tick() => Wake::Beat,
+            };
+            let outgoing = match wake {
+                Wake::End(end) => return end,
+                Wake::Shown(0) => {
+                    state.open = false;
+                    None
+                }
+                Wake::Shown(bytes) => {
+                    state.shown += bytes;
+                    if state.shown > limits.sign_in_bytes {
+                        let detail = "the agent's command shows more than a sign-in needs";
+                        return End::Problem(Problem::new(ProblemCode::TooLarge, detail));
+                    }
+                    Some(Message::Binary(buffer.split().freeze()))
+                }
+                Wake::Taken(bytes) => {
+                    state.taken(bytes);
+                    None
+                }
+                Wake::Said(message) => match state.said(message, command) {
+                    Ok(()) => None,
+                    Err(end) => return end,
+                },
+                Wake::Beat => Some(Message::Ping(Bytes::new())),
+            };
+            if let Some(message) = outgoing
+                && socket.send(message).await.is_err()
+            {
+                return End::Left;
+            }
+        }
+    }
+}
+
+/// Why the loop woke.
+enum Wake {
+    End(End),
+    /// So many bytes; none: the terminal is closed.
+    Shown(usize),
+    /// So many bytes; `None`: the command takes no more.
+    Taken(Option<usize>),
+    /// `None`: the client has gone.
+    Said(Option<Message>),
+    Beat,
+}
+
+/// How far both ways have got.
+struct State {
+    shown: usize,
+    /// Something can still be shown.
+    open: bool,
+    /// What the command has not taken yet, and since when.
+    typed: Bytes,
+    moved: Instant,
+}
+
+impl State {
+    fn taken(&mut self, bytes: Option<usize>) {
+        match bytes {
+            Some(bytes) => self.typed.advance(bytes),
+            // It has ended, and says so by its exit.
+            None => self.typed.clear(),
+        }
+        self.moved = Instant::now();
+    }
+
+    fn said(&mut self, message: Option<Message>, command: &SignInCommand) -> Result<(), End> {
+        match message {
+            Some(Message::Binary(bytes)) => (self.typed, self.moved) = (bytes, Instant::now()),
+            Some(Message::Text(text)) => match serde_json::from_str(&text) {
+                Ok(TerminalInput::Resize { cols, rows }) => command.resize(cols.get(), rows.get()),
+                Err(error) => return Err(End::Problem(Problem::invalid("", error.to_string()))),
+            },
+            Some(Message::Ping(_) | Message::Pong(_)) => {}
+            Some(Message::Close(_)) | None => return Err(End::Left),
+        }
+        Ok(())
+    }
+}
+
+fn timeout(detail: &str) -> End {
+    End::Problem(Problem::new(ProblemCode::AgentTimeout, detail))
+}
+
+fn text(frame: &impl Serialize) -> Message {
+    Message::Text(serde_json::to_string(frame).expect("our own frames serialize").into())
+}

@@ -1,0 +1,120 @@
+//! Sign-ins in terminals: for each agent and tenant one place, which is offered, then opened once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::line::{Pool, Refused};
+use super::visit::NoVisit;
+use crate::acp::auth::TerminalAuth;
+use crate::agent::{AgentSpec, Terminal};
+use crate::types::{AgentName, Tenant};
+
+/// The place of an agent and a tenant while somebody has it.
+#[derive(Debug)]
+pub(super) enum SignInPlace {
+    /// It waits for its connection. A later offer takes its place.
+    Offered {
+        id: Uuid,
+        method: TerminalAuth,
+        until: Instant,
+    },
+    Open,
+}
+
+impl SignInPlace {
+    fn offers(&self, wanted: Uuid) -> bool {
+        matches!(self, Self::Offered { id, until, .. } if *id == wanted && Instant::now() < *until)
+    }
+}
+
+/// A sign-in that runs. Dropping it ends it.
+#[derive(Debug)]
+pub struct SignIn {
+    pub terminal: Terminal,
+    place: Held,
+}
+
+/// Frees the place.
+#[derive(Debug)]
+struct Held {
+    pool: Pool,
+    agent: AgentName,
+    tenant: Tenant,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(agent) = self.pool.state().agents.get_mut(&self.agent) {
+            agent.sign_ins.remove(&self.tenant);
+        }
+    }
+}
+
+const RETRY: Duration = Duration::from_secs(5);
+
+impl Pool {
+    /// Offers a sign-in under this id, unless one is running.
+    pub fn offer_sign_in(
+        &self,
+        agent: &AgentName,
+        tenant: &Tenant,
+        id: Uuid,
+        method: TerminalAuth,
+    ) -> Result<(), Refused> {
+        let until = Instant::now() + self.limits().ticket_unused;
+        let mut state = self.state();
+        let agent = state.agents.get_mut(agent).ok_or(Refused::NoSuchAgent)?;
+        if let Some(SignInPlace::Open) = agent.sign_ins.get(tenant) {
+            return Err(Refused::SignInRuns { retry_after: RETRY });
+        }
+        agent.sign_ins.insert(tenant.clone(), SignInPlace::Offered { id, method, until });
+        Ok(())
+    }
+
+    /// Whether a sign-in is offered under this id.
+    pub fn offers_sign_in(&self, agent: &AgentName, tenant: &Tenant, id: Uuid) -> bool {
+        let state = self.state();
+        let place = state.agents.get(agent).and_then(|agent| agent.sign_ins.get(tenant));
+        place.is_some_and(|place| place.offers(id))
+    }
+
+    /// Opens what was offered, once. `None`: nothing is offered under this id.
+    pub async fn open_sign_in(
+        &self,
+        spec: &Arc<AgentSpec>,
+        tenant: &Tenant,
+        id: Uuid,
+        size: (u16, u16),
+    ) -> Result<Option<SignIn>, NoVisit> {
+        if self.shutdown().draining() {
+            return Err(Refused::Draining.into());
+        }
+        let taken = {
+            let mut state = self.state();
+            let agent = state.agents.get_mut(&spec.name).ok_or(Refused::NoSuchAgent)?;
+            match agent.sign_ins.get_mut(tenant) {
+                Some(place) if place.offers(id) => std::mem::replace(place, SignInPlace::Open),
+                Some(SignInPlace::Open) => return Err(Refused::SignInRuns { retry_after: RETRY }.into()),
+                Some(SignInPlace::Offered { .. }) | None => return Ok(None),
+            }
+        };
+        let place = Held { pool: self.clone(), agent: spec.name.clone(), tenant: tenant.clone() };
+        let SignInPlace::Offered { method, .. } = taken else { return Ok(None) };
+        let terminal = self.launcher().sign_in(spec, &method, size).await?;
+        Ok(Some(SignIn { terminal, place }))
+    }
+}
+
+impl SignIn {
+    pub fn agent(&self) -> &AgentName {
+        &self.place.agent
+    }
+
+    /// The agent said that it worked: processes that run know nothing of it, and go as they get idle.
+    pub fn worked(&self) {
+        self.place.pool.signed_in_elsewhere(&self.place.agent, &self.place.tenant);
+    }
+}

@@ -1,0 +1,138 @@
+//! Parts of an agent's work that grow by what comes after: the content of a tool call, the output of a terminal.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::Budget;
+use super::members::Members;
+use crate::acp::Object;
+
+/// Items behind those that the last whole `content` of a tool call had.
+#[derive(Debug, Default)]
+pub(super) struct Chunks(Vec<Box<RawValue>>);
+
+impl Chunks {
+    pub(super) fn push(&mut self, item: &RawValue, budget: &mut Budget) {
+        if budget.take(item.get().len() + 1) {
+            self.0.push(item.to_owned());
+        }
+    }
+
+    /// A whole `content` replaces them too.
+    pub(super) fn clear(&mut self, budget: &mut Budget) {
+        for item in self.0.drain(..) {
+            budget.give_back(item.get().len() + 1);
+        }
+    }
+
+    /// Puts them behind the items of `content`.
+    pub(super) fn into_members(self, members: &mut Members) {
+        if self.0.is_empty() {
+            return;
+        }
+        let before = members.get("content").and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let mut all: Vec<Box<RawValue>> = before.unwrap_or_default();
+        all.extend(self.0);
+        members.put("content", to_raw_value(&all).expect("raw values serialize"));
+    }
+}
+
+/// The bytes that one of the agent's own terminals has shown.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    /// None: the agent has told of none.
+    bytes: Option<Vec<u8>>,
+}
+
+impl Output {
+    /// The member `output` of a `terminal_update`: null clears it, an object replaces what was there.
+    pub(super) fn replace(&mut self, output: &RawValue, budget: &mut Budget) {
+        let Some(object) = Object::parse(output) else {
+            if output.get() == "null" {
+                self.clear(budget);
+            }
+            return;
+        };
+        let Some(bytes) = object.get("data").and_then(decode) else { return };
+        self.clear(budget);
+        self.bytes = Some(Vec::new());
+        self.append(&bytes, budget);
+    }
+
+    /// The member `data` of a `terminal_output_chunk`.
+    pub(super) fn push(&mut self, data: &RawValue, budget: &mut Budget) {
+        if let Some(bytes) = decode(data) {
+            self.append(&bytes, budget);
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8], budget: &mut Budget) {
+        if budget.take(bytes.len()) {
+            self.bytes.get_or_insert_default().extend_from_slice(bytes);
+        }
+    }
+
+    fn clear(&mut self, budget: &mut Budget) {
+        if let Some(bytes) = self.bytes.take() {
+            budget.give_back(bytes.len());
+        }
+    }
+
+    pub(super) fn into_members(self, members: &mut Members) {
+        let Some(bytes) = self.bytes else { return };
+        let output = serde_json::json!({ "data": STANDARD.encode(bytes) });
+        members.put("output", to_raw_value(&output).expect("our own object serializes"));
+    }
+}
+
+fn decode(data: &RawValue) -> Option<Vec<u8>> {
+    STANDARD.decode(super::content::decode(data.get())?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn finished(output: Output) -> String {
+        let mut members = Members::default();
+        output.into_members(&mut members);
+        members.finish().get().to_owned()
+    }
+
+    #[test]
+    fn output_is_replaced_and_grows_by_bytes() {
+        let (mut output, mut budget) = (Output::default(), Budget::new(8));
+        output.push(raw("\"YQ==\""), &mut budget);
+        output.replace(raw(r#"{"data":"4oI="}"#), &mut budget);
+        // The end of a character may come in the next chunk: it is bytes, not text.
+        output.push(raw("\"rA==\""), &mut budget);
+        for odd in ["1", "\"?\"", "null"] {
+            output.push(raw(odd), &mut budget);
+        }
+        output.replace(raw(r#"{"data":7}"#), &mut budget);
+        assert!(!budget.exceeded);
+        output.push(raw("\"YWFhYWFh\""), &mut budget);
+        assert!(budget.exceeded);
+        assert_eq!(finished(output), r#"{"output":{"data":"4oKs"}}"#);
+        let mut output = Output::default();
+        output.push(raw("\"YQ==\""), &mut budget);
+        output.replace(raw("null"), &mut budget);
+        assert_eq!(finished(output), "{}");
+    }
+
+    #[test]
+    fn chunks_stand_behind_the_last_whole_content() {
+        let (mut chunks, mut members, mut budget) = (Chunks::default(), Members::default(), Budget::new(100));
+        chunks.push(raw("1"), &mut budget);
+        chunks.clear(&mut budget);
+        members.put("content", raw("[2]").to_owned());
+        chunks.push(raw("1.10"), &mut budget);
+        chunks.into_members(&mut members);
+        assert_eq!(members.finish().get(), r#"{"content":[2,1.10]}"#);
+    }
+}

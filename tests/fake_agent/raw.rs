@@ -1,0 +1,56 @@
+//! Lines as a test wrote them, byte for byte.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::turn::{End, Step, Turn};
+
+/// What stands for the session's id.
+const SESSION: &str = "$SESSION";
+
+/// Says each line of `text` as it is. One that is a request waits for its answer; `end RESULT` and `fail ERROR` answer
+/// the prompt.
+pub(crate) fn play(turn: &Turn, text: &str) -> Step {
+    #[derive(Deserialize)]
+    struct Request<'a> {
+        #[serde(borrow)]
+        id: &'a RawValue,
+        #[serde(borrow, rename = "method")]
+        _method: &'a RawValue,
+    }
+    for line in text.lines() {
+        let line = line.replace(SESSION, &turn.session.id);
+        if let Some(result) = line.strip_prefix("end ") {
+            return Err(End::Result(result.to_owned()));
+        }
+        if let Some(error) = line.strip_prefix("fail ") {
+            return Err(End::Failure(error.to_owned()));
+        }
+        let answer =
+            serde_json::from_str::<Request<'_>>(&line).ok().map(|request| turn.wire.expect(request.id.get()));
+        turn.wire.line(&line);
+        if let Some(answer) = answer {
+            drop(turn.reply(&answer, false)?);
+        }
+    }
+    Ok(())
+}
+
+/// Results by method: lines of a method, a blank and the JSON.
+#[derive(Debug, Default)]
+pub(crate) struct Answers(HashMap<String, String>);
+
+impl Answers {
+    pub(crate) fn read(file: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+        let answers = text.lines().filter_map(|line| line.split_once(' '));
+        Ok(Self(answers.map(|(method, result)| (method.to_owned(), result.to_owned())).collect()))
+    }
+
+    pub(crate) fn to(&self, method: &str, session: &str) -> Option<String> {
+        self.0.get(method).map(|result| result.replace(SESSION, session))
+    }
+}

@@ -1,0 +1,77 @@
+//! Requests of agents, and what clients answer.
+
+use std::time::Duration;
+
+use reqwest::Method;
+
+use super::examples::REQUESTS;
+use super::spelling::{odd, odd_to};
+use super::{Raw, log, object, received, says, send};
+use crate::support::{Gateway, Setup, eventually};
+
+/// Lets the agent ask, answers it, and gives the two events of the request.
+async fn asked(gateway: &Gateway, session: &str, line: &str, answer: &str) -> [Raw; 2] {
+    let lines = [line.to_owned()];
+    let said = says(gateway, session, &lines);
+    let answered = async {
+        let request = eventually("the agent asks", Duration::from_secs(30), || async {
+            let path = format!("/v1/sessions/{session}/requests");
+            let (_, open) = send(gateway, Method::GET, &path, "").await;
+            let open: Vec<Raw> = serde_json::from_str(object(&open).get("requests")).expect("a list");
+            open.first().map(|request| request.get("requestId").trim_matches('"').to_owned())
+        })
+        .await;
+        let path = format!("/v1/sessions/{session}/requests/{request}");
+        let (status, problem) = send(gateway, Method::POST, &path, answer).await;
+        assert_eq!(status, 204, "{problem}");
+        format!("\"{request}\"")
+    };
+    let (turn, request) = tokio::join!(said, answered);
+    assert_eq!(turn.get("status"), "\"completed\"");
+    let events = log(gateway, session).await.into_iter();
+    let events: Vec<Raw> = events.filter(|event| event.get("requestId") == request).collect();
+    events.try_into().expect("a request has a beginning and an end")
+}
+
+fn request(row: usize, method: &str, params: &str) -> String {
+    format!(r#"{{"method":"{method}","params":{params},"_e":1.10,"id":"g-{row}","jsonrpc":"2.0"}}"#)
+}
+
+/// The line with which the agent was answered.
+fn answer_of(gateway: &Gateway, row: usize) -> String {
+    let mut lines = received(gateway).into_iter();
+    lines.find(|line| line.contains(&format!("\"id\":\"g-{row}\""))).expect("the agent got its answer")
+}
+
+#[tokio::test]
+async fn every_request_and_its_answer_pass_byte_for_byte() {
+    let setup = Setup::fake_with(&["--log", "received"], "files = \"client\"\nterminals = \"client\"");
+    let gateway = setup.start();
+    let session = gateway.session("fake").await;
+    for (row, (method, params, result)) in REQUESTS.iter().enumerate() {
+        // What a form asks for, and what is put into it, are checked against each other.
+        let depth = if *method == "elicitation/create" { 1 } else { usize::MAX };
+        let (params, result) = (odd_to(params, depth), odd_to(result, depth));
+        let answer = format!(r#"{{"result": {result}}}"#);
+        let [created, resolved] = asked(&gateway, &session, &request(row, method, &params), &answer).await;
+        assert!(created.of("request.created") && resolved.of("request.resolved"), "{method}");
+        assert_eq!(created.get("method"), format!("\"{method}\""));
+        assert_eq!(created.get("params"), params.replace("$SESSION", &session));
+        assert_eq!(resolved.get("result"), result);
+        let line = answer_of(&gateway, row);
+        assert!(line.contains(&format!("\"result\":{result}")), "{method}: {line}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_a_client_answers_passes_byte_for_byte() {
+    let gateway = Setup::fake_with(&["--log", "received"], "").start();
+    let session = gateway.session("fake").await;
+    let (method, params, _) = REQUESTS[0];
+    let error = odd(r#"{"code":-32000,"message":"No","data":{"why":"so"}}"#);
+    let answer = format!(r#"{{"error":{error}}}"#);
+    let [_, resolved] = asked(&gateway, &session, &request(0, method, params), &answer).await;
+    assert_eq!(resolved.get("error"), error);
+    let line = answer_of(&gateway, 0);
+    assert!(line.contains(&format!("\"error\":{error}")), "{line}");
+}

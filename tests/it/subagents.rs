@@ -1,0 +1,136 @@
+//! Child sessions of an agent: they speak on their parent's connection and are heard through it.
+
+use serde_json::{Value, json};
+
+use crate::support::log::{all, one};
+use crate::support::{Gateway, Setup};
+
+fn update(session: &str, update: &Value) -> String {
+    let params = json!({ "sessionId": session, "update": update });
+    json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }).to_string()
+}
+
+fn named(session: &str, child: &str) -> String {
+    update(session, &json!({ "sessionUpdate": "subagent_update", "sessionId": child, "title": "Look" }))
+}
+
+fn said(session: &str, text: &str) -> String {
+    let content = json!({ "type": "text", "text": text });
+    update(session, &json!({ "sessionUpdate": "agent_message_chunk", "content": content }))
+}
+
+async fn raw(gateway: &Gateway, session: &str, lines: &[String]) -> Value {
+    gateway.turn(session, &format!("raw {}", lines.join("\n"))).await
+}
+
+/// Whose each update is, and what it says.
+fn heard(events: &[Value]) -> Vec<(&str, &str)> {
+    let updates = all(events, "session.update").into_iter();
+    let words = updates.filter_map(|event| {
+        let text = event["update"]["content"]["text"].as_str()?;
+        Some((event["subagent"].as_str().unwrap_or_default(), text))
+    });
+    words.collect()
+}
+
+#[tokio::test]
+async fn children_are_heard_through_their_parent() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let state =
+        |child| update(child, &json!({ "sessionUpdate": "session_info_update", "title": "Of the child" }));
+    let turn = raw(
+        &gateway,
+        &session,
+        &[
+            said("c1", "too early"),
+            named("$SESSION", "c1"),
+            said("c1", "child"),
+            named("c1", "c2"),
+            said("c2", "grandchild"),
+            said("c3", "nobody's"),
+            state("c1"),
+            said("$SESSION", "parent"),
+        ],
+    )
+    .await;
+    assert_eq!(turn["text"], "parent", "what a child says is not the agent's answer");
+    let events = gateway.lawful(&session).await;
+    assert_eq!(heard(&events), [("c1", "child"), ("c2", "grandchild"), ("", "parent")]);
+    assert!(events.iter().all(|event| event["sessionId"] == *session));
+    let shown = gateway.get_session(&session).await;
+    assert_eq!(shown["subagents"], json!([{ "sessionId": "c1", "title": "Look" }]));
+    assert_eq!(shown["title"], Value::Null, "a child's title is not the session's");
+    let transcript = gateway.get(&format!("/v1/sessions/{session}/transcript")).await;
+    let items = transcript["turns"][0]["items"].as_array().expect("items");
+    let kinds: Vec<_> = items.iter().map(|item| (item["type"].as_str(), item["subagent"].as_str())).collect();
+    assert_eq!(
+        kinds,
+        [
+            (Some("subagent"), None),
+            (Some("message"), Some("c1")),
+            (Some("subagent"), Some("c1")),
+            (Some("message"), Some("c2")),
+            (Some("message"), None),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_child_may_ask_for_permission() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let options = json!([{ "optionId": "y", "name": "Yes", "kind": "allow_once" }]);
+    let params = json!({ "sessionId": "c1", "toolCall": { "toolCallId": "t" }, "options": options });
+    let ask =
+        json!({ "jsonrpc": "2.0", "id": "ask", "method": "session/request_permission", "params": params })
+            .to_string();
+    gateway
+        .prompt(&session, &format!("raw {}\n{ask}\n{}", named("$SESSION", "c1"), said("c1", "thanks")))
+        .await;
+    let events = gateway.log_until(&session, |event| event["type"] == "request.created").await;
+    assert_eq!(one(&events, "request.created")["params"]["sessionId"], *session);
+    let path = format!("/v1/sessions/{session}/permissions/r1");
+    assert_eq!(gateway.posted(&path, &[], &json!({ "optionId": "y" })).await.status, 204);
+    gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
+    assert_eq!(heard(&gateway.lawful(&session).await), [("c1", "thanks")]);
+}
+
+#[tokio::test]
+async fn a_process_that_serves_another_session_brings_nothing_of_the_last_one() {
+    let gateway = Setup::fake_with(&["--close"], "pool = { max = 1, warm = 0 }").start();
+    let first = gateway.session("fake").await;
+    let pid = gateway.turn(&first, "pid").await["text"].clone();
+    raw(&gateway, &first, &[named("$SESSION", "c1"), said("c1", "first")]).await;
+    // It goes on after its turn, and after its session was closed.
+    gateway.turn(&first, "late n=30 ms=50").await;
+    let closed = gateway.posted(&format!("/v1/sessions/{first}/close"), &[], &json!({})).await;
+    assert!(closed.status.is_success(), "{closed:?}");
+    let second = gateway.session("fake").await;
+    assert_eq!(gateway.turn(&second, "pid").await["text"], pid, "it is the same process");
+    raw(&gateway, &second, &[said("c1", "the first one's child"), said("$SESSION", "second")]).await;
+    gateway.turn(&second, "slow chunks=16 ms=100").await;
+    let events = gateway.lawful(&second).await;
+    assert!(all(&events, "session.update").iter().all(|event| event["late"].is_null()), "{events:#?}");
+    let heard = heard(&events);
+    assert_eq!(heard.len(), 18, "{heard:?}");
+    assert!(heard.iter().all(|(child, text)| child.is_empty() && *text != "late"), "{heard:?}");
+    assert_eq!(gateway.get_session(&second).await["subagents"], Value::Null);
+    let before = gateway.lawful(&first).await;
+    assert!(
+        all(&before, "session.update").iter().all(|event| event["update"]["content"]["text"] != "second")
+    );
+}
+
+#[tokio::test]
+async fn a_new_process_names_its_children_anew() {
+    let gateway = Setup::fake(&["--resume", "--state", "state"]).start();
+    let session = gateway.session("fake").await;
+    raw(&gateway, &session, &[named("$SESSION", "c1"), said("c1", "one")]).await;
+    let closed = gateway.posted(&format!("/v1/sessions/{session}/close"), &[], &json!({})).await;
+    assert!(closed.status.is_success(), "{closed:?}");
+    assert_eq!(gateway.get_session(&session).await["subagents"], Value::Null, "they went with their process");
+    gateway.posted(&format!("/v1/sessions/{session}/attach"), &[], &json!({})).await;
+    raw(&gateway, &session, &[said("c1", "unnamed"), named("$SESSION", "c1"), said("c1", "two")]).await;
+    assert_eq!(heard(&gateway.lawful(&session).await), [("c1", "one"), ("c1", "two")]);
+}

@@ -1,0 +1,74 @@
+//! Sessions of v2 come back by resume; their settings are options.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::json;
+
+use super::{fake, setup};
+use crate::support::log::{all, one, said};
+
+#[tokio::test]
+async fn a_session_comes_back_by_resume_and_nothing_is_said_twice() {
+    let gateway = setup(&["--state", "state"], "pool = { max = 2, warm = 0, idle = \"200ms\" }").start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "say text=one").await;
+    gateway.log_until(&session, |event| event["type"] == "session.detached").await;
+    assert_eq!(gateway.turn(&session, "say text=two").await["text"], "two");
+    let events = gateway.lawful(&session).await;
+    assert_eq!(all(&events, "session.attached")[1]["by"], "resume");
+    assert_eq!(said(&events), "onetwo", "resume replays nothing");
+    let state =
+        events.iter().rfind(|event| event["update"]["state"] == "idle" && event["promptId"].is_null());
+    assert!(state.is_some_and(|event| event["late"].is_null()), "how the agent stands after the resume");
+}
+
+#[tokio::test]
+async fn a_session_that_the_agent_has_lost_begins_anew() {
+    let gateway = setup(&["--fail-resume"], "").limits("backoff_min = \"10ms\"").start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "crash").await;
+    assert_eq!(gateway.turn(&session, "say text=two").await["text"], "two");
+    let events = gateway.lawful(&session).await;
+    let again = all(&events, "session.attached")[1];
+    assert_eq!((&again["by"], &again["context"]), (&json!("fresh"), &json!("lost")));
+}
+
+#[tokio::test]
+async fn the_mode_is_the_option_of_that_category() {
+    let (gateway, session) = fake().await;
+    let path = format!("/v1/sessions/{session}/mode");
+    let (status, body) = gateway.send(Method::PUT, &path, &json!({ "modeId": "code" })).await;
+    assert_eq!((status.as_u16(), &body), (200, &json!({ "modes": null })));
+    let shown = gateway.get_session(&session).await;
+    assert_eq!(shown["configOptions"][0]["currentValue"], "code");
+    let events = gateway.lawful(&session).await;
+    let changed = one(&events, "session.changed");
+    assert_eq!(changed["configOptions"][0]["currentValue"], "code");
+    assert!(changed.get("currentModeId").is_none());
+    let path = format!("/v1/sessions/{session}/config/model");
+    let (status, body) = gateway.send(Method::PUT, &path, &json!({ "value": "large" })).await;
+    assert_eq!((status.as_u16(), &body["configOptions"][1]["currentValue"]), (200, &json!("large")));
+}
+
+#[tokio::test]
+async fn a_process_that_closed_its_session_serves_the_next_and_a_close_ends_the_turn() {
+    let gateway = setup(&[], "pool = { max = 1, warm = 0 }").start();
+    let session = gateway.session("fake").await;
+    gateway.prompt(&session, "say text=x;hang").await;
+    gateway.log_until(&session, |event| event["update"]["messageId"] == "a1").await;
+    let closed = gateway.call(Method::POST, &format!("/v1/sessions/{session}/close")).await;
+    assert!(closed.status.is_success());
+    let events = gateway.lawful(&session).await;
+    assert_eq!(one(&events, "prompt.completed")["stopReason"], "cancelled");
+    let pids = gateway.agents_alive();
+    let other = gateway.session("fake").await;
+    assert_eq!(gateway.turn(&other, "say text=y").await["text"], "y");
+    assert_eq!(gateway.agents_alive(), pids, "the same process");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(
+        gateway.lawful(&session).await.last(),
+        events.last(),
+        "what came after the close is not its own"
+    );
+}
