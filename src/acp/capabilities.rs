@@ -62,17 +62,12 @@ pub struct SessionCapabilities {
 impl AgentCapabilities {
     pub fn parse(raw: &RawValue) -> Self {
         let Some(all) = Object::parse(raw) else { return Self::default() };
-        let prompt = all.object("promptCapabilities");
         let mcp = all.object("mcpCapabilities");
         let session = all.object("sessionCapabilities");
         let auth = all.object("auth");
         Self {
             load_session: flag(Some(&all), "loadSession"),
-            prompt: PromptCapabilities {
-                image: flag(prompt.as_ref(), "image"),
-                audio: flag(prompt.as_ref(), "audio"),
-                embedded_context: flag(prompt.as_ref(), "embeddedContext"),
-            },
+            prompt: all.get("promptCapabilities").map(PromptCapabilities::parse).unwrap_or_default(),
             mcp: McpCapabilities {
                 stdio: true,
                 http: flag(mcp.as_ref(), "http"),
@@ -91,6 +86,14 @@ impl AgentCapabilities {
                 status: marker(auth.as_ref(), "status"),
             },
         }
+    }
+}
+
+impl PromptCapabilities {
+    pub fn parse(raw: &RawValue) -> Self {
+        let object = Object::parse(raw);
+        let takes = |key| flag(object.as_ref(), key);
+        Self { image: takes("image"), audio: takes("audio"), embedded_context: takes("embeddedContext") }
     }
 }
 

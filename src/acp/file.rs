@@ -68,15 +68,20 @@ pub fn file_not_found(path: &str, message: &str) -> Box<RawValue> {
 
 /// The `file:` URI of an absolute path (RFC 8089).
 pub fn file_uri(path: &str) -> String {
-    let mut uri = String::from("file://");
+    format!("file://{}", escaped(path))
+}
+
+/// A path with all but plain characters and slashes percent-encoded.
+pub fn escaped(path: &str) -> String {
+    let mut escaped = String::with_capacity(path.len());
     for byte in path.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            uri.push(char::from(byte));
+            escaped.push(char::from(byte));
         } else {
-            write!(uri, "%{byte:02X}").expect("a string can be written to");
+            write!(escaped, "%{byte:02X}").expect("a string can be written to");
         }
     }
-    uri
+    escaped
 }
 
 #[cfg(test)]

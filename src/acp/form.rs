@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::ask::Misfit;
 use super::object::Object;
 use crate::types::limits::{
-    FORM_ANSWER_BYTES, FORM_BYTES, FORM_FIELDS, FORM_PATTERN_BYTES, FORM_PATTERN_STEPS,
+    FORM_ANSWER_BYTES, FORM_BYTES, FORM_FIELDS, FORM_PATTERN_BYTES, FORM_PATTERN_LENGTH, FORM_PATTERN_STEPS,
 };
 
 /// A form that can be checked.
@@ -113,15 +113,24 @@ impl Field {
         let Some(reduced) = keywords.reduced(&kind)? else {
             return Ok(Self { name: name.to_owned(), validator: None });
         };
-        let patterns = PatternOptions::fancy_regex()
-            .backtrack_limit(FORM_PATTERN_STEPS)
-            .size_limit(FORM_PATTERN_BYTES)
-            .dfa_size_limit(FORM_PATTERN_BYTES);
         let options = jsonschema::options()
             .with_draft(jsonschema::Draft::Draft202012)
-            .with_pattern_options(patterns)
             .should_validate_formats(true)
             .offline();
+        let pattern = reduced.get("pattern").and_then(Value::as_str).unwrap_or_default();
+        let options = if looks_around(pattern) {
+            if !may_step_back(pattern) {
+                return Err(keywords.unusable("pattern"));
+            }
+            let steps = PatternOptions::fancy_regex().backtrack_limit(FORM_PATTERN_STEPS);
+            options
+                .with_pattern_options(steps.size_limit(FORM_PATTERN_BYTES).dfa_size_limit(FORM_PATTERN_BYTES))
+        } else {
+            let linear = PatternOptions::regex();
+            options.with_pattern_options(
+                linear.size_limit(FORM_PATTERN_BYTES).dfa_size_limit(FORM_PATTERN_BYTES),
+            )
+        };
         // Every other keyword was checked when it was taken over.
         let validator = options.build(&reduced).map_err(|_| keywords.unusable("pattern"))?;
         Ok(Self { name: name.to_owned(), validator: Some(validator) })
@@ -139,6 +148,29 @@ impl Field {
             misfits.push(Misfit::new(format!("{at}{}", error.instance_path()), detail));
         }
     }
+}
+
+/// Whether the pattern needs the engine that steps back; every other pattern takes time in proportion to the text.
+fn looks_around(pattern: &str) -> bool {
+    let back = |pair: &[u8]| pair[0] == b'\\' && matches!(pair[1], b'1'..=b'9' | b'k');
+    ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| pattern.contains(look))
+        || pattern.as_bytes().windows(2).any(back)
+}
+
+/// That engine multiplies counted repetitions without looking for an end of its numbers.
+fn may_step_back(pattern: &str) -> bool {
+    const MOST: u64 = 1 << 40;
+    let counts = pattern.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(counts, _)| counts);
+    let product = counts
+        .flat_map(|counts| counts.split(','))
+        .filter(|count| !count.trim().is_empty())
+        .try_fold(1_u64, |product, count| match count.trim().parse::<u64>() {
+            Ok(count) => product.checked_mul(count.max(1)).filter(|product| *product <= MOST),
+            // A name of a class, or a number beyond all bounds.
+            Err(_) if count.bytes().any(|byte| byte.is_ascii_alphabetic()) => Some(product),
+            Err(_) => None,
+        });
+    product.is_some() && pattern.len() <= FORM_PATTERN_LENGTH
 }
 
 /// The keywords of one property.

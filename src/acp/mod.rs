@@ -5,6 +5,7 @@
 //! anew from a type. It must not know processes, connections, sessions or HTTP.
 
 mod ask;
+mod attachment;
 pub mod auth;
 mod capabilities;
 mod content;
@@ -23,11 +24,13 @@ mod peek;
 mod permission;
 mod request;
 mod setup;
+mod terminal;
 mod trace;
 pub mod update;
 mod v2;
 
 pub use ask::{Ask, Misfit, Outcome, error};
+pub use attachment::{FileBlock, FileContent, with_blocks};
 pub use capabilities::{
     AgentCapabilities, AuthCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities,
 };
@@ -38,8 +41,8 @@ pub use elicitation::{
     Elicitation, ElicitationError, Mode, check_form, completed_elicitation, peek_elicitation,
 };
 pub use file::{
-    ReadTextFile, WriteTextFile, done, file_not_found, file_uri, peek_read_text_file, peek_write_text_file,
-    text_file,
+    ReadTextFile, WriteTextFile, done, escaped, file_not_found, file_uri, peek_read_text_file,
+    peek_write_text_file, text_file,
 };
 pub use form::FormError;
 pub use initialize::{ClientCapabilities, InitializeError, InitializeResult, initialize};
@@ -61,6 +64,10 @@ pub use request::{
 pub use setup::{
     McpServer, McpTransport, NameValue, SessionSetup, fork_session, load_session, new_session,
     resume_session, resume_session_from_start,
+};
+pub use terminal::{
+    CreateTerminal, peek_create_terminal, peek_terminal, terminal_created, terminal_done, terminal_exited,
+    terminal_output,
 };
 pub use trace::{TraceContext, traced};
 pub use v2::{Part, WorkEnd, WorkState, cancel_part, cancellable, mode_option};

@@ -72,6 +72,12 @@ pub fn is_history(kind: &str) -> bool {
             | COMPACTION_SUMMARY_CHUNK
             | SESSION_MESSAGE
             | SESSION_MESSAGE_CHUNK
+            | USER_MESSAGE
+            | AGENT_MESSAGE
+            | AGENT_THOUGHT
+            | TOOL_CALL_CONTENT_CHUNK
+            | TERMINAL_UPDATE
+            | TERMINAL_OUTPUT_CHUNK
     )
 }
 

@@ -12,7 +12,7 @@ use super::failure::{AgentFailure, Ended};
 use super::spec::{AgentSpec, Home};
 use crate::acp::{self, ClientCapabilities, Dialect, InitializeResult, error_code};
 use crate::jsonrpc::IncomingId;
-use crate::process::{Child, ChildSpec, Spawner, StopReason};
+use crate::process::{Child, ChildSpec, Spawner, StopReason, Terminals};
 use crate::shutdown::Shutdown;
 use crate::types::{AgentName, Limits};
 
@@ -209,6 +209,11 @@ impl Process {
         if self.connection.answer(id, outcome).is_err() {
             self.begin_stop();
         }
+    }
+
+    /// Starts terminals beside it, which end with it.
+    pub fn terminals(&self) -> &Terminals {
+        self.child.terminals()
     }
 
     /// The last of what it wrote to stderr.

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::types::{EventId, PromptId, RequestId, SessionId, Timestamp};
+use crate::types::{EventId, PromptId, RequestId, SessionId, TerminalId, Timestamp};
 
 use super::problem::Problem;
 use super::request::Resolution;
@@ -86,6 +86,9 @@ events! {
     RequestCreated<'a> = "request.created", true;
     RequestResolved<'a> = "request.resolved", true;
     ElicitationCompleted<'a> = "elicitation.completed", true;
+    TerminalCreated<'a> = "terminal.created", true;
+    TerminalOutput<'a> = "terminal.output", true;
+    TerminalExited<'a> = "terminal.exited", true;
     AgentExited<'a> = "agent.exited", true;
     AgentNoise = "agent.noise", true;
     Ext<'a> = "ext", true;
@@ -299,6 +302,38 @@ pub struct RequestResolved<'a> {
 #[serde(rename_all = "camelCase")]
 pub struct ElicitationCompleted<'a> {
     pub elicitation_id: &'a str,
+}
+
+/// The gateway runs a command for the agent.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TerminalCreated<'a> {
+    pub terminal_id: TerminalId,
+    pub command: &'a str,
+    pub args: &'a [String],
+    pub cwd: &'a str,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TerminalOutput<'a> {
+    pub terminal_id: TerminalId,
+    /// Bytes of output that came before `data`. It is more than what was logged where output was too much for the log.
+    pub offset: u64,
+    /// Whole characters of what the command wrote to stdout and stderr.
+    pub data: &'a str,
+}
+
+/// The last event of a terminal.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TerminalExited<'a> {
+    pub terminal_id: TerminalId,
+    #[schema(required)]
+    pub exit_code: Option<i32>,
+    /// Spelled as in `SIGKILL`. Null with `exitCode` when nobody knows how it ended.
+    #[schema(required)]
+    pub signal: Option<&'a str>,
 }
 
 #[derive(Debug, Clone, Serialize, ToSchema)]

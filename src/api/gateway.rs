@@ -33,6 +33,8 @@ pub struct PrincipalInfo {
 pub struct GatewayLimits {
     pub body_bytes: usize,
     pub prompt_bytes: usize,
+    /// Of a file that is uploaded.
+    pub file_bytes: u64,
     pub queued_prompts: usize,
     pub pending_requests: usize,
     pub prompts_per_minute: u32,
@@ -47,6 +49,7 @@ impl From<&Limits> for GatewayLimits {
         Self {
             body_bytes: limits.body_bytes,
             prompt_bytes: limits.prompt_bytes,
+            file_bytes: limits.file_bytes,
             queued_prompts: limits.queued_prompts,
             pending_requests: limits.pending_requests,
             prompts_per_minute: limits.prompts_per_minute,

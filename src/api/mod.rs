@@ -8,6 +8,7 @@ pub mod agent_session;
 pub mod auth;
 pub mod event;
 pub mod event_schema;
+pub mod file;
 pub mod gateway;
 pub mod problem;
 pub mod prompt;
@@ -17,6 +18,7 @@ pub mod schema;
 pub mod session;
 pub mod session_input;
 pub mod settings;
+pub mod terminal;
 pub mod ticket;
 pub mod transcript;
 
@@ -24,9 +26,10 @@ pub use agent::{Agent, AgentList, PoolFigures};
 pub use agent_session::{AgentSession, AgentSessionList};
 pub use auth::{AgentAuth, SignIn, SignInTerminal};
 pub use event::{EventPage, ResetReason};
+pub use file::{FileEntry, FileKind, FileList};
 pub use gateway::{GatewayInfo, GatewayLimits, PrincipalInfo};
 pub use problem::{FieldError, Problem, ProblemCode, RpcError};
-pub use prompt::{Cancelled, CreatePrompt, Prompt, PromptList, PromptStatus};
+pub use prompt::{AttachAs, Attachment, Cancelled, CreatePrompt, Prompt, PromptList, PromptStatus};
 pub use request::{
     ElicitationAction, ElicitationAnswer, PendingRequest, PendingRequests, PermissionAnswer, RequestAnswer,
     Resolution,
@@ -37,6 +40,7 @@ pub use session::{
 };
 pub use session_input::{CreateSession, McpServer, SessionPatch};
 pub use settings::{ConfigOptions, Modes, SetConfigOption, SetMode};
+pub use terminal::{Terminal, TerminalExit, TerminalList, TerminalWindow};
 pub use ticket::{CreateTicket, Ticket};
 pub use transcript::{
     ContextLost, Role, Transcript, Turn, TurnCompaction, TurnItem, TurnMessage, TurnNotice, TurnOther,

@@ -100,6 +100,8 @@ codes! {
     PreconditionFailed = "precondition_failed", 412, false, "It has changed meanwhile";
     /// Too many prompts or requests wait in this session.
     QueueFull = "queue_full", 429, true, "The queue is full";
+    /// The file has no bytes in the range; `Content-Range` says how many it has.
+    RangeNotSatisfiable = "range_not_satisfiable", 416, false, "Range not satisfiable";
     /// Too many requests, streams or sessions for this key. Try again after `Retry-After`.
     RateLimited = "rate_limited", 429, true, "Too many requests";
     /// Somebody answered it before, or it was withdrawn; `resolution` and `by` say how.

@@ -68,9 +68,41 @@ pub struct PromptList {
 pub struct CreatePrompt {
     #[schema(value_type = PromptContent)]
     pub prompt: Box<RawValue>,
+    /// Files of the session that go with it, behind its blocks.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    pub attachments: Vec<Attachment>,
     /// Wait behind the turn that runs, instead of 409.
     #[serde(default)]
     pub queue: bool,
+}
+
+/// A file of the session that goes with a prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Attachment {
+    /// As the routes of files take it: relative to `cwd`, or absolute.
+    #[schema(min_length = 1, max_length = 4096)]
+    pub path: String,
+    /// The kind of its content block. Without it the file goes in by its content if the agent takes that (an image, a
+    /// sound, a text that is not long), else as a link.
+    #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub kind: Option<AttachAs>,
+}
+
+/// Kinds of ACP's content blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AttachAs {
+    /// Only where it is and what; every agent takes it.
+    ResourceLink,
+    /// With its content, as text or base64: needs `embeddedContext`.
+    Resource,
+    /// Needs `image`.
+    Image,
+    /// Needs `audio`.
+    Audio,
 }
 
 /// The schema of `prompt`.

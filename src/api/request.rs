@@ -55,12 +55,17 @@ pub enum Resolution {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RequestAnswer {
-    /// Raw ACP, passed on as it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Raw ACP, passed on as it is. `null` is a result.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub result: Option<Box<RawValue>>,
     /// A JSON-RPC error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Box<RawValue>>,
+}
+
+/// A member that is there with the value `null` is there.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// The answer to a permission request: one of the two.

@@ -4,7 +4,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::types::{AgentName, EventId, Position, PromptId, RequestId, SessionId, Timestamp};
+use crate::types::{AgentName, EventId, Position, PromptId, RequestId, SessionId, TerminalId, Timestamp};
 
 fn text(description: &str, pattern: &str, format: Option<SchemaFormat>) -> RefOr<Schema> {
     ObjectBuilder::new()
@@ -31,6 +31,7 @@ text_schemas! {
     SessionId: "A session: a UUID v7 in lower case.", "", Some(SchemaFormat::KnownFormat(KnownFormat::Uuid));
     PromptId: "A turn of its session.", "^p[1-9][0-9]{0,8}$", None;
     RequestId: "A request of the agent, in its session.", "^r[1-9][0-9]{0,8}$", None;
+    TerminalId: "A terminal of its session.", "^t[1-9][0-9]{0,8}$", None;
     AgentName: "An agent of the catalogue.", "^[a-z0-9][a-z0-9_-]{0,63}$", None;
     EventId: "The id of an event in its session: the store's epoch and a number without holes.", "^[a-z0-9]{1,16}-(0|[1-9][0-9]*)$", None;
     Position: "A place in the whole log, for streams over many sessions.", "^[a-z0-9]{1,16}-g(0|[1-9][0-9]*)$", None;

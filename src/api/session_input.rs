@@ -37,7 +37,7 @@ pub struct CreateSession {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<SessionPolicy>,
     /// A session that the agent has already: it is adopted instead of a new one made. Needs the scope `admin`, and
-    /// `cwd`.
+    /// `cwd` where the agent cannot list its sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 1024)]
     pub agent_session_id: Option<String>,

@@ -5,10 +5,10 @@
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-const REQUEST_HEADERS: &str =
-    "authorization, content-type, last-event-id, idempotency-key, prefer, if-match, traceparent";
-const EXPOSED_HEADERS: &str =
-    "location, etag, retry-after, preference-applied, idempotency-replayed, x-request-id";
+const REQUEST_HEADERS: &str = "authorization, content-type, last-event-id, idempotency-key, prefer, if-match, \
+    if-none-match, if-range, range, traceparent";
+const EXPOSED_HEADERS: &str = "location, etag, retry-after, preference-applied, idempotency-replayed, \
+    content-range, x-request-id";
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 
 /// The answer to what a browser asks before the real request.

@@ -16,6 +16,7 @@ mod layers;
 mod limits;
 mod negotiate;
 mod openapi;
+mod range;
 mod router;
 mod routes;
 mod socket;

@@ -13,8 +13,8 @@ use super::error::ApiError;
 use super::layers;
 use super::openapi::Document;
 use super::routes::{
-    agents, auth, auth_terminal, docs, events, gateway, health, parts, prompts, requests, rpc, sessions,
-    settings, tickets, transcript,
+    agents, auth, auth_terminal, docs, events, files, gateway, health, parts, prompts, requests, rpc,
+    sessions, settings, terminals, tickets, transcript,
 };
 use super::state::Gateway;
 use super::web;
@@ -49,8 +49,13 @@ pub(super) fn contract() -> OpenApiRouter<Gateway> {
         .routes(routes!(requests::answer_request))
         .routes(routes!(requests::answer_permission))
         .routes(routes!(requests::answer_elicitation))
+        .routes(routes!(terminals::list_terminals))
+        .routes(routes!(terminals::get_terminal))
+        .routes(routes!(terminals::kill_terminal))
         .routes(routes!(settings::set_mode))
         .routes(routes!(settings::set_config_option))
+        .routes(routes!(files::list_files))
+        .routes(routes!(files::read_file, files::write_file, files::delete_file))
         .routes(routes!(transcript::get_transcript))
         .routes(routes!(transcript::get_stderr))
         .routes(routes!(tickets::create_ticket))

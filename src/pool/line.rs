@@ -53,7 +53,6 @@ pub struct Figures {
     pub live: usize,
     pub leased: usize,
     pub spare: usize,
-    pub starting: usize,
     pub waiting: usize,
 }
 
@@ -108,7 +107,8 @@ impl Pool {
         &self.inner.launcher
     }
 
-    pub(super) fn is_starting(&self, agent: &AgentName) -> bool {
+    /// A process of it is on its way.
+    pub fn is_starting(&self, agent: &AgentName) -> bool {
         self.state().agents.get(agent).is_some_and(|agent| agent.starting > 0)
     }
 
@@ -163,7 +163,6 @@ impl Pool {
             live: agent.live,
             leased: agent.leases.len(),
             spare: agent.spares.len(),
-            starting: agent.starting,
             waiting: agent.line.len(),
         };
         Some((figures, agent.initialized.clone()))

@@ -133,7 +133,7 @@ impl TerminalChild {
     }
 
     /// Waits for the end of the program. What it has put into the background may live on until the hold is dropped.
-    pub fn exited(&self) -> impl Future<Output = Exit> + Send + 'static {
+    pub fn exited(&self) -> impl Future<Output = Exit> + Send + use<> {
         let mut exit = self.exit.clone();
         async move {
             let end = exit.wait_for(Option::is_some).await;

@@ -19,6 +19,7 @@ use super::refusal::Refusal;
 use super::requests::{Answered, Pending, Resolved};
 use super::serve::Serving;
 use super::subagents::Subagents;
+use super::terminals::Terminals;
 use super::turn::{Queued, Turn};
 use super::written::Written;
 use crate::agent::AgentSpec;
@@ -66,6 +67,7 @@ pub(super) struct Actor {
     pub(super) elicitations: VecDeque<String>,
     /// Files and terminals that the gateway serves to the agent.
     pub(super) serving: Serving,
+    pub(super) terminals: Terminals,
     /// Settings that wait for a process, and those that wait for the agent's answer.
     pub(super) wanted: Vec<Setting>,
     pub(super) settings: HashMap<CallId, Setting>,
@@ -85,7 +87,11 @@ pub(super) struct Actor {
 impl Actor {
     /// Runs to the session's end in memory. What was asked too late is given back, for the next owner.
     pub(super) async fn run(mut self) -> Vec<Command> {
-        while !self.erased {
+        // A restart has found that it never became whole.
+        if self.erased {
+            return self.wind_up().await;
+        }
+        loop {
             let listen = Listen {
                 batches: self.log.pending_bytes() < self.context.limits.pending_bytes,
                 commits: self.waits_for_commit(),
@@ -108,6 +114,11 @@ impl Actor {
                 Wake::Batch(None) => self.process_over().await,
                 Wake::Committed => {}
                 Wake::Served(served) => self.served(served),
+                Wake::Terminal(news) => {
+                    self.terminal_news(news);
+                    // Nor one that writes without end.
+                    tokio::task::yield_now().await;
+                }
                 Wake::Recalled => self.leave(DetachedReason::Recycled),
                 Wake::Deadline => self.deadlines(),
                 Wake::Draining => self.drain(),
@@ -193,6 +204,10 @@ impl Actor {
                 answer(reply, outcome);
             }
             Command::Set { by, wish, trace, reply } => self.set(by, wish, trace, reply),
+            Command::KillTerminal { terminal, reply } => {
+                let outcome = self.kill_terminal(terminal);
+                answer(reply, outcome);
+            }
             Command::Stderr { reply } => {
                 let tail = self.inputs.lease.as_ref().map(|lease| lease.process().stderr());
                 answer(reply, Ok(tail.unwrap_or_default()));
@@ -219,6 +234,7 @@ impl Actor {
         self.record.title = self.fold.title().map(str::to_owned);
         self.record.prompt_id = self.turn.as_ref().map(|turn| turn.record.prompt_id);
         self.record.queued = self.queue.iter().map(|queued| queued.record.prompt_id).collect();
+        self.record.open_terminals = self.terminals.running().collect();
         self.record.seq = self.log.appended() + 1;
         self.record.put(self.indexed_at.as_deref(), &mut records);
         self.record.put_agent_session(&mut self.named_as, &mut records);
@@ -305,6 +321,7 @@ impl Actor {
             || !self.settings.is_empty()
             || !self.wanted.is_empty()
             || self.serving.is_busy()
+            || self.terminals.is_busy()
             || self.works_alone()
     }
 
@@ -318,6 +335,7 @@ impl Actor {
             self.setting_deadline(),
             self.foreground_deadline(),
             self.work_deadline(),
+            self.terminal_deadline(),
             unload,
         ]
         .into_iter()
@@ -332,6 +350,7 @@ impl Actor {
         self.requests_overdue(now);
         self.settings_overdue(now);
         self.foreground_overdue(now);
+        self.terminals_overdue(now);
         let idle = !self.is_open() && matches!(self.attachment, Attachment::Detached);
         if idle && now >= self.asked_at + self.context.limits.session_idle {
             self.over = true;

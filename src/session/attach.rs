@@ -89,8 +89,8 @@ impl Actor {
                 Some(_) => By::Fresh,
             },
             Err(refusal) => {
-                // Nothing was asked of it: it is as good as it was.
-                lease.release(Fate::Reuse);
+                // Nothing was asked of it.
+                lease.release(Fate::Untouched);
                 return self.unattached(refusal);
             }
         };
@@ -264,8 +264,9 @@ impl Actor {
         self.foreground = Foreground::new();
         self.subagents.forget();
         self.serving.forget();
-        for (_, setting) in self.settings.drain() {
-            answer(setting.reply, Err(refusal.clone()));
+        self.end_terminals();
+        for (_, setting) in std::mem::take(&mut self.settings) {
+            self.refuse_setting(setting, refusal);
         }
         self.inputs.lease.take()
     }
@@ -371,6 +372,7 @@ impl Actor {
     }
 
     pub(super) fn detached(&mut self, reason: DetachedReason) {
+        self.end_terminals();
         self.record.attached = false;
         self.fold_changed |= self.fold.detached();
         let records = self.saved(Records::default());
@@ -452,8 +454,9 @@ impl Actor {
                 let method = "the wait for a process".to_owned();
                 self.unattached(Refusal::Agent(AgentFailure::Timeout { method }));
             }
-            Attachment::Setting { by, .. } => {
+            Attachment::Setting { by, call, .. } => {
                 let method = by.method().to_owned();
+                self.abandon(*call);
                 self.give_up(AgentFailure::Timeout { method });
             }
             Attachment::Leaving { .. } => self.part(Fate::Stop),

@@ -1,12 +1,15 @@
 //! What clients change: title and metadata, modes and options, and the end of a session.
 
+use std::time::Duration;
+
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::{Actor, answer};
 use super::attachment::Attachment;
 use super::command::{Reply, Wish};
-use super::record::{index_key, prompt_key, put_open, request_key, session_key};
+use super::forgotten;
+use super::record::{index_key, prompt_key, put_open, request_key, session_key, terminal_key};
 use super::refusal::{Refusal, failed};
 use super::registry::check_metadata;
 use super::written::Written;
@@ -18,7 +21,10 @@ use crate::eventlog::{Event, Records};
 use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::Fate;
 use crate::store::{Delete, Table};
-use crate::types::{Principal, PromptId, RequestId};
+use crate::types::{Principal, PromptId, RequestId, TerminalId};
+
+/// When it is worth to ask again for a process.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// A setting on its way to the agent.
 #[derive(Debug)]
@@ -99,11 +105,10 @@ impl Actor {
         self.idle_since = Instant::now();
         match outcome {
             Ok(result) => self.granted(setting, &result),
-            Err(_) if matches!(setting.wish, Wish::Forked(_)) => self.given_away(setting),
             Err(error) => {
                 let Some(lease) = &self.inputs.lease else { return };
                 let failure = failed(error, lease);
-                answer(setting.reply, Err(Refusal::Agent(failure)));
+                self.refuse_setting(setting, &Refusal::Agent(failure));
             }
         }
     }
@@ -126,12 +131,8 @@ impl Actor {
         for call in overdue {
             self.abandon(call);
             let Some(setting) = self.settings.remove(&call) else { continue };
-            if matches!(setting.wish, Wish::Forked(_)) {
-                self.given_away(setting);
-            } else {
-                let method = setting.wish.method().to_owned();
-                answer(setting.reply, Err(Refusal::Agent(AgentFailure::Timeout { method })));
-            }
+            let method = setting.wish.method().to_owned();
+            self.refuse_setting(setting, &Refusal::Agent(AgentFailure::Timeout { method }));
         }
         if self.stands_in_line() {
             self.waits_overdue(now);
@@ -147,8 +148,7 @@ impl Actor {
         if !waits.into_iter().any(overdue) {
             return;
         }
-        let starts =
-            self.context.pool.agent(&self.record.agent).is_some_and(|(figures, _)| figures.starting > 0);
+        let starts = self.context.pool.is_starting(&self.record.agent);
         if starts {
             self.wanted.iter_mut().for_each(|setting| setting.deadline = setting.deadline.max(now + wait));
             self.attaching.iter_mut().for_each(|a| a.deadline = a.deadline.max(now + wait));
@@ -156,7 +156,7 @@ impl Actor {
         }
         let refusal = || {
             let detail = "every process of this agent is at work; try again, or cancel a turn";
-            Refusal::PoolFull(detail.to_owned(), self.context.limits.settings_wait)
+            Refusal::PoolFull(detail.to_owned(), RETRY)
         };
         for setting in self.wanted.extract_if(.., |setting| overdue(setting.deadline)) {
             answer(setting.reply, Err(refusal()));
@@ -190,6 +190,8 @@ impl Actor {
         if self.record.attached {
             self.record.attached = false;
             self.let_go(true, trace.as_ref());
+        } else {
+            forgotten::ask(&self.context, &self.record, &self.owner, trace);
         }
         self.erase(&by.id)
     }
@@ -214,6 +216,9 @@ impl Actor {
         for number in 1..=self.record.last_request {
             gone(Table::Request, request_key(id, RequestId::new(number)));
         }
+        for number in 1..=self.record.last_terminal {
+            gone(Table::Terminal, terminal_key(id, TerminalId::new(number)));
+        }
         put_open(id, false, &mut records);
         let Written { kind, members } = Written::from(&SessionDeleted { by });
         let seq = self.log.erase(&Event { kind, prompt: None, members: &members }, records);
@@ -231,14 +236,20 @@ impl Actor {
             self.complete_cancelled();
         }
         self.withdraw_requests();
+        self.end_terminals();
         self.inputs.place = None;
         for attaching in self.attaching.drain(..) {
             answer(attaching.reply, Err(Refusal::Closed));
         }
-        for setting in self.wanted.drain(..).chain(self.settings.drain().map(|(_, setting)| setting)) {
+        for setting in self.wanted.drain(..) {
             answer(setting.reply, Err(Refusal::Closed));
         }
-        if matches!(self.attachment, Attachment::Setting { .. }) {
+        for (call, setting) in std::mem::take(&mut self.settings) {
+            self.abandon(call);
+            self.refuse_setting(setting, &Refusal::Closed);
+        }
+        if let Attachment::Setting { call, .. } = self.attachment {
+            self.abandon(call);
             self.release(Fate::Stop, &Refusal::Closed);
             self.attachment = Attachment::Detached;
         }

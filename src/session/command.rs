@@ -10,12 +10,14 @@ use super::refusal::Refusal;
 use super::requests::Outcome;
 use crate::acp::{self, Part, TraceContext};
 use crate::api::{PendingRequest, Prompt, Session, SessionPatch};
-use crate::types::{Principal, PromptId, RequestId};
+use crate::types::{Principal, PromptId, RequestId, TerminalId};
 
 /// A prompt as it reaches a session: an array of content blocks, checked for its shape.
 #[derive(Debug)]
 pub struct PromptRequest {
     pub blocks: Box<RawValue>,
+    /// Files of the session that go behind the blocks.
+    pub attachments: Vec<crate::api::Attachment>,
     pub queue: bool,
     pub key: Option<super::IdempotencyKey>,
     pub trace: Option<TraceContext>,
@@ -132,6 +134,10 @@ pub(super) enum Command {
         wish: Wish,
         trace: Option<TraceContext>,
         reply: Reply<(Box<RawValue>, u64)>,
+    },
+    KillTerminal {
+        terminal: TerminalId,
+        reply: Reply<u64>,
     },
     Stderr {
         reply: Reply<String>,

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use tokio::sync::Semaphore;
+
 use super::folders::Workspaces;
 use super::idempotency::InFlight;
 use super::taken::Takes;
@@ -11,6 +13,7 @@ use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::shutdown::Shutdown;
 use crate::types::{Ids, Limits, Principal};
+use crate::workspace::Budget;
 
 /// The parts that `app` hands to the sessions.
 #[derive(Debug, Clone)]
@@ -25,6 +28,10 @@ pub struct Context {
     pub(super) in_flight: InFlight,
     pub(super) live: LiveCount,
     pub(super) takes: Takes,
+    /// Held by whoever asks an agent to forget a session.
+    pub(super) forgetting: Arc<Semaphore>,
+    /// What the output of all terminals may take.
+    pub(super) scrollbacks: Budget,
 }
 
 impl Context {
@@ -36,7 +43,22 @@ impl Context {
         (ids, limits, shutdown): (Ids, Arc<Limits>, Shutdown),
     ) -> Self {
         let (in_flight, live, takes) = (InFlight::default(), LiveCount::default(), Takes::default());
-        Self { log, pool, catalogue, workspaces, ids, limits, shutdown, in_flight, live, takes }
+        let forgetting = Arc::new(Semaphore::new(1));
+        let scrollbacks = Budget::new(limits.terminals_bytes);
+        Self {
+            log,
+            pool,
+            catalogue,
+            workspaces,
+            ids,
+            limits,
+            shutdown,
+            in_flight,
+            live,
+            takes,
+            forgetting,
+            scrollbacks,
+        }
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use super::context::Context;
+use super::record::SessionRecord;
 use super::refusal::Refusal;
 use crate::types::SessionId;
-use crate::workspace::FileError;
 pub use crate::workspace::Workspaces;
+use crate::workspace::{FileError, Workspace};
 
 /// A session's working folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +38,23 @@ impl Workspaces {
                 other => other.to_string(),
             };
             Refusal::Invalid { pointer: pointer.to_owned(), detail }
+        })
+    }
+}
+
+impl Context {
+    /// Opens a session's folders.
+    pub(super) async fn open_workspace(&self, record: &SessionRecord) -> Result<Workspace, Refusal> {
+        let (workspaces, cwd) = (self.workspaces.clone(), PathBuf::from(&record.cwd));
+        let additional: Vec<PathBuf> = record.additional_directories.iter().map(PathBuf::from).collect();
+        let opened = self.shutdown.spawn_blocking(move || workspaces.open(&cwd, &additional)).await;
+        opened.map_err(|error| Refusal::internal(&error))?.map_err(|error| match error {
+            FileError::Missing => Refusal::NotFound("folder any more"),
+            // Another root was configured, or a link has taken the folder's place.
+            FileError::Outside | FileError::Denied => {
+                Refusal::Forbidden("the session's folders no longer lie below the workspace roots".to_owned())
+            }
+            other => Refusal::internal(&other),
         })
     }
 }

@@ -9,18 +9,23 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::answers;
+use super::attachments;
 use super::command::{Answer, Command, PromptRequest, Reply, Wish};
 use super::idempotency;
-use super::record::{self, PromptRecord, RequestRecord, SessionRecord};
+use super::record::{self, PromptRecord, RequestRecord, SessionRecord, TerminalRecord};
 use super::recovery::{Slot, get};
 use super::refusal::Refusal;
 use super::registry::{SessionRegistry, check_metadata, check_title};
 use crate::acp::{self, Part, TraceContext};
-use crate::api::{PendingRequest, Prompt, PromptList, Session, SessionPatch, Transcript};
+use crate::api::{
+    PendingRequest, Prompt, PromptList, Session, SessionPatch, Terminal, TerminalList, TerminalWindow,
+    Transcript,
+};
 use crate::eventlog::SessionLog;
 use crate::store::{Run, Table};
-use crate::transcript::TurnFold;
-use crate::types::{Principal, PromptId, RequestId, SessionId};
+use crate::transcript::{OutputFold, TurnFold};
+use crate::types::{Principal, PromptId, RequestId, SessionId, TerminalId};
+use crate::workspace::Workspace;
 
 /// How long a commit may take.
 const COMMIT: Duration = Duration::from_mins(1);
@@ -173,13 +178,22 @@ impl SessionHandle {
             return Ok(Admitted { prompt, first_seq, last_seq, replayed: true });
         }
         let (flight, claim) = claimed.map(|claimed| (claimed.flight, claimed.claim)).unzip();
-        let PromptRequest { blocks, queue, trace, .. } = request;
+        let PromptRequest { blocks, attachments, queue, trace, .. } = request;
+        let blocks = attachments::appended(context, self.id, blocks, attachments).await?;
         let by = by.clone();
         let asked = self.ask(|reply| Command::Prompt { by, blocks, queue, trace, key: claim, reply }).await;
         let (prompt, first_seq) = asked?;
         self.durable(first_seq).await?;
         drop(flight);
         Ok(Admitted { prompt, first_seq, last_seq: None, replayed: false })
+    }
+
+    /// The session's folders. A session that is closed still has them.
+    pub async fn workspace(&self) -> Result<Workspace, Refusal> {
+        let context = self.registry.context();
+        let record: Option<SessionRecord> =
+            get(context, Table::Session, record::session_key(self.id)).await?;
+        context.open_workspace(&record.ok_or(Refusal::Gone)?).await
     }
 
     /// A page of turns, the newest first; `before` is the last one of the page before. A page whose texts took much
@@ -387,6 +401,58 @@ impl SessionHandle {
         let (now, seq) = self.ask(|reply| Command::Set { by, wish, trace, reply }).await?;
         self.durable(seq).await?;
         Ok(now)
+    }
+
+    /// A page of terminals, the newest first; `before` is the last one of the page before.
+    pub async fn terminals(&self, before: Option<TerminalId>, limit: usize) -> Result<TerminalList, Refusal> {
+        let key = record::session_key(self.id);
+        let record: Option<SessionRecord> = get(self.registry.context(), Table::Session, key).await?;
+        let last = record.ok_or(Refusal::Gone)?.last_terminal;
+        let newest = before.map_or(last, |before| before.number().saturating_sub(1).min(last));
+        let (mut terminals, mut next_cursor) = (Vec::new(), None);
+        for number in (1..=newest).rev() {
+            if terminals.len() == limit {
+                next_cursor = terminals.last().map(|terminal: &Terminal| terminal.terminal_id.to_string());
+                break;
+            }
+            terminals.extend(self.terminal_record(TerminalId::new(number)).await?.map(|record| record.shown));
+        }
+        Ok(TerminalList { terminals, next_cursor })
+    }
+
+    async fn terminal_record(&self, terminal: TerminalId) -> Result<Option<TerminalRecord>, Refusal> {
+        get(self.registry.context(), Table::Terminal, record::terminal_key(self.id, terminal)).await
+    }
+
+    /// A terminal with the last of its output, as the log has it.
+    pub async fn terminal(&self, terminal: TerminalId) -> Result<TerminalWindow, Refusal> {
+        let committed = self.slot.log.committed();
+        let record = self.terminal_record(terminal).await?.ok_or(Refusal::NotFound("terminal"))?;
+        let last = record.last_seq.unwrap_or(committed);
+        self.durable(last).await?;
+        let limits = &self.registry.context().limits;
+        let mut window = OutputFold::new(terminal, limits.terminal_bytes);
+        let mut seq = record.first_seq;
+        while seq < last {
+            let runs = self.slot.log.read(seq, limits.store_page_bytes).await;
+            let runs = runs.map_err(|error| Refusal::internal(&error))?;
+            let Some(end) = runs.last().map(|run| run.last_seq) else { break };
+            for run in runs.iter().filter_map(|run| run.through(last)) {
+                for frame in run.events() {
+                    window.event(frame.kind, frame.data);
+                }
+            }
+            seq = end.min(last);
+        }
+        let OutputFold { output, offset, .. } = window;
+        let last_event_id = self.slot.log.id(last.max(record.first_seq));
+        Ok(TerminalWindow { terminal: record.shown, output, offset, truncated: offset > 0, last_event_id })
+    }
+
+    /// Kills a terminal's command; one that has ended is left as it is.
+    pub async fn kill_terminal(&self, terminal: TerminalId) -> Result<(), Refusal> {
+        let seq = self.ask(|reply| Command::KillTerminal { terminal, reply }).await?;
+        self.durable(seq).await
     }
 
     /// The last of what the session's process wrote to stderr; empty without a process.

@@ -10,6 +10,7 @@ use super::serve::Served;
 use crate::agent::{AgentFailure, Batch};
 use crate::pool::{Lease, Place};
 use crate::shutdown::Shutdown;
+use crate::workspace::TerminalNews;
 
 #[derive(Debug)]
 pub(super) enum Wake {
@@ -21,6 +22,8 @@ pub(super) enum Wake {
     Committed,
     /// A request of the agent that the gateway served itself.
     Served(Served),
+    /// Of a terminal that the gateway runs.
+    Terminal(TerminalNews),
     Recalled,
     Deadline,
     Draining,
@@ -34,6 +37,8 @@ pub(super) struct Inputs {
     pub(super) commits: watch::Receiver<u64>,
     /// Never closed: its owner keeps a sender.
     pub(super) served: mpsc::Receiver<Served>,
+    /// Likewise.
+    pub(super) terminals: mpsc::Receiver<TerminalNews>,
     pub(super) place: Option<Place>,
     pub(super) lease: Option<Lease>,
     pub(super) recall: Option<Arc<Notify>>,
@@ -43,7 +48,7 @@ pub(super) struct Inputs {
 /// What its owner listens to now.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Listen {
-    /// Not while too much waits for its commit.
+    /// Of the agent and of its terminals: not while too much waits for its commit.
     pub(super) batches: bool,
     /// Only while something waits for a commit.
     pub(super) commits: bool,
@@ -66,6 +71,8 @@ impl Inputs {
             lease = given(place) => Wake::Lease(Box::new(lease)),
             () = recalled(self.recall.as_deref()) => Wake::Recalled,
             batch = next(batches) => Wake::Batch(batch),
+            // Behind the agent, so that it can always stop a command that floods.
+            Some(news) = self.terminals.recv(), if listen.batches => Wake::Terminal(news),
         }
     }
 }

@@ -5,11 +5,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::api::{PendingRequest, Problem, Prompt, PromptStatus, Resolution, SessionPolicy, SessionState};
+use crate::api::{
+    PendingRequest, Problem, Prompt, PromptStatus, Resolution, SessionPolicy, SessionState, Terminal,
+};
 use crate::eventlog::Records;
 use crate::store::{Delete, Put, Table};
 use crate::transcript::SessionFold;
-use crate::types::{AgentName, EventId, Principal, PromptId, RequestId, SessionId, Tenant, Timestamp};
+use crate::types::{
+    AgentName, EventId, Principal, PromptId, RequestId, SessionId, Tenant, TerminalId, Timestamp,
+};
 
 /// What a session is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -45,6 +49,11 @@ pub(super) struct SessionRecord {
     pub(super) updated_at: Timestamp,
     pub(super) last_prompt: u32,
     pub(super) last_request: u32,
+    #[serde(default)]
+    pub(super) last_terminal: u32,
+    /// Terminals whose commands run.
+    #[serde(default)]
+    pub(super) open_terminals: Vec<TerminalId>,
     pub(super) prompt_id: Option<PromptId>,
     pub(super) queued: Vec<PromptId>,
     pub(super) prompt_capabilities: Option<Box<RawValue>>,
@@ -84,6 +93,17 @@ pub(super) struct RequestRecord {
     pub(super) by: Option<String>,
 }
 
+/// A terminal that the gateway runs or ran; what it showed is in the log.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TerminalRecord {
+    /// Without an exit status while the command runs.
+    pub(super) shown: Terminal,
+    pub(super) first_seq: u64,
+    /// Of its end, if it has ended.
+    pub(super) last_seq: Option<u64>,
+}
+
 /// The folded state with the seq that it is exact at.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FoldRecord {
@@ -110,6 +130,10 @@ pub(super) fn request_key(id: SessionId, request: RequestId) -> Vec<u8> {
 /// What begins the keys under which sessions of ours hold this session of an agent.
 pub(super) fn agent_session_prefix(tenant: &Tenant, agent: &AgentName, agent_session_id: &str) -> Vec<u8> {
     [tenant.as_str(), "\0", agent.as_str(), "\0", agent_session_id, "\0"].concat().into_bytes()
+}
+
+pub(super) fn terminal_key(id: SessionId, terminal: TerminalId) -> Vec<u8> {
+    [id.as_bytes().as_slice(), &terminal.number().to_be_bytes()].concat()
 }
 
 /// What begins the keys of a tenant's sessions in the index.
@@ -219,6 +243,13 @@ impl RequestRecord {
     pub(super) fn put(&self, id: SessionId, request: RequestId, records: &mut Records) {
         let key = request_key(id, request);
         records.puts.push(Put { table: Table::Request, key, value: value(self) });
+    }
+}
+
+impl TerminalRecord {
+    pub(super) fn put(&self, id: SessionId, records: &mut Records) {
+        let key = terminal_key(id, self.shown.terminal_id);
+        records.puts.push(Put { table: Table::Terminal, key, value: value(self) });
     }
 }
 

@@ -15,10 +15,11 @@ use super::command::Command;
 use super::context::Context;
 use super::foreground::Foreground;
 use super::inputs::Inputs;
-use super::record::{self, FoldRecord, PromptRecord, RequestRecord, SessionRecord};
+use super::record::{self, FoldRecord, PromptRecord, RequestRecord, SessionRecord, TerminalRecord};
 use super::refusal::Refusal;
 use super::serve::Serving;
 use super::subagents::Subagents;
+use super::terminals::Terminals;
 use super::turn::Queued;
 use crate::acp::Ask;
 use crate::agent::AgentSpec;
@@ -53,11 +54,13 @@ impl Actor {
         let (ended, ends) = watch::channel(0);
         let spec = context.catalogue.agent(&record.agent).cloned();
         let (done, served) = mpsc::channel(context.limits.commands);
+        let (news, terminals) = mpsc::channel(context.limits.batches);
         let inputs = Inputs {
             commands,
             open: true,
             commits: log.commits(),
             served,
+            terminals,
             place: None,
             lease: None,
             recall: None,
@@ -100,6 +103,7 @@ impl Actor {
             outbox: VecDeque::new(),
             elicitations: VecDeque::new(),
             serving: Serving::new(done),
+            terminals: Terminals::new(news),
             wanted: Vec::new(),
             settings: HashMap::new(),
             ended,
@@ -174,6 +178,13 @@ impl Actor {
         if self.record.state == SessionState::Waiting {
             for (number, record) in self.open_requests().await? {
                 self.expire(number, record);
+            }
+        }
+        for terminal in self.record.open_terminals.clone() {
+            let key = record::terminal_key(id, terminal);
+            match get::<TerminalRecord>(&self.context, Table::Terminal, key).await? {
+                Some(record) if record.last_seq.is_none() => self.lost_terminal(record),
+                Some(_) | None => {}
             }
         }
         while let Some(turn) = self.queue.pop_front() {

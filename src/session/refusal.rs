@@ -33,6 +33,8 @@ pub enum Refusal {
     ContentUnsupported { pointer: String, detail: String },
     #[error("{0}")]
     Forbidden(String),
+    #[error("{0}")]
+    TooLarge(String),
     #[error("the Idempotency-Key was used with another body")]
     IdempotencyMismatch,
     #[error("the first request with this Idempotency-Key is still in flight")]
@@ -83,6 +85,7 @@ impl Refusal {
             Self::Invalid { .. } | Self::Misfits(_) => ProblemCode::Invalid,
             Self::ContentUnsupported { .. } => ProblemCode::ContentUnsupported,
             Self::Forbidden(_) => ProblemCode::Forbidden,
+            Self::TooLarge(_) => ProblemCode::TooLarge,
             Self::IdempotencyMismatch => ProblemCode::IdempotencyMismatch,
             Self::IdempotencyInFlight => ProblemCode::IdempotencyInFlight,
             Self::PreconditionFailed => ProblemCode::PreconditionFailed,

@@ -233,6 +233,10 @@ impl SessionRegistry {
             Some(theirs) => Some(self.take(by, &request.agent, theirs).await?),
             None => None,
         };
+        let mut request = request;
+        if let Some(theirs) = adopted.as_deref().filter(|_| request.cwd.is_none()) {
+            request.cwd = Some(self.listed_folder(by, &spec, theirs, trace.as_ref()).await?);
+        }
         let asked = request.meta.as_deref().map(acp::part_meta);
         let trace = trace.or_else(|| asked.and_then(|(_, trace)| trace));
         let origin = if adopted.is_some() { Origin::Adopted } else { Origin::New };
@@ -345,6 +349,8 @@ impl SessionRegistry {
             updated_at: now,
             last_prompt: 0,
             last_request: 0,
+            last_terminal: 0,
+            open_terminals: Vec::new(),
             prompt_id: None,
             queued: Vec::new(),
             prompt_capabilities: None,

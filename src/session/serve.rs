@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -10,6 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::actor::Actor;
 use super::elicitations::Elicit;
 use super::requests::Outcome;
+use super::terminals::NewTerminal;
 use crate::acp::error_code;
 use crate::jsonrpc::IncomingId;
 
@@ -27,6 +29,8 @@ pub(super) enum Done {
     Answer(Outcome),
     /// An elicitation can be shown.
     Elicit(Elicit),
+    /// A terminal runs, or why not.
+    Terminal(Box<Result<NewTerminal, Box<RawValue>>>),
 }
 
 /// Where what is served comes in, and how much of it is on its way.
@@ -93,6 +97,7 @@ impl Actor {
         match done {
             Done::Answer(outcome) => self.send_answer(incoming, &outcome),
             Done::Elicit(elicit) => self.elicit(incoming, elicit),
+            Done::Terminal(outcome) => self.terminal_started(incoming, *outcome),
         }
     }
 
@@ -104,8 +109,8 @@ impl Actor {
         }
     }
 
-    /// The agent waits for an answer: its silence is ours.
+    /// The agent waits for an answer or for a command that we run: its silence is ours.
     pub(super) fn owes_answers(&self) -> bool {
-        !self.requests.is_empty() || self.serving.is_busy()
+        !self.requests.is_empty() || self.serving.is_busy() || self.terminals.is_busy()
     }
 }

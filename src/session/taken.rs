@@ -10,6 +10,7 @@ use super::IdempotencyKey;
 use super::command::Wish;
 use super::context::Context;
 use super::creation::{Origin, cannot_be_taken};
+use super::forgotten;
 use super::handle::SessionHandle;
 use super::idempotency;
 use super::record::{self, SessionRecord};
@@ -17,7 +18,7 @@ use super::recovery::get;
 use super::refusal::Refusal;
 use super::registry::{Begun, Created, SessionRegistry, invalid};
 use crate::acp::{self, AgentCapabilities, TraceContext};
-use crate::agent::AgentFailure;
+use crate::agent::{AgentFailure, AgentSpec};
 use crate::api::CreateSession;
 use crate::store::Table;
 use crate::types::{AgentName, Principal, Scope, SessionId, Tenant};
@@ -60,13 +61,44 @@ pub(super) fn adopted<'a>(by: &Principal, request: &'a CreateSession) -> Result<
     if id.is_empty() || id.len() > AGENT_SESSION_ID_BYTES {
         return Err(invalid("/agentSessionId", "an id of 1 to 1024 bytes"));
     }
-    if request.cwd.is_none() {
-        return Err(invalid("/cwd", "an adopted session needs the folder that it works in"));
-    }
     Ok(Some(id))
 }
 
+/// Pages of an agent's list that are looked through.
+const PAGES: usize = 20;
+
 impl SessionRegistry {
+    /// The folder that the agent itself says its session works in.
+    pub(super) async fn listed_folder(
+        &self,
+        by: &Principal,
+        spec: &AgentSpec,
+        id: &str,
+        trace: Option<&TraceContext>,
+    ) -> Result<String, Refusal> {
+        let mut cursor: Option<String> = None;
+        for _ in 0..PAGES {
+            let page = self.agent_sessions(by, spec, (None, cursor.as_deref()), trace).await;
+            let page = page.map_err(|refusal| match refusal {
+                Refusal::Agent(AgentFailure::Unsupported { .. }) => invalid(
+                    "/cwd",
+                    "the agent cannot list its sessions, so say in which folder this one works",
+                ),
+                refusal => refusal,
+            })?;
+            let folder = page.sessions.iter().find(|listed| listed.agent_session_id == id);
+            let folder = folder.and_then(|listed| listed.members.iter().find(|(name, _)| name == "cwd"));
+            if let Some(folder) = folder.and_then(|(_, raw)| serde_json::from_str(raw.get()).ok()) {
+                return Ok(folder);
+            }
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Err(invalid("/agentSessionId", "the agent lists no such session below the workspace roots"))
+    }
+
     /// The right to take this session of the agent. Refused when a session of ours is it already.
     pub(super) async fn take(&self, by: &Principal, agent: &AgentName, id: &str) -> Result<Take, Refusal> {
         let taken = |detail: &str| invalid("/agentSessionId", detail);
@@ -115,7 +147,11 @@ impl SessionRegistry {
         let now = self.context().ids.now();
         record.begin_fork(self.context().ids.session(), by, agent_session_id, now);
         let begun = Begun { origin: Origin::Forked(parent.id()), claim, trace };
-        let session = self.begin(by, record, begun).await?;
+        let copy = record.clone();
+        let session = self.begin(by, record, begun).await.inspect_err(|_| {
+            // Nobody here could ever find it again.
+            forgotten::ask(self.context(), &copy, by, None);
+        })?;
         drop((take, flight));
         Ok(Created { session, replayed: false })
     }

@@ -1,14 +1,326 @@
-//! `terminal/*` in the session's workspace.
+//! `terminal/*` of agents, served by the gateway: commands beside the agent (ACP, Terminals).
+//!
+//! A terminal is the session's, and lives no longer than the session's hold on its process. The owner starts one
+//! and hears of its output and its end as of everything else; it never waits for them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde_json::value::RawValue;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use super::actor::Actor;
-use crate::acp::error_code;
+use super::record::TerminalRecord;
+use super::refusal::Refusal;
+use super::serve::Done;
+use super::written::Written;
+use crate::acp::{self, CreateTerminal, error_code, method};
+use crate::api::event::{TerminalCreated, TerminalExited, TerminalOutput};
+use crate::api::{self, TerminalExit};
+use crate::eventlog::Records;
 use crate::jsonrpc::IncomingId;
+use crate::types::{PromptId, TerminalId};
+use crate::workspace::{self, News, Scrollback, StartError, Started, TerminalNews};
+
+/// How a killed command ends.
+const KILLED: &str = "SIGKILL";
+
+/// The terminals of the process that the session holds.
+#[derive(Debug)]
+pub(super) struct Terminals {
+    news: mpsc::Sender<TerminalNews>,
+    open: BTreeMap<TerminalId, Open>,
+}
+
+/// A terminal that runs, or that the agent has not released.
+#[derive(Debug)]
+struct Open {
+    terminal: workspace::Terminal,
+    record: TerminalRecord,
+    /// For those who wait for it.
+    exit: watch::Sender<Option<TerminalExit>>,
+    /// The agent let go of it; it is on its way to its end.
+    released: bool,
+}
+
+/// A command that runs and has no id yet.
+#[derive(Debug)]
+pub(super) struct NewTerminal {
+    started: Started,
+    asked: CreateTerminal,
+    cwd: String,
+}
+
+impl Terminals {
+    pub(super) fn new(news: mpsc::Sender<TerminalNews>) -> Self {
+        Self { news, open: BTreeMap::new() }
+    }
+
+    pub(super) fn running(&self) -> impl Iterator<Item = TerminalId> {
+        self.open.iter().filter(|(_, open)| open.runs()).map(|(id, _)| *id)
+    }
+
+    /// A command runs.
+    pub(super) fn is_busy(&self) -> bool {
+        self.running().next().is_some()
+    }
+
+    /// The terminal that the agent means.
+    fn named(&mut self, id: &str) -> Option<(TerminalId, &mut Open)> {
+        let id: TerminalId = id.parse().ok()?;
+        self.open.get_mut(&id).filter(|open| !open.released).map(|open| (id, open))
+    }
+}
+
+impl Open {
+    fn runs(&self) -> bool {
+        self.record.shown.exit_status.is_none()
+    }
+}
 
 impl Actor {
     pub(super) fn serve_terminal(&mut self, incoming: IncomingId, method: &str, params: &RawValue) {
-        tracing::debug!(method, bytes = params.get().len(), "a terminal was asked for");
-        self.refuse(incoming, error_code::INTERNAL, "terminals are not served");
+        if method == method::TERMINAL_CREATE {
+            return self.create_terminal(incoming, params);
+        }
+        let Ok(named) = acp::peek_terminal(params) else {
+            return self.refuse(incoming, error_code::INVALID_PARAMS, "a terminalId was expected");
+        };
+        let Some((id, open)) = self.terminals.named(&named) else {
+            let detail = "there is no such terminal, or it was released";
+            return self.refuse(incoming, error_code::RESOURCE_NOT_FOUND, detail);
+        };
+        let exit = open.exit.subscribe();
+        match method {
+            method::TERMINAL_OUTPUT => {
+                let (scrollback, exit) = (open.terminal.scrollback(), exit.borrow().clone());
+                self.serve(incoming, async move { Ok(output(&scrollback, exit.as_ref())) });
+            }
+            method::TERMINAL_WAIT_FOR_EXIT => self.serve(incoming, async move {
+                let exit = ended(exit).await;
+                Ok(acp::terminal_exited(exit.exit_code, exit.signal.as_deref()))
+            }),
+            method::TERMINAL_KILL | method::TERMINAL_RELEASE => {
+                open.terminal.kill();
+                if method == method::TERMINAL_RELEASE {
+                    open.released = true;
+                    if !open.runs() {
+                        self.terminals.open.remove(&id);
+                    }
+                }
+                self.serve(incoming, async move {
+                    ended(exit).await;
+                    Ok(acp::terminal_done())
+                });
+            }
+            _ => self.refuse(incoming, error_code::METHOD_NOT_FOUND, "the client does not serve this method"),
+        }
     }
+
+    fn create_terminal(&mut self, incoming: IncomingId, params: &RawValue) {
+        let Ok(asked) = acp::peek_create_terminal(params) else {
+            let detail = "expected a command, and args, env, cwd, outputByteLimit as ACP has them";
+            return self.refuse(incoming, error_code::INVALID_PARAMS, detail);
+        };
+        if self.has_enough_terminals() {
+            return self.refuse_terminal(incoming);
+        }
+        let Some(lease) = &self.inputs.lease else { return };
+        let terminals = lease.process().terminals().clone();
+        let session = PathBuf::from(&self.record.cwd);
+        let additional = self.record.additional_directories.iter().map(PathBuf::from);
+        let roots: Vec<PathBuf> = std::iter::once(session).chain(additional).collect();
+        let shutdown = self.context.shutdown.clone();
+        self.beside(incoming, async move {
+            let wanted = asked.cwd.clone();
+            let found = shutdown.spawn_blocking(move || folder(&roots, wanted.as_deref())).await;
+            let cwd = match found {
+                Ok(Ok(cwd)) => cwd,
+                Ok(Err(detail)) => return refused(error_code::INVALID_PARAMS, detail),
+                Err(_) => return refused(error_code::INTERNAL, "the work was given up"),
+            };
+            let shown = cwd.to_string_lossy().into_owned();
+            match workspace::start(&terminals, workspace::command(&asked, cwd)).await {
+                Ok(started) => Done::Terminal(Box::new(Ok(NewTerminal { started, asked, cwd: shown }))),
+                Err(StartError::Unfit(detail)) => refused(error_code::INVALID_PARAMS, &detail),
+                Err(error @ StartError::Failed(_)) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "a terminal was not started");
+                    refused(error_code::INTERNAL, &error.to_string())
+                }
+            }
+        });
+    }
+
+    /// The command runs: from here on it has an id, and everybody sees it.
+    pub(super) fn terminal_started(
+        &mut self,
+        incoming: IncomingId,
+        outcome: Result<NewTerminal, Box<RawValue>>,
+    ) {
+        let NewTerminal { started, asked, cwd } = match outcome {
+            Ok(new) => new,
+            Err(error) => return self.send_answer(incoming, &Err(error)),
+        };
+        if self.has_enough_terminals() {
+            return self.refuse_terminal(incoming);
+        }
+        let limits = &self.context.limits;
+        let limit = asked.output_byte_limit.map_or(limits.terminal_bytes, |wanted| {
+            usize::try_from(wanted).unwrap_or(usize::MAX).min(limits.terminal_max_bytes)
+        });
+        let id = TerminalId::new(self.record.last_terminal + 1);
+        self.record.last_terminal += 1;
+        let scrollback = Scrollback::new(limit, self.context.scrollbacks.clone());
+        let news = self.terminals.news.clone();
+        let (terminal, follower) = started.follow(id, scrollback, limits.terminal_log_bytes, news);
+        self.context.shutdown.spawn(follower);
+        let prompt = self.running();
+        let CreateTerminal { command, args, .. } = asked;
+        let shown = api::Terminal {
+            terminal_id: id,
+            prompt_id: prompt,
+            command,
+            args,
+            cwd,
+            created_at: self.context.ids.now(),
+            exit_status: None,
+        };
+        let record = TerminalRecord { shown, first_seq: self.log.appended() + 1, last_seq: None };
+        let mut records = Records::default();
+        record.put(self.record.session_id, &mut records);
+        let open = Open { terminal, record, exit: watch::Sender::new(None), released: false };
+        let open = self.terminals.open.entry(id).insert_entry(open).into_mut();
+        let api::Terminal { command, args, cwd, .. } = &open.record.shown;
+        let event = Written::from(&TerminalCreated { terminal_id: id, command, args, cwd });
+        let records = self.saved(records);
+        self.append(prompt, event, records);
+        self.send_answer(incoming, &Ok(acp::terminal_created(id)));
+    }
+
+    fn has_enough_terminals(&self) -> bool {
+        self.terminals.open.len() >= self.context.limits.terminals
+    }
+
+    fn refuse_terminal(&self, incoming: IncomingId) {
+        self.refuse(incoming, error_code::INTERNAL, "too many terminals are open: release some first");
+    }
+
+    pub(super) fn terminal_news(&mut self, TerminalNews { terminal: id, news }: TerminalNews) {
+        let Some(open) = self.terminals.open.get(&id).filter(|open| open.runs()) else { return };
+        match news {
+            News::Output { offset, text } => {
+                let prompt = self.still_runs(open.record.shown.prompt_id);
+                let event = TerminalOutput { terminal_id: id, offset, data: &text };
+                self.append(prompt, &event, Records::default());
+            }
+            News::Exited(exit) => {
+                self.terminal_ended(id, TerminalExit { exit_code: exit.code, signal: exit.signal });
+            }
+        }
+    }
+
+    /// The turn, if it has not ended: nothing belongs to a turn after its end.
+    fn still_runs(&self, prompt: Option<PromptId>) -> Option<PromptId> {
+        prompt.filter(|prompt| self.running() == Some(*prompt))
+    }
+
+    /// Appends a terminal's one end, and tells those who wait for it.
+    fn terminal_ended(&mut self, id: TerminalId, exit: TerminalExit) {
+        let seq = self.log.appended() + 1;
+        let Some(open) = self.terminals.open.get_mut(&id) else { return };
+        open.record.shown.exit_status = Some(exit.clone());
+        open.record.last_seq = Some(seq);
+        let mut records = Records::default();
+        open.record.put(self.record.session_id, &mut records);
+        let prompt = open.record.shown.prompt_id;
+        open.exit.send_replace(Some(exit.clone()));
+        if open.released {
+            self.terminals.open.remove(&id);
+        }
+        let now = Instant::now();
+        match &mut self.turn {
+            // The agent goes on from here: its silence is counted anew.
+            Some(turn) => turn.active = now,
+            None => self.idle_since = now,
+        }
+        let prompt = self.still_runs(prompt);
+        let event =
+            TerminalExited { terminal_id: id, exit_code: exit.exit_code, signal: exit.signal.as_deref() };
+        let records = self.saved(records);
+        self.append(prompt, &event, records);
+    }
+
+    /// The session lets its process go: nothing that was started beside it stays.
+    pub(super) fn end_terminals(&mut self) {
+        let running: Vec<TerminalId> = self.terminals.running().collect();
+        for id in running {
+            self.terminal_ended(id, TerminalExit { exit_code: None, signal: Some(KILLED.to_owned()) });
+        }
+        self.terminals.open.clear();
+    }
+
+    /// A terminal of a gateway that is dead: how it ended nobody knows.
+    pub(super) fn lost_terminal(&mut self, mut record: TerminalRecord) {
+        let id = record.shown.terminal_id;
+        record.shown.exit_status = Some(TerminalExit { exit_code: None, signal: None });
+        record.last_seq = Some(self.log.appended() + 1);
+        let mut records = Records::default();
+        record.put(self.record.session_id, &mut records);
+        self.append(None, &TerminalExited { terminal_id: id, exit_code: None, signal: None }, records);
+    }
+
+    /// A person ends a command; the agent still has its terminal.
+    pub(super) fn kill_terminal(&mut self, id: TerminalId) -> Result<u64, Refusal> {
+        if id.number() == 0 || id.number() > self.record.last_terminal {
+            return Err(Refusal::NotFound("terminal"));
+        }
+        if let Some(open) = self.terminals.open.get_mut(&id) {
+            open.terminal.kill();
+        }
+        Ok(self.log.appended())
+    }
+
+    /// Commands that outlive their turn get a time of their own.
+    pub(super) fn terminal_deadline(&self) -> Option<Instant> {
+        let held = self.terminals.open.values().any(|open| open.runs() && open.terminal.is_held());
+        (held && self.turn.is_none()).then(|| self.idle_since + self.context.limits.terminal_alone)
+    }
+
+    pub(super) fn terminals_overdue(&mut self, now: Instant) {
+        if self.terminal_deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        for open in self.terminals.open.values_mut().filter(|open| open.runs()) {
+            tracing::info!(terminal = %open.record.shown.terminal_id, "a terminal without a turn is killed");
+            open.terminal.kill();
+        }
+    }
+}
+
+fn refused(code: i64, detail: &str) -> Done {
+    Done::Terminal(Box::new(Err(acp::error(code, detail))))
+}
+
+fn output(scrollback: &Scrollback, exit: Option<&TerminalExit>) -> Box<RawValue> {
+    let (text, truncated) = scrollback.shown();
+    acp::terminal_output(&text, truncated, exit.map(|exit| (exit.exit_code, exit.signal.as_deref())))
+}
+
+/// Waits for a terminal's end, which the owner tells in any case.
+async fn ended(mut exit: watch::Receiver<Option<TerminalExit>>) -> TerminalExit {
+    let told = exit.wait_for(Option::is_some).await.ok().and_then(|exit| exit.clone());
+    told.unwrap_or(TerminalExit { exit_code: None, signal: None })
+}
+
+/// Where a command may stand: in the session's folders. Blocks.
+fn folder(roots: &[PathBuf], wanted: Option<&str>) -> Result<PathBuf, &'static str> {
+    let Some(wanted) = wanted else { return roots.first().cloned().ok_or("the session has no folder") };
+    if !Path::new(wanted).is_absolute() || wanted.contains('\0') {
+        return Err("cwd is an absolute path");
+    }
+    let outside = "cwd lies outside the session's folders";
+    let real = Path::new(wanted).canonicalize().map_err(|_| outside)?;
+    let inside = roots.iter().any(|root| real.starts_with(root));
+    if inside && real.is_dir() { Ok(real) } else { Err(outside) }
 }

@@ -165,10 +165,19 @@ impl Actor {
         }
     }
 
-    /// The fork may be taken by another process, whether this one has closed it or not.
-    pub(super) fn given_away(&self, setting: Setting) {
+    fn given_away(&self, setting: Setting) {
         if let Wish::Forked(result) = setting.wish {
             answer(setting.reply, Ok((result, self.log.appended())));
+        }
+    }
+
+    /// The agent did not do what was wanted. A fork that it has made may be taken by another process, whether this
+    /// one has closed it or not.
+    pub(super) fn refuse_setting(&self, setting: Setting, refusal: &Refusal) {
+        if matches!(setting.wish, Wish::Forked(_)) {
+            self.given_away(setting);
+        } else {
+            answer(setting.reply, Err(refusal.clone()));
         }
     }
 

@@ -18,6 +18,7 @@ pub enum Table {
     Meta = 10,
     Ticket = 11,
     AgentSession = 12,
+    Terminal = 13,
 }
 
 /// Writes a record, over an earlier one of the same key.

@@ -9,6 +9,7 @@ mod event_view;
 mod items;
 mod markdown;
 mod members;
+mod output_fold;
 mod parts;
 mod plan_text;
 mod plans;
@@ -18,6 +19,7 @@ mod subagents;
 mod turn_fold;
 
 pub use markdown::markdown;
+pub use output_fold::OutputFold;
 pub use session_fold::SessionFold;
 pub use turn_fold::TurnFold;
 

@@ -97,7 +97,13 @@ counted!(
     "r"
 );
 
-text_form!(SessionId, PromptId, RequestId);
+counted!(
+    /// A terminal of a session that the gateway runs: `t1`, `t2`, ...
+    TerminalId,
+    "t"
+);
+
+text_form!(SessionId, PromptId, RequestId, TerminalId);
 
 #[cfg(test)]
 mod tests {

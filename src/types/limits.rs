@@ -72,10 +72,12 @@ pub struct Limits {
     pub tickets: usize,
     /// Bytes of a request's body: then 413.
     pub body_bytes: usize,
-    /// Bytes of a prompt's body: then 413.
+    /// Bytes of a body that is a prompt, or the answer to a request of an agent: then 413.
     pub prompt_bytes: usize,
     /// Bytes of a file that is uploaded, or that the gateway reads or writes for an agent: then 413, or an error.
     pub file_bytes: u64,
+    /// Bytes of a text that goes into a prompt by itself when it is attached: a longer one is a link.
+    pub attached_text_bytes: u64,
     /// Names that a search looks at for one page of files: then there is more.
     pub file_names: usize,
     /// Nesting of JSON, from clients (422) and from agents (a bad line).
@@ -106,11 +108,24 @@ pub struct Limits {
     /// likewise.
     pub client_answer: Duration,
     pub extension_answer: Duration,
+    /// Terminals of a session that the gateway runs and the agent has not released: then the agent gets an error.
+    pub terminals: usize,
+    /// Bytes of a terminal's output that are kept for the agent where it names none, the most that it may name, and
+    /// those of all terminals: then the oldest goes.
+    pub terminal_bytes: usize,
+    pub terminal_max_bytes: usize,
+    pub terminals_bytes: usize,
+    /// Bytes of a terminal's output in the log: then only its end is logged, when the command has ended.
+    pub terminal_log_bytes: u64,
+    /// A terminal that runs on while there is no turn: then it is killed.
+    pub terminal_alone: Duration,
     /// Places in an agent's line: then 503. And how long one may stand there: then 504.
     pub line_places: usize,
     pub line_wait: Duration,
     /// A client that wants a process for no turn (attach, a setting, a call) while none is free or starts: then 503.
     pub settings_wait: Duration,
+    /// Asking an agent in the background to delete a session that no process holds: then it keeps it.
+    pub delete_wait: Duration,
     /// For each principal: then 429.
     pub prompts_per_minute: u32,
     pub requests_per_minute: u32,
@@ -194,6 +209,7 @@ impl Default for Limits {
             body_bytes: 1 << 20,
             prompt_bytes: 10 << 20,
             file_bytes: 16 << 20,
+            attached_text_bytes: 64 << 10,
             file_names: 20_000,
             json_depth: 128,
             batch_bytes: 1 << 20,
@@ -210,9 +226,16 @@ impl Default for Limits {
             pending_requests: 64,
             client_answer: seconds(300),
             extension_answer: seconds(30),
+            terminals: 16,
+            terminal_bytes: 1 << 20,
+            terminal_max_bytes: 4 << 20,
+            terminals_bytes: 64 << 20,
+            terminal_log_bytes: 16 << 20,
+            terminal_alone: seconds(3600),
             line_places: 256,
             line_wait: seconds(300),
             settings_wait: seconds(20),
+            delete_wait: seconds(120),
             prompts_per_minute: 60,
             requests_per_minute: 600,
             streams: 64,
@@ -263,9 +286,10 @@ pub const FORM_BYTES: usize = 256 << 10;
 pub const FORM_FIELDS: usize = 128;
 /// Bytes of the content that answers a form: then 422.
 pub const FORM_ANSWER_BYTES: usize = 64 << 10;
-/// What a pattern of a form may cost: bytes of its compiled form (then the request is refused), and steps back while
-/// an answer is matched (then 422).
+/// What a pattern of a form may cost: bytes of its compiled form, and of its text if it looks around (then the request
+/// is refused); steps back while an answer is matched (then 422).
 pub const FORM_PATTERN_BYTES: usize = 1 << 20;
+pub const FORM_PATTERN_LENGTH: usize = 1024;
 pub const FORM_PATTERN_STEPS: usize = 10_000;
 /// Bytes of an `elicitationId`: then the agent's request is refused.
 pub const ELICITATION_ID_BYTES: usize = 1024;

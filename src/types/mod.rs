@@ -39,7 +39,7 @@ mod served_by;
 pub use agent_name::AgentName;
 pub use clock::{Clock, Entropy, Ids, Timestamp};
 pub use cursor::{Epoch, EventId, Position};
-pub use ids::{PromptId, RequestId, SessionId};
+pub use ids::{PromptId, RequestId, SessionId, TerminalId};
 pub use limits::Limits;
 pub use network::Network;
 pub use principal::{Principal, Scope, Scopes, Tenant};

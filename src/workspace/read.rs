@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 
 use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{OFlags, fstat};
@@ -17,6 +18,13 @@ use super::text::Window;
 pub struct OpenFile {
     file: File,
     pub seen: Seen,
+}
+
+/// A file with the path that it has behind all links.
+#[derive(Debug)]
+pub struct RealFile {
+    pub file: OpenFile,
+    pub path: PathBuf,
 }
 
 impl OpenFile {
@@ -48,6 +56,13 @@ impl Workspace {
     /// Opens a regular file.
     pub fn open_file(&self, path: &str) -> Result<OpenFile, FileError> {
         open(&self.place(path)?)
+    }
+
+    /// The same, with its real path.
+    pub fn open_real(&self, path: &str) -> Result<RealFile, FileError> {
+        let place = self.place(path)?;
+        let real = Place { root: place.root, path: place.real()? };
+        Ok(RealFile { file: open(&real)?, path: real.root.path.join(&real.path) })
     }
 
     /// Lines of a text file that has no more than `max` bytes; the path is absolute, as ACP's are.

@@ -12,7 +12,7 @@ use super::flags::Flags;
 use super::session::{Session, Sessions, append};
 use super::turn::Turn;
 use super::wire::{Wire, string};
-use super::{faults, script};
+use super::{asks, faults, script};
 
 pub(crate) struct Agent {
     flags: Flags,
@@ -89,9 +89,11 @@ impl Agent {
             (None, Some(method)) if method == "_vendor/note" => {
                 super::process::stderr(params.all.map_or("", RawValue::get).as_bytes());
             }
-            (Some(id), None) => {
+            // `null` is the id of a request that was asked under `null`.
+            (id, None) => {
+                let id = id.map_or("null", RawValue::get);
                 let result = envelope.result.map_or("null", RawValue::get).to_owned();
-                self.wire.answered(id.get(), envelope.error.map_or(Ok(result), |error| Err(error.code)));
+                self.wire.answered(id, envelope.error.map_or(Ok(result), |error| Err(error.code)));
             }
             _ => {}
         }
@@ -126,6 +128,8 @@ impl Agent {
             "session/new" => self.create(id, &params.cwd),
             "session/load" if !self.flags.no_load => self.load(id, params),
             "session/resume" if self.flags.resume => self.resume(id, params),
+            "session/fork" if self.flags.fork => self.fork(id, params),
+            "session/set_model" if self.flags.models => self.wire.answer(id, "{}"),
             "session/list" if self.flags.list => self.list(id),
             "session/delete" if self.flags.delete => {
                 self.sessions.delete(&params.session_id);
@@ -151,11 +155,14 @@ impl Agent {
         if self.flags.no_capabilities {
             return format!(r#"{{"protocolVersion":{version}}}"#);
         }
+        let media = self.flags.media;
         let offered = [
             (self.flags.resume || self.flags.fail_resume, "resume"),
             (self.flags.close, "close"),
             (self.flags.list, "list"),
             (self.flags.delete, "delete"),
+            (self.flags.fork, "fork"),
+            (self.flags.directories, "additionalDirectories"),
         ];
         let auth = [(self.flags.logout, "logout"), (self.flags.auth_status, "status")];
         let auth: Vec<String> =
@@ -168,8 +175,9 @@ impl Agent {
             ""
         };
         format!(
-            r#"{{"protocolVersion":{version},"agentCapabilities":{{"loadSession":{},"promptCapabilities":{{"image":false,"audio":false,"embeddedContext":true}},"auth":{{{}}},"sessionCapabilities":{{{}}}}},"authMethods":[{methods}],"agentInfo":{{"name":"fake-agent","title":"Fake agent","version":"0.1.0"}}}}"#,
+            r#"{{"protocolVersion":{version},"agentCapabilities":{{"loadSession":{},"promptCapabilities":{{"image":{media},"audio":{media},"embeddedContext":true}},"mcpCapabilities":{{"http":{},"sse":false}},"auth":{{{}}},"sessionCapabilities":{{{}}}}},"authMethods":[{methods}],"agentInfo":{{"name":"fake-agent","title":"Fake agent","version":"0.1.0"}}}}"#,
             !self.flags.no_load,
+            self.flags.mcp,
             auth.join(","),
             offered.join(","),
         )
@@ -191,8 +199,20 @@ impl Agent {
         if let Some(result) = self.flags.answers.to("session/new", &name) {
             return self.wire.answer(id, result);
         }
-        let (name, setup) = (string(&name), session.setup());
+        let (name, setup) = (string(&name), self.setup(&session));
         self.wire.answer(id, format_args!(r#"{{"sessionId":{name},{setup}}}"#));
+        let (name, setup) = (string(&name), session.setup());
+        let answer = format!(r#"{{"sessionId":{name},{setup}}}"#);
+        if !self.flags.ask_at_new {
+            return self.wire.answer(id, answer);
+        }
+        let (wire, id) = (Arc::clone(&self.wire), id.to_owned());
+        std::thread::Builder::new()
+            .spawn(move || {
+                asks::at_new(&wire, &id);
+                wire.answer(&id, answer);
+            })
+            .expect("the machine has room for a thread");
     }
 
     fn load(&self, id: &str, params: &Params<'_>) {
@@ -204,8 +224,35 @@ impl Agent {
         let session = self.sessions.open(&params.session_id);
         for update in history {
             self.wire.update(&session.id, update);
+            if self.flags.break_load {
+                std::process::exit(1);
+            }
+            if self.flags.stall_load {
+                return;
+            }
         }
-        self.wire.answer(id, format_args!("{{{}}}", session.setup()));
+        self.wire.answer(id, format_args!("{{{}}}", self.setup(&session)));
+    }
+
+    /// The members of every answer that sets a session up.
+    fn setup(&self, session: &Session) -> String {
+        let models = r#","models":{"currentModelId":"small","availableModels":[]}"#;
+        format!("{}{}", session.setup(), if self.flags.models { models } else { "" })
+    }
+
+    /// A new session with the history of another one.
+    fn fork(&mut self, id: &str, params: &Params<'_>) {
+        let Some(history) = self.sessions.history(&params.session_id) else {
+            return self.unknown_session(id, &params.session_id);
+        };
+        let name = script::session_id(self.flags.collide_ids, self.made);
+        self.made += 1;
+        let session = self.sessions.create(&name, &params.cwd);
+        for update in history {
+            self.sessions.record(&name, &update);
+        }
+        let (name, setup) = (string(&name), self.setup(&session));
+        self.wire.answer(id, format_args!(r#"{{"sessionId":{name},{setup}}}"#));
     }
 
     fn resume(&self, id: &str, params: &Params<'_>) {
@@ -213,7 +260,7 @@ impl Agent {
             return self.unknown_session(id, &params.session_id);
         }
         let session = self.sessions.open(&params.session_id);
-        self.wire.answer(id, format_args!("{{{}}}", session.setup()));
+        self.wire.answer(id, format_args!("{{{}}}", self.setup(&session)));
     }
 
     fn list(&self, id: &str) {

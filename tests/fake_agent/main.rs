@@ -10,15 +10,21 @@
 //! | `--no-load` | does not offer `session/load` (offered otherwise) |
 //! | `--resume`, `--close`, `--list`, `--delete` | offers that method of `session/` (not offered otherwise: -32601) |
 //! | `--fail-load`, `--fail-resume` | offers it, and answers -32002 / -32601 |
+//! | `--fork` | offers `session/fork` |
+//! | `--models` | lists `models` at set-up, and takes `session/set_model` |
+//! | `--mcp`, `--directories` | offers `mcpCapabilities.http`, `sessionCapabilities.additionalDirectories` |
+//! | `--break-load`, `--stall-load` | ends, falls silent in the middle of the history of `session/load` |
 //! | `--hang-initialize`, `--hang-new`, `--hang-load` | never answers that request |
 //! | `--exit-at-start CODE` | writes "cannot start" to stderr and exits |
 //! | `--noise-at-start` | two lines of text on stdout before anything else |
 //! | `--slow-start MS` | sleeps before it reads |
 //! | `--no-capabilities` | `initialize` answers `{"protocolVersion":1}` and nothing else |
+//! | `--media` | takes images and sounds in prompts |
 //! | `--protocol N` | `initialize` answers that version |
 //! | `--v2` | speaks v2 of ACP and nothing else; see [`v2`] for its prompts |
 //! | `--refuse-version CODE` | `initialize` of a version above 1 answers this error |
 //! | `--auth-required` | two `authMethods`; `session/new` answers -32000 until `authenticate` was called |
+//! | `--ask-at-new` | an `elicitation/create` for its own `session/new`, which is answered after it |
 //! | `--auth-file FILE` | the sign-in is kept there, so that another process has it; else in the process alone |
 //! | `--auth-status`, `--logout` | offers `auth/status` / `logout` |
 //! | `login` | no agent, but the sign-in in a terminal: asks for a word, which is `sesame`, and keeps the sign-in in the file |
@@ -71,7 +77,10 @@
 //! | `early n=3` | updates for the session that the next `session/new` makes |
 //! | `late n=3 ms=50` | updates after the answer to the prompt: chunk, usage, title |
 //! | `unserved` | requests `_vendor/thing`, `fs/read_text_file`, `terminal/create`; says `METHOD=CODE` for each |
+//! | `ask method=_vendor/thing params={"sessionId":$SESSION} n=1 id=RAW take-back=MS heard=yes after=now` | n requests of any method at once, with `$SESSION` and `$PROMPT` in the params replaced by the session's id and the prompt's own JSON-RPC id (and no blank or `;` in them), under that JSON-RPC id instead of a new one; after `take-back` a `$/cancel_request` for each; says `METHOD: RESULT` (raw) or `METHOD: error CODE`. With `heard=no` it goes on after `ms=0` without the answers, with `after=cancel` it asks when the turn was cancelled |
+//! | `complete id=e1` | the notification `elicitation/complete` |
 //! | `read path=/w/a line=1 limit=2`, `write path=/w/a text=b` | the request `fs/..._text_file` (`session=` for another); says `[TEXT]`, `[written]` or `[error CODE]` |
+//! | `terminal STEPS` | runs commands through the client, as the JSON array STEPS says, up to the end of the prompt (see `terminals.rs`) |
 //! | `ext` | the notification `_vendor/note` |
 //! | `fork seconds=300` | starts a grandchild in a session of its own that ignores TERM; says its pid |
 //! | `stderr bytes=100000`, `stderr text=WORD` | writes to stderr |
@@ -83,6 +92,7 @@
 //! | `pid`, `env`, `cwd` | says its pid, its environment (`NAME=value` lines, sorted), its working folder |
 
 mod agent;
+mod asks;
 mod auth;
 mod faults;
 mod files;
@@ -93,6 +103,7 @@ mod raw;
 mod requests;
 mod script;
 mod session;
+mod terminals;
 mod turn;
 mod v2;
 mod wire;

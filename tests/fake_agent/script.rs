@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::turn::{End, Step, Turn};
 use super::wire::{chunk, content_chunk, string, update_line};
-use super::{faults, files, flood, process, raw, requests};
+use super::{asks, faults, files, flood, process, raw, requests, terminals};
 
 /// A command and its `key=value` words.
 pub(crate) struct Command<'a> {
@@ -73,10 +73,14 @@ fn commands(turn: &mut Turn, text: &str, spelled: &str, next: &str) -> Step {
     if let Some(lines) = text.strip_prefix("raw ") {
         return raw::play(turn, lines);
     }
+    if let Some(steps) = text.trim_start().strip_prefix("terminal ") {
+        return terminals::play(turn, steps);
+    }
     for part in text.split(';') {
         let command = Command::parse(part);
         let known = plain(turn, &command)
             .or_else(|| requests::play(turn, &command))
+            .or_else(|| asks::play(turn, &command))
             .or_else(|| files::play(turn, &command))
             .or_else(|| faults::play(turn, &command, next))
             .or_else(|| process::play(turn, &command));

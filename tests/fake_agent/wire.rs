@@ -67,9 +67,15 @@ impl Wire {
     pub(crate) fn request(&self, method: &str, params: impl Display) -> (String, Receiver<Reply>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = if self.strings { format!("\"req-{number}\"") } else { number.to_string() };
-        let receiver = self.expect(&id);
+        let answer = self.request_as(&id, method, params);
+        (id, answer)
+    }
+
+    /// The same with an id of the caller's own. Who used it before hears nothing more.
+    pub(crate) fn request_as(&self, id: &str, method: &str, params: impl Display) -> Receiver<Reply> {
+        let receiver = self.expect(id);
         self.line(format_args!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#));
-        (id, receiver)
+        receiver
     }
 
     /// Where the answer to a request with this id comes.

@@ -193,9 +193,14 @@ fn every_mistake_about_an_agent_is_told() {
         "command = \"npx\"\nbuiltin = \"demo\"",
         "builtin = \"other\"",
         "command = \"npx\"\nhome = \"users\"",
-        "command = \"npx\"\nfiles = \"client\"",
+        "command = \"npx\"\nfiles = \"clients\"",
         "command = \"npx\"\nterminals = \"on\"",
-        "command = \"npx\"\nmeta = [\"claudeCode\"]",
+        "command = \"npx\"\nmeta = \"claudeCode\"",
+        "command = \"npx\"\nrpc = [\"session/prompt\"]",
+        "command = \"npx\"\nrpc = [\"_vendor/*\", \"*\"]",
+        "command = \"npx\"\nrpc = [\"_*/x\"]",
+        "command = \"npx\"\nrpc = [\"\"]",
+        "command = \"npx\"\nterminal_auth = \"on\"",
         "command = \"npx\"\nargs = \"-y\"",
         "command = \"npx\"\nargs = [1]",
         "command = \"npx\"\nenv = { \"A=B\" = \"c\" }",
@@ -225,9 +230,14 @@ fn every_mistake_about_an_agent_is_told() {
     gateway.toml:1: `agents.a`: builtin stands without command and args
     gateway.toml:2: `agents.a.builtin`: must be "demo", not "other"
     gateway.toml:3: `agents.a.home`: must be "own" or "user", not "users"
-    gateway.toml:3: `agents.a.files`: this version serves no files to agents; only "off" is possible
-    gateway.toml:3: `agents.a.terminals`: must be "off", not "on"
-    gateway.toml:3: `agents.a.meta`: this version passes no _meta of clients to agents; only [] is possible
+    gateway.toml:3: `agents.a.files`: must be "off", "client" or "gateway", not "clients"
+    gateway.toml:3: `agents.a.terminals`: must be "off", "client" or "gateway", not "on"
+    gateway.toml:3: `agents.a.meta` must be a list such as ["a", "b"], not a string
+    gateway.toml:3: `agents.a.rpc[0]`: "session/prompt" never goes by name: POST /v1/sessions/{session}/prompts
+    gateway.toml:3: `agents.a.rpc[1]`: must be a method, or what methods begin with and a * at the end
+    gateway.toml:3: `agents.a.rpc[0]`: must be a method, or what methods begin with and a * at the end
+    gateway.toml:3: `agents.a.rpc[0]`: must be a method, or what methods begin with and a * at the end
+    gateway.toml:3: `agents.a.terminal_auth` must be true or false, not a string
     gateway.toml:3: `agents.a.args` must be a list such as ["a", "b"], not a string
     gateway.toml:3: `agents.a.args[0]` must be a string, not a number
     gateway.toml:3: `agents.a.env.A=B`: cannot be a name here

@@ -21,7 +21,7 @@ fn key_command(gateway: &Gateway, args: &[&str]) -> String {
 }
 
 /// A new key that the running gateway knows.
-async fn key(gateway: &Gateway, name: &str, scopes: &str) -> String {
+pub(crate) async fn key(gateway: &Gateway, name: &str, scopes: &str) -> String {
     let key = key_command(gateway, &["create", name, "--scopes", scopes]);
     eventually("the gateway has read its keys again", Duration::from_secs(10), || async {
         let answer = Answer::of(by(gateway, &key, Method::GET, "/v1")).await;
@@ -45,6 +45,27 @@ async fn any_key_may_learn_what_it_may_do() {
         assert_eq!(answer.body["principal"]["id"], scope);
         let agents = Answer::of(by(&gateway, &key, Method::GET, "/v1/agents")).await;
         assert_eq!(agents.status, if scope == "read" { 200 } else { 403 }, "{scope}");
+    }
+}
+
+#[tokio::test]
+async fn files_need_the_scope_of_their_name() {
+    let gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let session = gateway.session("fake").await;
+    let path = format!("/v1/sessions/{session}/files");
+    for (name, scopes, may) in [("alice", "read,prompt,approve", false), ("bob", "files", true)] {
+        let key = key(&gateway, name, scopes).await;
+        let file = format!("{path}/file");
+        for (method, path, status) in [
+            (Method::GET, &path, 200),
+            (Method::PUT, &file, 201),
+            (Method::GET, &file, 200),
+            (Method::HEAD, &file, 200),
+            (Method::DELETE, &file, 204),
+        ] {
+            let answer = by(&gateway, &key, method.clone(), path).send().await.expect("an answer");
+            assert_eq!(answer.status().as_u16(), if may { status } else { 403 }, "{name}: {method} {path}");
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! One test binary that drives the real server over real sockets. Files mirror the API.
 
+mod agents;
 mod architecture;
+mod asks;
 mod cli;
 mod config;
 mod connections;
@@ -30,5 +32,6 @@ mod scale;
 mod sessions;
 mod streams;
 mod subagents;
+mod terminals;
 mod support;
 mod v2;

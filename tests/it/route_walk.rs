@@ -34,8 +34,11 @@ fn operations_on(session: &str, agent: &str) -> Vec<Operation> {
             .replace("{session}", session)
             .replace("{prompt}", "p1")
             .replace("{request}", "r1")
+            .replace("{terminal}", "t1")
             .replace("{agent}", agent)
             .replace("{option}", "model")
+            .replace("{path}", "folder/file.txt")
+            .replace("{signIn}", "01938c5e-7a3b-7c4d-8e5f-ba9876543210")
             .replace("{toolCall}", "call_1")
             .replace("{agentTerminal}", "term_1");
         assert!(!filled.contains('{'), "a new kind of path parameter: {path}");
@@ -119,6 +122,8 @@ fn body(path: &str) -> Value {
         "elicitations" => json!({ "action": "cancel" }),
         "config" => json!({ "value": "x" }),
         _ if path.ends_with("/mode") => json!({ "modeId": "x" }),
+        _ if path.ends_with("/auth") => json!({ "methodId": "x" }),
+        _ if path.ends_with("/rpc") => json!({ "method": "_x" }),
         _ if path.ends_with("/prompts") => json!({ "prompt": "x" }),
         _ => json!({}),
     }

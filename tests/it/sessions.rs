@@ -1,8 +1,13 @@
 //! Sessions: made, found, changed, closed, attached, erased.
 
 mod changes;
+mod calls;
 mod create;
 mod ends;
+mod fork;
 mod list;
 mod processes;
 mod storm;
+mod taken;
+mod traces;
+mod waits;

@@ -28,6 +28,13 @@ pub(crate) struct CanApprove;
 #[derive(Debug)]
 pub(crate) struct CanAdmin;
 
+#[derive(Debug)]
+pub(crate) struct CanFiles;
+
+impl Needs for CanFiles {
+    const SCOPE: Option<Scope> = Some(Scope::Files);
+}
+
 impl Needs for HasKey {
     const SCOPE: Option<Scope> = None;
 }

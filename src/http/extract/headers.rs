@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use http::HeaderMap;
-use http::header::{HeaderName, IF_MATCH};
+use http::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
 use sha2::{Digest, Sha256};
 
 use crate::acp::TraceContext;
 use crate::http::error::ApiError;
 use crate::session::IdempotencyKey;
+use crate::workspace::{Expected, Tags};
 
 /// `Prefer: wait=N` (RFC 7240): how long a client lets us wait. What it spells otherwise is no preference.
 #[derive(Debug, Clone, Copy)]
@@ -92,7 +93,7 @@ impl<G: Send + Sync> FromRequestParts<G> for IfMatch {
         for value in parts.headers.get_all(IF_MATCH) {
             let value = value.to_str().ok().map(str::trim);
             match value.and_then(entity_tags) {
-                Some(more) => tags.get_or_insert_with(Vec::new).extend(more),
+                Some(more) => tags.get_or_insert_with(Vec::new).extend(strong(more)),
                 None if value == Some("*") => return Ok(Self(None)),
                 None => return Err(ApiError::invalid("If-Match", "expected ETags, or *")),
             }
@@ -101,15 +102,57 @@ impl<G: Send + Sync> FromRequestParts<G> for IfMatch {
     }
 }
 
-/// The strong tags of a list such as `"a", W/"b"`; `None` when it is malformed. A tag may have commas of its own.
-fn entity_tags(mut list: &str) -> Option<Vec<String>> {
+/// `If-Match` and `If-None-Match` of what may not exist yet.
+#[derive(Debug)]
+pub(crate) struct Conditions(pub(crate) Expected);
+
+impl<G: Send + Sync> FromRequestParts<G> for Conditions {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
+        let if_match = tags(&parts.headers, &IF_MATCH, "If-Match", strong)?;
+        // Here weak tags match too: our own are strong, and who weakens one on its way means the same.
+        let all = |tags: Vec<EntityTag>| tags.into_iter().map(|tag| tag.text).collect();
+        let if_none_match = tags(&parts.headers, &IF_NONE_MATCH, "If-None-Match", all)?;
+        Ok(Self(Expected { if_match, if_none_match }))
+    }
+}
+
+fn tags(
+    headers: &HeaderMap,
+    name: &HeaderName,
+    shown: &str,
+    kept: impl Fn(Vec<EntityTag>) -> Vec<String>,
+) -> Result<Option<Tags>, ApiError> {
+    let mut listed = None;
+    for value in headers.get_all(name) {
+        let value = value.to_str().ok().map(str::trim);
+        match value.and_then(entity_tags) {
+            Some(more) => listed.get_or_insert_with(Vec::new).extend(kept(more)),
+            None if value == Some("*") => return Ok(Some(Tags::Any)),
+            None => return Err(ApiError::invalid(shown, "expected ETags, or *")),
+        }
+    }
+    Ok(listed.map(Tags::Listed))
+}
+
+/// A tag as it is spelled, without the mark of a weak one.
+struct EntityTag {
+    weak: bool,
+    text: String,
+}
+
+fn strong(tags: Vec<EntityTag>) -> Vec<String> {
+    tags.into_iter().filter(|tag| !tag.weak).map(|tag| tag.text).collect()
+}
+
+/// The tags of a list such as `"a", W/"b"`; `None` when it is malformed. A tag may have commas of its own.
+fn entity_tags(mut list: &str) -> Option<Vec<EntityTag>> {
     let mut tags = Vec::new();
     loop {
         let (weak, tag) = list.strip_prefix("W/").map_or((false, list), |tag| (true, tag));
         let end = tag.strip_prefix('"')?.find('"')? + 2;
-        if !weak {
-            tags.push(tag[..end].to_owned());
-        }
+        tags.push(EntityTag { weak, text: tag[..end].to_owned() });
         let rest = tag[end..].trim_start();
         if rest.is_empty() {
             return Some(tags);

@@ -36,10 +36,16 @@ impl Input for SignIn {}
 impl Input for CreateTicket {}
 impl Input for ElicitationAnswer {}
 impl Input for PermissionAnswer {}
-impl Input for RequestAnswer {}
 impl Input for RpcCall {}
 impl Input for SetConfigOption {}
 impl Input for SetMode {}
+
+impl Input for RequestAnswer {
+    /// A client that serves files answers with a whole one.
+    fn max_bytes(limits: &Limits) -> usize {
+        limits.prompt_bytes
+    }
+}
 
 impl Input for CreatePrompt {
     fn max_bytes(limits: &Limits) -> usize {

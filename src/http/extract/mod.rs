@@ -6,10 +6,11 @@ mod json;
 mod path;
 mod query;
 
-pub(crate) use by::{By, CanAdmin, CanApprove, CanPrompt, CanRead, HasKey};
-pub(crate) use headers::{IdempotencyHeader, IfMatch, LastEventId, Trace, Wait};
+pub(crate) use by::{By, CanAdmin, CanApprove, CanFiles, CanPrompt, CanRead, HasKey};
+pub(crate) use headers::{Conditions, IdempotencyHeader, IfMatch, LastEventId, Trace, Wait};
 pub(crate) use json::{JsonBody, raw};
 pub(crate) use path::{
-    AgentPath, AgentTerminalPath, OptionPath, PromptPath, RequestPath, SessionPath, SignInPath, ToolCallPath,
+    AgentPath, AgentTerminalPath, FilePath, OptionPath, PromptPath, RequestPath, SessionPath, SignInPath,
+    TerminalPath, ToolCallPath,
 };
 pub(crate) use query::{NoQuery, Params};

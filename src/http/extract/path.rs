@@ -7,7 +7,7 @@ use http::request::Parts;
 use uuid::Uuid;
 
 use crate::http::error::ApiError;
-use crate::types::{AgentName, PromptId, RequestId, SessionId};
+use crate::types::{AgentName, PromptId, RequestId, SessionId, TerminalId};
 
 #[derive(Debug)]
 pub(crate) struct AgentPath(pub(crate) AgentName);
@@ -20,10 +20,15 @@ pub(crate) struct RequestPath(pub(crate) SessionId, pub(crate) RequestId);
 /// A sign-in of an agent.
 #[derive(Debug)]
 pub(crate) struct SignInPath(pub(crate) AgentName, pub(crate) Uuid);
+#[derive(Debug)]
+pub(crate) struct TerminalPath(pub(crate) SessionId, pub(crate) TerminalId);
 /// An option's id is the agent's own.
 #[derive(Debug)]
 pub(crate) struct OptionPath(pub(crate) SessionId, pub(crate) String);
 
+/// A file's path, decoded. What it may be is for the session's folders to say.
+#[derive(Debug)]
+pub(crate) struct FilePath(pub(crate) SessionId, pub(crate) String);
 /// A tool call's id is the agent's own.
 #[derive(Debug)]
 pub(crate) struct ToolCallPath(pub(crate) SessionId, pub(crate) String);
@@ -62,7 +67,9 @@ paths! {
     SessionPath("session");
     PromptPath("session", "prompt");
     RequestPath("session", "request");
+    TerminalPath("session", "terminal");
     OptionPath("session", "option");
+    FilePath("session", "path");
     SignInPath("agent", "signIn");
     ToolCallPath("session", "toolCall");
     AgentTerminalPath("session", "agentTerminal");

@@ -58,6 +58,9 @@ fn completed(mut document: OpenApi) -> OpenApi {
         .description(Some("ACP agents over REST and Server-Sent Events."))
         .license(Some(utoipa::openapi::License::new("Apache-2.0")))
         .build();
+    // A path of several names has a mark in the router that OpenAPI does not know.
+    let paths = std::mem::take(&mut document.paths.paths);
+    document.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {
             complete(path, method, operation);
@@ -77,7 +80,7 @@ fn completed(mut document: OpenApi) -> OpenApi {
         )
         .security_scheme("ticket", SecurityScheme::ApiKey(ApiKey::Query(ApiKeyValue::new("ticket"))))
         .build();
-    for name in ["SessionId", "PromptId", "RequestId", "AgentName"] {
+    for name in ["SessionId", "PromptId", "RequestId", "TerminalId", "AgentName"] {
         components.schemas.entry(name.to_owned()).or_insert_with(|| path_schema(name));
     }
     document.components = Some(components);
@@ -85,11 +88,12 @@ fn completed(mut document: OpenApi) -> OpenApi {
 }
 
 fn path_schema(name: &str) -> RefOr<Schema> {
-    use crate::types::{AgentName, PromptId, RequestId, SessionId};
+    use crate::types::{AgentName, PromptId, RequestId, SessionId, TerminalId};
     match name {
         "SessionId" => SessionId::schema(),
         "PromptId" => PromptId::schema(),
         "RequestId" => RequestId::schema(),
+        "TerminalId" => TerminalId::schema(),
         _ => AgentName::schema(),
     }
 }
@@ -176,6 +180,7 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
             "session" => Ref::from_schema_name("SessionId").into(),
             "prompt" => Ref::from_schema_name("PromptId").into(),
             "request" => Ref::from_schema_name("RequestId").into(),
+            "terminal" => Ref::from_schema_name("TerminalId").into(),
             "agent" => Ref::from_schema_name("AgentName").into(),
             _ => ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).into(),
         };

@@ -62,12 +62,14 @@ pub(super) fn own(operation: &str) -> Vec<C> {
             codes = agent();
             codes.extend([C::SessionClosed, C::QueueFull]);
         }
+        "read_file" => codes.extend([C::PreconditionFailed, C::RangeNotSatisfiable]),
+        "write_file" => codes.extend([C::PreconditionFailed, C::StorageFull]),
         "list_agent_sessions" | "call_agent" | "sign_in" | "sign_out" => {
             codes = agent();
             codes.extend([C::Draining, C::PoolFull]);
         }
         "open_terminal" => codes.extend([C::Malformed, C::AgentStartFailed, C::Draining, C::PoolFull]),
-        "patch_session" => codes.push(C::PreconditionFailed),
+        "patch_session" | "delete_file" => codes.push(C::PreconditionFailed),
         "answer_request" | "answer_permission" | "answer_elicitation" => codes.push(C::RequestResolved),
         "session_events" | "prompt_events" | "all_events" => {
             codes.extend([C::NotAcceptable, C::NotFound, C::Draining]);

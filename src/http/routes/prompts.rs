@@ -76,7 +76,8 @@ pub(in crate::http) async fn create_prompt(
     let held = form == Form::EventStream || wait.duration(MAX_WAIT).is_some();
     let counted = held.then(|| gateway.streams().take(&by)).transpose()?;
     gateway.rates().prompt(&by)?;
-    let request = PromptRequest { blocks, queue: body.value.queue, key, trace };
+    let CreatePrompt { attachments, queue, .. } = body.value;
+    let request = PromptRequest { blocks, attachments, queue, key, trace };
     let admitted = session.prompt(&by, request).await?;
     let (location, replayed) = (location(&admitted.prompt), admitted.replayed);
     let mut response = match (form, counted) {

@@ -19,6 +19,7 @@
 //! | `deaf` | goes on saying "still here" whatever comes |
 //! | `upserts`, `tools`, `terminal`, `state-of-things` | updates of those kinds |
 //! | `permission`, `command-permission`, `withdrawn` | asks; says what came of it |
+//! | `unserved` | asks for a file and a terminal of the client; says the errors' codes |
 //! | `tool-hang`, `terminal-hang` | a tool call or a terminal that can be cancelled; waits until it is |
 //! | `crash code=42` | the end of the process |
 

@@ -112,6 +112,7 @@ impl Prompt {
             "permission" => return self.ask(updates::TOOL_SUBJECT, false),
             "command-permission" => return self.ask(updates::COMMAND_SUBJECT, false),
             "withdrawn" => return self.ask(updates::TOOL_SUBJECT, true),
+            "unserved" => return self.unserved(),
             "tool-hang" | "terminal-hang" => return self.wait_for_part(&command),
             "crash" => std::process::exit(command.number("code", 42)),
             _ if updates::play(self, command.name) => {}
@@ -146,6 +147,18 @@ impl Prompt {
         self.pause(0)?;
         self.state(r#""running""#);
         self.say(&format!("permission: {}", outcome(&reply)));
+        Ok(())
+    }
+
+    /// Methods that v2 does not have.
+    fn unserved(&self) -> Result<(), Stop> {
+        let session = string(&self.session.id);
+        for (method, member) in [("fs/read_text_file", "path"), ("terminal/create", "command")] {
+            let params = format!(r#"{{"sessionId":{session},"{member}":"/bin/true"}}"#);
+            let (_, answer) = self.wire.request(method, params);
+            let code = answer.recv().map_err(|_| Stop)?.err().unwrap_or_default();
+            self.say(&code.to_string());
+        }
         Ok(())
     }
 

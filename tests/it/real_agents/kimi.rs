@@ -25,7 +25,6 @@ impl Kimi {
         let model = Model::start().await;
         let more = format!(
             "files = \"{served}\"\nterminals = \"{served}\"\n\
-             permissions = {{ allow = [\"read\", \"edit\", \"execute\", \"other\"] }}\n\
              env = {{ KIMI_MODEL_NAME = \"mock\", KIMI_MODEL_API_KEY = \"mock\", KIMI_MODEL_PROVIDER_TYPE = \"openai\", \
              KIMI_MODEL_BASE_URL = \"{}/v1\", KIMI_MODEL_MAX_CONTEXT_SIZE = \"100000\", KIMI_CODE_NO_AUTO_UPDATE = \"1\" }}",
             model.url
@@ -43,8 +42,9 @@ impl Kimi {
 
     /// A turn in which the model calls this tool; gives what it was told of the result.
     async fn told(&self, name: &str, input: &Value) -> String {
-        let prompt = self.gateway.turn(&self.session, &Self::call(name, input)).await;
-        assert_eq!(prompt["stopReason"], "end_turn", "{prompt}");
+        let (prompt, methods) =
+            self.served(name, input, |method, _| panic!("nobody is asked for {method}")).await;
+        assert!(methods.is_empty());
         prompt["text"].as_str().expect("text").to_owned()
     }
 
@@ -52,24 +52,40 @@ impl Kimi {
         self.cwd.join(name).to_str().expect("UTF-8").to_owned()
     }
 
-    /// A turn in which a person plays the client: answers what is asked, and gives the methods that were asked for.
-    async fn served(&self, name: &str, input: &Value, answer: impl Fn(&str, &Value) -> Value) -> Vec<String> {
+    /// A turn in which a person allows everything and plays the client: answers what is asked. Gives the turn, and the
+    /// methods that were asked for.
+    async fn served(
+        &self,
+        name: &str,
+        input: &Value,
+        answer: impl Fn(&str, &Value) -> Value,
+    ) -> (Value, Vec<String>) {
         let path = format!("/v1/sessions/{}", self.session);
         let mut stream: Events = self.gateway.events(&format!("{path}/events?after=tail")).await;
-        self.gateway.prompt(&self.session, &Self::call(name, input)).await;
+        let prompt = self.gateway.prompt(&self.session, &Self::call(name, input)).await;
         let mut methods = Vec::new();
         loop {
             let event = stream.next().await.expect("the stream goes on").data;
             if event["type"] == "prompt.completed" {
-                return methods;
+                let id = prompt["promptId"].as_str().expect("an id");
+                return (self.gateway.get(&format!("{path}/prompts/{id}")).await, methods);
             }
-            if event["type"] == "request.created" && event["method"] != "session/request_permission" {
-                let (method, id) = (event["method"].as_str().expect("a method"), &event["requestId"]);
-                let url = format!("{path}/requests/{}", id.as_str().expect("an id"));
-                let (status, problem) = self.gateway.post(&url, &answer(method, &event["params"])).await;
-                assert_eq!(status, 204, "{method}: {problem}");
+            if event["type"] != "request.created" {
+                continue;
+            }
+            let (method, id) = (event["method"].as_str().expect("a method"), &event["requestId"]);
+            let id = id.as_str().expect("an id");
+            let (url, answer) = if method == "session/request_permission" {
+                let options = event["params"]["options"].as_array().expect("options");
+                let once =
+                    options.iter().find(|option| option["kind"] == "allow_once").expect("it is offered");
+                (format!("{path}/permissions/{id}"), json!({ "optionId": once["optionId"] }))
+            } else {
                 methods.push(method.to_owned());
-            }
+                (format!("{path}/requests/{id}"), answer(method, &event["params"]))
+            };
+            let (status, problem) = self.gateway.post(&url, &answer).await;
+            assert_eq!(status, 204, "{method}: {problem}");
         }
     }
 }
@@ -83,7 +99,12 @@ async fn kimi_reads_writes_and_runs_through_the_gateway() {
     let kimi = Kimi::start("gateway").await;
     let (read, written) = (kimi.path("read.txt"), kimi.path("written.txt"));
     std::fs::write(&read, "what stands there\n").expect("the folder is there");
-    assert!(kimi.told("Read", &json!({ "path": read })).await.contains("what stands there"));
+    let told = kimi.told("Read", &json!({ "path": read })).await;
+    assert!(
+        told.contains("what stands there"),
+        "{told}\n{:#?}",
+        kimi.gateway.all_events(&kimi.session).await
+    );
     kimi.told("Write", &json!({ "path": written, "content": "new words" })).await;
     assert_eq!(std::fs::read_to_string(&written).expect("it was written"), "new words");
     let told = kimi.told("Bash", &json!({ "command": "echo $((20 + 22)) > made.txt; cat made.txt" })).await;
@@ -99,19 +120,20 @@ async fn kimi_reads_writes_and_runs_through_the_gateway() {
 #[tokio::test]
 async fn kimi_reads_writes_and_runs_through_a_client() {
     let kimi = Kimi::start("client").await;
-    let written = kimi.path("written.txt");
+    let (read, written) = (kimi.path("read.txt"), kimi.path("written.txt"));
+    // It looks whether a file is there before it asks its client for the content.
+    std::fs::write(&read, "what stands on the disk").expect("the folder is there");
     let missing = json!({ "error": { "code": -32002, "message": "Resource not found" } });
-    let methods = kimi
-        .served("Read", &json!({ "path": kimi.path("read.txt") }), |_, params| {
+    let (prompt, methods) = kimi
+        .served("Read", &json!({ "path": read }), |_, params| {
             let wanted = params["path"].as_str().is_some_and(|path| path.ends_with("/read.txt"));
             if wanted { json!({ "result": { "content": "out of a browser" } }) } else { missing.clone() }
         })
         .await;
     assert!(methods.contains(&"fs/read_text_file".to_owned()), "{methods:?}");
-    let last = kimi.gateway.get(&format!("/v1/sessions/{}/prompts/p1", kimi.session)).await;
-    assert!(last["text"].as_str().is_some_and(|text| text.contains("out of a browser")), "{last}");
+    assert!(prompt["text"].as_str().is_some_and(|text| text.contains("out of a browser")), "{prompt}");
 
-    let methods = kimi
+    let (prompt, methods) = kimi
         .served("Write", &json!({ "path": written, "content": "new" }), |method, params| match method {
             "fs/write_text_file" => {
                 assert_eq!(params["content"], "new");
@@ -120,10 +142,10 @@ async fn kimi_reads_writes_and_runs_through_a_client() {
             _ => missing.clone(),
         })
         .await;
-    assert!(methods.contains(&"fs/write_text_file".to_owned()), "{methods:?}");
+    assert!(methods.contains(&"fs/write_text_file".to_owned()), "{methods:?} {prompt}");
     assert!(!exists(&written), "the client has it, wherever it keeps its files");
 
-    let methods = kimi
+    let (prompt, methods) = kimi
         .served("Bash", &json!({ "command": "make" }), |method, params| match method {
             "terminal/create" => {
                 assert!(params.to_string().contains("make"), "{params}");
@@ -138,6 +160,5 @@ async fn kimi_reads_writes_and_runs_through_a_client() {
         })
         .await;
     assert!(methods.contains(&"terminal/create".to_owned()), "{methods:?}");
-    let last = kimi.gateway.get(&format!("/v1/sessions/{}/prompts/p3", kimi.session)).await;
-    assert!(last["text"].as_str().is_some_and(|text| text.contains("all made")), "{last}");
+    assert!(prompt["text"].as_str().is_some_and(|text| text.contains("all made")), "{prompt}");
 }

@@ -71,9 +71,9 @@ fn reply(body: &Value) -> Reply {
     let messages = body["messages"].as_array().expect("messages");
     // What a turn was interrupted in may stand in one message with what the user said next.
     let from_user = |message: &&Value| message["role"] == "user" && !texts(message).is_empty();
-    let last = messages.iter().rev().find(|message| message["role"] != "system").expect("a message");
-    if !from_user(&last) {
-        return Reply::Text(format!("The tool says: {}", result(last).unwrap_or_default().trim()));
+    let last = messages.iter().rev().find(|message| from_user(message) || result(message).is_some());
+    if let Some(result) = last.filter(|message| !from_user(message)).and_then(result) {
+        return Reply::Text(format!("The tool says: {}", result.trim()));
     }
     let said: Vec<String> = messages.iter().filter(from_user).flat_map(texts).collect();
     let last = said.last().expect("the user said something");

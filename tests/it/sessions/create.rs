@@ -86,7 +86,7 @@ async fn a_new_session_is_whole_and_its_log_begins_with_it() {
 
 #[tokio::test]
 async fn a_session_has_a_folder_of_its_own_or_one_below_the_root() {
-    let gateway = Setup::fake(&["--log", "received"]).start();
+    let gateway = Setup::fake(&["--log", "received", "--directories"]).start();
     let root = gateway.path("data/workspaces").canonicalize().expect("the root of workspaces");
     std::fs::create_dir_all(root.join("project/part")).expect("the folder is ours");
     let own = create(&gateway, &json!({ "agent": "fake" })).await.body;
@@ -137,7 +137,7 @@ async fn a_folder_outside_the_roots_is_forbidden_and_one_that_is_missing_invalid
 #[tokio::test]
 async fn a_client_brings_no_command_and_no_address_of_its_own() {
     let mcp = "[mcp.docs]\nurl = \"https://mcp.example/docs\"\n";
-    let gateway = Setup::fake(&["--log", "received"]).table(mcp).start();
+    let gateway = Setup::fake(&["--log", "received", "--mcp"]).table(mcp).start();
     for server in [
         json!({ "name": "x", "command": "/bin/sh", "args": ["-c", "id"], "env": [] }),
         json!({ "type": "stdio", "name": "x", "command": "sh", "args": [], "env": [] }),
@@ -224,4 +224,104 @@ async fn what_is_no_id_is_not_found_as_an_id_that_names_nothing() {
         gateway.call(Method::DELETE, &format!("/v1/sessions/{id}")).await.problem(404, "not_found");
     }
     gateway.lawful(&session).await;
+}
+
+#[tokio::test]
+async fn a_server_that_the_agent_does_not_take_is_refused_and_not_left_out_in_silence() {
+    let mcp = "[mcp.far]\nurl = \"https://mcp.example/far\"\n[mcp.old]\nurl = \"https://mcp.example/old\"\ntype = \"sse\"\n[mcp.near]\ncommand = \"cat\"\nenv = { TOKEN = \"s3cret\" }\n";
+    let gateway = Setup::fake(&["--log", "received"]).table(mcp).start();
+    // Before any process has said what it takes, and after one has.
+    for _ in 0..2 {
+        let body = json!({ "agent": "fake", "mcpServers": ["near", "far"] });
+        let problem = create(&gateway, &body).await.problem(422, "invalid");
+        assert_eq!(problem["errors"][0]["pointer"], "/mcpServers/1");
+        let detail = problem["errors"][0]["detail"].as_str().expect("a text");
+        assert!(detail.contains("mcpCapabilities.http"), "{detail}");
+    }
+    let problem =
+        create(&gateway, &json!({ "agent": "fake", "mcpServers": ["old"] })).await.problem(422, "invalid");
+    assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("mcpCapabilities.sse")));
+    assert!(!received(&gateway).contains("session/new"), "the agent was not asked");
+    assert_eq!(gateway.get("/v1/sessions").await["sessions"], json!([]));
+    let near = create(&gateway, &json!({ "agent": "fake", "mcpServers": ["near"] })).await;
+    assert_eq!(near.status, StatusCode::CREATED, "every agent takes stdio");
+    assert!(received(&gateway).contains(r#""mcpServers":[{"name":"near","command":""#));
+
+    let gateway = Setup::fake(&["--log", "received", "--mcp"]).table(mcp).start();
+    let body = json!({ "agent": "fake", "mcpServers": ["far", "near"] });
+    assert_eq!(create(&gateway, &body).await.status, StatusCode::CREATED);
+    assert!(
+        received(&gateway)
+            .contains(r#""mcpServers":[{"type":"http","name":"far","url":"https://mcp.example/far""#)
+    );
+}
+
+#[tokio::test]
+async fn directories_are_only_for_agents_that_take_them_and_are_sent_again_with_the_servers() {
+    let gateway = Setup::fake(&[]).start();
+    std::fs::create_dir(gateway.path("data/workspaces/more")).expect("the root is there");
+    let body = json!({ "agent": "fake", "additionalDirectories": ["more"] });
+    for _ in 0..2 {
+        let problem = create(&gateway, &body).await.problem(501, "agent_unsupported");
+        assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("additionalDirectories")));
+    }
+    let mcp = "[mcp.near]\ncommand = \"cat\"\n";
+    for (args, method) in
+        [(&["--directories", "--resume"][..], "session/resume"), (&["--directories"], "session/load")]
+    {
+        let mut args = args.to_vec();
+        args.extend(["--log", "received", "--state", "state"]);
+        let gateway = Setup::fake(&args).limits("backoff_min = \"10ms\"").table(mcp).start();
+        std::fs::create_dir(gateway.path("data/workspaces/more")).expect("the root is there");
+        let body = json!({ "agent": "fake", "additionalDirectories": ["more"], "mcpServers": ["near"] });
+        let session = create(&gateway, &body).await.body["sessionId"].as_str().expect("an id").to_owned();
+        gateway.turn(&session, "crash").await;
+        gateway.turn(&session, "hello").await;
+        let lines = received(&gateway);
+        let again = lines.lines().find(|line| line.contains(method)).expect("the session was taken again");
+        let again: Value = serde_json::from_str(again).expect("JSON");
+        let more = gateway.path("data/workspaces/more").canonicalize().expect("it is there");
+        assert_eq!(again["params"]["additionalDirectories"], json!([more]), "{again}");
+        assert_eq!(again["params"]["mcpServers"][0]["name"], "near");
+    }
+}
+
+#[tokio::test]
+async fn only_listed_keys_of_meta_reach_the_agent_and_they_do_so_each_time() {
+    let setup = Setup::fake_with(
+        &["--log", "received", "--state", "state"],
+        "meta = [\"vendor.example/x\", \"a/b\"]",
+    );
+    let gateway = setup.limits("backoff_min = \"10ms\"").start();
+    for (meta, pointer) in [
+        (json!({ "vendor.example/x": 1, "other": 2 }), "/_meta/other"),
+        (json!({ "a/c": 1 }), "/_meta/a~1c"),
+        (json!([1]), "/_meta"),
+        (json!("x"), "/_meta"),
+    ] {
+        let problem =
+            create(&gateway, &json!({ "agent": "fake", "_meta": meta })).await.problem(422, "invalid");
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
+    }
+    gateway.assert_nothing_left().await;
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let body = format!(
+        "{{\"agent\":\"fake\",\"_meta\":{{\"a/b\":{{\"n\":1.10,\n\"s\":\"\\ud800\"}},\"traceparent\":\"{parent}\"}}}}"
+    );
+    let request =
+        gateway.request(Method::POST, "/v1/sessions").header("Content-Type", "application/json").body(body);
+    let session = Answer::of(request).await;
+    assert_eq!(session.status, StatusCode::CREATED, "{session:?}");
+    let session = session.body["sessionId"].as_str().expect("an id").to_owned();
+    let own = "\"a/b\":{\"n\":1.10, \"s\":\"\\ud800\"}";
+    let of = |method: &str| {
+        let lines = received(&gateway);
+        lines.lines().find(|line| line.contains(&format!("\"method\":\"{method}\""))).map(str::to_owned)
+    };
+    let new = of("session/new").expect("the agent was asked");
+    assert!(new.contains(&format!("\"_meta\":{{{own},\"traceparent\":\"{parent}\"}}")), "{new}");
+    gateway.turn(&session, "crash").await;
+    gateway.turn(&session, "hello").await;
+    let load = of("session/load").expect("the session was taken again");
+    assert!(load.contains(&format!("\"_meta\":{{{own}}}")), "without the trace of another request: {load}");
 }

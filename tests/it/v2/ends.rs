@@ -58,6 +58,38 @@ async fn every_order_of_the_answer_and_the_states_is_one_turn() {
     }
 }
 
+/// Every way to put `answer` and `user` among the words that are in this order.
+fn interleavings(words: &[&str]) -> Vec<String> {
+    let mut all = Vec::new();
+    for answer in 0..=words.len() {
+        for user in 0..=words.len() + 1 {
+            let mut script: Vec<&str> = words.to_vec();
+            script.insert(answer, "answer");
+            script.insert(user, "user");
+            all.push(format!("raw;{}", script.join(";")));
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn wherever_the_answer_and_the_message_come_the_turn_ends_once() {
+    let (gateway, session) = fake().await;
+    let lawful_words = ["running", "say text=x", "requires-action", "running", "idle"];
+    let scripts = interleavings(&lawful_words);
+    assert_eq!(scripts.len(), 42);
+    for (number, script) in scripts.iter().enumerate() {
+        let prompt = gateway.turn(&session, script).await;
+        assert_eq!(prompt["stopReason"], "end_turn", "{script}");
+        assert_eq!(prompt["promptId"], format!("p{}", number + 1));
+    }
+    // The last update may have been late; then it has come before the next turn, or comes now.
+    assert_eq!(gateway.turn(&session, "say text=last").await["text"], "last");
+    let events = gateway.lawful(&session).await;
+    assert_eq!(all(&events, "prompt.completed").len(), scripts.len() + 1);
+    assert_eq!(all(&events, "session.attached").len(), 1);
+}
+
 #[tokio::test]
 async fn reasons_of_the_future_pass_and_an_error_is_a_failure() {
     let (gateway, session) = fake().await;

@@ -52,6 +52,28 @@ async fn the_mode_is_the_option_of_that_category() {
 }
 
 #[tokio::test]
+async fn servers_are_told_with_their_transport() {
+    let table = "[mcp.files]\ncommand = \"/bin/true\"\nargs = [\"-v\"]";
+    let gateway = setup(&["--log", "received"], "").table(table).start();
+    let body = json!({ "agent": "fake", "mcpServers": ["files"] });
+    assert_eq!(gateway.posted("/v1/sessions", &[], &body).await.status, 201);
+    let received = std::fs::read_to_string(gateway.path("data/homes/default/fake/received"));
+    let received = received.expect("the agent's own record");
+    let new = received.lines().find(|line| line.contains("session/new")).expect("a session was made");
+    let new: serde_json::Value = serde_json::from_str(new).expect("JSON");
+    let servers =
+        json!([{ "type": "stdio", "name": "files", "command": "/bin/true", "args": ["-v"], "env": [] }]);
+    assert_eq!(new["params"]["mcpServers"], servers);
+}
+
+#[tokio::test]
+async fn the_files_and_terminals_of_the_client_are_not_there() {
+    let gateway = setup(&[], "files = \"client\"\nterminals = \"client\"").start();
+    let session = gateway.session("fake").await;
+    assert_eq!(gateway.turn(&session, "unserved").await["text"], "-32601-32601");
+}
+
+#[tokio::test]
 async fn a_process_that_closed_its_session_serves_the_next_and_a_close_ends_the_turn() {
     let gateway = setup(&[], "pool = { max = 1, warm = 0 }").start();
     let session = gateway.session("fake").await;

@@ -1,0 +1,161 @@
+//! `terminal/*` of agents (ACP, Terminals).
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::own;
+use super::peek::PeekError;
+use crate::types::TerminalId;
+
+/// What an agent wants to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateTerminal {
+    pub command: String,
+    pub args: Vec<String>,
+    pub env: Vec<(String, String)>,
+    pub cwd: Option<String>,
+    pub output_byte_limit: Option<u64>,
+}
+
+pub fn peek_create_terminal(params: &RawValue) -> Result<CreateTerminal, PeekError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        command: String,
+        #[serde(default)]
+        args: Option<Vec<String>>,
+        #[serde(default)]
+        env: Option<Vec<Variable>>,
+        #[serde(default)]
+        cwd: Option<String>,
+        #[serde(default)]
+        output_byte_limit: Option<u64>,
+    }
+    #[derive(Deserialize)]
+    struct Variable {
+        name: String,
+        value: String,
+    }
+    let Params { command, args, env, cwd, output_byte_limit } = serde_json::from_str(params.get())?;
+    let env = env.unwrap_or_default().into_iter().map(|variable| (variable.name, variable.value)).collect();
+    Ok(CreateTerminal { command, args: args.unwrap_or_default(), env, cwd, output_byte_limit })
+}
+
+/// The `terminalId` of the other methods.
+pub fn peek_terminal(params: &RawValue) -> Result<Cow<'_, str>, PeekError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        #[serde(borrow)]
+        terminal_id: Cow<'a, str>,
+    }
+    Ok(serde_json::from_str::<Params<'_>>(params.get())?.terminal_id)
+}
+
+/// The answer to `terminal/create`.
+pub fn terminal_created(terminal_id: TerminalId) -> Box<RawValue> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Created {
+        terminal_id: TerminalId,
+    }
+    own(&Created { terminal_id })
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ExitStatus<'a> {
+    exit_code: Option<i32>,
+    signal: Option<&'a str>,
+}
+
+/// The answer to `terminal/output`; `exit` is code and signal, once there is one.
+pub fn terminal_output(
+    output: &str,
+    truncated: bool,
+    exit: Option<(Option<i32>, Option<&str>)>,
+) -> Box<RawValue> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Output<'a> {
+        output: &'a str,
+        truncated: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        exit_status: Option<ExitStatus<'a>>,
+    }
+    let exit_status = exit.map(|(exit_code, signal)| ExitStatus { exit_code, signal });
+    own(&Output { output, truncated, exit_status })
+}
+
+/// The answer to `terminal/wait_for_exit`.
+pub fn terminal_exited(exit_code: Option<i32>, signal: Option<&str>) -> Box<RawValue> {
+    own(&ExitStatus { exit_code, signal })
+}
+
+/// The answer to `terminal/kill` and `terminal/release`.
+pub fn terminal_done() -> Box<RawValue> {
+    #[derive(Serialize)]
+    struct Done {}
+    own(&Done {})
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::v1;
+
+    use super::*;
+
+    fn raw(json: &str) -> Box<RawValue> {
+        RawValue::from_string(json.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn what_is_optional_may_be_missing_or_null() {
+        let bare = CreateTerminal {
+            command: "ls".to_owned(),
+            args: Vec::new(),
+            env: Vec::new(),
+            cwd: None,
+            output_byte_limit: None,
+        };
+        let sparse = raw(r#"{"sessionId":"s","command":"ls"}"#);
+        assert_eq!(peek_create_terminal(&sparse).unwrap(), bare);
+        let nulls = raw(
+            r#"{"sessionId":"s","command":"ls","args":null,"env":null,"cwd":null,"outputByteLimit":null,"_meta":{}}"#,
+        );
+        assert_eq!(peek_create_terminal(&nulls).unwrap(), bare);
+        let full = raw(
+            r#"{"command":"a","args":["b"],"env":[{"name":"C","value":"d","_meta":{}}],"cwd":"/e","outputByteLimit":5}"#,
+        );
+        let full = peek_create_terminal(&full).unwrap();
+        assert_eq!((full.env, full.output_byte_limit), (vec![("C".to_owned(), "d".to_owned())], Some(5)));
+        for wrong in [
+            r#"{"command":1}"#,
+            r#"{"command":"a","command":"b"}"#,
+            r#"{"command":"a","outputByteLimit":-1}"#,
+            r#"{"command":"a","args":"b"}"#,
+            r#"{"args":[]}"#,
+            "[]",
+        ] {
+            assert!(peek_create_terminal(&raw(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn answers_are_what_the_schema_says() {
+        let created: v1::CreateTerminalResponse =
+            serde_json::from_str(terminal_created(TerminalId::new(7)).get()).unwrap();
+        assert_eq!(&*created.terminal_id.0, "t7");
+        let running = terminal_output("a", true, None);
+        assert_eq!(running.get(), r#"{"output":"a","truncated":true}"#);
+        let ended = terminal_output("a", false, Some((None, Some("SIGKILL"))));
+        let ended: v1::TerminalOutputResponse = serde_json::from_str(ended.get()).unwrap();
+        assert_eq!(ended.exit_status.unwrap().signal.as_deref(), Some("SIGKILL"));
+        let exit: v1::WaitForTerminalExitResponse =
+            serde_json::from_str(terminal_exited(Some(3), None).get()).unwrap();
+        assert_eq!(exit.exit_status.exit_code, Some(3));
+        let _: v1::KillTerminalResponse = serde_json::from_str(terminal_done().get()).unwrap();
+    }
+}

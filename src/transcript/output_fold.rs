@@ -1,0 +1,75 @@
+//! Folds a terminal's output out of the log.
+
+use serde::Deserialize;
+
+use crate::api::event::{EventMembers, TerminalOutput};
+use crate::types::TerminalId;
+
+/// The last of what a terminal has shown without a gap.
+#[derive(Debug)]
+pub struct OutputFold {
+    terminal: TerminalId,
+    limit: usize,
+    pub output: String,
+    /// Bytes that came before `output`.
+    pub offset: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Piece {
+    terminal_id: String,
+    offset: u64,
+    data: String,
+}
+
+impl OutputFold {
+    /// Keeps `limit` bytes.
+    pub fn new(terminal: TerminalId, limit: usize) -> Self {
+        Self { terminal, limit, output: String::new(), offset: 0 }
+    }
+
+    /// Takes any event; those of other types and terminals change nothing.
+    pub fn event(&mut self, kind: &str, data: &[u8]) {
+        if kind != TerminalOutput::TYPE {
+            return;
+        }
+        let Ok(piece) = serde_json::from_slice::<Piece>(data) else { return };
+        if piece.terminal_id != self.terminal.to_string() {
+            return;
+        }
+        if piece.offset != self.offset + self.output.len() as u64 {
+            // What lies between was not logged, or has been pruned.
+            self.output.clear();
+            self.offset = piece.offset;
+        }
+        self.output.push_str(&piece.data);
+        let over = self.output.ceil_char_boundary(self.output.len().saturating_sub(self.limit));
+        self.output.drain(..over);
+        self.offset += over as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(terminal: &str, offset: u64, data: &str) -> Vec<u8> {
+        serde_json::json!({ "id": "k-1", "terminalId": terminal, "offset": offset, "data": data })
+            .to_string()
+            .into_bytes()
+    }
+
+    #[test]
+    fn pieces_join_and_a_gap_begins_anew() {
+        let mut fold = OutputFold::new(TerminalId::new(1), 8);
+        fold.event("terminal.output", &output("t1", 0, "one "));
+        fold.event("terminal.output", &output("t2", 0, "another's"));
+        fold.event("session.update", &output("t1", 0, "no output"));
+        fold.event("terminal.output", b"{}");
+        fold.event("terminal.output", &output("t1", 4, "two é"));
+        assert_eq!((fold.output.as_str(), fold.offset), ("e two é", 2));
+        fold.event("terminal.output", &output("t1", 100, "end"));
+        assert_eq!((fold.output.as_str(), fold.offset), ("end", 100));
+    }
+}

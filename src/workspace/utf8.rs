@@ -1,0 +1,71 @@
+//! Bytes that come in pieces become text: a character that is cut waits for its rest.
+
+/// What is no UTF-8 becomes U+FFFD; what may still become a character is held back.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    /// The beginning of a character: at most three bytes.
+    held: Vec<u8>,
+}
+
+impl Decoder {
+    /// The whole characters after `bytes` have come.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> String {
+        self.held.extend_from_slice(bytes);
+        let all = std::mem::take(&mut self.held);
+        let mut text = String::with_capacity(all.len());
+        let mut rest = &all[..];
+        loop {
+            match std::str::from_utf8(rest) {
+                Ok(valid) => {
+                    text.push_str(valid);
+                    return text;
+                }
+                Err(error) => {
+                    let (valid, after) = rest.split_at(error.valid_up_to());
+                    text.push_str(&String::from_utf8_lossy(valid));
+                    let Some(wrong) = error.error_len() else {
+                        self.held = after.to_vec();
+                        return text;
+                    };
+                    text.push(char::REPLACEMENT_CHARACTER);
+                    rest = &after[wrong..];
+                }
+            }
+        }
+    }
+
+    /// Nothing more comes: what waited is no character.
+    pub(super) fn finish(&mut self) -> String {
+        let held = std::mem::take(&mut self.held);
+        String::from_utf8_lossy(&held).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_character_waits_for_its_rest() {
+        let mut decoder = Decoder::default();
+        let [first, second, third, fourth] = "😀".as_bytes().try_into().unwrap();
+        assert_eq!(decoder.push(&[b'a', first, second]), "a");
+        assert_eq!(decoder.push(&[third]), "");
+        assert_eq!(decoder.push(&[fourth, b'b', 0xff]), "😀b\u{fffd}");
+        assert_eq!(decoder.push(&[first]), "");
+        assert_eq!(decoder.finish(), "\u{fffd}");
+        assert_eq!(decoder.finish(), "");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_in_any_pieces_are_what_they_are_whole(bytes: Vec<u8>, piece in 1_usize..5) {
+            let mut decoder = Decoder::default();
+            let mut text: String = bytes.chunks(piece).map(|piece| decoder.push(piece)).collect();
+            text.push_str(&decoder.finish());
+            prop_assert_eq!(text, String::from_utf8_lossy(&bytes));
+        }
+    }
+}

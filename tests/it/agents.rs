@@ -1,0 +1,8 @@
+//! Agents themselves: their own sessions, their methods by name, signing in to them.
+
+mod auth;
+mod keys;
+mod listing;
+mod rpc;
+mod socket;
+mod terminal;

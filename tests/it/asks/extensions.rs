@@ -1,0 +1,92 @@
+//! Requests that only clients may know.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{answer, ask, asked, asking, end, heard, pointers, taken};
+use crate::support::log::{all, one, said};
+use crate::support::{Follower, Setup};
+
+const PARAMS: &str = r#"{"sessionId":$SESSION,"thing":{"sessionId":"inner","n":1.10}}"#;
+
+#[tokio::test]
+async fn a_client_that_follows_answers_with_whatever_it_is() {
+    let gateway = Setup::fake(&[]).start();
+    for (method, result) in
+        [("_vendor/thing", "null"), ("later/method", "[1.10,\"\\u00e9\"]"), ("_x", "\"yes\"")]
+    {
+        let session = gateway.session("fake").await;
+        let created = asked(&gateway, &session, &ask(method, PARAMS)).await;
+        assert_eq!((&created["method"], &created["params"]["sessionId"]), (&json!(method), &json!(session)));
+        assert_eq!(created["params"]["thing"]["sessionId"], "inner");
+        assert!(created["deadline"].as_str() > created["time"].as_str());
+        let refused = answer(&gateway, &session, "elicitations/r1", r#"{"action":"cancel"}"#).await;
+        assert_eq!(pointers(refused), [""]);
+        taken(&gateway, &session, "requests/r1", &format!(r#"{{"result":{result}}}"#)).await;
+        assert_eq!(heard(&gateway, &session).await, format!("{method}: {result}\n"));
+    }
+}
+
+#[tokio::test]
+async fn params_need_not_name_a_session_nor_be_an_object() {
+    let gateway = Setup::fake(&[]).start();
+    for params in [r#"{"thing":1}"#, "[1,{\"sessionId\":\"x\"}]", "null"] {
+        let session = gateway.session("fake").await;
+        let created = asked(&gateway, &session, &ask("_vendor/thing", params)).await;
+        assert_eq!(created["params"], serde_json::from_str::<Value>(params).expect("JSON"));
+        taken(&gateway, &session, "requests/r1", r#"{"error":{"code":7,"message":"no"}}"#).await;
+        assert_eq!(heard(&gateway, &session).await, "_vendor/thing: error 7\n");
+    }
+}
+
+#[tokio::test]
+async fn without_anybody_who_follows_the_agent_hears_at_once_that_nobody_can() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let other = gateway.session("fake").await;
+    let follower = Follower::start(&gateway, &other);
+    let began = Instant::now();
+    let turn = gateway.turn(&session, &ask("_vendor/thing", PARAMS)).await;
+    assert_eq!(turn["text"], "_vendor/thing: error -32601\n");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    let events = gateway.lawful(&session).await;
+    assert!(events.iter().all(|event| event["type"] != "request.created"), "nobody was asked");
+    drop(follower);
+}
+
+#[tokio::test]
+async fn whoever_follows_all_sessions_follows_this_one() {
+    let gateway = Setup::fake(&[]).limits("extension_answer = \"300ms\"").start();
+    let session = gateway.session("fake").await;
+    let mut all = gateway.events("/v1/events").await;
+    gateway.prompt(&session, &ask("_vendor/thing", PARAMS)).await;
+    while !all.next().await.expect("the stream goes on").of("request.created") {}
+    // Nobody answers in time.
+    let events = end(&gateway, &session).await;
+    assert_eq!(said(&events), "_vendor/thing: error -32601\n");
+    let resolved = one(&events, "request.resolved");
+    assert_eq!((&resolved["resolution"], &resolved["error"]["code"]), (&json!("expired"), &json!(-32601)));
+}
+
+#[tokio::test]
+async fn a_client_that_has_gone_does_not_follow() {
+    let setup = Setup::fake(&[]).limits("extension_answer = \"500ms\"");
+    let (gateway, session, _) = asking(setup, &ask("_vendor/thing", PARAMS)).await;
+    let asked = async || {
+        let turn = gateway.turn(&session, &ask("_vendor/thing", PARAMS)).await;
+        assert_eq!(turn["text"], "_vendor/thing: error -32601\n");
+        all(&gateway.all_events(&session).await, "request.created").len()
+    };
+    end(&gateway, &session).await;
+    // Its connection ends a moment later.
+    let (mut before, began) = (0, Instant::now());
+    loop {
+        let now = asked().await;
+        if now == before {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "somebody still follows");
+        before = now;
+    }
+}

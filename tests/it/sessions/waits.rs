@@ -1,0 +1,145 @@
+//! Who waits for a process without a turn, and sessions that no process holds.
+
+use std::time::{Duration, Instant};
+
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use crate::support::log::{all, one};
+use crate::support::{Answer, Gateway, Setup, eventually};
+
+async fn set_mode(gateway: &Gateway, session: &str) -> Answer {
+    let request = gateway.request(Method::PUT, &format!("/v1/sessions/{session}/mode"));
+    Answer::of(request.json(&json!({ "modeId": "code" }))).await
+}
+
+/// A detached session, and another one whose turn keeps the only process.
+async fn full(limits: &str) -> (Gateway, String, String) {
+    let setup = Setup::fake_with(&["--state", "state"], "pool = { max = 1, warm = 0 }");
+    let gateway = setup.limits(limits).start();
+    let idle = gateway.session("fake").await;
+    let busy = gateway.session("fake").await;
+    gateway.prompt(&busy, "stream n=1; hang").await;
+    gateway.log_until(&busy, |event| event["type"] == "session.update").await;
+    (gateway, idle, busy)
+}
+
+#[tokio::test]
+async fn a_setting_or_an_attach_is_not_held_for_long_by_a_full_pool() {
+    let (gateway, idle, busy) = full("settings_wait = \"300ms\"").await;
+    let began = Instant::now();
+    let refused = set_mode(&gateway, &idle).await;
+    assert!(refused.header("retry-after").is_some());
+    refused.problem(503, "pool_full");
+    let attach = format!("/v1/sessions/{idle}/attach");
+    let refused = gateway.call(Method::POST, &attach).await;
+    assert!(refused.header("retry-after").is_some());
+    refused.problem(503, "pool_full");
+    assert!(began.elapsed() < Duration::from_secs(10));
+    eventually("the places are given back", Duration::from_secs(5), || async {
+        (gateway.get("/v1/agents/fake").await["pool"]["waiting"] == 0).then_some(())
+    })
+    .await;
+    // A turn may stand in line for longer, and takes the setting that comes meanwhile with it.
+    gateway.prompt(&idle, "echo at last").await;
+    gateway.call(Method::POST, &format!("/v1/sessions/{busy}/cancel")).await;
+    gateway.log_until(&idle, |event| event["type"] == "prompt.completed").await;
+    assert_eq!(set_mode(&gateway, &idle).await.status, StatusCode::OK);
+    gateway.lawful(&idle).await;
+}
+
+#[tokio::test]
+async fn a_process_that_starts_is_waited_for() {
+    let setup =
+        Setup::fake_with(&["--state", "state", "--slow-start", "1500"], "pool = { max = 2, warm = 0 }");
+    let gateway = setup.limits("settings_wait = \"200ms\"\nbackoff_min = \"10ms\"").start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "crash").await;
+    let set = set_mode(&gateway, &session).await;
+    assert_eq!(set.status, StatusCode::OK, "{set:?}");
+}
+
+#[tokio::test]
+async fn a_setting_outlives_the_process_whose_cancel_was_ignored() {
+    let setup = Setup::fake(&["--state", "state"]);
+    let gateway = setup.limits("cancel = \"200ms\"\ncancel_total = \"5s\"\nstop_stdin = \"1s\"").start();
+    let session = gateway.session("fake").await;
+    gateway.prompt(&session, "stream n=1; ignore-cancel ms=20").await;
+    gateway.log_until(&session, |event| event["type"] == "session.update").await;
+    gateway.call(Method::POST, &format!("/v1/sessions/{session}/cancel")).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let set = set_mode(&gateway, &session).await;
+    assert_eq!(
+        (set.status, &set.body["modes"]["currentModeId"]),
+        (StatusCode::OK, &json!("code")),
+        "{set:?}"
+    );
+    let events = gateway.lawful(&session).await;
+    assert_eq!(one(&events, "prompt.failed")["problem"]["code"], "cancel_timeout");
+    assert_eq!(all(&events, "session.attached").len(), 2);
+}
+
+#[tokio::test]
+async fn a_session_without_a_process_is_deleted_at_the_agent_too() {
+    let gateway = Setup::fake_with(
+        &["--state", "state", "--delete", "--log", "received"],
+        "pool = { max = 2, warm = 0, idle = \"100ms\" }",
+    )
+    .start();
+    let session = gateway.session("fake").await;
+    gateway.log_until(&session, |event| event["type"] == "session.detached").await;
+    gateway.none_alive().await;
+    let began = Instant::now();
+    let answer = gateway.call(Method::DELETE, &format!("/v1/sessions/{session}")).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT);
+    assert!(began.elapsed() < Duration::from_secs(5), "nobody waits for the agent");
+    gateway.call(Method::GET, &format!("/v1/sessions/{session}")).await.problem(404, "not_found");
+    eventually("the agent was asked", Duration::from_secs(10), || async {
+        let lines = std::fs::read_to_string(gateway.path("data/homes/default/fake/received")).ok()?;
+        lines.contains(r#""method":"session/delete""#).then_some(())
+    })
+    .await;
+    gateway.none_alive().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_gives_a_session_back_by_resume_is_asked_for_that_after_idleness_a_crash_and_a_restart()
+{
+    let mut gateway = Setup::fake_with(
+        &["--state", "state", "--resume", "--log", "received"],
+        "pool = { max = 2, warm = 0, idle = \"150ms\" }",
+    )
+    .limits("backoff_min = \"10ms\"")
+    .start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "echo one").await;
+    gateway.log_until(&session, |event| event["type"] == "session.detached").await;
+    assert_eq!(gateway.turn(&session, "echo two").await["text"], "two");
+    gateway.turn(&session, "crash").await;
+    assert_eq!(gateway.turn(&session, "echo three").await["text"], "three");
+    gateway.kill();
+    gateway.start();
+    assert_eq!(gateway.turn(&session, "echo four").await["text"], "four");
+    let events = gateway.lawful(&session).await;
+    let by: Vec<_> = all(&events, "session.attached").iter().map(|event| event["by"].clone()).collect();
+    assert!(by.len() >= 4 && by[0] == "new" && by[1..].iter().all(|by| by == "resume"), "{by:?}");
+}
+
+#[tokio::test]
+async fn a_session_that_resume_does_not_find_is_loaded_and_one_that_load_does_not_find_begins_anew() {
+    for (args, by, context) in [
+        (&["--state", "state", "--fail-resume"][..], "load", "kept"),
+        (&["--state", "state", "--fail-resume", "--fail-load"], "fresh", "lost"),
+        (&["--state", "state", "--fail-load"], "fresh", "lost"),
+        (&["--no-load"], "fresh", "lost"),
+    ] {
+        let gateway = Setup::fake(args).limits("backoff_min = \"10ms\"").start();
+        let session = gateway.session("fake").await;
+        gateway.turn(&session, "echo one").await;
+        gateway.turn(&session, "crash").await;
+        assert_eq!(gateway.turn(&session, "echo two").await["text"], "two", "{args:?}");
+        let events = gateway.lawful(&session).await;
+        let attached = *all(&events, "session.attached").last().expect("it was attached");
+        assert_eq!((&attached["by"], &attached["context"]), (&json!(by), &json!(context)), "{args:?}");
+    }
+}
