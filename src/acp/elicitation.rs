@@ -124,9 +124,10 @@ pub(super) fn cancelled() -> Box<RawValue> {
     own(&Answer { action: "cancel" })
 }
 
-/// The `elicitationId` of `elicitation/complete`.
-pub fn completed_elicitation(params: &RawValue) -> Option<Cow<'_, str>> {
-    Object::parse(params)?.text("elicitationId")
+/// The `elicitationId` of `elicitation/complete`, and its other members, if it has any.
+pub fn completed_elicitation(params: &RawValue) -> Option<(Cow<'_, str>, Option<Box<RawValue>>)> {
+    let params = Object::parse(params)?;
+    Some((params.text("elicitationId")?, params.without("elicitationId")))
 }
 
 #[cfg(test)]

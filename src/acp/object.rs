@@ -4,7 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
+
+use super::own;
 
 /// Objects of ACP have a dozen members. The bound keeps the search for repeated keys short.
 const MAX_MEMBERS: usize = 1024;
@@ -39,8 +42,23 @@ impl<'a> Object<'a> {
         Self::parse(self.get(key)?)
     }
 
+    /// The other members as an object; None if there are none.
+    pub fn without(&self, key: &str) -> Option<Box<RawValue>> {
+        let others: Vec<_> = self.0.iter().filter(|(name, _)| name != key).cloned().collect();
+        (!others.is_empty()).then(|| own(&Members(others)))
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(name, value)| (name.as_ref(), *value))
+    }
+}
+
+/// Members as an object. A name that the agent gave twice is there twice.
+pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 
@@ -93,6 +111,8 @@ mod tests {
         assert_eq!(object.get("b").unwrap().get(), "1e400");
         assert_eq!(object.text("a"), None, "a lone surrogate is no text");
         assert_eq!(object.object("n").unwrap().text("x").unwrap(), "A");
+        assert_eq!(object.without("a").unwrap().get(), r#"{"b":1e400,"n":{"x":"\u0041"}}"#);
+        assert!(Object::parse(raw(r#"{"a":1}"#)).unwrap().without("a").is_none());
     }
 
     #[test]

@@ -7,10 +7,9 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
-use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::object::{Key, Object};
+use super::object::{Key, Members, Object};
 use super::own;
 use super::update::kind_of;
 use crate::types::SessionId;
@@ -85,15 +84,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Params<'a> {
         }
 
         deserializer.deserialize_map(Whole)
-    }
-}
-
-/// Members as an object. A name that the agent gave twice is there twice.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl Serialize for Members<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 

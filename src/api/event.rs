@@ -274,6 +274,10 @@ pub struct RequestCreated<'a> {
     /// Raw ACP, with our `sessionId`.
     #[schema(value_type = Value)]
     pub params: &'a RawValue,
+    /// The agent's id of the child session that asks; absent: the session itself does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<&'a str>,
     /// When the policy answers it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -302,6 +306,10 @@ pub struct RequestResolved<'a> {
 #[serde(rename_all = "camelCase")]
 pub struct ElicitationCompleted<'a> {
     pub elicitation_id: &'a str,
+    /// Further members that the agent sent, raw.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>, nullable = false)]
+    pub more: Option<&'a RawValue>,
 }
 
 /// The gateway runs a command for the agent.

@@ -20,6 +20,10 @@ pub struct PendingRequest {
     pub params: Box<RawValue>,
     #[schema(required)]
     pub prompt_id: Option<PromptId>,
+    /// The agent's id of the child session that asks; absent: the session itself does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub subagent: Option<String>,
     pub created_at: Timestamp,
     /// When the policy answers it.
     #[schema(required)]

@@ -36,7 +36,10 @@ impl Actor {
         match ask {
             Ask::Permission => self.permission(incoming, params, own),
             Ask::Elicitation => self.elicitation(incoming, params, own),
-            Ask::Extension => self.extension_asked(incoming, method, own),
+            Ask::Extension => {
+                let subagent = self.subagent_of(params);
+                self.extension_asked(incoming, method, own, subagent);
+            }
             Ask::ReadFile | Ask::WriteFile if served_by == ServedBy::Gateway => {
                 self.serve_file(incoming, method, params);
             }
@@ -48,8 +51,8 @@ impl Actor {
                     Ask::WaitForExit => Wait::WhileFollowed(limit),
                     _ => Wait::AtMost(limit),
                 };
-                let prompt = self.running();
-                self.offer_request(Offer { method, incoming, params: own, prompt, wait });
+                let (prompt, subagent) = (self.running(), self.subagent_of(params));
+                self.offer_request(Offer { method, incoming, params: own, prompt, subagent, wait });
             }
         }
     }
@@ -64,12 +67,18 @@ impl Actor {
     }
 
     /// Only a client can know what it means. When none is there, the agent need not wait to hear that.
-    fn extension_asked(&mut self, incoming: IncomingId, method: &str, params: Box<RawValue>) {
+    fn extension_asked(
+        &mut self,
+        incoming: IncomingId,
+        method: &str,
+        params: Box<RawValue>,
+        subagent: Option<String>,
+    ) {
         if !self.log.is_followed() {
             return self.refuse_method(incoming);
         }
         let (prompt, wait) = (self.running(), Wait::AtMost(self.context.limits.extension_answer));
-        self.offer_request(Offer { method, incoming, params, prompt, wait });
+        self.offer_request(Offer { method, incoming, params, prompt, subagent, wait });
     }
 
     fn refuse_method(&self, incoming: IncomingId) {

@@ -21,6 +21,7 @@ const REMEMBERED: usize = 64;
 pub(super) struct Elicit {
     params: Box<RawValue>,
     prompt: Option<PromptId>,
+    subagent: Option<String>,
 }
 
 impl Actor {
@@ -31,6 +32,7 @@ impl Actor {
             Ok(peek) => peek,
             Err(error) => return invalid(self, &error.to_string()),
         };
+        let subagent = self.subagent_of(params);
         let named = peek.request_id.map(|raw| self.name_of_call(raw));
         let params = match named {
             None if acp::names_session(params) => own,
@@ -42,7 +44,7 @@ impl Actor {
                 );
             }
         };
-        let elicit = Elicit { params, prompt: self.running() };
+        let elicit = Elicit { params, prompt: self.running(), subagent };
         match peek.mode {
             Mode::Url { elicitation_id } => {
                 self.elicitations.push_back(elicitation_id.into_owned());
@@ -78,13 +80,13 @@ impl Actor {
         Some(turn.map_or_else(|| "null".to_owned(), |turn| format!("\"{}\"", turn.record.prompt_id)))
     }
 
-    pub(super) fn elicit(&mut self, incoming: IncomingId, Elicit { params, prompt }: Elicit) {
+    pub(super) fn elicit(&mut self, incoming: IncomingId, Elicit { params, prompt, subagent }: Elicit) {
         let over = prompt.is_some() && prompt != self.running();
         if over || !matches!(self.attachment, Attachment::Attached) {
             return self.send_answer(incoming, &Ask::Elicitation.cancelled());
         }
         let (method, wait) = (acp::method::ELICITATION_CREATE, self.question_wait());
-        let offered = self.offer_request(Offer { method, incoming, params, prompt, wait });
+        let offered = self.offer_request(Offer { method, incoming, params, prompt, subagent, wait });
         if let Some(id) = offered.filter(|_| self.is_cancelling()) {
             self.end_request(id, Resolution::Cancelled);
         }
@@ -92,10 +94,14 @@ impl Actor {
 
     /// `elicitation/complete`: the agent saw that the page did its work. It tells so once.
     pub(super) fn elicitation_completed(&mut self, params: &RawValue) {
-        let Some(id) = acp::completed_elicitation(params) else { return };
+        let Some((id, more)) = acp::completed_elicitation(params) else { return };
         let Some(place) = self.elicitations.iter().position(|known| *known == *id) else { return };
         self.elicitations.remove(place);
         let prompt = self.running();
-        self.append(prompt, &ElicitationCompleted { elicitation_id: &id }, Records::default());
+        self.append(
+            prompt,
+            &ElicitationCompleted { elicitation_id: &id, more: more.as_deref() },
+            Records::default(),
+        );
     }
 }

@@ -31,6 +31,7 @@ impl Actor {
             incoming,
             params: own,
             prompt,
+            subagent: self.subagent_of(params),
             wait: self.question_wait(),
         };
         let Some(id) = self.offer_request(offer) else { return };

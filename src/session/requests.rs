@@ -35,6 +35,8 @@ pub(super) struct Offer<'a> {
     pub(super) params: Box<RawValue>,
     /// The turn that it belongs to.
     pub(super) prompt: Option<PromptId>,
+    /// The child session that asks.
+    pub(super) subagent: Option<String>,
     pub(super) wait: Wait,
 }
 
@@ -72,7 +74,7 @@ const REMEMBERED: usize = 64;
 impl Actor {
     /// Shows a request to the clients. None: too many wait already, and the agent was told so.
     pub(super) fn offer_request(&mut self, offer: Offer<'_>) -> Option<RequestId> {
-        let Offer { method, incoming, params, prompt, wait } = offer;
+        let Offer { method, incoming, params, prompt, subagent, wait } = offer;
         if self.requests.len() >= self.context.limits.pending_requests {
             self.refuse(incoming, error_code::INTERNAL, "too many requests wait for an answer");
             return None;
@@ -85,6 +87,7 @@ impl Actor {
             method: method.to_owned(),
             params,
             prompt_id: prompt,
+            subagent,
             created_at,
             deadline: match wait {
                 Wait::AtMost(limit) => Some(created_at.after(limit)),
@@ -102,6 +105,7 @@ impl Actor {
             request_id: id,
             method,
             params: &shown.params,
+            subagent: shown.subagent.as_deref(),
             deadline: shown.deadline,
         });
         self.requests.insert(id, Pending { shown, ask: Ask::of(method), incoming, deadline });

@@ -2,6 +2,7 @@
 //! by the schema crate's own list: a new kind without one fails.
 
 mod answers;
+mod by_name;
 mod examples;
 mod requests;
 mod spelling;
@@ -12,7 +13,7 @@ use std::collections::HashMap;
 use reqwest::Method;
 use serde_json::value::RawValue;
 
-use crate::support::Gateway;
+use crate::support::{Gateway, Setup};
 
 /// An event with its members as they are spelled.
 #[derive(Debug, serde::Deserialize)]
@@ -60,6 +61,16 @@ async fn log(gateway: &Gateway, session: &str) -> Vec<Raw> {
     let page: Vec<Box<RawValue>> = serde_json::from_str(object(&page).get("events")).expect("a list");
     assert_eq!(lines, page.iter().map(|event| event.get()).collect::<Vec<_>>());
     lines.into_iter().map(object).collect()
+}
+
+/// A gateway whose agent answers these methods with these results, and keeps what it gets. `more`: lines of its entry.
+fn answering(answers: &[(&str, String)], more: &str) -> Gateway {
+    let lines: Vec<String> = answers.iter().map(|(method, answer)| format!("{method} {answer}")).collect();
+    // Its working folder is its HOME, and it is not started before the first session.
+    let args = ["--log", "received", "--answers", "../../../../answers"];
+    let gateway = Setup::fake_with(&args, more).start();
+    std::fs::write(gateway.path("answers"), lines.join("\n")).expect("the folder is ours");
+    gateway
 }
 
 /// Sends JSON as it is spelled, and gives the answer as it is. (The usual way of the tests reads numbers as floats, and

@@ -89,7 +89,10 @@ async fn a_child_may_ask_for_permission() {
         .prompt(&session, &format!("raw {}\n{ask}\n{}", named("$SESSION", "c1"), said("c1", "thanks")))
         .await;
     let events = gateway.log_until(&session, |event| event["type"] == "request.created").await;
-    assert_eq!(one(&events, "request.created")["params"]["sessionId"], *session);
+    let created = one(&events, "request.created");
+    assert_eq!((&created["params"]["sessionId"], &created["subagent"]), (&json!(session), &json!("c1")));
+    let open = &gateway.get(&format!("/v1/sessions/{session}/requests")).await["requests"][0];
+    assert_eq!(open["subagent"], "c1");
     let path = format!("/v1/sessions/{session}/permissions/r1");
     assert_eq!(gateway.posted(&path, &[], &json!({ "optionId": "y" })).await.status, 204);
     gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;

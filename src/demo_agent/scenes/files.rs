@@ -41,7 +41,7 @@ pub(super) async fn read(turn: &mut Turn, input: &str) -> Step {
             let (letters, lines) = (file.content.chars().count(), file.content.lines().count());
             let text = fenced("", &excerpt(&file.content, SHOWN));
             turn.progress(&tool, done(&text)).await?;
-            turn.say(&format!("{} has {letters} characters in {lines} lines here.", quoted(name, PATH_MAX)))
+            turn.say(&format!("{} has {letters} characters here, and {lines} lines.", quoted(name, PATH_MAX)))
                 .await
         }
         Err(error) => {

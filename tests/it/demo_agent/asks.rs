@@ -132,7 +132,7 @@ fn files_are_read_and_written_by_the_client() {
     assert_eq!(demo.updates("tool_call")[0]["locations"], json!([{ "path": "/w/my notes.txt", "line": 3 }]));
     let read = demo.updates("tool_call_update")[0]["content"][0]["content"]["text"].clone();
     assert_eq!(read, "````\nc ``` ü\nd\n````");
-    assert!(demo.said().contains("10 characters in 2 lines"), "{}", demo.said());
+    assert!(demo.said().contains("10 characters here, and 2 lines"), "{}", demo.said());
 
     let (_, asked) = demo.played(
         &session,

@@ -4,11 +4,12 @@ use reqwest::Method;
 
 use super::examples::BLOCKS;
 use super::spelling::odd;
-use super::{Raw, create, log, object, received, says, send};
-use crate::support::{Gateway, Setup};
+use super::{Raw, answering, create, log, object, received, says, send};
+use crate::support::Gateway;
 
 const CAPABILITIES: &str = r#"{"loadSession":true,"promptCapabilities":{"image":true,"audio":true,"embeddedContext":true},"sessionCapabilities":{"resume":{}}}"#;
 const INFO: &str = r#"{"name":"golden","title":"Golden","version":"1.10"}"#;
+const METHODS: &str = r#"[{"id":"login","name":"Log in"},{"type":"env_var","id":"key","vars":["KEY"]}]"#;
 const MODES: &str = r#"{"currentModeId":"a","availableModes":[{"id":"a","name":"A"}]}"#;
 const OPTIONS: &str =
     r#"[{"id":"m","name":"M","type":"select","currentValue":"a","options":[{"value":"a","name":"A"}]}]"#;
@@ -19,8 +20,9 @@ async fn golden() -> (Gateway, String) {
         (
             "initialize",
             format!(
-                r#"{{"agentCapabilities":{},"protocolVersion":1,"agentInfo":{},"_later":1.10}}"#,
+                r#"{{"agentCapabilities":{},"protocolVersion":1,"authMethods":{},"agentInfo":{},"_later":1.10}}"#,
                 odd(CAPABILITIES),
+                odd(METHODS),
                 odd(INFO)
             ),
         ),
@@ -30,11 +32,7 @@ async fn golden() -> (Gateway, String) {
         ),
         ("session/set_config_option", odd(&format!(r#"{{"configOptions":{OPTIONS}}}"#))),
     ];
-    let lines: Vec<String> = answers.iter().map(|(method, answer)| format!("{method} {answer}")).collect();
-    let file = tempfile::NamedTempFile::new().expect("a temporary file");
-    std::fs::write(file.path(), lines.join("\n")).expect("the file is ours");
-    let path = file.path().to_str().expect("a plain name").to_owned();
-    let gateway = Setup::fake(&["--log", "received", "--answers", &path]).start();
+    let gateway = answering(&answers, "");
     let session = create(&gateway).await;
     (gateway, session)
 }
@@ -52,6 +50,10 @@ async fn what_an_agent_is_and_how_a_session_begins_pass_byte_for_byte() {
     assert_eq!(attached.get("agentInfo"), odd(INFO));
     let result = odd(&format!(r#"{{"modes":{MODES},"sessionId":"{session}","configOptions":{OPTIONS}}}"#));
     assert_eq!(attached.get("result"), result);
+    let (_, agent) = send(&gateway, Method::GET, "/v1/agents/fake", "").await;
+    let agent = object(&agent);
+    assert_eq!((agent.get("capabilities"), agent.get("agentInfo")), (&*odd(CAPABILITIES), &*odd(INFO)));
+    assert_eq!(agent.get("authMethods"), odd(METHODS));
     let (_, shown) = send(&gateway, Method::GET, &format!("/v1/sessions/{session}"), "").await;
     let shown = object(&shown);
     assert_eq!((shown.get("modes"), shown.get("configOptions")), (&*odd(MODES), &*odd(OPTIONS)));

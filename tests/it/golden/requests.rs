@@ -6,27 +6,28 @@ use reqwest::Method;
 
 use super::examples::REQUESTS;
 use super::spelling::{odd, odd_to};
-use super::{Raw, log, object, received, says, send};
+use super::{Raw, create, log, object, received, says, send};
 use crate::support::{Gateway, Setup, eventually};
 
 /// Lets the agent ask, answers it, and gives the two events of the request.
 async fn asked(gateway: &Gateway, session: &str, line: &str, answer: &str) -> [Raw; 2] {
     let lines = [line.to_owned()];
-    let said = says(gateway, session, &lines);
-    let answered = async {
-        let request = eventually("the agent asks", Duration::from_secs(30), || async {
-            let path = format!("/v1/sessions/{session}/requests");
-            let (_, open) = send(gateway, Method::GET, &path, "").await;
-            let open: Vec<Raw> = serde_json::from_str(object(&open).get("requests")).expect("a list");
-            open.first().map(|request| request.get("requestId").trim_matches('"').to_owned())
-        })
-        .await;
-        let path = format!("/v1/sessions/{session}/requests/{request}");
-        let (status, problem) = send(gateway, Method::POST, &path, answer).await;
-        assert_eq!(status, 204, "{problem}");
-        format!("\"{request}\"")
+    let turn = says(gateway, session, &lines);
+    tokio::pin!(turn);
+    let open = eventually("the agent asks", Duration::from_secs(30), || async {
+        let (_, open) = send(gateway, Method::GET, &format!("/v1/sessions/{session}/requests"), "").await;
+        let open: Vec<Raw> = serde_json::from_str(object(&open).get("requests")).expect("a list");
+        open.into_iter().next()
+    });
+    let open = tokio::select! {
+        open = open => open,
+        turn = &mut turn => panic!("{line} was not shown, and answered {:?}: {turn:?}", received(gateway).last()),
     };
-    let (turn, request) = tokio::join!(said, answered);
+    let request = open.get("requestId").to_owned();
+    let path = format!("/v1/sessions/{session}/requests/{}", request.trim_matches('"'));
+    let (status, problem) = send(gateway, Method::POST, &path, answer).await;
+    assert_eq!(status, 204, "{problem}");
+    let turn = turn.await;
     assert_eq!(turn.get("status"), "\"completed\"");
     let events = log(gateway, session).await.into_iter();
     let events: Vec<Raw> = events.filter(|event| event.get("requestId") == request).collect();
@@ -47,7 +48,9 @@ fn answer_of(gateway: &Gateway, row: usize) -> String {
 async fn every_request_and_its_answer_pass_byte_for_byte() {
     let setup = Setup::fake_with(&["--log", "received"], "files = \"client\"\nterminals = \"client\"");
     let gateway = setup.start();
-    let session = gateway.session("fake").await;
+    let session = create(&gateway).await;
+    // Who can be asked what nobody knows: somebody who follows.
+    let _follower = gateway.events(&format!("/v1/sessions/{session}/events")).await;
     for (row, (method, params, result)) in REQUESTS.iter().enumerate() {
         // What a form asks for, and what is put into it, are checked against each other.
         let depth = if *method == "elicitation/create" { 1 } else { usize::MAX };
@@ -66,7 +69,7 @@ async fn every_request_and_its_answer_pass_byte_for_byte() {
 #[tokio::test]
 async fn an_error_that_a_client_answers_passes_byte_for_byte() {
     let gateway = Setup::fake_with(&["--log", "received"], "").start();
-    let session = gateway.session("fake").await;
+    let session = create(&gateway).await;
     let (method, params, _) = REQUESTS[0];
     let error = odd(r#"{"code":-32000,"message":"No","data":{"why":"so"}}"#);
     let answer = format!(r#"{{"error":{error}}}"#);
@@ -74,4 +77,20 @@ async fn an_error_that_a_client_answers_passes_byte_for_byte() {
     assert_eq!(resolved.get("error"), error);
     let line = answer_of(&gateway, 0);
     assert!(line.contains(&format!("\"error\":{error}")), "{line}");
+}
+
+#[tokio::test]
+async fn the_end_of_a_visit_passes_with_what_nobody_knows() {
+    let gateway = Setup::fake_with(&["--log", "received"], "").start();
+    let session = create(&gateway).await;
+    let (method, params, answer) =
+        REQUESTS.iter().find(|row| row.1.contains("elicitationId")).expect("a page to visit");
+    asked(&gateway, &session, &request(0, method, params), &format!(r#"{{"result":{answer}}}"#)).await;
+    let params = odd(r#"{"elicitationId":"e1"}"#);
+    let line = format!(r#"{{"jsonrpc":"2.0","method":"elicitation/complete","params":{params}}}"#);
+    says(&gateway, &session, &[line]).await;
+    let events = log(&gateway, &session).await;
+    let event = events.iter().find(|event| event.of("elicitation.completed")).expect("it passed");
+    assert_eq!(event.get("elicitationId"), "\"e1\"");
+    assert_eq!(object(event.get("more")).get("_x.later"), object(&params).get("_x.later"));
 }

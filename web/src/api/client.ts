@@ -1,7 +1,7 @@
 // Speaks the REST contract: adds the key, turns answers into values and refusals into `ApiProblem`.
 
 import { problemOf, Unreachable } from "./problem";
-import type { Agent, ConfigOption, Prompt, Session, SessionModes, SessionPage } from "./types";
+import type { About, Agent, ConfigOption, ElicitationAnswer, Prompt, Session, SessionModes, SessionPage } from "./types";
 
 /** All routes lie below the page itself, so that a proxy may put both under a sub-path. */
 const BASE = new URL("v1/", document.baseURI);
@@ -65,9 +65,37 @@ export class Client {
     return this.#call(path, { method: "POST", body: answer });
   }
 
-  declineElicitation(session: string, request: string): Promise<void> {
+  answerElicitation(session: string, request: string, answer: ElicitationAnswer): Promise<void> {
     const path = `sessions/${encodeURIComponent(session)}/elicitations/${encodeURIComponent(request)}`;
-    return this.#call(path, { method: "POST", body: { action: "decline" } });
+    return this.#call(path, { method: "POST", body: answer });
+  }
+
+  /** Any request, with the protocol's own result or an error. */
+  answerRequest(session: string, request: string, answer: { result: unknown } | { error: { code: number; message: string } }): Promise<void> {
+    const path = `sessions/${encodeURIComponent(session)}/requests/${encodeURIComponent(request)}`;
+    return this.#call(path, { method: "POST", body: answer });
+  }
+
+  /** What this key may do. */
+  about(): Promise<About> {
+    return this.#call("../v1");
+  }
+
+  /** Nothing when it is done; else where the terminal is in which it goes on. */
+  signIn(agent: string, methodId: string): Promise<{ url: string } | undefined> {
+    return this.#call(`agents/${encodeURIComponent(agent)}/auth`, { method: "POST", body: { methodId } });
+  }
+
+  /** The terminal of a sign-in; a ticket stands for the key, which an address must not hold. */
+  async signInTerminal(url: string): Promise<WebSocket> {
+    const path = new URL(url, location.origin).pathname;
+    const { ticket } = await this.#call<{ ticket: string }>("tickets", { method: "POST", body: { paths: [path] } });
+    const address = new URL(`.${path}`, new URL("../", BASE));
+    address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
+    address.searchParams.set("ticket", ticket);
+    const socket = new WebSocket(address);
+    socket.binaryType = "arraybuffer";
+    return socket;
   }
 
   setMode(session: string, modeId: string): Promise<{ modes: SessionModes }> {

@@ -57,7 +57,7 @@ const HINTS: Record<string, string> = {
   turn_running: "Wait for the agent to finish, or stop it first.",
   session_closed: "Open the session again to go on.",
   request_resolved: "Somebody else has answered it already.",
-  agent_auth_required: "Sign in with the agent's own command on the machine where the gateway runs, then try again.",
+  agent_auth_required: "Sign in with an admin key here, or with the agent's own command where the gateway runs. Then try again.",
   agent_start_failed: "Check that the agent's command is installed where the gateway runs. Its log says more.",
   agent_exited: "Send the message again: the gateway starts the agent anew.",
   agent_timeout: "The agent did not answer in time. Try again in a moment.",
@@ -96,7 +96,7 @@ export function explain(error: unknown): Explanation {
 }
 
 /** The gateway writes its details as phrases, for they also stand in logs. */
-function sentence(phrase: string): string {
+export function sentence(phrase: string): string {
   const capital = /^[a-z]+[ ,]/.test(phrase) ? phrase[0]!.toUpperCase() + phrase.slice(1) : phrase;
   return /[\p{L}\p{N})]$/u.test(capital) ? `${capital}.` : capital;
 }

@@ -78,6 +78,13 @@ export interface Prompt {
   lastEventId?: string | null;
 }
 
+/** The answer to a form, or to the wish that a page be opened. */
+export type ElicitationAnswer = { action: "accept"; content?: Raw } | { action: "decline" } | { action: "cancel" };
+
+export interface About {
+  scopes: string[];
+}
+
 export interface AuthMethod {
   id: string;
   name: string;

@@ -4,8 +4,9 @@
 import type { LogEvent, Problem, Session, SessionModes } from "../api/types";
 import { parseCursor } from "../log/cursor";
 import { blocks, record, text } from "./read";
-import { requestCreated, requestResolved } from "./request";
-import { EMPTY, type SessionLog, type Terminal, type Turn } from "./state";
+import { elicitationCompleted, requestCreated, requestResolved } from "./request";
+import { EMPTY, type SessionLog, type Turn } from "./state";
+import { terminalChanged } from "./terminal";
 import { updateOwner, updateTurn } from "./turns";
 import { addItem, configOptions, foldUpdate, note } from "./update";
 
@@ -53,12 +54,14 @@ function step(log: SessionLog, event: LogEvent): SessionLog {
       return requestCreated(log, event);
     case "request.resolved":
       return requestResolved(log, event);
+    case "elicitation.completed":
+      return elicitationCompleted(log, event);
     case "agent.exited":
       return agentExited(log, event);
     case "terminal.created":
     case "terminal.output":
     case "terminal.exited":
-      return terminal(log, event);
+      return terminalChanged(log, event);
     default:
       return log;
   }
@@ -141,20 +144,6 @@ function agentExited(log: SessionLog, event: LogEvent): SessionLog {
   if (event.promptId || log.turns.some((turn) => turn.status === "running")) return log;
   const item = note(event, "info", "The agent's process ended. It starts again with the next message.", text(event["stderrTail"]));
   return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
-}
-
-function terminal(log: SessionLog, event: LogEvent): SessionLog {
-  const terminalId = text(event["terminalId"]);
-  if (terminalId === null) return log;
-  const before: Terminal = log.terminals[terminalId] ?? { terminalId, command: "", output: "", exited: false, exitCode: null };
-  const args = Array.isArray(event["args"]) ? event["args"].filter((arg) => typeof arg === "string") : [];
-  const after: Terminal =
-    event.type === "terminal.created"
-      ? { ...before, command: [text(event["command"]) ?? "", ...args].join(" ") }
-      : event.type === "terminal.output"
-        ? { ...before, output: before.output + (text(event["data"]) ?? "") }
-        : { ...before, exited: true, exitCode: typeof event["exitCode"] === "number" ? event["exitCode"] : null };
-  return { ...log, terminals: { ...log.terminals, [terminalId]: after } };
 }
 
 function modesIn(value: unknown): SessionModes | null {

@@ -1,6 +1,6 @@
 // Folds what the agent asks of people: a request is made, and somebody or something resolves it.
 
-import type { LogEvent } from "../api/types";
+import type { LogEvent, Raw } from "../api/types";
 import { line, record, records, text } from "./read";
 import type { Item, PermissionOption, RequestItem, Resolution, SessionLog } from "./state";
 import { updateItem, updateOwner } from "./turns";
@@ -11,35 +11,78 @@ export function requestCreated(log: SessionLog, event: LogEvent): SessionLog {
   const requestId = text(event["requestId"]);
   if (requestId === null) return log;
   const params = record(event["params"]) ?? {};
-  const toolCall = record(params["toolCall"]);
+  const subject = record(params["subject"]);
+  const toolCall = record(params["toolCall"]) ?? record(subject?.["toolCall"]);
+  const method = text(event["method"]) ?? "";
   const item: RequestItem = {
     kind: "request",
     key: `r${event.seq}`,
     requestId,
-    method: text(event["method"]) ?? "",
+    method,
     params,
     options: options(params["options"]),
+    toolCall,
     toolCallId: text(toolCall?.["toolCallId"]),
-    title: line(toolCall?.["title"]) ?? line(params["message"]) ?? "",
+    title: line(params["title"]) ?? line(toolCall?.["title"]) ?? line(params["message"]) ?? titleOf(method, params),
+    description: line(params["description"]) ?? line(subject?.["command"]),
     deadline: text(event["deadline"]),
     resolution: null,
+    done: false,
   };
   return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
 }
 
 export function requestResolved(log: SessionLog, event: LogEvent): SessionLog {
   const resolution = resolutionOf(event);
-  const isThis = (item: Item): item is RequestItem => item.kind === "request" && item.requestId === event["requestId"];
+  return patchRequest(log, (item) => item.requestId === event["requestId"], { resolution });
+}
+
+/** The page that somebody was sent to is done with. */
+export function elicitationCompleted(log: SessionLog, event: LogEvent): SessionLog {
+  const elicitationId = text(event["elicitationId"]);
+  return patchRequest(log, (item) => elicitationId !== null && item.params["elicitationId"] === elicitationId, { done: true });
+}
+
+function patchRequest(log: SessionLog, fits: (item: RequestItem) => boolean, patch: Partial<RequestItem>): SessionLog {
+  const isThis = (item: Item): item is RequestItem => item.kind === "request" && fits(item);
   const index = log.turns.findLastIndex((turn) => turn.items.some(isThis));
   if (index < 0) return log;
   const turn = log.turns[index]!;
-  const items = updateItem(turn.items, isThis, (item) => ({ ...item, resolution })) ?? turn.items;
+  const items = updateItem(turn.items, isThis, (item) => ({ ...item, ...patch })) ?? turn.items;
   return { ...log, turns: log.turns.with(index, { ...turn, items }) };
 }
 
 function resolutionOf(event: LogEvent): Resolution {
-  const outcome = record(record(event["result"])?.["outcome"]);
-  return { how: text(event["resolution"]) ?? "answered", by: text(event["by"]), optionId: text(outcome?.["optionId"]) };
+  const result = record(event["result"]);
+  const outcome = record(result?.["outcome"]);
+  return {
+    how: text(event["resolution"]) ?? "answered",
+    by: text(event["by"]),
+    optionId: text(outcome?.["optionId"]),
+    action: event["method"] === "elicitation/create" ? text(result?.["action"]) : null,
+    refused: record(event["error"]) !== null,
+  };
+}
+
+/** Requests of the protocol that carry no words of their own. */
+function titleOf(method: string, params: Raw): string {
+  const of = (name: string) => line(params[name]) ?? "";
+  const args = Array.isArray(params["args"]) ? params["args"].filter((arg) => typeof arg === "string").map(visible) : [];
+  switch (method) {
+    case "fs/read_text_file":
+      return `Read ${of("path")}`;
+    case "fs/write_text_file":
+      return `Write ${of("path")}`;
+    case "terminal/create":
+      return ["Run", of("command"), ...args].join(" ");
+    case "terminal/output":
+    case "terminal/wait_for_exit":
+    case "terminal/kill":
+    case "terminal/release":
+      return `${method.slice(9).replaceAll("_", " ")} of the terminal ${of("terminalId")}`;
+    default:
+      return visible(method);
+  }
 }
 
 function options(value: unknown): PermissionOption[] {

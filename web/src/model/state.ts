@@ -38,7 +38,12 @@ export interface PlanEntry {
 export interface PlanItem {
   kind: "plan";
   key: string;
+  /** Null for the one plan without a name. */
+  planId: string | null;
   entries: PlanEntry[];
+  /** A plan may be a text or a file instead of steps. */
+  markdown: string | null;
+  uri: string | null;
 }
 
 export interface PermissionOption {
@@ -52,6 +57,10 @@ export interface Resolution {
   by: string | null;
   /** The chosen option, when one was chosen. */
   optionId: string | null;
+  /** What was done with a form or a page. */
+  action: string | null;
+  /** It was answered with an error. */
+  refused: boolean;
 }
 
 export interface RequestItem {
@@ -61,10 +70,15 @@ export interface RequestItem {
   method: string;
   params: Raw;
   options: PermissionOption[];
+  /** The tool call that it is about, as far as the question itself shows it. */
+  toolCall: Raw | null;
   toolCallId: string | null;
   title: string;
+  description: string | null;
   deadline: string | null;
   resolution: Resolution | null;
+  /** The page that was to be opened is done with. */
+  done: boolean;
 }
 
 export interface NoteItem {
@@ -75,7 +89,53 @@ export interface NoteItem {
   detail?: string;
 }
 
-export type Item = MessageItem | ToolItem | PlanItem | RequestItem | NoteItem;
+export interface CompactionItem {
+  kind: "compaction";
+  key: string;
+  compactionId: string;
+  status: string;
+  summary: ContentBlock[];
+  error: string | null;
+}
+
+/** The place of a terminal that no tool call shows. */
+export interface TerminalItem {
+  kind: "terminal";
+  key: string;
+  terminalId: string;
+}
+
+/** A message between the session and one of its subagents. */
+export interface RelayItem {
+  kind: "relay";
+  key: string;
+  messageId: string;
+  from: string | null;
+  to: string | null;
+  blocks: ContentBlock[];
+}
+
+/** A subagent, and what it said and did. */
+export interface SubagentItem {
+  kind: "subagent";
+  key: string;
+  subagent: string;
+  title: string | null;
+  description: string | null;
+  state: string | null;
+  items: Item[];
+}
+
+export type Item =
+  | MessageItem
+  | ToolItem
+  | PlanItem
+  | RequestItem
+  | NoteItem
+  | CompactionItem
+  | TerminalItem
+  | RelayItem
+  | SubagentItem;
 
 export type TurnStatus = "queued" | "running" | "completed" | "failed" | "between";
 
@@ -102,9 +162,13 @@ export interface Usage {
 export interface Terminal {
   terminalId: string;
   command: string;
+  /** The last of it. */
   output: string;
+  /** Its beginning is not held any more. */
+  cut: boolean;
   exited: boolean;
   exitCode: number | null;
+  signal: string | null;
 }
 
 export interface SessionLog {

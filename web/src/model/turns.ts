@@ -37,3 +37,9 @@ function between(event: LogEvent): Turn {
     items: [],
   };
 }
+
+/** The update of the turn that holds what fits, wherever that is; null when none does. */
+export function updateHolder(turns: Turn[], fits: (item: Item) => boolean, change: (turn: Turn) => Turn): Turn[] | null {
+  const index = turns.findLastIndex((turn) => turn.items.some(fits));
+  return index < 0 ? null : turns.with(index, change(turns[index]!));
+}

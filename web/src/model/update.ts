@@ -1,32 +1,23 @@
 // Folds the agent's own words: one `session/update` of ACP into the session.
 
-import type { Command, ConfigOption, LogEvent, Raw } from "../api/types";
+import type { Command, ConfigOption, ContentBlock, LogEvent, Raw } from "../api/types";
 import { blocks, line, number, record, records, text } from "./read";
-import type { Item, MessageItem, NoteItem, PlanEntry, SessionLog, ToolItem, ToolLocation, Turn } from "./state";
+import type { CompactionItem, Item, MessageItem, NoteItem, PlanEntry, PlanItem, SessionLog, ToolItem, ToolLocation, Turn } from "./state";
 import { blocksText } from "./state";
-import { updateItem, updateOwner } from "./turns";
+import { inSubagent, relayed, subagentUpdate } from "./subagent";
+import { updateHolder, updateItem, updateOwner } from "./turns";
 
 export function foldUpdate(log: SessionLog, event: LogEvent): SessionLog {
   const update = record(event["update"]);
   if (!update) return log;
+  const subagent = text(event["subagent"]);
+  if (subagent !== null) return inSubagent(log, event, subagent, (holder) => inPlace(holder, update, event));
   switch (update["sessionUpdate"]) {
-    case "agent_message_chunk":
-      return inTurn(log, event, (turn) => chunk(turn, "message", update, event));
-    case "agent_thought_chunk":
-      return inTurn(log, event, (turn) => chunk(turn, "thought", update, event));
-    case "user_message_chunk":
-      return inTurn(log, event, (turn) => (isEcho(turn, update) ? turn : chunk(turn, "user", update, event)));
-    case "tool_call":
-    case "tool_call_update":
-      return inTurn(log, event, (turn) => tool(turn, update, event));
-    case "plan":
-      return inTurn(log, event, (turn) => plan(turn, update, event));
-    case "notice":
-      return inTurn(log, event, (turn) => addItem(turn, notice(update, event)));
-    case "compaction_update":
-      return update["status"] === "completed"
-        ? inTurn(log, event, (turn) => addItem(turn, note(event, "info", "The agent summed up the conversation to make room.")))
-        : log;
+    case "subagent_update":
+      return subagentUpdate(log, update, event);
+    case "session_message":
+    case "session_message_chunk":
+      return relayed(log, update, event);
     case "available_commands_update":
       return { ...log, commands: records(update["availableCommands"]) as unknown as Command[] };
     case "current_mode_update": {
@@ -39,8 +30,50 @@ export function foldUpdate(log: SessionLog, event: LogEvent): SessionLog {
       return log.titleByPerson || !("title" in update) ? log : { ...log, title: line(update["title"]) };
     case "usage_update":
       return usage(log, update);
+    case "plan_update":
+    case "plan_removed":
+      return namedPlan(log, update, event);
     default:
-      return log;
+      return SHOWN.has(update["sessionUpdate"]) ? inTurn(log, event, (turn) => inPlace(turn, update, event)) : log;
+  }
+}
+
+const SHOWN: ReadonlySet<unknown> = new Set([
+  "agent_message_chunk",
+  "agent_thought_chunk",
+  "user_message_chunk",
+  "tool_call",
+  "tool_call_update",
+  "plan",
+  "notice",
+  "compaction_update",
+  "compaction_summary_chunk",
+]);
+
+/** What has its place among the words of whoever said it: a turn, or a subagent in one. */
+function inPlace(turn: Turn, update: Raw, event: LogEvent): Turn {
+  switch (update["sessionUpdate"]) {
+    case "agent_message_chunk":
+      return chunk(turn, "message", update, event);
+    case "agent_thought_chunk":
+      return chunk(turn, "thought", update, event);
+    case "user_message_chunk":
+      return isEcho(turn, update) ? turn : chunk(turn, "user", update, event);
+    case "tool_call":
+    case "tool_call_update":
+      return tool(turn, update, event);
+    case "plan":
+    case "plan_update":
+      return plan(turn, update, event);
+    case "plan_removed":
+      return { ...turn, items: turn.items.filter((item) => item.kind !== "plan" || item.planId !== update["planId"]) };
+    case "notice":
+      return addItem(turn, notice(update, event));
+    case "compaction_update":
+    case "compaction_summary_chunk":
+      return compaction(turn, update, event);
+    default:
+      return turn;
   }
 }
 
@@ -76,12 +109,14 @@ function chunk(turn: Turn, kind: MessageItem["kind"], update: Raw, event: LogEve
     return addItem(turn, item);
   }
   const item = turn.items[same] as MessageItem;
-  const before = item.blocks.at(-1)!;
-  const joined =
-    block.type === "text" && before.type === "text"
-      ? item.blocks.with(-1, { ...before, text: (before.text ?? "") + (block.text ?? "") })
-      : [...item.blocks, block];
-  return { ...turn, items: turn.items.with(same, { ...item, blocks: joined, endedAt: event.time }) };
+  return { ...turn, items: turn.items.with(same, { ...item, blocks: joined(item.blocks, block), endedAt: event.time }) };
+}
+
+/** Text goes on where text ended. */
+export function joined(all: ContentBlock[], block: ContentBlock): ContentBlock[] {
+  const before = all.at(-1);
+  if (block.type !== "text" || before?.type !== "text") return [...all, block];
+  return all.with(-1, { ...before, text: (before.text ?? "") + (block.text ?? "") });
 }
 
 /** Some agents repeat the prompt at the head of its turn; it is shown already. */
@@ -131,17 +166,48 @@ function locations(value: unknown): ToolLocation[] {
 }
 
 function plan(turn: Turn, update: Raw, event: LogEvent): Turn {
-  const entries: PlanEntry[] = records(update["entries"]).map((entry) => ({
+  const named = record(update["plan"]);
+  const source = named ?? update;
+  const planId = named ? text(named["planId"]) : null;
+  const entries: PlanEntry[] = records(source["entries"]).map((entry) => ({
     content: text(entry["content"]) ?? "",
     status: text(entry["status"]) ?? "pending",
     ...(typeof entry["priority"] === "string" ? { priority: entry["priority"] } : {}),
   }));
-  const items = updateItem(
-    turn.items,
-    (item) => item.kind === "plan",
-    (item) => ({ ...item, entries }),
-  );
-  return items ? { ...turn, items } : addItem(turn, { kind: "plan", key: `p${event.seq}`, entries });
+  const said = { entries, markdown: text(source["content"]), uri: line(source["uri"]) };
+  const isThis = (item: Item): item is PlanItem => item.kind === "plan" && item.planId === planId;
+  const items = updateItem(turn.items, isThis, (item) => ({ ...item, ...said }));
+  return items ? { ...turn, items } : addItem(turn, { kind: "plan", key: `p${event.seq}`, planId, ...said });
+}
+
+/** A plan with a name stays where it was first shown, whichever turn changes it. */
+function namedPlan(log: SessionLog, update: Raw, event: LogEvent): SessionLog {
+  const planId = text(update["planId"]) ?? text(record(update["plan"])?.["planId"]);
+  if (planId === null) return log;
+  const change = (turn: Turn) => inPlace(turn, update, event);
+  const held = updateHolder(log.turns, (item) => item.kind === "plan" && item.planId === planId, change);
+  if (held) return { ...log, turns: held };
+  return update["sessionUpdate"] === "plan_removed" ? log : inTurn(log, event, change);
+}
+
+function compaction(turn: Turn, update: Raw, event: LogEvent): Turn {
+  const compactionId = text(update["compactionId"]);
+  if (compactionId === null) return turn;
+  const isThis = (item: Item): item is CompactionItem => item.kind === "compaction" && item.compactionId === compactionId;
+  const patch = (item: CompactionItem): CompactionItem => {
+    if (update["sessionUpdate"] === "compaction_summary_chunk") {
+      return { ...item, summary: blocks([update["content"]]).reduce(joined, item.summary) };
+    }
+    return {
+      ...item,
+      status: text(update["status"]) ?? item.status,
+      summary: "summary" in update ? blocks(update["summary"]) : item.summary,
+      error: "error" in update ? text(update["error"]) : item.error,
+    };
+  };
+  const items = updateItem(turn.items, isThis, patch);
+  if (items) return { ...turn, items };
+  return addItem(turn, patch({ kind: "compaction", key: `k${event.seq}`, compactionId, status: "in_progress", summary: [], error: null }));
 }
 
 function notice(update: Raw, event: LogEvent): NoteItem {

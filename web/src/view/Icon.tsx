@@ -10,6 +10,7 @@ const PATHS: Record<string, string> = {
   think: "M5.5 10.5a4 4 0 1 1 5 0v1.5h-5zM6.5 14h3",
   fetch: "M8 2.5v7M5 7l3 3 3-3M3 13h10",
   switch_mode: "M3 5.5h9L9.5 3M13 10.5H4L6.5 13",
+  agent: "M8 7a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5zM3 14a5 5 0 0 1 10 0",
   other: "M8 4.5v.01M8 8v.01M8 11.5v.01",
   plus: "M8 3v10M3 8h10",
   send: "M8 13V3.5M4 7l4-4 4 4",

@@ -1,10 +1,11 @@
 // A permission that the agent asks for, with all the answers that it offers.
 
 import { useEffect, useRef, useState } from "react";
-import { record, records, text } from "../model/read";
+import { records, text } from "../model/read";
 import type { RequestItem, Terminal } from "../model/state";
 import { clock } from "../model/words";
-import { focusMessage, QUESTION_ID } from "./focus";
+import { isEditable, useArmed, useCardFocus } from "./card";
+import { QUESTION_ID } from "./focus";
 import { Icon } from "./Icon";
 import { ToolContent } from "./ToolContent";
 
@@ -16,12 +17,9 @@ interface Props {
   onAnswer(answer: Answer): Promise<boolean>;
 }
 
-/** A button that appears under a moving pointer must not be pressed by it. */
-const ARM_MS = 400;
-
 export function PermissionCard({ request, terminals, onAnswer }: Props) {
   const card = useRef<HTMLElement>(null);
-  const [armed, setArmed] = useState(false);
+  const armed = useArmed();
   const [busy, setBusy] = useState(false);
 
   async function answer(given: Answer) {
@@ -35,19 +33,7 @@ export function PermissionCard({ request, terminals, onAnswer }: Props) {
     answerRef.current = answer;
   });
 
-  useEffect(() => {
-    const timer = setTimeout(() => setArmed(true), ARM_MS);
-    return () => clearTimeout(timer);
-  }, []);
-
-  // Focus comes to the card and not to a button, so that a key that was on its way answers nothing.
-  useEffect(() => {
-    if (!isTyping()) card.current?.focus({ preventScroll: true });
-    // When the card goes and takes the focus with it, it goes back to where the next message is written.
-    return () => {
-      if (document.activeElement === null || document.activeElement === document.body) focusMessage();
-    };
-  }, []);
+  useCardFocus(card);
 
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
@@ -61,14 +47,14 @@ export function PermissionCard({ request, terminals, onAnswer }: Props) {
     return () => removeEventListener("keydown", press);
   }, [request.options]);
 
-  const toolCall = record(request.params["toolCall"]);
-  const content = records(toolCall?.["content"]);
+  const content = records(request.toolCall?.["content"]);
   return (
     <section id={QUESTION_ID} className="permission" ref={card} tabIndex={-1} aria-label={`The agent asks permission: ${request.title}`}>
       <p className="permission-head">
-        <Icon name={text(toolCall?.["kind"]) ?? "other"} /> The agent asks permission
+        <Icon name={text(request.toolCall?.["kind"]) ?? "other"} /> The agent asks permission
       </p>
       <p className="permission-title">{request.title || "Go on?"}</p>
+      {request.description && <p className="permission-text">{request.description}</p>}
       {request.deadline && <p className="permission-note">It waits until {clock(request.deadline)}.</p>}
       {content.length > 0 && (
         <div className="permission-content">
@@ -97,14 +83,4 @@ export function PermissionCard({ request, terminals, onAnswer }: Props) {
       </div>
     </section>
   );
-}
-
-/** Somebody who is in the middle of a sentence keeps the focus. */
-function isTyping(): boolean {
-  const active = document.activeElement;
-  return isEditable(active) && (!(active instanceof HTMLTextAreaElement) || active.value !== "");
-}
-
-function isEditable(element: Element | null): boolean {
-  return element instanceof HTMLTextAreaElement || element instanceof HTMLInputElement || element instanceof HTMLSelectElement;
 }

@@ -3,11 +3,21 @@
 import { memo } from "react";
 import type { PlanItem } from "../model/state";
 import { Icon } from "./Icon";
+import { Markdown } from "./Markdown";
 
 export const PlanCard = memo(function PlanCard({ item }: { item: PlanItem }) {
+  if (item.markdown !== null || item.uri !== null) {
+    return (
+      <div className="plan" role="group" aria-label="Plan">
+        <p className="plan-head">Plan</p>
+        {item.markdown !== null && <Markdown text={item.markdown} />}
+        {item.uri !== null && <p className="reference">{item.uri}</p>}
+      </div>
+    );
+  }
   const done = item.entries.filter((entry) => entry.status === "completed").length;
   return (
-    <section className="plan" aria-label="Plan">
+    <div className="plan" role="group" aria-label="Plan">
       <p className="plan-head">
         Plan
         <span>
@@ -25,6 +35,6 @@ export const PlanCard = memo(function PlanCard({ item }: { item: PlanItem }) {
           </li>
         ))}
       </ol>
-    </section>
+    </div>
   );
 });

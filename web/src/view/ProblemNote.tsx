@@ -1,8 +1,11 @@
 // What went wrong, in words, and what to do about it.
 
-import { explain, explainProblem } from "../api/problem";
-import type { Problem } from "../api/types";
+import { useContext } from "react";
+import { ApiProblem, explain, explainProblem } from "../api/problem";
+import type { AuthMethod, Problem } from "../api/types";
 import { visible } from "../model/words";
+import { usePart } from "./lazy";
+import { Where } from "./where";
 
 interface Props {
   error?: unknown;
@@ -12,21 +15,13 @@ interface Props {
 
 export function ProblemNote({ error, problem, children }: Props) {
   const words = problem ? explainProblem(problem) : explain(error);
+  const about = problem ?? (error instanceof ApiProblem ? error.problem : undefined);
   return (
     <div className="problem" role={problem ? undefined : "alert"}>
       <p className="problem-title">{words.title}</p>
       {words.detail && <p className="problem-detail">{visible(words.detail)}</p>}
       {words.hint && <p className="problem-hint">{words.hint}</p>}
-      {problem?.authMethods && problem.authMethods.length > 0 && (
-        <ul>
-          {problem.authMethods.map((method) => (
-            <li key={method.id}>
-              {method.name}
-              {method.description ? `: ${method.description}` : ""}
-            </li>
-          ))}
-        </ul>
-      )}
+      {about?.code === "agent_auth_required" && <SignInPlace methods={about.authMethods ?? []} />}
       {problem?.stderrTail && (
         <details>
           <summary>What the agent wrote to its error output</summary>
@@ -36,4 +31,13 @@ export function ProblemNote({ error, problem, children }: Props) {
       {children}
     </div>
   );
+}
+
+const loadSignIn = () => import("./signin/SignIn");
+
+function SignInPlace({ methods }: { methods: AuthMethod[] }) {
+  const where = useContext(Where);
+  const signIn = usePart(loadSignIn);
+  if (signIn.state !== "here" || !where?.agent) return null;
+  return <signIn.part.SignIn methods={methods} client={where.client} agent={where.agent} />;
 }

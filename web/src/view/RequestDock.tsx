@@ -2,6 +2,7 @@
 
 import type { Client } from "../api/client";
 import type { RequestItem, SessionLog } from "../model/state";
+import { usePart } from "./lazy";
 import { PermissionCard } from "./PermissionCard";
 import type { Act } from "./SessionView";
 
@@ -27,28 +28,22 @@ export function RequestDock({ log, requests, client, sessionId, act }: Props) {
           onAnswer={(answer) => act(() => client.answerPermission(sessionId, first.requestId, answer))}
         />
       ) : (
-        <OtherRequest
-          request={first}
-          onDecline={first.method === "elicitation/create" ? () => void act(() => client.declineElicitation(sessionId, first.requestId)) : null}
-        />
+        <Asked key={first.requestId} request={first} client={client} sessionId={sessionId} act={act} />
       )}
       {more > 0 && <p className="requests-more">{more === 1 ? "One more question waits." : `${more} more questions wait.`}</p>}
     </div>
   );
 }
 
-function OtherRequest({ request, onDecline }: { request: RequestItem; onDecline: (() => void) | null }) {
+const loadQuestions = () => import("./questions/Question");
+
+function Asked(props: { request: RequestItem; client: Client; sessionId: string; act: Act }) {
+  const questions = usePart(loadQuestions);
+  if (questions.state === "here") return <questions.part.Question {...props} />;
   return (
     <section className="permission" aria-label="The agent asks">
-      <p className="permission-title">{request.title || "The agent asks something."}</p>
-      <p className="permission-note">This page cannot answer {request.method}. Any other client of the gateway can.</p>
-      {onDecline && (
-        <div className="permission-options">
-          <button className="button" type="button" onClick={onDecline}>
-            Decline
-          </button>
-        </div>
-      )}
+      <p className="permission-title">{props.request.title || "The agent asks something."}</p>
+      {questions.state === "failed" && <p className="permission-note">This question cannot be shown. Load the page again.</p>}
     </section>
   );
 }

@@ -3,12 +3,17 @@
 import { memo } from "react";
 import type { RequestItem, Resolution } from "../model/state";
 
+const ACTIONS: Record<string, string> = { accept: "accepted", decline: "declined", cancel: "dismissed" };
+
 export const RequestLine = memo(function RequestLine({ item, live }: { item: RequestItem; live: boolean }) {
   const waits = item.resolution === null && live;
   return (
     <p className={waits ? "request-line waits" : "request-line"}>
-      <span className="request-line-title">{item.title || "The agent asked a question"}</span>
-      <span>{item.resolution ? resolutionWords(item, item.resolution) : live ? "waits for your answer" : "was not answered"}</span>
+      <span className="request-line-title">{item.title.replace(/[.:]$/, "") || "The agent asked a question"}</span>
+      <span>
+        {item.resolution ? resolutionWords(item, item.resolution) : live ? "waits for your answer" : "was not answered"}
+        {item.done && ", and done"}
+      </span>
     </p>
   );
 });
@@ -19,7 +24,9 @@ export function resolutionWords(item: RequestItem, resolution: Resolution): stri
   const by = resolution.by ? ` by ${resolution.by}` : "";
   switch (resolution.how) {
     case "answered":
-      return choice ? `${choice} chosen${by}` : `answered${by}`;
+      if (resolution.refused) return `refused${by}`;
+      if (choice) return `${choice} chosen${by}`;
+      return `${(Object.hasOwn(ACTIONS, resolution.action ?? "") && ACTIONS[resolution.action ?? ""]) || "answered"}${by}`;
     case "policy":
       return choice ? `${choice} chosen by the gateway's policy` : "answered by the gateway's policy";
     case "cancelled":

@@ -14,6 +14,7 @@ import { ProblemNote } from "./ProblemNote";
 import { RequestDock } from "./RequestDock";
 import { Transcript } from "./Transcript";
 import { UsageMeter } from "./UsageMeter";
+import { Where } from "./where";
 import { WorkingFolder } from "./workingFolder";
 
 interface Props {
@@ -84,68 +85,71 @@ function Followed({ client, sessionId, menu, onActivity, feed }: Props & { feed:
     },
     [setDraft],
   );
+  const where = useMemo(() => ({ client, agent: log.agent }), [client, log.agent]);
   const stop = () => void act(() => client.cancel(sessionId));
 
   return (
-    <WorkingFolder value={log.cwd}>
-      <div className="session">
-        <header className="bar">
-          {menu}
-          <div className="bar-words">
-            <h1 className="bar-title">{title}</h1>
-            <p className="bar-meta">
-              {log.agent ?? ""}
-              {log.cwd && <span className="bar-path"> · {log.cwd}</span>}
-            </p>
-          </div>
-          <UsageMeter usage={log.usage} />
-        </header>
-        <ConnectionBanner connection={connection} onRetry={() => feed.retryNow()} />
-        <Transcript
-          log={log}
-          busy={running !== null}
-          caughtUp={caughtUp}
-          loading={!caughtUp && log.seq === 0 && !refused}
-          agent={log.agent}
-          onRewrite={rewrite}
-        />
-        <footer className="dock">
-          {!gone && <RequestDock log={log} requests={requests} client={client} sessionId={sessionId} act={act} />}
-          {error !== null && (
-            <div className="dock-problem">
-              <ProblemNote error={error} />
-              <button className="button small" type="button" onClick={() => setError(null)}>
-                Dismiss
-              </button>
+    <Where value={where}>
+      <WorkingFolder value={log.cwd}>
+        <div className="session">
+          <header className="bar">
+            {menu}
+            <div className="bar-words">
+              <h1 className="bar-title">{title}</h1>
+              <p className="bar-meta">
+                {log.agent ?? ""}
+                {log.cwd && <span className="bar-path"> · {log.cwd}</span>}
+              </p>
             </div>
-          )}
-          {gone || refused ? (
-            <Gone gone={gone} error={refused ? connection.error : null} />
-          ) : log.closed ? (
-            <div className="closed">
-              <p>This session is closed. Its history stays readable.</p>
-              <button className="button" type="button" onClick={() => void act(() => client.attach(sessionId))}>
-                Open it again
-              </button>
-            </div>
-          ) : (
-            <Composer
-              client={client}
-              sessionId={sessionId}
-              commands={log.commands}
-              text={draft}
-              setText={setDraft}
-              running={running !== null}
-              act={act}
-              onStop={stop}
-            >
-              <Options log={log} client={client} sessionId={sessionId} act={act} />
-            </Composer>
-          )}
-        </footer>
-        <Announcer log={log} caughtUp={caughtUp} />
-      </div>
-    </WorkingFolder>
+            <UsageMeter usage={log.usage} />
+          </header>
+          <ConnectionBanner connection={connection} onRetry={() => feed.retryNow()} />
+          <Transcript
+            log={log}
+            busy={running !== null}
+            caughtUp={caughtUp}
+            loading={!caughtUp && log.seq === 0 && !refused}
+            agent={log.agent}
+            onRewrite={rewrite}
+          />
+          <footer className="dock">
+            {!gone && <RequestDock log={log} requests={requests} client={client} sessionId={sessionId} act={act} />}
+            {error !== null && (
+              <div className="dock-problem">
+                <ProblemNote error={error} />
+                <button className="button small" type="button" onClick={() => setError(null)}>
+                  Dismiss
+                </button>
+              </div>
+            )}
+            {gone || refused ? (
+              <Gone gone={gone} error={refused ? connection.error : null} />
+            ) : log.closed ? (
+              <div className="closed">
+                <p>This session is closed. Its history stays readable.</p>
+                <button className="button" type="button" onClick={() => void act(() => client.attach(sessionId))}>
+                  Open it again
+                </button>
+              </div>
+            ) : (
+              <Composer
+                client={client}
+                sessionId={sessionId}
+                commands={log.commands}
+                text={draft}
+                setText={setDraft}
+                running={running !== null}
+                act={act}
+                onStop={stop}
+              >
+                <Options log={log} client={client} sessionId={sessionId} act={act} />
+              </Composer>
+            )}
+          </footer>
+          <Announcer log={log} caughtUp={caughtUp} />
+        </div>
+      </WorkingFolder>
+    </Where>
   );
 }
 

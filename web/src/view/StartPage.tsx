@@ -8,6 +8,7 @@ import type { Agent } from "../api/types";
 import { text } from "../model/read";
 import { goTo, sessionHref } from "../model/route";
 import { ProblemNote } from "./ProblemNote";
+import { Where } from "./where";
 
 interface Props {
   client: Client;
@@ -37,6 +38,11 @@ export function StartPage({ client, menu, onCreated }: Props) {
     );
     return () => stop.abort();
   }, [client, asked]);
+
+  function choose(agent: string) {
+    setChosen(agent);
+    setError(null);
+  }
 
   async function start(event: FormEvent) {
     event.preventDefault();
@@ -68,23 +74,27 @@ export function StartPage({ client, menu, onCreated }: Props) {
           <fieldset className="agents" disabled={busy}>
             <legend className="hidden">Agent</legend>
             {agents.map((agent) => (
-              <AgentChoice key={agent.name} agent={agent} chosen={chosen === agent.name} onChoose={() => setChosen(agent.name)} />
+              <AgentChoice key={agent.name} agent={agent} chosen={chosen === agent.name} onChoose={() => choose(agent.name)} />
             ))}
           </fieldset>
-        )}
-        {error !== null && (
-          <ProblemNote error={error}>
-            {agents === null && (
-              <button className="button small" type="button" onClick={() => setAsked(asked + 1)}>
-                Try again
-              </button>
-            )}
-          </ProblemNote>
         )}
         <button className="button primary" type="submit" disabled={!chosen || busy} aria-busy={busy}>
           {busy ? "Starting the agent…" : "Start session"}
         </button>
       </form>
+      {error !== null && (
+        <Where value={{ client, agent: chosen }}>
+          <div className="start-problem">
+            <ProblemNote error={error}>
+              {agents === null && (
+                <button className="button small" type="button" onClick={() => setAsked(asked + 1)}>
+                  Try again
+                </button>
+              )}
+            </ProblemNote>
+          </div>
+        </Where>
+      )}
     </div>
   );
 }

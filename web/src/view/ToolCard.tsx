@@ -38,7 +38,7 @@ export const ToolCard = memo(function ToolCard({ item, live, folded, terminals }
   const status = open && !live ? "unfinished" : (STATUS[item.status] ?? item.status);
   const hasRaw = item.content.length === 0 && (item.rawInput !== undefined || item.rawOutput !== undefined);
   const hasBody = item.content.length > 0 || item.locations.length > 0 || hasRaw;
-  const showsDiff = item.content.some((part) => part["type"] === "diff");
+  const shows = item.content.some((part) => part["type"] === "diff" || part["type"] === "terminal");
   const head = (
     <>
       <Icon name={item.toolKind} />
@@ -50,7 +50,7 @@ export const ToolCard = memo(function ToolCard({ item, live, folded, terminals }
   );
   if (!hasBody) return <div className="tool tool-head">{head}</div>;
   return (
-    <details className="tool" open={showsDiff && !folded}>
+    <details className="tool" open={shows && !folded}>
       <summary className="tool-head">{head}</summary>
       <div className="tool-body">
         {item.locations.length > 0 && (
@@ -89,7 +89,7 @@ function Raw({ label, value }: { label: string; value: unknown }) {
   return (
     <>
       <p className="raw-label">{label}</p>
-      <pre className="output" tabIndex={0} role="region" aria-label={label}>
+      <pre className="output" tabIndex={0} role="group" aria-label={label}>
         {typeof value === "string" ? value : JSON.stringify(value, null, 2)}
       </pre>
     </>

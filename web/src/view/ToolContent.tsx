@@ -3,9 +3,9 @@
 import type { Raw } from "../api/types";
 import { blocks, line, text } from "../model/read";
 import type { Terminal } from "../model/state";
-import { visible } from "../model/words";
 import { ContentBlocks } from "./ContentBlocks";
 import { DiffView } from "./DiffView";
+import { TerminalBlock } from "./TerminalBlock";
 
 export function ToolContent({ content, terminals }: { content: Raw[]; terminals: Record<string, Terminal> }) {
   return (
@@ -26,23 +26,9 @@ function Part({ part, terminals }: { part: Raw; terminals: Record<string, Termin
     case "terminal": {
       const terminalId = text(part["terminalId"]) ?? "";
       const terminal = Object.hasOwn(terminals, terminalId) ? terminals[terminalId] : undefined;
-      return terminal ? <TerminalOutput terminal={terminal} /> : <p className="reference">Terminal {terminalId}</p>;
+      return terminal ? <TerminalBlock terminal={terminal} /> : <p className="reference">Terminal {terminalId}</p>;
     }
     default:
       return <p className="reference">Content of a kind that this page does not show</p>;
   }
-}
-
-function TerminalOutput({ terminal }: { terminal: Terminal }) {
-  return (
-    <figure className="terminal">
-      <figcaption>
-        <code>{visible(terminal.command)}</code>
-        {terminal.exited && <span>{terminal.exitCode === null ? "ended" : `exit ${terminal.exitCode}`}</span>}
-      </figcaption>
-      <pre className="output" tabIndex={0} role="region" aria-label="Output of the command">
-        {terminal.output}
-      </pre>
-    </figure>
-  );
 }

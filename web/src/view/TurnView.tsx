@@ -1,13 +1,16 @@
 // A prompt and all that came of it.
 
 import { memo } from "react";
-import { record, records } from "../model/read";
+import { records } from "../model/read";
 import { blocksText, type Item, type RequestItem, type Terminal, type Turn } from "../model/state";
 import { duration, stopWords } from "../model/words";
+import { CompactionCard } from "./CompactionCard";
 import { ContentBlocks } from "./ContentBlocks";
 import { PlanCard } from "./PlanCard";
 import { ProblemNote } from "./ProblemNote";
 import { RequestLine } from "./RequestLine";
+import { SubagentCard } from "./SubagentCard";
+import { TerminalBlock } from "./TerminalBlock";
 import { Thought } from "./Thought";
 import { ToolCard } from "./ToolCard";
 
@@ -27,15 +30,7 @@ export const TurnView = memo(function TurnView({ turn, terminals, onRewrite }: P
           <ContentBlocks blocks={turn.prompt} plain />
         </div>
       )}
-      {turn.items.map((item) => (
-        <ItemView
-          key={item.key}
-          item={item}
-          live={turn.status === "running"}
-          asked={item.kind === "tool" && asked.has(item.toolCallId)}
-          terminals={terminals}
-        />
-      ))}
+      <Items items={turn.items} live={turn.status === "running"} asked={asked} terminals={terminals} />
       <TurnEnd turn={turn} onRewrite={onRewrite} />
     </article>
   );
@@ -43,19 +38,30 @@ export const TurnView = memo(function TurnView({ turn, terminals, onRewrite }: P
 
 /** Calls whose content an open question shows, right below: it need not stand there twice. */
 function askedAbout(turn: Turn): Set<string | null> {
-  const shows = (request: RequestItem) => records(record(request.params["toolCall"])?.["content"]).length > 0;
+  const shows = (request: RequestItem) => records(request.toolCall?.["content"]).length > 0;
   const open = turn.items.filter((item): item is RequestItem => item.kind === "request" && item.resolution === null);
   return new Set(open.filter(shows).map((request) => request.toolCallId));
 }
 
-interface ItemProps {
-  item: Item;
+/** Terminals that a tool call shows need no place of their own. */
+function shownTerminals(items: Item[]): Set<unknown> {
+  const parts = items.flatMap((item) => (item.kind === "tool" ? item.content : []));
+  return new Set(parts.filter((part) => part["type"] === "terminal").map((part) => part["terminalId"]));
+}
+
+interface ItemsProps {
+  items: Item[];
   live: boolean;
-  asked: boolean;
+  asked: Set<string | null>;
   terminals: Record<string, Terminal>;
 }
 
-function ItemView({ item, live, asked, terminals }: ItemProps) {
+function Items({ items, ...rest }: ItemsProps) {
+  const shown = shownTerminals(items.flatMap((item) => (item.kind === "subagent" ? [item, ...item.items] : [item])));
+  return items.map((item) => (item.kind === "terminal" && shown.has(item.terminalId) ? null : <ItemView key={item.key} item={item} {...rest} />));
+}
+
+function ItemView({ item, live, asked, terminals }: Omit<ItemsProps, "items"> & { item: Item }) {
   switch (item.kind) {
     case "message":
       return (
@@ -72,7 +78,7 @@ function ItemView({ item, live, asked, terminals }: ItemProps) {
     case "thought":
       return <Thought item={item} />;
     case "tool":
-      return <ToolCard item={item} live={live} folded={asked} terminals={terminals} />;
+      return <ToolCard item={item} live={live} folded={asked.has(item.toolCallId)} terminals={terminals} />;
     case "plan":
       return <PlanCard item={item} />;
     case "request":
@@ -83,6 +89,23 @@ function ItemView({ item, live, asked, terminals }: ItemProps) {
           <p>{item.text}</p>
           {item.detail && <p className="note-detail">{item.detail}</p>}
         </div>
+      );
+    case "compaction":
+      return <CompactionCard item={item} />;
+    case "terminal":
+      return Object.hasOwn(terminals, item.terminalId) ? <TerminalBlock terminal={terminals[item.terminalId]!} /> : null;
+    case "relay":
+      return (
+        <div className="thought-text">
+          <p className="raw-label">{item.to !== null ? "It was asked" : "It answered"}</p>
+          <ContentBlocks blocks={item.blocks} />
+        </div>
+      );
+    case "subagent":
+      return (
+        <SubagentCard item={item} live={live}>
+          <Items items={item.items} live={live} asked={asked} terminals={terminals} />
+        </SubagentCard>
       );
   }
 }

@@ -23,6 +23,16 @@ export class Chat {
     return this.page.getByRole("region", { name: /asks permission/ });
   }
 
+  /** Any question that is no permission. */
+  get question() {
+    return this.page.getByRole("region", { name: /^The agent asks/ }).and(this.page.locator(".question"));
+  }
+
+  /** The part of the answer that stands last in the last turn. */
+  get answer() {
+    return this.lastTurn.locator(".from-agent").last();
+  }
+
   async start(agent) {
     await this.page.getByRole("radio", { name: agent }).check();
     await this.page.getByRole("button", { name: "Start session" }).click();

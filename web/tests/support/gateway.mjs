@@ -1,11 +1,12 @@
 // Starts the real gateway for a test and ends it: by its process and by no other name.
 
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createInterface } from "node:readline";
+import { promisify } from "node:util";
 
 const START_MS = 30_000;
 const STOP_MS = 15_000;
@@ -42,6 +43,15 @@ export class Gateway {
     this.exited = once(this.child, "exit");
     createInterface({ input: this.child.stderr }).on("line", (line) => this.log.push(line));
     this.link = await this.#printedLink();
+  }
+
+  /** A link with a key that may do everything. */
+  async adminLink() {
+    const args = ["key", "create", "ada", "--scopes", "read,prompt,approve,files,admin", "--data", path.join(this.folder, "data")];
+    if (this.configFile) args.push("--config", this.configFile);
+    const env = { PATH: process.env.PATH, HOME: this.folder };
+    const { stdout } = await promisify(execFile)(path.resolve(process.env.ACP_GATEWAY_BIN), args, { env });
+    return `${this.origin}/#key=${stdout.trim()}`;
   }
 
   /** As if the power had failed. */

@@ -39,7 +39,29 @@ function sayEverywhere(sessionId, words, index) {
       { type: "content", content: { type: "image", data: words, mimeType: words } },
     ],
   });
+  update(sessionId, "plan_update", { plan: { type: "markdown", planId: `p${index}`, content: words } });
+  update(sessionId, "notice", { severity: words, title: words, description: words });
+  update(sessionId, "compaction_update", { compactionId: `k${index}`, status: words, summary: [text], error: words });
+  update(sessionId, "subagent_update", { sessionId: `child${index}`, title: words, description: words, state: { state: words } });
+  update(`child${index}`, "agent_message_chunk", { content: text });
+  update(sessionId, "session_message", { messageId: `s${index}`, recipientSessionId: `child${index}`, content: [text] });
   update(sessionId, "tool_call", { toolCallId: `raw${index}`, title: words, rawInput: { [words]: words }, rawOutput: words });
+}
+
+function form(all) {
+  const options = PAYLOADS.slice(0, 5).map((words) => ({ const: words, title: words, description: words }));
+  const named = PAYLOADS.slice(0, 8).map((words) => [words, { type: "string", title: words, description: words, default: words }]);
+  return {
+    type: "object",
+    title: all,
+    description: all,
+    properties: {
+      ...Object.fromEntries(named),
+      one: { type: "string", title: PAYLOADS[0], oneOf: options },
+      many: { type: "array", title: PAYLOADS[1], items: { anyOf: options } },
+      yes: { type: "boolean", title: PAYLOADS[2] },
+    },
+  };
 }
 
 async function prompt({ sessionId, prompt: blocks }) {
@@ -55,6 +77,9 @@ async function prompt({ sessionId, prompt: blocks }) {
     toolCall: { toolCallId: "c0", title: all, content: [{ type: "content", content: { type: "text", text: all } }] },
     options: PAYLOADS.slice(0, 3).map((name, index) => ({ optionId: `${index}${name}`, name, kind: "allow_once" })),
   });
+  await request("elicitation/create", { sessionId, mode: "form", message: all, requestedSchema: form(all) });
+  const url = `https://${encodeURIComponent(PAYLOADS[1])}@ok.example/?${encodeURIComponent(all)}`;
+  await request("elicitation/create", { sessionId, mode: "url", message: all, elicitationId: "e1", url });
   return { stopReason: outcome?.outcome?.outcome === "selected" ? "end_turn" : "cancelled" };
 }
 

@@ -1,6 +1,8 @@
-// Builds events of a log as the gateway writes them.
+// Builds events of a log as the gateway writes them, and looks into what comes of them.
 
 import type { LogEvent, Raw } from "../../src/api/types";
+import { foldAll } from "../../src/model/fold";
+import { EMPTY, type Item, type SessionLog, type Turn } from "../../src/model/state";
 
 export class Script {
   readonly events: LogEvent[] = [];
@@ -35,4 +37,22 @@ export function startedScript(): Script {
       result: { modes: { currentModeId: "ask", availableModes: [{ id: "ask", name: "Ask" }, { id: "act", name: "Act" }] } },
     })
     .add("prompt.started", { prompt: [{ type: "text", text: "hi there" }], by: "alice" }, "p1");
+}
+
+export function played(script: Script): SessionLog {
+  return foldAll(EMPTY, script.events);
+}
+
+export function turn(log: SessionLog, index = 0): Turn {
+  const found = log.turns.at(index);
+  if (!found) throw new Error(`no turn ${index}`);
+  return found;
+}
+
+type OfKind<I, K> = I extends { kind: infer Kinds } ? (K extends Kinds ? I : never) : never;
+
+export function item<K extends Item["kind"]>(log: SessionLog, kind: K, index = 0): OfKind<Item, K> {
+  const found = log.turns.flatMap((each) => each.items).filter((each) => each.kind === kind)[index];
+  if (!found) throw new Error(`no ${kind} ${index}`);
+  return found as OfKind<Item, K>;
 }

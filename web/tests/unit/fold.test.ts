@@ -1,26 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { LogEvent } from "../../src/api/types";
 import { fold, foldAll } from "../../src/model/fold";
-import { blocksText, EMPTY, openRequests, runningTurn, type Item, type SessionLog, type Turn } from "../../src/model/state";
-import { Script, startedScript } from "./events";
-
-function played(script: Script): SessionLog {
-  return foldAll(EMPTY, script.events);
-}
-
-function turn(log: SessionLog, index = 0): Turn {
-  const found = log.turns.at(index);
-  if (!found) throw new Error(`no turn ${index}`);
-  return found;
-}
-
-type OfKind<I, K> = I extends { kind: infer Kinds } ? (K extends Kinds ? I : never) : never;
-
-function item<K extends Item["kind"]>(log: SessionLog, kind: K, index = 0): OfKind<Item, K> {
-  const found = log.turns.flatMap((each) => each.items).filter((each) => each.kind === kind)[index];
-  if (!found) throw new Error(`no ${kind} ${index}`);
-  return found as OfKind<Item, K>;
-}
+import { blocksText, EMPTY, openRequests, runningTurn } from "../../src/model/state";
+import { item, played, Script, startedScript, turn } from "./events";
 
 const ASK = {
   requestId: "r1",
@@ -183,7 +165,7 @@ describe("requests", () => {
     script.add("request.resolved", { requestId: "r1", resolution: "answered", by: "bob", result }, "p1");
     const log = played(script);
     expect(openRequests(log)).toEqual([]);
-    expect(item(log, "request").resolution).toEqual({ how: "answered", by: "bob", optionId: "yes" });
+    expect(item(log, "request").resolution).toEqual({ how: "answered", by: "bob", optionId: "yes", action: null, refused: false });
   });
 
   test("share what they do not touch with the state before", () => {
@@ -226,14 +208,5 @@ describe("the session around the turns", () => {
     const script = startedScript().add("session.closed", { by: "alice" });
     expect(played(script).closed).toBe(true);
     expect(played(script.add("session.attached", { by: "load", context: "kept", result: null })).closed).toBe(false);
-  });
-
-  test("terminals gather their output", () => {
-    const script = startedScript()
-      .add("terminal.created", { terminalId: "t1", command: "cargo", args: ["test"] }, "p1")
-      .add("terminal.output", { terminalId: "t1", offset: 0, data: "ok\n" }, "p1")
-      .add("terminal.output", { terminalId: "t1", offset: 3, data: "ok\n" }, "p1")
-      .add("terminal.exited", { terminalId: "t1", exitCode: 0, signal: null }, "p1");
-    expect(played(script).terminals["t1"]).toEqual({ terminalId: "t1", command: "cargo test", output: "ok\nok\n", exited: true, exitCode: 0 });
   });
 });

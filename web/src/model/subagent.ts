@@ -1,0 +1,69 @@
+// Subagents: sessions of the agent's own, whose words come through their parent and stand under their name.
+
+import type { LogEvent, Raw } from "../api/types";
+import { blocks, line, record, text } from "./read";
+import type { Item, RelayItem, SessionLog, SubagentItem, Turn } from "./state";
+import { updateHolder, updateItem, updateOwner } from "./turns";
+import { addItem, joined } from "./update";
+
+/** Changes what a subagent said and did as if it were a turn of its own. */
+export function inSubagent(log: SessionLog, event: LogEvent, subagent: string, change: (holder: Turn) => Turn): SessionLog {
+  return patch(log, event, subagent, (item, turn) => {
+    const { items } = change({ ...turn, promptId: null, prompt: [], items: item.items });
+    return { ...item, items };
+  });
+}
+
+export function subagentUpdate(log: SessionLog, update: Raw, event: LogEvent): SessionLog {
+  const subagent = text(update["sessionId"]);
+  if (subagent === null) return log;
+  return patch(log, event, subagent, (item) => ({
+    ...item,
+    title: "title" in update ? line(update["title"]) : item.title,
+    description: "description" in update ? line(update["description"]) : item.description,
+    state: "state" in update ? stateOf(update["state"]) : item.state,
+  }));
+}
+
+/** A message to or from a subagent stands with it; one between others stands in the turn. */
+export function relayed(log: SessionLog, update: Raw, event: LogEvent): SessionLog {
+  const messageId = text(update["messageId"]);
+  if (messageId === null) return log;
+  const from = text(update["senderSessionId"]);
+  const to = text(update["recipientSessionId"]);
+  const isThis = (item: Item): item is RelayItem => item.kind === "relay" && item.messageId === messageId;
+  const put = (holder: Turn): Turn => {
+    const items = updateItem(holder.items, isThis, (item) => said(item, update));
+    if (items) return { ...holder, items };
+    return addItem(holder, said({ kind: "relay", key: `y${event.seq}`, messageId, from, to, blocks: [] }, update));
+  };
+  const subagents = log.turns.flatMap((turn) => turn.items).filter((item): item is SubagentItem => item.kind === "subagent");
+  const owner =
+    subagents.findLast((item) => item.items.some(isThis)) ?? subagents.findLast((item) => item.subagent === from || item.subagent === to);
+  if (owner) return inSubagent(log, event, owner.subagent, put);
+  const held = updateHolder(log.turns, isThis, put);
+  return { ...log, turns: held ?? updateOwner(log.turns, event, put) };
+}
+
+function said(item: RelayItem, update: Raw): RelayItem {
+  if (update["sessionUpdate"] === "session_message_chunk") {
+    return { ...item, blocks: blocks([update["content"]]).reduce(joined, item.blocks) };
+  }
+  return "content" in update ? { ...item, blocks: blocks(update["content"]) } : item;
+}
+
+function patch(log: SessionLog, event: LogEvent, subagent: string, change: (item: SubagentItem, turn: Turn) => SubagentItem): SessionLog {
+  const isThis = (item: Item): item is SubagentItem => item.kind === "subagent" && item.subagent === subagent;
+  const put = (turn: Turn): Turn => {
+    const items = updateItem(turn.items, isThis, (item) => change(item, turn));
+    if (items) return { ...turn, items };
+    const fresh: SubagentItem = { kind: "subagent", key: `s${event.seq}`, subagent, title: null, description: null, state: null, items: [] };
+    return addItem(turn, change(fresh, turn));
+  };
+  const held = updateHolder(log.turns, isThis, put);
+  return { ...log, turns: held ?? updateOwner(log.turns, event, put) };
+}
+
+function stateOf(value: unknown): string | null {
+  return text(value) ?? text(record(value)?.["state"]);
+}

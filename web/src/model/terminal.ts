@@ -1,0 +1,58 @@
+// Commands that run in a terminal: folded from their events, and their output as a person reads it.
+
+import type { LogEvent } from "../api/types";
+import { line, number, text } from "./read";
+import type { SessionLog, Terminal } from "./state";
+import { updateOwner } from "./turns";
+import { addItem } from "./update";
+import { visible } from "./words";
+
+/** Characters of output that are held; the gateway has more. */
+const KEPT = 200_000;
+
+export function terminalChanged(log: SessionLog, event: LogEvent): SessionLog {
+  const terminalId = text(event["terminalId"]);
+  if (terminalId === null) return log;
+  const known = Object.hasOwn(log.terminals, terminalId) ? log.terminals[terminalId] : undefined;
+  const before: Terminal = known ?? { terminalId, command: "", output: "", cut: false, exited: false, exitCode: null, signal: null };
+  const next = { ...log, terminals: { ...log.terminals, [terminalId]: changed(before, event) } };
+  if (known) return next;
+  return { ...next, turns: updateOwner(log.turns, event, (turn) => addItem(turn, { kind: "terminal", key: `c${event.seq}`, terminalId })) };
+}
+
+function changed(terminal: Terminal, event: LogEvent): Terminal {
+  switch (event.type) {
+    case "terminal.created": {
+      const args = Array.isArray(event["args"]) ? event["args"].filter((arg) => typeof arg === "string").map(visible) : [];
+      return { ...terminal, command: [line(event["command"]) ?? "", ...args].join(" ") };
+    }
+    case "terminal.output": {
+      const output = terminal.output + (text(event["data"]) ?? "");
+      return output.length <= KEPT ? { ...terminal, output } : { ...terminal, output: output.slice(-KEPT), cut: true };
+    }
+    default:
+      return { ...terminal, exited: true, exitCode: number(event["exitCode"]), signal: line(event["signal"]) };
+  }
+}
+
+/** Colours, cursor moves and window titles: what is written for a screen and not for a reader. */
+const SEQUENCES = /\u001b(?:\][^\u0007\u001b]*(?:\u0007|\u001b\\|$)|[PX^_][^\u001b]*(?:\u001b\\|$)|\[[0-?]*[ -/]*[@-~]?|[ -/]*[0-~]?)|\u009b[0-?]*[ -/]*[@-~]?/g;
+
+/** The output as it would stand on paper: lines that were written over show their last words. */
+export function paper(output: string): string {
+  const text = output.replace(SEQUENCES, "").replaceAll("\r\n", "\n");
+  if (!/[\r\b]/.test(text)) return visible(text);
+  return visible(text.split("\n").map(overwritten).join("\n"));
+}
+
+function overwritten(text: string): string {
+  if (!/[\r\b]/.test(text)) return text;
+  const cells: string[] = [];
+  let at = 0;
+  for (const letter of text) {
+    if (letter === "\r") at = 0;
+    else if (letter === "\b") at = Math.max(0, at - 1);
+    else cells[at++] = letter;
+  }
+  return cells.join("");
+}

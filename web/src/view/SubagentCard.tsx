@@ -1,0 +1,30 @@
+// A subagent, with what it said and did, folded away like a tool call.
+
+import type { ReactNode } from "react";
+import type { SubagentItem } from "../model/state";
+import { Icon } from "./Icon";
+
+const STATES: Record<string, string> = { running: "running", idle: "done", requires_action: "waiting" };
+
+export function SubagentCard({ item, live, children }: { item: SubagentItem; live: boolean; children: ReactNode }) {
+  const said = (Object.hasOwn(STATES, item.state ?? "") && STATES[item.state ?? ""]) || item.state || "";
+  const status = said === "running" && !live ? "unfinished" : said;
+  const name = item.title || "Subagent";
+  return (
+    <details className="tool subagent">
+      <summary className="tool-head">
+        <Icon name="agent" />
+        <span className="hidden">Subagent: </span>
+        <span className="tool-title">
+          {name}
+          {item.description && <span className="subagent-about"> {item.description}</span>}
+        </span>
+        <span className={`tool-status status-${status}`}>{status}</span>
+        <Icon name="chevron" className="chevron" />
+      </summary>
+      <div className="tool-body" role="group" aria-label={name}>
+        {children}
+      </div>
+    </details>
+  );
+}

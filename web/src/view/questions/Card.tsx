@@ -1,0 +1,30 @@
+// The frame of a question: its words, what is in it, and its buttons.
+
+import { useRef, type ReactNode } from "react";
+import type { RequestItem } from "../../model/state";
+import { clock } from "../../model/words";
+import { useCardFocus } from "../card";
+import { QUESTION_ID } from "../focus";
+import { Icon } from "../Icon";
+
+interface Props {
+  request: RequestItem;
+  head: string;
+  icon: string;
+  children: ReactNode;
+}
+
+export function Card({ request, head, icon, children }: Props) {
+  const card = useRef<HTMLElement>(null);
+  useCardFocus(card);
+  return (
+    <section id={QUESTION_ID} className="permission question" ref={card} tabIndex={-1} aria-label={`${head}: ${request.title}`}>
+      <p className="permission-head">
+        <Icon name={icon} /> {head}
+      </p>
+      <p className="permission-title">{request.title}</p>
+      {request.deadline && <p className="permission-note">It waits until {clock(request.deadline)}.</p>}
+      {children}
+    </section>
+  );
+}

@@ -1,0 +1,95 @@
+// A form that the agent asks for. The gateway checks the answer; what it finds wrong stands at its field.
+
+import { useMemo, useRef, useState, type FormEvent } from "react";
+import { ApiProblem } from "../../api/problem";
+import type { ElicitationAnswer } from "../../api/types";
+import { contentOf, fieldErrors, fieldsOf, firstValues, type Values } from "../../model/form";
+import { line, record } from "../../model/read";
+import type { RequestItem } from "../../model/state";
+import { useArmed } from "../card";
+import type { Act } from "../SessionView";
+import { Card } from "./Card";
+import { FormField } from "./FormField";
+
+interface Props {
+  request: RequestItem;
+  act: Act;
+  send(answer: ElicitationAnswer): Promise<void>;
+}
+
+export function FormCard({ request, act, send }: Props) {
+  const armed = useArmed();
+  const form = useRef<HTMLFormElement>(null);
+  const schema = record(request.params["requestedSchema"]);
+  const fields = useMemo(() => fieldsOf(schema), [schema]);
+  const [values, setValues] = useState<Values>(() => firstValues(fields));
+  const [errors, setErrors] = useState<Record<string, string>>({});
+  const [busy, setBusy] = useState(false);
+  const wrong = Object.keys(errors).length;
+
+  function show(found: Record<string, string>) {
+    setErrors(found);
+    const first = fields.findIndex((field) => Object.hasOwn(found, field.name));
+    // The field is drawn with its error before it is read out.
+    requestAnimationFrame(() => form.current?.querySelectorAll<HTMLElement>("[data-field]")[first]?.focus());
+  }
+
+  async function answer(given: ElicitationAnswer) {
+    if (!armed || busy) return;
+    setBusy(true);
+    let placed: Record<string, string> | null = null;
+    const done = await act(async () => {
+      try {
+        await send(given);
+      } catch (reason) {
+        placed = reason instanceof ApiProblem ? fieldErrors(reason.problem, fields) : null;
+        if (!placed) throw reason;
+      }
+    });
+    if (placed) show(placed);
+    // When it worked the log takes the card away; until then nothing more can be pressed.
+    if (placed || !done) setBusy(false);
+  }
+
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    const filled = contentOf(fields, values);
+    if (Object.keys(filled.errors).length > 0) show(filled.errors);
+    else void answer({ action: "accept", content: filled.content });
+  }
+
+  return (
+    <Card request={request} head="The agent asks" icon="edit">
+      <form ref={form} className="form" noValidate onSubmit={submit}>
+        <div className="form-fields">
+          {line(schema?.["title"]) && <p className="form-title">{line(schema?.["title"])}</p>}
+          {line(schema?.["description"]) && <p className="permission-text">{line(schema?.["description"])}</p>}
+          {fields.map((field) => (
+            <FormField
+              key={field.name}
+              field={field}
+              id={`${request.requestId}-${field.name}`}
+              value={values[field.name] ?? field.first}
+              error={Object.hasOwn(errors, field.name) ? errors[field.name]! : null}
+              onChange={(value) => setValues((before) => ({ ...before, [field.name]: value }))}
+            />
+          ))}
+        </div>
+        <p className="form-wrong" role="alert">
+          {wrong > 0 && (wrong === 1 ? "One field needs another look." : `${wrong} fields need another look.`)}
+        </p>
+        <div className="permission-options">
+          <button className="button primary" type="submit" aria-disabled={!armed || busy}>
+            Send
+          </button>
+          <button className="button" type="button" aria-disabled={!armed || busy} onClick={() => void answer({ action: "decline" })}>
+            Decline
+          </button>
+          <button className="button" type="button" aria-disabled={!armed || busy} onClick={() => void answer({ action: "cancel" })}>
+            Dismiss
+          </button>
+        </div>
+      </form>
+    </Card>
+  );
+}

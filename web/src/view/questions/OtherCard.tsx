@@ -1,0 +1,96 @@
+// A request of any other kind. A person sees all of it, and may answer with the protocol's own result, or refuse.
+
+import { useState, type FormEvent } from "react";
+import type { RequestItem } from "../../model/state";
+import { useArmed } from "../card";
+import type { Act } from "../SessionView";
+import { Card } from "./Card";
+
+type Answer = { result: unknown } | { error: { code: number; message: string } };
+
+interface Props {
+  request: RequestItem;
+  act: Act;
+  send(answer: Answer): Promise<void>;
+}
+
+/** What results of the protocol's own requests look like. */
+const SHAPES: Record<string, string> = {
+  "fs/read_text_file": '{ "content": "" }',
+  "terminal/create": '{ "terminalId": "1" }',
+  "terminal/output": '{ "output": "", "truncated": false, "exitStatus": null }',
+  "terminal/wait_for_exit": '{ "exitCode": 0, "signal": null }',
+};
+
+const REFUSED = { code: -32603, message: "A person refused it." };
+
+export function OtherCard({ request, act, send }: Props) {
+  const armed = useArmed();
+  const [busy, setBusy] = useState(false);
+  const [written, setWritten] = useState((Object.hasOwn(SHAPES, request.method) && SHAPES[request.method]) || "{}");
+  const [wrong, setWrong] = useState<string | null>(null);
+  const id = `${request.requestId}-result`;
+
+  async function answer(given: Answer) {
+    if (!armed || busy) return;
+    setBusy(true);
+    if (!(await act(() => send(given)))) setBusy(false);
+  }
+
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    let result: unknown;
+    try {
+      result = JSON.parse(written);
+    } catch {
+      setWrong("This is not JSON.");
+      document.getElementById(id)?.focus();
+      return;
+    }
+    setWrong(null);
+    void answer({ result });
+  }
+
+  return (
+    <Card request={request} head="The agent asks for something that this page has no form for" icon="other">
+      <form noValidate className="form" onSubmit={submit}>
+        <div className="form-fields">
+          <p className="permission-note">
+            <code>{request.method}</code>
+          </p>
+          <pre className="output" tabIndex={0} role="region" aria-label="What is asked">
+            {JSON.stringify(request.params, null, 2)}
+          </pre>
+          <div className="field">
+            <label className="field-name" htmlFor={id}>
+              The result, as JSON
+            </label>
+            <textarea
+              id={id}
+              className="mono"
+              rows={3}
+              spellCheck={false}
+              value={written}
+              aria-invalid={wrong !== null}
+              {...(wrong !== null ? { "aria-describedby": `${id}-wrong` } : {})}
+              onChange={(event) => setWritten(event.target.value)}
+            />
+            {wrong !== null && (
+              <p className="field-wrong" id={`${id}-wrong`} role="alert">
+                {wrong}
+              </p>
+            )}
+          </div>
+        </div>
+        <div className="permission-options">
+          <button className="button" type="button" aria-disabled={!armed || busy} onClick={() => void answer({ error: REFUSED })}>
+            Refuse
+          </button>
+          <button className="button" type="submit" aria-disabled={!armed || busy}>
+            Send the result
+          </button>
+        </div>
+      </form>
+    </Card>
+  );
+}

@@ -1,0 +1,24 @@
+// Every question of the agent that is not a permission: a form, a page to open, or anything else.
+
+import type { Client } from "../../api/client";
+import type { RequestItem } from "../../model/state";
+import type { Act } from "../SessionView";
+import { FormCard } from "./FormCard";
+import { LinkCard } from "./LinkCard";
+import { OtherCard } from "./OtherCard";
+import "./questions.css";
+
+interface Props {
+  request: RequestItem;
+  client: Client;
+  sessionId: string;
+  act: Act;
+}
+
+export function Question({ request, client, sessionId, act }: Props) {
+  if (request.method === "elicitation/create") {
+    const Card = request.params["mode"] === "url" ? LinkCard : FormCard;
+    return <Card request={request} act={act} send={(answer) => client.answerElicitation(sessionId, request.requestId, answer)} />;
+  }
+  return <OtherCard request={request} act={act} send={(answer) => client.answerRequest(sessionId, request.requestId, answer)} />;
+}

@@ -1,0 +1,72 @@
+// The agent wants a sign-in: what ways there are, and, for a key that may, the way itself.
+
+import { useEffect, useState } from "react";
+import type { Client } from "../../api/client";
+import { explain } from "../../api/problem";
+import type { AuthMethod } from "../../api/types";
+import { line, records, text } from "../../model/read";
+import "./signin.css";
+import { SignInTerminal } from "./SignInTerminal";
+
+interface Props {
+  client: Client;
+  agent: string;
+  methods: AuthMethod[];
+}
+
+type Step = { at: "choice" } | { at: "busy" } | { at: "terminal"; url: string } | { at: "done" } | { at: "failed"; why: string };
+
+export function SignIn({ client, agent, methods }: Props) {
+  const [may, setMay] = useState(false);
+  const [step, setStep] = useState<Step>({ at: "choice" });
+  const known = records(methods).flatMap((method) => (text(method["id"]) === null ? [] : [method]));
+
+  useEffect(() => {
+    let wanted = true;
+    const asked = client.about();
+    asked.then((about) => wanted && setMay(about.scopes.includes("admin"))).catch(() => undefined);
+    return () => {
+      wanted = false;
+    };
+  }, [client]);
+
+  async function signIn(methodId: string) {
+    setStep({ at: "busy" });
+    try {
+      const terminal = await client.signIn(agent, methodId);
+      setStep(terminal ? { at: "terminal", url: terminal.url } : { at: "done" });
+    } catch (reason) {
+      const words = explain(reason);
+      setStep({ at: "failed", why: [words.title, words.detail].filter(Boolean).join(" ") });
+    }
+  }
+
+  if (step.at === "terminal") {
+    return <SignInTerminal client={client} url={step.url} onEnd={(why) => setStep(why === null ? { at: "done" } : { at: "failed", why })} />;
+  }
+  return (
+    <div className="sign-in">
+      {known.length > 0 && (
+        <ul className="sign-in-methods" aria-label="Ways to sign in">
+          {known.map((method) => (
+            <li key={String(method["id"])}>
+              <p className="sign-in-name">{line(method["name"]) ?? String(method["id"])}</p>
+              {line(method["description"]) && <p>{line(method["description"])}</p>}
+              {may && step.at !== "done" && (
+                <button className="button small" type="button" aria-disabled={step.at === "busy"} onClick={() => step.at !== "busy" && void signIn(String(method["id"]))}>
+                  {method["type"] === "terminal" ? "Sign in at a terminal" : "Sign in"}
+                </button>
+              )}
+            </li>
+          ))}
+        </ul>
+      )}
+      {!may && <p className="sign-in-who">With an admin key you could sign in here.</p>}
+      <p role="status">
+        {step.at === "busy" && "Signing in… This may wait for something that you do elsewhere."}
+        {step.at === "done" && "Signed in. Try again what you wanted to do."}
+        {step.at === "failed" && `That did not work. ${step.why}`}
+      </p>
+    </div>
+  );
+}

@@ -1,0 +1,118 @@
+// The terminal in which an agent signs somebody in. It reads line by line, which is what such commands want.
+
+import { useEffect, useRef, useState, type FormEvent } from "react";
+import type { Client } from "../../api/client";
+import { explain, explainProblem } from "../../api/problem";
+import type { Problem } from "../../api/types";
+import { record, text } from "../../model/read";
+import { paper } from "../../model/terminal";
+
+interface Props {
+  client: Client;
+  url: string;
+  /** Why it did not work; null when it did. */
+  onEnd(why: string | null): void;
+}
+
+/** Characters that are held. */
+const KEPT = 50_000;
+
+/** Keys that a line of text cannot hold. */
+const KEYS: [string, string][] = [
+  ["Up", "\u001b[A"],
+  ["Down", "\u001b[B"],
+  ["Enter", "\r"],
+  ["Escape", "\u001b"],
+  ["Ctrl C", "\u0003"],
+];
+
+export function SignInTerminal({ client, url, onEnd }: Props) {
+  const [output, setOutput] = useState("");
+  const [typed, setTyped] = useState("");
+  const socket = useRef<WebSocket | null>(null);
+  const shown = useRef<HTMLPreElement>(null);
+  const ended = useRef(onEnd);
+  useEffect(() => {
+    ended.current = onEnd;
+  });
+
+  useEffect(() => {
+    let open = true;
+    const end = (why: string | null) => {
+      if (open) ended.current(why);
+      open = false;
+    };
+    const words = new TextDecoder();
+    client.signInTerminal(url).then(
+      (made) => {
+        if (!open) return made.close();
+        socket.current = made;
+        made.onmessage = ({ data }: MessageEvent<unknown>) => {
+          if (data instanceof ArrayBuffer) setOutput((before) => (before + words.decode(data, { stream: true })).slice(-KEPT));
+          else if (typeof data === "string") end(endOf(data));
+        };
+        made.onclose = () => end("The connection to the terminal was lost.");
+      },
+      (reason: unknown) => end(explain(reason).title),
+    );
+    return () => {
+      open = false;
+      socket.current?.close();
+    };
+  }, [client, url]);
+
+  useEffect(() => {
+    if (shown.current) shown.current.scrollTop = shown.current.scrollHeight;
+  }, [output]);
+
+  function press(keys: string) {
+    if (socket.current?.readyState === WebSocket.OPEN) socket.current.send(new TextEncoder().encode(keys));
+  }
+
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    press(`${typed}\r`);
+    setTyped("");
+  }
+
+  return (
+    <section className="sign-in" aria-label="Terminal of the sign-in">
+      <pre className="output" ref={shown} tabIndex={0} role="log" aria-label="What the agent says">
+        {paper(output)}
+      </pre>
+      <form className="sign-in-line" onSubmit={submit}>
+        <label className="hidden" htmlFor="sign-in-line">
+          What you type
+        </label>
+        <input id="sign-in-line" autoComplete="off" autoCapitalize="off" spellCheck={false} value={typed} onChange={(event) => setTyped(event.target.value)} />
+        <button className="button small" type="submit">
+          Type it
+        </button>
+      </form>
+      <div className="sign-in-keys">
+        {KEYS.map(([name, keys]) => (
+          <button key={name} className="button small" type="button" onClick={() => press(keys)}>
+            {name}
+          </button>
+        ))}
+      </div>
+    </section>
+  );
+}
+
+function endOf(message: string): string | null {
+  let said: unknown;
+  try {
+    said = JSON.parse(message);
+  } catch {
+    return "The gateway said something that this page does not know.";
+  }
+  const end = record(said);
+  if (end?.["type"] === "problem") {
+    const words = explainProblem((record(end["problem"]) ?? { code: "internal" }) as unknown as Problem);
+    return [words.title, words.detail].filter(Boolean).join(" ");
+  }
+  if (end?.["type"] !== "exit") return "The gateway is about to restart.";
+  if (end["exitCode"] === 0) return null;
+  return `The command ended ${text(end["signal"]) === null ? `with ${String(end["exitCode"])}` : `by ${String(end["signal"])}`}.`;
+}
