@@ -9,6 +9,8 @@ use super::object::Object;
 pub struct AgentCapabilities {
     /// `session/load`.
     pub load_session: bool,
+    /// It gives back a session with all that was said: by `session/load`, in v2 by `session/resume` from the start.
+    pub replays: bool,
     pub prompt: PromptCapabilities,
     pub mcp: McpCapabilities,
     pub session: SessionCapabilities,
@@ -62,12 +64,19 @@ pub struct SessionCapabilities {
 impl AgentCapabilities {
     pub fn parse(raw: &RawValue) -> Self {
         let Some(all) = Object::parse(raw) else { return Self::default() };
+        let prompt = all.object("promptCapabilities");
         let mcp = all.object("mcpCapabilities");
         let session = all.object("sessionCapabilities");
         let auth = all.object("auth");
+        let load_session = flag(Some(&all), "loadSession");
         Self {
-            load_session: flag(Some(&all), "loadSession"),
-            prompt: all.get("promptCapabilities").map(PromptCapabilities::parse).unwrap_or_default(),
+            load_session,
+            replays: load_session,
+            prompt: PromptCapabilities {
+                image: flag(prompt.as_ref(), "image"),
+                audio: flag(prompt.as_ref(), "audio"),
+                embedded_context: flag(prompt.as_ref(), "embeddedContext"),
+            },
             mcp: McpCapabilities {
                 stdio: true,
                 http: flag(mcp.as_ref(), "http"),
@@ -90,9 +99,10 @@ impl AgentCapabilities {
 }
 
 impl PromptCapabilities {
-    pub fn parse(raw: &RawValue) -> Self {
+    /// As an agent of whichever version wrote them: v1 has flags, v2 objects.
+    pub fn of_either(raw: &RawValue) -> Self {
         let object = Object::parse(raw);
-        let takes = |key| flag(object.as_ref(), key);
+        let takes = |key| flag(object.as_ref(), key) || marker(object.as_ref(), key);
         Self { image: takes("image"), audio: takes("audio"), embedded_context: takes("embeddedContext") }
     }
 }

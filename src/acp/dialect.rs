@@ -65,6 +65,14 @@ impl Dialect {
         matches!(self, Self::V1)
     }
 
+    /// The method that gives a session back with all that was said.
+    pub const fn replay(self) -> &'static str {
+        match self {
+            Self::V1 => method::SESSION_LOAD,
+            Self::V2 => method::SESSION_RESUME,
+        }
+    }
+
     /// Whether an agent may ask for files and terminals of the client's.
     pub const fn asks_for_files(self) -> bool {
         matches!(self, Self::V1)

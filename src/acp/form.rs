@@ -79,13 +79,13 @@ impl Form {
                 let detail = format!("an answer to a form has at most {FORM_ANSWER_BYTES} bytes");
                 return vec![Misfit::new("/content", detail)];
             }
-            Some(content) => match Object::parse(content) {
-                Some(content) => content,
-                None => {
+            Some(content) => {
+                let Some(content) = Object::parse(content) else {
                     let detail = "expected an object that names no member twice";
                     return vec![Misfit::new("/content", detail)];
-                }
-            },
+                };
+                content
+            }
         };
         let at = |name: &str| format!("/content/{}", name.replace('~', "~0").replace('/', "~1"));
         let missing = self.required.iter().filter(|name| content.get(name).is_none());

@@ -62,8 +62,8 @@ pub use request::{
     set_config_option, set_mode,
 };
 pub use setup::{
-    McpServer, McpTransport, NameValue, SessionSetup, fork_session, load_session, new_session,
-    resume_session, resume_session_from_start,
+    McpServer, McpTransport, NameValue, SessionSetup, fork_session, new_session, replay_session,
+    resume_session,
 };
 pub use terminal::{
     CreateTerminal, peek_create_terminal, peek_terminal, terminal_created, terminal_done, terminal_exited,

@@ -136,17 +136,14 @@ fn replaced(whole: &RawValue, part: &RawValue, by: &str) -> String {
 pub fn with_session_id(params: &RawValue, theirs: &str) -> Result<Box<RawValue>, PeekError> {
     let id = serde_json::to_string(theirs)?;
     let whole = params.get();
-    let text = match routed(params)? {
-        Some(ours) => {
-            // `ours` is borrowed from `whole`, so the difference of their addresses is its place.
-            let start = ours.get().as_ptr().addr() - whole.as_ptr().addr();
-            format!("{}{id}{}", &whole[..start], &whole[start + ours.get().len()..])
-        }
-        None => {
-            let members = &whole[1..];
-            let comma = if members.trim_start().starts_with('}') { "" } else { "," };
-            format!("{{\"sessionId\":{id}{comma}{members}")
-        }
+    let text = if let Some(ours) = routed(params)? {
+        // `ours` is borrowed from `whole`, so the difference of their addresses is its place.
+        let start = ours.get().as_ptr().addr() - whole.as_ptr().addr();
+        format!("{}{id}{}", &whole[..start], &whole[start + ours.get().len()..])
+    } else {
+        let members = &whole[1..];
+        let comma = if members.trim_start().starts_with('}') { "" } else { "," };
+        format!("{{\"sessionId\":{id}{comma}{members}")
     };
     Ok(RawValue::from_string(text)?)
 }

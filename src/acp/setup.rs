@@ -138,22 +138,13 @@ pub fn new_session(setup: SessionSetup<'_>, trace: Option<&TraceContext>) -> Box
     own(&Params { session_id: None, setup, meta: SetupMeta { own: setup.meta, trace } })
 }
 
-/// Params of `session/load`.
-pub fn load_session(
-    session_id: &str,
-    setup: SessionSetup<'_>,
-    trace: Option<&TraceContext>,
-) -> Box<RawValue> {
-    own(&Params { session_id: Some(session_id), setup, meta: SetupMeta { own: setup.meta, trace } })
-}
-
 /// Params of `session/resume`.
 pub fn resume_session(
     session_id: &str,
     setup: SessionSetup<'_>,
     trace: Option<&TraceContext>,
 ) -> Box<RawValue> {
-    load_session(session_id, setup, trace)
+    own(&Params { session_id: Some(session_id), setup, meta: SetupMeta { own: setup.meta, trace } })
 }
 
 /// Params of `session/fork` (unstable).
@@ -162,11 +153,13 @@ pub fn fork_session(
     setup: SessionSetup<'_>,
     trace: Option<&TraceContext>,
 ) -> Box<RawValue> {
-    load_session(session_id, setup, trace)
+    resume_session(session_id, setup, trace)
 }
 
-/// Params of `session/resume` of v2, with all that was said before: what `session/load` is in v1.
-pub fn resume_session_from_start(
+/// Params of the method that gives a session back with all that was said: `session/load`, in v2 `session/resume` from
+/// the start.
+pub fn replay_session(
+    dialect: Dialect,
     session_id: &str,
     setup: SessionSetup<'_>,
     trace: Option<&TraceContext>,
@@ -182,6 +175,9 @@ pub fn resume_session_from_start(
     struct Cursor {
         #[serde(rename = "type")]
         kind: &'static str,
+    }
+    if dialect == Dialect::V1 {
+        return resume_session(session_id, setup, trace);
     }
     let params = Params { session_id: Some(session_id), setup, meta: SetupMeta { own: setup.meta, trace } };
     own(&Replayed { params, replay_from: Cursor { kind: "start" } })
@@ -226,7 +222,7 @@ mod tests {
         let typed: v1::NewSessionRequest = serde_json::from_str(params.get()).unwrap();
         assert_eq!(typed.mcp_servers.len(), 2, "the schema skips servers that it cannot read");
         let plain = SessionSetup { cwd: "/w", mcp_servers: &[], additional_directories: &[], meta: None };
-        let params = load_session("s", plain, None);
+        let params = replay_session(Dialect::V1, "s", plain, None);
         assert_eq!(params.get(), r#"{"sessionId":"s","cwd":"/w","mcpServers":[]}"#);
         let _: v1::LoadSessionRequest = serde_json::from_str(params.get()).unwrap();
     }
@@ -236,7 +232,7 @@ mod tests {
         let servers = servers().map(|server| server.spoken_in(Dialect::V2));
         let setup =
             SessionSetup { cwd: "/w", mcp_servers: &servers, additional_directories: &[], meta: None };
-        let params = resume_session_from_start("s", setup, None);
+        let params = replay_session(Dialect::V2, "s", setup, None);
         insta::assert_snapshot!(params.get(), @r#"{"sessionId":"s","cwd":"/w","mcpServers":[{"type":"http","name":"docs","url":"https://mcp.example/docs","headers":[{"name":"Authorization","value":"Bearer s3cret"}]},{"type":"stdio","name":"files","command":"/bin/mcp","args":["-v"],"env":[{"name":"TOKEN","value":"s3cret"}]}],"replayFrom":{"type":"start"}}"#);
         let typed: v2::ResumeSessionRequest = serde_json::from_str(params.get()).unwrap();
         assert!(matches!(

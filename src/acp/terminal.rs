@@ -79,14 +79,14 @@ pub fn terminal_output(
 ) -> Box<RawValue> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Output<'a> {
+    struct Shown<'a> {
         output: &'a str,
         truncated: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
         exit_status: Option<ExitStatus<'a>>,
     }
     let exit_status = exit.map(|(exit_code, signal)| ExitStatus { exit_code, signal });
-    own(&Output { output, truncated, exit_status })
+    own(&Shown { output, truncated, exit_status })
 }
 
 /// The answer to `terminal/wait_for_exit`.

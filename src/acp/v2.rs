@@ -72,6 +72,7 @@ impl AgentCapabilities {
         let baseline = session.is_some();
         Self {
             load_session: false,
+            replays: baseline,
             prompt: PromptCapabilities {
                 image: marker(prompt.as_ref(), "image"),
                 audio: marker(prompt.as_ref(), "audio"),
@@ -196,6 +197,22 @@ mod tests {
 
     fn raw(text: &str) -> &RawValue {
         serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn each_capability_that_is_acted_on_is_read() {
+        let read = |text: &str| AgentCapabilities::of(Dialect::V2, raw(text));
+        let in_session = |member: &str| read(&format!(r#"{{"session":{{{member}}}}}"#));
+        assert!(in_session(r#""prompt":{"image":{}}"#).prompt.image);
+        assert!(in_session(r#""prompt":{"audio":{}}"#).prompt.audio);
+        assert!(in_session(r#""prompt":{"embeddedContext":{}}"#).prompt.embedded_context);
+        assert!(in_session(r#""mcp":{"stdio":{}}"#).mcp.stdio);
+        assert!(in_session(r#""mcp":{"http":{}}"#).mcp.http);
+        assert!(in_session(r#""delete":{}"#).session.delete);
+        assert!(in_session(r#""fork":{}"#).session.fork);
+        assert!(in_session(r#""additionalDirectories":{}"#).session.additional_directories);
+        assert!(read(r#"{"auth":{"status":{}}}"#).auth.status);
+        assert_eq!(read(r#"{"session":null,"auth":[]}"#), AgentCapabilities::default());
     }
 
     #[test]

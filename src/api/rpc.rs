@@ -8,7 +8,6 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RpcCall {
-    #[schema(min_length = 1, max_length = 256)]
     pub method: String,
     /// An object, sent as it is; `{}` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

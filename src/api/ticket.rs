@@ -10,7 +10,7 @@ use crate::types::Timestamp;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateTicket {
-    /// The paths of streams and WebSockets that it opens, without query, such as `/v1/events`.
+    /// The paths of streams and sockets that it opens, without query, such as `/v1/events`.
     #[schema(value_type = Vec<StreamPath>, min_items = 1, max_items = 64)]
     pub paths: Vec<String>,
 }

@@ -16,7 +16,7 @@ use crate::agent::{AgentFailure, AgentSpec, Process};
 use crate::types::{AgentName, Tenant};
 
 /// What is known of one tenant's sign-in.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(super) struct SignedIn {
     /// Processes of an earlier one do not know of the last sign-in or sign-out.
     pub(super) generation: u64,
@@ -51,18 +51,17 @@ impl Pool {
         &self,
         spec: &Arc<AgentSpec>,
         offer: ClientCapabilities,
-        signed_in: SignedIn,
+        (tenant, signed_in): (&Tenant, SignedIn),
     ) -> Result<Process, AgentFailure> {
         let mut process = self.launcher().launch(spec, offer).await?;
         if let Some(params) = signed_in.told {
             let method = process.initialized.dialect.login();
-            let outcome = self.tell(&mut process, method, &params).await;
-            match outcome {
-                Ok(()) => {}
-                Err(failure @ AgentFailure::Exited(_)) => return Err(failure),
-                // Sessions are told to sign in, if the agent still wants it.
-                Err(failure) => {
-                    tracing::warn!(agent = %spec.name, %failure, "a new process did not take the sign-in");
+            if let Err(failure) = self.tell(&mut process, method, &params).await {
+                // Sessions are told to sign in if the agent still wants it; the next process need not wait for that.
+                tracing::warn!(agent = %spec.name, %failure, "a new process did not take the sign-in");
+                self.forget_sign_in(&spec.name, tenant, signed_in.generation);
+                if matches!(failure, AgentFailure::Exited(_)) {
+                    return Err(failure);
                 }
             }
         }
@@ -80,6 +79,15 @@ impl Pool {
             }
         }
         process.ask(method, params, limit).await.map(drop)
+    }
+
+    fn forget_sign_in(&self, agent: &AgentName, tenant: &Tenant, generation: u64) {
+        if let Some(agent) = self.state().agents.get_mut(agent)
+            && let Some(signed_in) = agent.signed_in.get_mut(tenant)
+            && signed_in.generation == generation
+        {
+            signed_in.told = None;
+        }
     }
 
     /// A holder learned whether the agent wants a sign-in.

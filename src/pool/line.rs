@@ -233,7 +233,7 @@ impl Pool {
         let outcome = tokio::select! {
             biased;
             () = self.inner.shutdown.soft() => Err(AgentFailure::Draining),
-            outcome = self.launch_signed_in(&spec, offer, signed_in) => outcome,
+            outcome = self.launch_signed_in(&spec, offer, (&tenant, signed_in)) => outcome,
         };
         {
             let mut state = self.state();

@@ -46,15 +46,12 @@ impl Mask {
             if self.secrets.iter().any(|secret| secret.len() > rest.len() && secret.starts_with(rest)) {
                 break;
             }
-            match self.secrets.iter().find(|secret| rest.starts_with(secret)) {
-                Some(secret) => {
-                    shown.extend_from_slice(MASK);
-                    at += secret.len();
-                }
-                None => {
-                    shown.push(rest[0]);
-                    at += 1;
-                }
+            if let Some(secret) = self.secrets.iter().find(|secret| rest.starts_with(secret)) {
+                shown.extend_from_slice(MASK);
+                at += secret.len();
+            } else {
+                shown.push(rest[0]);
+                at += 1;
             }
         }
         self.held.drain(..at);

@@ -107,13 +107,13 @@ impl Actor {
         let trace = self.cause();
         let params = match (&self.record.agent_session_id, by) {
             (Some(id), By::Resume) => acp::resume_session(id, setup, trace),
-            (Some(id), By::Load) => acp::load_session(id, setup, trace),
+            (Some(id), By::Load) => acp::replay_session(self.dialect(), id, setup, trace),
             _ => acp::new_session(setup, trace),
         };
         let limits = &self.context.limits;
         let limit = if by == By::Load { limits.session_load } else { limits.session_new };
         // A closed stdin shows as the end of the process, which comes through the batches.
-        if let Ok(call) = lease.process().connection.call(by.method(), &params) {
+        if let Ok(call) = lease.process().connection.call(by.method(self.dialect()), &params) {
             let deadline = Instant::now() + limit;
             self.attachment =
                 Attachment::Setting { by, call, deadline, swallowed: 0, early: Early::default() };
@@ -455,7 +455,7 @@ impl Actor {
                 self.unattached(Refusal::Agent(AgentFailure::Timeout { method }));
             }
             Attachment::Setting { by, call, .. } => {
-                let method = by.method().to_owned();
+                let method = by.method(self.dialect()).to_owned();
                 self.abandon(*call);
                 self.give_up(AgentFailure::Timeout { method });
             }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::command::Reply;
-use crate::acp::{self, TraceContext};
+use crate::acp::{self, Dialect, TraceContext};
 use crate::api::event::AttachedBy;
 use crate::jsonrpc::CallId;
 use crate::types::Limits;
@@ -85,11 +85,11 @@ impl By {
         }
     }
 
-    pub(super) const fn method(self) -> &'static str {
+    pub(super) const fn method(self, dialect: Dialect) -> &'static str {
         match self {
             Self::New | Self::Fresh => acp::method::SESSION_NEW,
             Self::Resume => acp::method::SESSION_RESUME,
-            Self::Load => acp::method::SESSION_LOAD,
+            Self::Load => dialect.replay(),
         }
     }
 }

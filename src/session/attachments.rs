@@ -35,7 +35,7 @@ pub(super) async fn appended(
     let record = record.ok_or(Refusal::Gone)?;
     let workspace = context.open_workspace(&record).await?;
     // As the process said that had the session last; a session has had one since it was made.
-    let takes = record.prompt_capabilities.as_deref().map(PromptCapabilities::parse).unwrap_or_default();
+    let takes = record.prompt_capabilities.as_deref().map(PromptCapabilities::of_either).unwrap_or_default();
     let (room, text) = (context.limits.prompt_bytes, context.limits.attached_text_bytes);
     let work = move || {
         let mut chooser = Chooser { takes, text, room: room.saturating_sub(blocks.get().len()) };

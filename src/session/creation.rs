@@ -47,7 +47,7 @@ impl Actor {
     pub(super) fn first_taken(&self, capabilities: &AgentCapabilities) -> Result<Option<By>, Refusal> {
         match self.creating.as_ref().map(|creating| creating.origin) {
             None | Some(Origin::New) => Ok(None),
-            Some(_) if capabilities.load_session => Ok(Some(By::Load)),
+            Some(_) if capabilities.replays => Ok(Some(By::Load)),
             Some(_) if capabilities.session.resume => Ok(Some(By::Resume)),
             Some(_) => Err(cannot_be_taken()),
         }

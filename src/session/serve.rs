@@ -39,8 +39,19 @@ pub(super) struct Serving {
     done: mpsc::Sender<Served>,
     /// Counts the processes that this owner had: numbers of requests mean others on the next one.
     process: u64,
-    /// Work whose entry is dropped has nobody to hear of it, and ends.
-    open: HashMap<IncomingId, DropGuard>,
+    open: HashMap<IncomingId, Work>,
+}
+
+/// Work for a request of the agent.
+#[derive(Debug)]
+enum Work {
+    /// It ends when this is dropped.
+    Droppable(#[expect(dead_code, reason = "it is dropped, not read")] DropGuard),
+    /// It comes to its end in any case.
+    Whole {
+        /// The agent has not taken its request back.
+        wanted: bool,
+    },
 }
 
 impl Serving {
@@ -62,24 +73,37 @@ impl Serving {
 
 impl Actor {
     /// Runs `work` beside the owner, and answers the agent with what comes of it. The work is dropped when the agent
-    /// takes its request back: what must not be cut in the middle has a task of its own.
+    /// takes its request back, and when the process is gone.
     pub(super) fn serve(
         &mut self,
         incoming: IncomingId,
         work: impl Future<Output = Outcome> + Send + 'static,
     ) {
-        self.beside(incoming, async move { Done::Answer(work.await) });
+        let dropped = CancellationToken::new();
+        let guard = Work::Droppable(dropped.clone().drop_guard());
+        self.start_work(incoming, guard, async move {
+            dropped.run_until_cancelled_owned(work).await.map(Done::Answer)
+        });
     }
 
+    /// Runs `work` that the owner goes on with, to its end: what it makes must come back here.
     pub(super) fn beside(&mut self, incoming: IncomingId, work: impl Future<Output = Done> + Send + 'static) {
+        self.start_work(incoming, Work::Whole { wanted: true }, async move { Some(work.await) });
+    }
+
+    fn start_work(
+        &mut self,
+        incoming: IncomingId,
+        entry: Work,
+        work: impl Future<Output = Option<Done>> + Send + 'static,
+    ) {
         if self.serving.open.len() >= self.context.limits.pending_requests {
             return self.refuse(incoming, error_code::INTERNAL, "too many requests are being served");
         }
         let (served, process) = (self.serving.done.clone(), self.serving.process);
-        let dropped = CancellationToken::new();
-        self.serving.open.insert(incoming, dropped.clone().drop_guard());
+        self.serving.open.insert(incoming, entry);
         self.context.shutdown.spawn(async move {
-            if let Some(done) = dropped.run_until_cancelled_owned(work).await {
+            if let Some(done) = work.await {
                 // An owner that has ended has given its process back.
                 drop(served.send(Served { process, incoming, done }).await);
             }
@@ -87,8 +111,12 @@ impl Actor {
     }
 
     pub(super) fn served(&mut self, Served { process, incoming, done }: Served) {
-        if process != self.serving.process || self.serving.open.remove(&incoming).is_none() {
+        if process != self.serving.process {
             return;
+        }
+        match self.serving.open.remove(&incoming) {
+            Some(Work::Droppable(_) | Work::Whole { wanted: true }) => {}
+            Some(Work::Whole { wanted: false }) | None => return,
         }
         if let Some(turn) = &mut self.turn {
             // The agent goes on from here: its silence is counted anew.
@@ -101,12 +129,14 @@ impl Actor {
         }
     }
 
-    /// The agent took back what is being served.
+    /// The agent took back what is being served: it hears so at once, and nothing more.
     pub(super) fn stop_serving(&mut self, incoming: IncomingId) {
-        if self.serving.open.remove(&incoming).is_some() {
-            let detail = "the request was cancelled";
-            self.refuse(incoming, error_code::REQUEST_CANCELLED, detail);
+        match self.serving.open.get_mut(&incoming) {
+            Some(Work::Droppable(_)) => drop(self.serving.open.remove(&incoming)),
+            Some(Work::Whole { wanted }) => *wanted = false,
+            None => return,
         }
+        self.refuse(incoming, error_code::REQUEST_CANCELLED, "the request was cancelled");
     }
 
     /// The agent waits for an answer or for a command that we run: its silence is ours.

@@ -4,7 +4,7 @@
 //! and hears of its output and its end as of everything else; it never waits for them.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
@@ -128,16 +128,18 @@ impl Actor {
         }
         let Some(lease) = &self.inputs.lease else { return };
         let terminals = lease.process().terminals().clone();
-        let session = PathBuf::from(&self.record.cwd);
-        let additional = self.record.additional_directories.iter().map(PathBuf::from);
-        let roots: Vec<PathBuf> = std::iter::once(session).chain(additional).collect();
+        let (workspaces, session) = (self.context.workspaces.clone(), PathBuf::from(&self.record.cwd));
+        let additional: Vec<PathBuf> = self.record.additional_directories.iter().map(PathBuf::from).collect();
         let shutdown = self.context.shutdown.clone();
         self.beside(incoming, async move {
             let wanted = asked.cwd.clone();
-            let found = shutdown.spawn_blocking(move || folder(&roots, wanted.as_deref())).await;
-            let cwd = match found {
+            let find = move || match wanted {
+                Some(wanted) => workspaces.open(&session, &additional)?.folder(&wanted),
+                None => Ok(session),
+            };
+            let cwd = match shutdown.spawn_blocking(find).await {
                 Ok(Ok(cwd)) => cwd,
-                Ok(Err(detail)) => return refused(error_code::INVALID_PARAMS, detail),
+                Ok(Err(error)) => return refused(error_code::INVALID_PARAMS, &format!("cwd: {error}")),
                 Err(_) => return refused(error_code::INTERNAL, "the work was given up"),
             };
             let shown = cwd.to_string_lossy().into_owned();
@@ -311,16 +313,4 @@ fn output(scrollback: &Scrollback, exit: Option<&TerminalExit>) -> Box<RawValue>
 async fn ended(mut exit: watch::Receiver<Option<TerminalExit>>) -> TerminalExit {
     let told = exit.wait_for(Option::is_some).await.ok().and_then(|exit| exit.clone());
     told.unwrap_or(TerminalExit { exit_code: None, signal: None })
-}
-
-/// Where a command may stand: in the session's folders. Blocks.
-fn folder(roots: &[PathBuf], wanted: Option<&str>) -> Result<PathBuf, &'static str> {
-    let Some(wanted) = wanted else { return roots.first().cloned().ok_or("the session has no folder") };
-    if !Path::new(wanted).is_absolute() || wanted.contains('\0') {
-        return Err("cwd is an absolute path");
-    }
-    let outside = "cwd lies outside the session's folders";
-    let real = Path::new(wanted).canonicalize().map_err(|_| outside)?;
-    let inside = roots.iter().any(|root| real.starts_with(root));
-    if inside && real.is_dir() { Ok(real) } else { Err(outside) }
 }

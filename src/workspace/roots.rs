@@ -127,6 +127,17 @@ impl Workspace {
         if path.starts_with('/') { self.place(path) } else { Err(FileError::Relative) }
     }
 
+    /// The real path of a folder below the session's folders.
+    pub fn folder(&self, path: &str) -> Result<PathBuf, FileError> {
+        let place = self.absolute(path)?;
+        let real = place.real()?;
+        if place.root.dir.metadata(&real)?.is_dir() {
+            Ok(place.root.path.join(real))
+        } else {
+            Err(FileError::NotAFolder)
+        }
+    }
+
     /// Whether a root is the working folder: what lies in it has a relative name.
     pub(super) fn is_cwd(&self, root: &Root) -> bool {
         std::ptr::eq(root, &raw const self.0[0])

@@ -37,6 +37,7 @@ pub(crate) struct Flags {
     /// Where a sign-in is kept; in the process alone if there is none.
     pub(crate) auth_file: Option<PathBuf>,
     pub(crate) auth_status: bool,
+    pub(crate) auth_once: bool,
     pub(crate) logout: bool,
     /// Runs as the agent's sign-in in a terminal.
     pub(crate) sign_in: bool,
@@ -94,6 +95,7 @@ impl Flags {
             "--v2" => &mut self.v2,
             "--no-capabilities" => &mut self.no_capabilities,
             "--auth-required" => &mut self.auth_required,
+            "--auth-once" => &mut self.auth_once,
             "--ask-at-new" => &mut self.ask_at_new,
             "--auth-status" => &mut self.auth_status,
             "--logout" => &mut self.logout,

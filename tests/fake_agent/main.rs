@@ -26,6 +26,7 @@
 //! | `--auth-required` | two `authMethods`; `session/new` answers -32000 until `authenticate` was called |
 //! | `--ask-at-new` | an `elicitation/create` for its own `session/new`, which is answered after it |
 //! | `--auth-file FILE` | the sign-in is kept there, so that another process has it; else in the process alone |
+//! | `--auth-once` | answers no `authenticate` but the first in the `--log` |
 //! | `--auth-status`, `--logout` | offers `auth/status` / `logout` |
 //! | `login` | no agent, but the sign-in in a terminal: asks for a word, which is `sesame`, and keeps the sign-in in the file |
 //! | `--early-updates` | two updates for a session before the answer to its `session/new` |

@@ -197,10 +197,11 @@ fn routes_and_events_of_the_table_exist() {
             for word in row.here.split('`').skip(1).step_by(2) {
                 let route = word.split_once(' ').filter(|(_, path)| path.starts_with("/v1"));
                 let known = match route {
-                    Some((method, path)) => {
-                        routes.contains(&format!("{method} {}", plain(path.split('?').next().unwrap_or(path))))
-                    }
-                    None if word.contains('.') && word.chars().all(|c| c == '.' || c.is_ascii_lowercase()) => {
+                    Some((method, path)) => routes
+                        .contains(&format!("{method} {}", plain(path.split('?').next().unwrap_or(path)))),
+                    None if word.contains('.')
+                        && word.chars().all(|c| c == '.' || c.is_ascii_lowercase()) =>
+                    {
                         events.contains(&word)
                     }
                     None => continue,

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 mod asks;
+mod behind;
 mod client;
 mod sessions;
 mod sign_in;

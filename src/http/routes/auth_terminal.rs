@@ -40,11 +40,11 @@ pub(in crate::http) async fn open_terminal(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
-    let mut side = |name, default| {
-        let side: Option<NonZeroU16> = params.parsed(name, "a number from 1 to 65535")?;
-        Ok::<_, ApiError>(side.map_or(default, NonZeroU16::get))
+    let mut characters = |name, default| {
+        let given: Option<NonZeroU16> = params.parsed(name, "a number from 1 to 65535")?;
+        Ok::<_, ApiError>(given.map_or(default, NonZeroU16::get))
     };
-    let size = (side("cols", 80)?, side("rows", 24)?);
+    let size = (characters("cols", 80)?, characters("rows", 24)?);
     params.end()?;
     let Some(Extension(held)) = held else {
         return Err(ApiError::internal("a request came without its connection"));

@@ -38,7 +38,7 @@ impl Channel {
         let Self::Orders(orders) = self else { return true };
         let Some(socket) = orders else { return false };
         match receive::descriptors(socket) {
-            Ok([control, output]) => start_terminal(control, output),
+            Ok([control, output]) => start_terminal(&control, output),
             Err(_closed) => *orders = None,
         }
         false
@@ -60,7 +60,7 @@ impl Channel {
 /// and loses its parent. It is a child of this keeper and ends with it. It has this process's user, limits and
 /// environment.
 #[expect(clippy::disallowed_methods, reason = "a keeper starts the keepers of its terminals")]
-fn start_terminal(control: OwnedFd, output: OwnedFd) {
+fn start_terminal(control: &OwnedFd, output: OwnedFd) {
     let started = control.try_clone().and_then(|stdin| {
         Command::new("/proc/self/exe")
             .arg0("acp-gateway")
@@ -73,7 +73,7 @@ fn start_terminal(control: OwnedFd, output: OwnedFd) {
             .spawn()
     });
     if let Err(error) = started {
-        say(&control, &report::broken_line(&format!("a terminal's keeper: {error}")));
+        say(control, &report::broken_line(&format!("a terminal's keeper: {error}")));
     }
 }
 

@@ -65,3 +65,81 @@ impl Items {
         members.merge(object, &["output"], Null::Clears, &mut self.budget);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::acp::update::kind_of;
+
+    fn items(updates: &[&str]) -> Vec<String> {
+        let mut items = Items::default();
+        let source = Source { subagent: None, late: false };
+        for update in updates {
+            let raw: &RawValue = serde_json::from_str(update).unwrap();
+            items.update(&kind_of(raw).unwrap(), raw, source);
+        }
+        let (items, truncated) = items.finish();
+        assert!(!truncated);
+        items.iter().map(|item| serde_json::to_string(item).unwrap()).collect()
+    }
+
+    const RUNNING: &str = r#"{"sessionUpdate":"state_update","state":"running"}"#;
+
+    #[test]
+    fn a_whole_message_replaces_and_a_chunk_appends() {
+        let shown = items(&[
+            r#"{"sessionUpdate":"agent_message","messageId":"a"}"#,
+            r#"{"sessionUpdate":"agent_message_chunk","messageId":"b","content":{"type":"text","text":"x"}}"#,
+            r#"{"sessionUpdate":"agent_message_chunk","messageId":"a","content":{"type":"text","text":"1"}}"#,
+            r#"{"sessionUpdate":"agent_message","messageId":"a","content":[{"type":"text","text":"2"}]}"#,
+            r#"{"sessionUpdate":"agent_message_chunk","messageId":"a","content":{"type":"text","text":"3"}}"#,
+            r#"{"sessionUpdate":"user_message","messageId":"a","content":[{"type":"text","text":"mine"}]}"#,
+            r#"{"sessionUpdate":"agent_message","messageId":"b","content":[]}"#,
+        ]);
+        assert_eq!(
+            shown,
+            [
+                r#"{"type":"message","role":"agent","messageId":"a","content":[{"type":"text","text":"23"}]}"#,
+                r#"{"type":"message","role":"user","messageId":"a","content":[{"type":"text","text":"mine"}]}"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn a_call_is_patched_where_its_agent_speaks_v2() {
+        let call =
+            |members: &str| format!(r#"{{"sessionUpdate":"tool_call_update","toolCallId":"c",{members}}}"#);
+        let chunk = |n: u32| {
+            format!(
+                r#"{{"sessionUpdate":"tool_call_content_chunk","toolCallId":"c","content":{{"n":{n}}},"_meta":{{"x":1}}}}"#
+            )
+        };
+        let null = call(r#""title":null,"content":null"#);
+        let whole = call(r#""title":"T","content":[{"n":0}],"_meta":{"a":1}"#);
+        let patch = call(r#""_meta":{"b":1.10,"a":null},"status":"paused""#);
+        assert_eq!(
+            items(&[RUNNING, &whole, &chunk(1), &patch, &chunk(2)]),
+            [
+                r#"{"type":"tool_call","toolCall":{"toolCallId":"c","title":"T","content":[{"n":0},{"n":1},{"n":2}],"_meta":{"b":1.10},"status":"paused"}}"#
+            ]
+        );
+        assert_eq!(
+            items(&[RUNNING, &whole, &chunk(1), &null, &chunk(2)]),
+            [r#"{"type":"tool_call","toolCall":{"toolCallId":"c","_meta":{"a":1},"content":[{"n":2}]}}"#]
+        );
+        assert_eq!(
+            items(&[&whole, &null]),
+            [
+                r#"{"type":"tool_call","toolCall":{"toolCallId":"c","title":"T","content":[{"n":0}],"_meta":{"a":1}}}"#
+            ],
+            "in v1 null says nothing"
+        );
+    }
+
+    #[test]
+    fn how_the_work_stands_is_no_item() {
+        assert!(items(&[RUNNING, r#"{"sessionUpdate":"state_update","state":"idle"}"#]).is_empty());
+    }
+}

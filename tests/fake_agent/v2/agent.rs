@@ -50,6 +50,7 @@ struct Params<'a> {
     protocol_version: u64,
     #[serde(borrow)]
     session_id: Cow<'a, str>,
+    cwd: String,
     #[serde(borrow)]
     prompt: Vec<&'a RawValue>,
     config_id: String,
@@ -117,11 +118,18 @@ impl Agent {
             "session/new" => {
                 let name = script::session_id(self.flags.collide_ids, self.made);
                 self.made += 1;
-                let session = self.sessions.create(&name, "");
+                let session = self.sessions.create(&name, &params.cwd);
                 let (name, setup) = (string(&name), setup(&session));
                 self.wire.answer(id, format_args!(r#"{{"sessionId":{name},{setup}}}"#));
             }
             "session/resume" => self.resume(id, params),
+            "session/list" => {
+                let shown = |(id, cwd): &(String, String)| {
+                    format!(r#"{{"sessionId":{},"cwd":{}}}"#, string(id), string(cwd))
+                };
+                let sessions: Vec<String> = self.sessions.list().iter().map(shown).collect();
+                self.wire.answer(id, format_args!(r#"{{"sessions":[{}]}}"#, sessions.join(",")));
+            }
             "session/close" => {
                 self.sessions.close(&params.session_id);
                 self.wire.answer(id, "{}");

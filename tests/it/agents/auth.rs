@@ -156,3 +156,21 @@ async fn an_agent_without_a_sign_in_needs_none() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_sign_in_that_new_processes_do_not_take_is_told_once_more_and_never_again() {
+    let log = tempfile::NamedTempFile::new().expect("a file");
+    let args = ["--auth-required", "--auth-once", "--log", log.path().to_str().expect("text")];
+    let gateway = Setup::fake(&args).limits("call = \"300ms\"").start();
+    sign_in(&gateway).await;
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "echo on").await;
+    let body = json!({ "agent": "fake" });
+    for _ in 0..2 {
+        gateway.posted("/v1/sessions", &[], &body).await.problem(424, "agent_auth_required");
+    }
+    assert_eq!(gateway.get(AUTH).await["state"], "unauthenticated");
+    let said = std::fs::read_to_string(log.path()).expect("it is ours");
+    assert_eq!(said.matches(r#""method":"authenticate""#).count(), 2, "{said}");
+    assert_eq!(said.matches(r#""method":"$/cancel_request""#).count(), 1, "{said}");
+}

@@ -219,3 +219,28 @@ async fn it_is_off_unless_the_entry_says_so() {
         assert_eq!(initialize["params"]["clientCapabilities"]["auth"], offered);
     }
 }
+
+#[tokio::test]
+async fn a_socket_counts_as_a_connection_for_as_long_as_it_is_open() {
+    let (setup, _folder) = setup("");
+    let gateway = setup.limits("connections = 2").start();
+    let path = offered(&gateway).await;
+    let mut socket = Socket::open(&gateway, &path).await;
+    socket.until("the word: ").await;
+    // One connection is the socket's, the other that of the calls before it.
+    let address = gateway.url.trim_start_matches("http://").to_owned();
+    let is_served = || async {
+        let mut stream = tokio::net::TcpStream::connect(&address).await.expect("it listens");
+        let head = format!("GET /livez HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        // One that is closed at once may not even take the request.
+        drop(tokio::io::AsyncWriteExt::write_all(&mut stream, head.as_bytes()).await);
+        let mut answer = String::new();
+        drop(tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut answer).await);
+        answer.starts_with("HTTP/1.1 200")
+    };
+    gateway.get("/v1").await;
+    assert!(!is_served().await, "a third is one too many");
+    socket.close().await;
+    eventually("its place is free", Duration::from_secs(10), || async { is_served().await.then_some(()) })
+        .await;
+}

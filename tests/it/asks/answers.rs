@@ -9,8 +9,11 @@ use super::{CLIENT, answer, ask, asked, asking, end, heard, pointers, taken};
 use crate::support::log::{one, said};
 use crate::support::{Gateway, Setup, eventually};
 
+/// A method, params, a result, and results that are none.
+type Kind = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
+
 /// Each method with params, a result with members that nobody knows, and results that are none, with their pointers.
-const KINDS: &[(&str, &str, &str, &[(&str, &str)])] = &[
+const KINDS: &[Kind] = &[
     (
         "fs/read_text_file",
         r#"{"sessionId":$SESSION,"path":"/w/a.txt","line":2,"limit":1,"_meta":{"n":1.10}}"#,

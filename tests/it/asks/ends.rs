@@ -212,3 +212,29 @@ async fn more_than_may_wait_are_refused_to_the_agent_whatever_their_kind() {
     assert_eq!((lines.len(), lines[64]), (65, "fs/read_text_file: error -32603"));
     assert!(lines[..64].iter().all(|line| *line == r#"fs/read_text_file: {"content":""}"#));
 }
+
+#[tokio::test]
+async fn what_the_gateway_serves_can_be_taken_back_and_its_work_ends() {
+    let gateway = Setup::fake_with(&[], "terminals = \"gateway\"").limits("pending_requests = 2").start();
+    let session = gateway.session("fake").await;
+    let create = r#"{"sessionId":$SESSION,"command":"sleep","args":["60"]}"#;
+    let one_terminal = r#"{"sessionId":$SESSION,"terminalId":"t1"}"#;
+    let wait = format!("{} take-back=100", ask("terminal/wait_for_exit", one_terminal));
+    // More waits than may be served at a time: each that was taken back has left its place.
+    let text = format!(
+        "{}; {wait}; {wait}; {wait}; {}",
+        ask("terminal/create", create),
+        ask("terminal/release", one_terminal)
+    );
+    let turn = gateway.turn(&session, &text).await;
+    let said = turn["text"].as_str().expect("a text");
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 5, "{said}");
+    assert!(
+        lines[0].starts_with("terminal/create: {") && lines[4].starts_with("terminal/release: "),
+        "{said}"
+    );
+    assert!(lines[1..4].iter().all(|line| *line == "terminal/wait_for_exit: error -32800"), "{said}");
+    let events = gateway.lawful(&session).await;
+    assert!(all(&events, "request.created").is_empty(), "no client was asked");
+}

@@ -75,3 +75,44 @@ async fn a_request_for_another_session_or_none_is_refused() {
     assert_eq!(turn["text"], "fs/read_text_file: error -32602\n");
     assert_eq!(gateway.get(&format!("/v1/sessions/{session}/requests")).await["requests"], json!([]));
 }
+
+#[tokio::test]
+async fn what_a_subagent_asks_is_asked_in_its_name() {
+    let gateway = Setup::fake_with(&[], CLIENT).start();
+    let announced = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"$SESSION","update":{"sessionUpdate":"subagent_update","sessionId":"c1"}}}"#;
+    for (method, rest, result) in [
+        ("fs/read_text_file", r#""path":"/w/a""#, r#"{"content":""}"#),
+        ("terminal/kill", r#""terminalId":"t""#, "null"),
+        ("_vendor/thing", r#""n":1"#, "1"),
+        (
+            "elicitation/create",
+            r#""mode":"form","message":"m","requestedSchema":{}"#,
+            r#"{"action":"accept"}"#,
+        ),
+        (
+            "session/request_permission",
+            r#""options":[],"toolCall":{}"#,
+            r#"{"outcome":{"outcome":"cancelled"}}"#,
+        ),
+    ] {
+        let session = gateway.session("fake").await;
+        let request = |child: &str, id: u32| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"sessionId":"{child}",{rest}}}}}"#
+            )
+        };
+        let text = format!("raw {}\n{announced}\n{}", request("c1", 90), request("c1", 91));
+        let created = asked(&gateway, &session, &text).await;
+        assert_eq!(
+            (&created["subagent"], &created["params"]["sessionId"]),
+            (&json!("c1"), &json!(session)),
+            "{method}"
+        );
+        assert_eq!(created["requestId"], "r1", "before it was announced, nobody knew it");
+        let requests = gateway.get(&format!("/v1/sessions/{session}/requests")).await["requests"].clone();
+        assert_eq!((requests.as_array().map(Vec::len), &requests[0]["subagent"]), (Some(1), &json!("c1")));
+        taken(&gateway, &session, "requests/r1", &format!(r#"{{"result":{result}}}"#)).await;
+        gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
+        gateway.lawful(&session).await;
+    }
+}

@@ -15,7 +15,7 @@ async fn served(gateway: &Gateway, policy: Value) -> (String, String) {
 }
 
 fn gateway() -> Gateway {
-    Setup::fake_with(&[], "files = \"gateway\"").limits("file_bytes = \"1KiB\"").start()
+    Setup::fake_with(&["--directories"], "files = \"gateway\"").limits("file_bytes = \"1KiB\"").start()
 }
 
 async fn said(gateway: &Gateway, session: &str, prompt: &str) -> String {

@@ -84,7 +84,7 @@ async fn what_cannot_be_listed_is_refused() {
 
 #[tokio::test]
 async fn additional_directories_are_named_by_absolute_paths() {
-    let ground = Ground::fake().await;
+    let ground = Ground::new(Setup::fake(&["--directories"]), &json!({ "agent": "fake" })).await;
     let root = ground.gateway.path("data/workspaces").canonicalize().expect("the root is there");
     std::fs::create_dir(root.join("more")).expect("the folder is ours");
     std::fs::write(root.join("more/file"), "more").expect("the folder is ours");

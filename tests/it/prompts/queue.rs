@@ -158,3 +158,21 @@ async fn who_waits_in_the_queue_can_wait_for_the_end() {
     let (answer, _) = tokio::join!(gateway.posted(&path, &wait, &body), release);
     assert_eq!((answer.status.as_u16(), &answer.body["text"]), (200, &json!("hello")));
 }
+
+#[tokio::test]
+async fn a_restart_ends_what_runs_and_what_waits_each_once() {
+    let (mut gateway, session) = busy(Setup::fake(&["--state", "state"])).await;
+    for text in ["echo a", "echo b"] {
+        assert_eq!(queue(&gateway, &session, text).await.status.as_u16(), 202);
+    }
+    gateway.kill();
+    gateway.start();
+    let events = gateway.lawful(&session).await;
+    let failed = all(&events, "prompt.failed");
+    let of: Vec<_> = failed.iter().map(|event| event["promptId"].clone()).collect();
+    assert_eq!(of, ["p1", "p2", "p3"]);
+    assert!(failed.iter().all(|event| event["problem"]["code"] == "interrupted"), "{failed:#?}");
+    let shown = gateway.get_session(&session).await;
+    assert_eq!((&shown["queued"], &shown["state"]), (&json!([]), &json!("idle")));
+    assert_eq!(gateway.turn(&session, "echo on").await["text"], "on");
+}

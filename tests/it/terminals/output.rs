@@ -22,8 +22,6 @@ async fn the_last_bytes_are_kept_from_a_character_s_start() {
     ] {
         let create =
             json!({ "create": { "command": "printf", "args": ["aéé€x"], "outputByteLimit": limit } });
-        let output = last(&gateway, &session, &json!([create, "wait", "output", "release"])).await;
-        assert_eq!(output, json!({}));
         let came = play(&gateway, &session, &json!([create, "wait", "output"])).await;
         assert_eq!(came[2].1["output"], shown, "{limit}");
         assert_eq!(came[2].1["truncated"], truncated, "{limit}");

@@ -97,4 +97,10 @@ async fn a_sign_in_that_is_missing_is_told_with_the_methods() {
     let gateway = super::setup(&["--auth-required"], "").start();
     let answer = gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake" })).await;
     assert_eq!(answer.problem(424, "agent_auth_required")["authMethods"][0]["methodId"], "login");
+    let path = "/v1/agents/fake/auth";
+    gateway.posted(path, &[], &json!({ "methodId": "other" })).await.problem(422, "invalid");
+    assert_eq!(gateway.posted(path, &[], &json!({ "methodId": "login" })).await.status, 204);
+    let session = gateway.session("fake").await;
+    assert_eq!(gateway.turn(&session, "say text=x").await["text"], "x");
+    assert_eq!(gateway.get(path).await["canLogout"], true);
 }

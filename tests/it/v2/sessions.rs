@@ -1,11 +1,12 @@
 //! Sessions of v2 come back by resume; their settings are options.
 
-use std::time::Duration;
+use std::path::Path;
 
 use reqwest::Method;
 use serde_json::json;
 
 use super::{fake, setup};
+use crate::support::Gateway;
 use crate::support::log::{all, one, said};
 
 #[tokio::test]
@@ -51,6 +52,44 @@ async fn the_mode_is_the_option_of_that_category() {
     assert_eq!((status.as_u16(), &body["configOptions"][1]["currentValue"]), (200, &json!("large")));
 }
 
+/// A session that only the agent has, with something said in it; gives the agent's id of it.
+async fn left_behind(gateway: &Gateway, cwd: &Path) -> String {
+    std::fs::create_dir_all(cwd).expect("the folder is ours");
+    let created = gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake", "cwd": cwd })).await;
+    let session = created.body["sessionId"].as_str().expect("an id").to_owned();
+    gateway.turn(&session, "say text=before;tools").await;
+    let deleted = gateway.call(Method::DELETE, &format!("/v1/sessions/{session}")).await;
+    assert_eq!(deleted.status, 204);
+    let listed = gateway.get("/v1/agents/fake/sessions").await;
+    listed["sessions"][0]["agentSessionId"]
+        .as_str()
+        .unwrap_or_else(|| panic!("the agent still has it: {listed}"))
+        .to_owned()
+}
+
+#[tokio::test]
+async fn a_session_of_the_agent_is_adopted_with_its_history() {
+    let gateway = setup(&["--state", "state", "--log", "received"], "").start();
+    let cwd = gateway.path("data/workspaces/adopted");
+    let id = left_behind(&gateway, &cwd).await;
+    let body = json!({ "agent": "fake", "agentSessionId": id, "cwd": cwd });
+    let adopted = gateway.posted("/v1/sessions", &[], &body).await;
+    assert_eq!(adopted.status, 201, "{adopted:?}\n{}", gateway.log());
+    let session = adopted.body["sessionId"].as_str().expect("an id").to_owned();
+    assert_eq!(adopted.body["configOptions"][0]["configId"], "how");
+    let events = gateway.lawful(&session).await;
+    assert_eq!(said(&events), "before");
+    let replayed = all(&events, "session.update").into_iter().filter(|event| event["replayed"] == true);
+    assert_eq!(replayed.count(), 6, "the prompt, what was said, four words of a tool call");
+    assert_eq!(one(&events, "session.attached")["by"], "adopt");
+    let received = std::fs::read_to_string(gateway.path("data/homes/default/fake/received"));
+    let received = received.expect("the agent's own record");
+    let resume = received.lines().find(|line| line.contains("session/resume")).expect("it was resumed");
+    assert!(resume.contains(r#""replayFrom":{"type":"start"}"#), "{resume}");
+    assert_eq!(gateway.turn(&session, "say text=after").await["text"], "after");
+    gateway.lawful(&session).await;
+}
+
 #[tokio::test]
 async fn servers_are_told_with_their_transport() {
     let table = "[mcp.files]\ncommand = \"/bin/true\"\nargs = [\"-v\"]";
@@ -87,10 +126,6 @@ async fn a_process_that_closed_its_session_serves_the_next_and_a_close_ends_the_
     let other = gateway.session("fake").await;
     assert_eq!(gateway.turn(&other, "say text=y").await["text"], "y");
     assert_eq!(gateway.agents_alive(), pids, "the same process");
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(
-        gateway.lawful(&session).await.last(),
-        events.last(),
-        "what came after the close is not its own"
-    );
+    let events = gateway.lawful(&session).await;
+    assert_eq!(all(&events, "prompt.completed").len(), 1, "the agent's own word of it is no second end");
 }

@@ -1,0 +1,216 @@
+//! The demo agent behind the gateway: what it can do is tried through the public contract.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::log::{all, one, said};
+use crate::support::{Answer, Gateway, Setup, eventually};
+
+/// A gateway with the demo agent, and a session of it without pauses, in the mode that asks nothing.
+async fn session(more: &str) -> (Gateway, String) {
+    let table = format!("[agents.demo]\nbuiltin = \"demo\"\npool = {{ max = 2, warm = 0 }}\n{more}\n");
+    let gateway = Setup::default().table(&table).start();
+    let session = gateway.session("demo").await;
+    quicken(&gateway, &session).await;
+    (gateway, session)
+}
+
+async fn quicken(gateway: &Gateway, session: &str) {
+    for (path, body) in
+        [("config/pace", json!({ "value": "instant" })), ("mode", json!({ "modeId": "auto" }))]
+    {
+        let (status, answer) =
+            gateway.send(Method::PUT, &format!("/v1/sessions/{session}/{path}"), &body).await;
+        assert_eq!(status, 200, "{answer}");
+    }
+}
+
+/// Begins a turn that asks something; the question as the log has it.
+async fn asked(gateway: &Gateway, session: &str, text: &str) -> Value {
+    let prompt = gateway.prompt(session, text).await["promptId"].clone();
+    let created = |event: &Value| event["type"] == "request.created" && event["promptId"] == prompt;
+    gateway.log_until(session, created).await.pop().expect("it was waited for")
+}
+
+async fn answer(gateway: &Gateway, session: &str, kind: &str, question: &Value, body: &Value) -> Answer {
+    let request = question["requestId"].as_str().expect("an id");
+    gateway.posted(&format!("/v1/sessions/{session}/{kind}/{request}"), &[], body).await
+}
+
+/// The events of the turn that a question belongs to, to its end.
+async fn end(gateway: &Gateway, session: &str, question: &Value) -> Vec<Value> {
+    let prompt = &question["promptId"];
+    let over = |event: &Value| event["type"] == "prompt.completed" && event["promptId"] == *prompt;
+    let mut events = gateway.log_until(session, over).await;
+    events.retain(|event| event["promptId"] == *prompt);
+    events
+}
+
+/// A turn that asks nothing, to its end.
+async fn played(gateway: &Gateway, session: &str, text: &str) -> Vec<Value> {
+    let prompt = gateway.prompt(session, text).await;
+    end(gateway, session, &prompt).await
+}
+
+fn updates<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["update"]["sessionUpdate"] == kind).collect()
+}
+
+#[tokio::test]
+async fn a_form_is_checked_before_it_reaches_the_agent() {
+    let (gateway, session) = session("").await;
+    let question = asked(&gateway, &session, "/form").await;
+    assert_eq!(question["method"], "elicitation/create");
+    let content =
+        |guests: i64| json!({ "name": "Ada", "colour": "red", "guests": guests, "toppings": ["olives"] });
+    let wrong = json!({ "action": "accept", "content": content(99) });
+    let problem = answer(&gateway, &session, "elicitations", &question, &wrong).await.problem(422, "invalid");
+    assert_eq!(problem["errors"][0]["pointer"], "/content/guests");
+    let right = json!({ "action": "accept", "content": content(3) });
+    assert_eq!(answer(&gateway, &session, "elicitations", &question, &right).await.status, 204);
+    let text = said(&end(&gateway, &session, &question).await);
+    assert!(text.contains("- “guests”: 3\n") && text.contains("- “name”: “Ada”\n"), "{text}");
+}
+
+#[tokio::test]
+async fn a_page_is_opened_and_its_end_is_told() {
+    let (gateway, session) = session("").await;
+    let question = asked(&gateway, &session, "/link").await;
+    let accept = json!({ "action": "accept" });
+    assert_eq!(answer(&gateway, &session, "elicitations", &question, &accept).await.status, 204);
+    let events = end(&gateway, &session, &question).await;
+    assert_eq!(one(&events, "elicitation.completed")["elicitationId"], question["params"]["elicitationId"]);
+}
+
+#[tokio::test]
+async fn files_are_real_when_the_gateway_serves_them() {
+    let (gateway, session) = session("files = \"gateway\"").await;
+    let text = said(&played(&gateway, &session, "/write notes/a.txt one\ntwo\nthree").await);
+    assert!(text.contains("I wrote 14 bytes"), "{text}");
+    let cwd = gateway.get_session(&session).await["cwd"].clone();
+    let file = format!("{}/notes/a.txt", cwd.as_str().expect("a folder"));
+    assert_eq!(std::fs::read_to_string(file).expect("it is there"), "one\ntwo\nthree\n");
+    let events = played(&gateway, &session, "/read notes/a.txt 2 1").await;
+    assert!(said(&events).contains("1 lines"), "{}", said(&events));
+    let text = said(&played(&gateway, &session, "/read ../../../etc/passwd").await);
+    assert!(text.contains("I could not read"), "{text}");
+}
+
+#[tokio::test]
+async fn files_are_questions_when_a_client_serves_them() {
+    let (gateway, session) = session("files = \"client\"").await;
+    let question = asked(&gateway, &session, "/read notes.txt 3").await;
+    assert_eq!((&question["method"], &question["params"]["line"]), (&json!("fs/read_text_file"), &json!(3)));
+    let wrong = json!({ "result": { "content": 5 } });
+    answer(&gateway, &session, "requests", &question, &wrong).await.problem(422, "invalid");
+    let right = json!({ "result": { "content": "a\nb" } });
+    assert_eq!(answer(&gateway, &session, "requests", &question, &right).await.status, 204);
+    let text = said(&end(&gateway, &session, &question).await);
+    assert!(text.contains("3 characters here, and 2 lines"), "{text}");
+}
+
+#[tokio::test]
+async fn commands_run_when_the_gateway_serves_terminals() {
+    let (gateway, session) = session("terminals = \"gateway\"").await;
+    let events = played(&gateway, &session, "/run sh -c 'echo hi; exit 3'").await;
+    assert!(said(&events).contains("exit code 3, after 3 bytes"), "{}", said(&events));
+    let terminal = one(&events, "terminal.created")["terminalId"].clone();
+    let shown: String =
+        all(&events, "terminal.output").iter().filter_map(|output| output["data"].as_str()).collect();
+    assert_eq!(shown, "hi\n");
+    assert_eq!(one(&events, "terminal.exited")["exitCode"], 3);
+    let content = &updates(&events, "tool_call_update")[0]["update"]["content"];
+    assert_eq!(*content, json!([{ "type": "terminal", "terminalId": terminal }]));
+
+    let events = played(&gateway, &session, "/timeout 1 sleep 600").await;
+    assert!(said(&events).contains("by the signal SIGKILL"), "{}", said(&events));
+}
+
+#[tokio::test]
+async fn what_acp_does_not_know_is_shown_and_answered() {
+    let (gateway, session) = session("").await;
+    let question = asked(&gateway, &session, "/ext").await;
+    assert_eq!(
+        (&question["method"], &question["params"]["sessionId"]),
+        (&json!("_demo/ask"), &json!(session))
+    );
+    let given = json!({ "result": { "answer": 42 } });
+    assert_eq!(answer(&gateway, &session, "requests", &question, &given).await.status, 204);
+    let events = end(&gateway, &session, &question).await;
+    assert_eq!(one(&events, "ext")["method"], "_demo/note");
+    assert!(said(&events).contains("\"answer\": 42"), "{}", said(&events));
+}
+
+#[tokio::test]
+async fn a_question_that_is_taken_back_waits_no_longer() {
+    let (gateway, session) = session("").await;
+    let question = asked(&gateway, &session, "/withdraw 1").await;
+    let events = end(&gateway, &session, &question).await;
+    assert_eq!(one(&events, "request.resolved")["resolution"], "withdrawn");
+    assert!(said(&events).contains("I took the question back"), "{}", said(&events));
+}
+
+#[tokio::test]
+async fn every_kind_of_update_comes_through() {
+    let (gateway, session) = session("").await;
+    let plans = played(&gateway, &session, "/plans").await;
+    assert_eq!((updates(&plans, "plan_update").len(), updates(&plans, "plan_removed").len()), (4, 1));
+    for (text, kind) in
+        [("/notice", "notice"), ("/compact", "compaction_summary_chunk"), ("/title A", "session_info_update")]
+    {
+        assert!(!updates(&played(&gateway, &session, text).await, kind).is_empty(), "{text}");
+    }
+    assert_eq!(gateway.get_session(&session).await["title"], "A");
+    let events = played(&gateway, &session, "/subagent").await;
+    let child = updates(&events, "subagent_update")[0]["update"]["sessionId"].clone();
+    let search = updates(&events, "tool_call");
+    assert_eq!((search.len(), &search[0]["subagent"]), (1, &child));
+    assert_eq!(said(&events).matches("The subagent says").count(), 1);
+    let counted = played(&gateway, &session, "/content").await;
+    assert!(one(&counted, "prompt.completed")["usage"]["totalTokens"].as_u64() > Some(0));
+
+    let late = played(&gateway, &session, "/late").await;
+    let prompt = &late[0]["promptId"];
+    let word = |event: &Value| event["late"] == true && event["promptId"] == *prompt;
+    let word = gateway.log_until(&session, word).await.pop().expect("it was waited for");
+    assert_eq!(word["update"]["content"]["text"], "And this came after the turn's end.");
+}
+
+#[tokio::test]
+async fn a_fork_remembers_and_a_call_carries_its_trace() {
+    let (gateway, session) = session("").await;
+    played(&gateway, &session, "/remember apple").await;
+    let fork = gateway.posted(&format!("/v1/sessions/{session}/fork"), &[], &json!({})).await;
+    assert_eq!(fork.status, 201, "{fork:?}");
+    let fork = fork.body["sessionId"].as_str().expect("an id").to_owned();
+    assert_ne!(fork, session);
+    assert_eq!(said(&played(&gateway, &fork, "/recall").await), "The word is “apple”.");
+
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let path = format!("/v1/sessions/{fork}/prompts");
+    let prompt = gateway.posted(&path, &[("traceparent", trace)], &json!({ "prompt": "/about" })).await;
+    let text = said(&end(&gateway, &fork, &prompt.body).await);
+    assert!(text.contains("0af7651916cd43dd8448eb211c80319c"), "{text}");
+    assert!(text.contains("| forms | yes |") && text.contains("| terminals | no |"), "{text}");
+}
+
+#[tokio::test]
+async fn a_sign_in_opens_what_was_locked_and_a_logout_locks_it_again() {
+    let table = "[agents.demo]\nbuiltin = \"demo\"\npool = { max = 2, warm = 0 }\n\
+                 env = { ACP_DEMO_SIGN_IN = \"required\" }\n";
+    let gateway = Setup::default().table(table).start();
+    let wish = json!({ "agent": "demo" });
+    let create = || gateway.posted("/v1/sessions", &[], &wish);
+    let problem = create().await.problem(424, "agent_auth_required");
+    assert_eq!(problem["authMethods"][0]["id"], "demo");
+    let wanted = json!({ "methodId": "demo" });
+    assert_eq!(gateway.posted("/v1/agents/demo/auth", &[], &wanted).await.status, 204);
+    assert_eq!(create().await.status, 201);
+    assert_eq!(gateway.call(Method::DELETE, "/v1/agents/demo/auth").await.status, 204);
+    eventually("the agent wants a sign-in again", Duration::from_secs(10), || async {
+        (create().await.status == 424).then_some(())
+    })
+    .await;
+}
