@@ -14,9 +14,6 @@ use super::peek::PeekError;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReadTextFile<'a> {
-    /// The agent's id of the session.
-    #[serde(borrow)]
-    pub session_id: Cow<'a, str>,
     #[serde(borrow)]
     pub path: Cow<'a, str>,
     #[serde(default)]
@@ -29,9 +26,6 @@ pub struct ReadTextFile<'a> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteTextFile<'a> {
-    /// The agent's id of the session.
-    #[serde(borrow)]
-    pub session_id: Cow<'a, str>,
     #[serde(borrow)]
     pub path: Cow<'a, str>,
     #[serde(borrow)]
@@ -99,17 +93,16 @@ mod tests {
         let read = v1::ReadTextFileRequest::new("s", "/w/a").line(2).limit(3);
         let read = serde_json::value::to_raw_value(&read).unwrap();
         let peek = peek_read_text_file(&read).unwrap();
-        assert_eq!((&*peek.session_id, &*peek.path, peek.line, peek.limit), ("s", "/w/a", Some(2), Some(3)));
+        assert_eq!((&*peek.path, peek.line, peek.limit), ("/w/a", Some(2), Some(3)));
         let write = v1::WriteTextFileRequest::new("s", "/w/a", "é\n");
         let write = serde_json::value::to_raw_value(&write).unwrap();
         let peek = peek_write_text_file(&write).unwrap();
-        assert_eq!((&*peek.session_id, &*peek.path, &*peek.content), ("s", "/w/a", "é\n"));
+        assert_eq!((&*peek.path, &*peek.content), ("/w/a", "é\n"));
         let null =
             peek_read_text_file(raw(r#"{"sessionId":"s","path":"/a","line":null,"_meta":{}}"#)).unwrap();
         assert_eq!(null.line, None);
         for wrong in [
             r#"{"sessionId":"s"}"#,
-            r#"{"path":"/a"}"#,
             r#"{"sessionId":"s","path":"/a","line":-1}"#,
             r#"{"sessionId":"s","path":"/a","line":"1"}"#,
             r#"{"sessionId":"s","path":"/a","path":"/b"}"#,

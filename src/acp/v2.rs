@@ -212,7 +212,7 @@ mod tests {
         assert!(in_session(r#""fork":{}"#).session.fork);
         assert!(in_session(r#""additionalDirectories":{}"#).session.additional_directories);
         assert!(read(r#"{"auth":{"status":{}}}"#).auth.status);
-        assert_eq!(read(r#"{"session":null,"auth":[]}"#), AgentCapabilities::default());
+        assert_eq!(read(r#"{"session":null,"auth":[]}"#), read("{}"));
     }
 
     #[test]

@@ -44,7 +44,7 @@ enum End {
     /// The client has gone.
     Left,
     Draining,
-    Problem(Problem),
+    Problem(Box<Problem>),
 }
 
 impl SignInSocket {
@@ -91,7 +91,7 @@ impl SignInSocket {
             // Fair on purpose: who shows without a pause must not keep a person from ending it.
             let wake = tokio::select! {
                 () = shutdown.soft() => Wake::End(End::Draining),
-                () = key_ended.as_mut() => Wake::End(End::Problem(ApiError::key_ended().into_problem())),
+                () = key_ended.as_mut() => Wake::End(problem(ApiError::key_ended().into_problem())),
                 () = over.as_mut() => Wake::End(timeout("the sign-in took too long")),
                 () = sleep_until(state.moved + limits.stdin_stall), if typing => {
                     Wake::End(timeout("the agent's command takes nothing of what was typed"))
@@ -114,7 +114,7 @@ impl SignInSocket {
                     state.shown += bytes;
                     if state.shown > limits.sign_in_bytes {
                         let detail = "the agent's command shows more than a sign-in needs";
-                        return End::Problem(Problem::new(ProblemCode::TooLarge, detail));
+                        return problem(Problem::new(ProblemCode::TooLarge, detail));
                     }
                     Some(Message::Binary(buffer.split().freeze()))
                 }
@@ -174,7 +174,7 @@ impl State {
             Some(Message::Binary(bytes)) => (self.typed, self.moved) = (bytes, Instant::now()),
             Some(Message::Text(text)) => match serde_json::from_str(&text) {
                 Ok(TerminalInput::Resize { cols, rows }) => command.resize(cols.get(), rows.get()),
-                Err(error) => return Err(End::Problem(Problem::invalid("", error.to_string()))),
+                Err(error) => return Err(problem(Problem::invalid("", error.to_string()))),
             },
             Some(Message::Ping(_) | Message::Pong(_)) => {}
             Some(Message::Close(_)) | None => return Err(End::Left),
@@ -183,8 +183,12 @@ impl State {
     }
 }
 
+fn problem(problem: Problem) -> End {
+    End::Problem(Box::new(problem))
+}
+
 fn timeout(detail: &str) -> End {
-    End::Problem(Problem::new(ProblemCode::AgentTimeout, detail))
+    problem(Problem::new(ProblemCode::AgentTimeout, detail))
 }
 
 fn text(frame: &impl Serialize) -> Message {

@@ -74,7 +74,7 @@ impl Actor {
         self.inputs.place = None;
         let lease = match lease {
             Ok(lease) => lease,
-            Err(failure) => return self.unattached(Refusal::Agent(failure)),
+            Err(failure) => return self.unattached(&Refusal::Agent(failure)),
         };
         let capabilities = &lease.process().initialized.capabilities;
         let record = &self.record;
@@ -91,7 +91,7 @@ impl Actor {
             Err(refusal) => {
                 // Nothing was asked of it.
                 lease.release(Fate::Untouched);
-                return self.unattached(refusal);
+                return self.unattached(&refusal);
             }
         };
         self.inputs.recall = Some(lease.recalled());
@@ -244,14 +244,14 @@ impl Actor {
             _ => Refusal::Agent(failed(error, lease)),
         };
         self.release(Fate::Stop, &refusal);
-        self.unattached(refusal);
+        self.unattached(&refusal);
     }
 
     /// The process is of no use.
     fn give_up(&mut self, failure: AgentFailure) {
         let refusal = Refusal::Agent(failure);
         self.release(Fate::Crashed, &refusal);
-        self.unattached(refusal);
+        self.unattached(&refusal);
     }
 
     /// The one way in which a process leaves a session: nothing that belongs to it stays behind, because the numbers
@@ -278,10 +278,10 @@ impl Actor {
     }
 
     /// There will be no process for now: whoever waited for one is told why.
-    fn unattached(&mut self, refusal: Refusal) {
-        self.refuse_all(&refusal);
+    fn unattached(&mut self, refusal: &Refusal) {
+        self.refuse_all(refusal);
         if self.turn.is_some() {
-            self.fail_turn(&refusal);
+            self.fail_turn(refusal);
         }
         self.settle();
     }
@@ -325,7 +325,7 @@ impl Actor {
         if fate == Fate::Stop {
             self.stopped();
         } else {
-            self.unattached(refusal);
+            self.unattached(&refusal);
         }
     }
 
@@ -452,7 +452,7 @@ impl Actor {
                 self.inputs.place = None;
                 self.release(Fate::Stop, &Refusal::Closed);
                 let method = "the wait for a process".to_owned();
-                self.unattached(Refusal::Agent(AgentFailure::Timeout { method }));
+                self.unattached(&Refusal::Agent(AgentFailure::Timeout { method }));
             }
             Attachment::Setting { by, call, .. } => {
                 let method = by.method(self.dialect()).to_owned();

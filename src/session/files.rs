@@ -15,20 +15,17 @@ struct Served {
     workspaces: Workspaces,
     cwd: PathBuf,
     additional: Vec<PathBuf>,
-    /// The agent's id of the session; none before it is set up.
-    agent_session_id: Option<String>,
     /// Bytes of a file.
     max: u64,
 }
 
 impl Actor {
-    /// Reads or writes a file for the agent.
+    /// Reads or writes a file for the agent. That it asks for this session, or for a child of it, is known by now.
     pub(super) fn serve_file(&mut self, incoming: IncomingId, method: &str, params: &RawValue) {
         let served = Served {
             workspaces: self.context.workspaces.clone(),
             cwd: PathBuf::from(&self.record.cwd),
             additional: self.record.additional_directories.iter().map(PathBuf::from).collect(),
-            agent_session_id: self.record.agent_session_id.clone(),
             max: self.context.limits.file_bytes,
         };
         let (method, params) = (method.to_owned(), params.to_owned());
@@ -51,7 +48,6 @@ impl Served {
 
     fn read(&self, params: &RawValue) -> Outcome {
         let asked = acp::peek_read_text_file(params).map_err(|_| not_params())?;
-        self.of_this_session(&asked.session_id)?;
         let window = Window { line: asked.line, limit: asked.limit };
         let text = self.workspace().and_then(|workspace| workspace.read_text(&asked.path, window, self.max));
         text.map(|text| acp::text_file(&text)).map_err(|error| refused(&asked.path, &error))
@@ -59,7 +55,6 @@ impl Served {
 
     fn write(&self, params: &RawValue) -> Outcome {
         let asked = acp::peek_write_text_file(params).map_err(|_| not_params())?;
-        self.of_this_session(&asked.session_id)?;
         let saved = self
             .workspace()
             .and_then(|workspace| workspace.write_text(&asked.path, &asked.content, self.max));
@@ -68,14 +63,6 @@ impl Served {
 
     fn workspace(&self) -> Result<Workspace, FileError> {
         self.workspaces.open(Path::new(&self.cwd), &self.additional)
-    }
-
-    fn of_this_session(&self, session_id: &str) -> Result<(), Box<RawValue>> {
-        if self.agent_session_id.as_deref() == Some(session_id) {
-            Ok(())
-        } else {
-            Err(acp::error(error_code::INVALID_PARAMS, "the session is not on this connection"))
-        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::types::{
 /// What a session is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own in the store")]
 pub(super) struct SessionRecord {
     pub(super) session_id: SessionId,
     pub(super) tenant: String,

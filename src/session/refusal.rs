@@ -115,7 +115,7 @@ impl Refusal {
             Self::PoolFull(_, after) => problem.retry_after_seconds = Some(after.as_secs().max(1)),
             Self::QueueFull(_) | Self::LiveSessions | Self::Draining => problem.retry_after_seconds = Some(5),
             Self::Agent(failure) => describe(&mut problem, failure),
-            Self::NoSuchResource(error) => problem.acp = acp_error(error),
+            Self::NoSuchResource(error) => problem.acp = Some(acp_error(error)),
             _ => {}
         }
         problem
@@ -138,16 +138,16 @@ fn agent_code(failure: &AgentFailure) -> ProblemCode {
     }
 }
 
-fn acp_error(error: &crate::jsonrpc::RpcError) -> Option<RpcError> {
-    Some(RpcError { code: error.code, message: error.message.clone(), data: error.data.clone() })
+fn acp_error(error: &crate::jsonrpc::RpcError) -> RpcError {
+    RpcError { code: error.code, message: error.message.clone(), data: error.data.clone() }
 }
 
 fn describe(problem: &mut Problem, failure: &AgentFailure) {
     match failure {
-        AgentFailure::Rpc(error) => problem.acp = acp_error(error),
+        AgentFailure::Rpc(error) => problem.acp = Some(acp_error(error)),
         AgentFailure::AuthRequired { auth_methods, error } => {
             problem.auth_methods.clone_from(auth_methods);
-            problem.acp = acp_error(error);
+            problem.acp = Some(acp_error(error));
         }
         AgentFailure::Exited(Ended { exit_code, signal, stderr_tail, .. }) => {
             problem.exit_code = Some(*exit_code);

@@ -217,7 +217,7 @@ impl Actor {
                 self.append(prompt, &event, Records::default());
             }
             News::Exited(exit) => {
-                self.terminal_ended(id, TerminalExit { exit_code: exit.code, signal: exit.signal });
+                self.terminal_ended(id, &TerminalExit { exit_code: exit.code, signal: exit.signal });
             }
         }
     }
@@ -228,7 +228,7 @@ impl Actor {
     }
 
     /// Appends a terminal's one end, and tells those who wait for it.
-    fn terminal_ended(&mut self, id: TerminalId, exit: TerminalExit) {
+    fn terminal_ended(&mut self, id: TerminalId, exit: &TerminalExit) {
         let seq = self.log.appended() + 1;
         let Some(open) = self.terminals.open.get_mut(&id) else { return };
         open.record.shown.exit_status = Some(exit.clone());
@@ -257,7 +257,7 @@ impl Actor {
     pub(super) fn end_terminals(&mut self) {
         let running: Vec<TerminalId> = self.terminals.running().collect();
         for id in running {
-            self.terminal_ended(id, TerminalExit { exit_code: None, signal: Some(KILLED.to_owned()) });
+            self.terminal_ended(id, &TerminalExit { exit_code: None, signal: Some(KILLED.to_owned()) });
         }
         self.terminals.open.clear();
     }

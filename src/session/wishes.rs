@@ -27,13 +27,10 @@ impl Actor {
     pub(super) fn check_wish(&self, wish: &Wish) -> Result<(), Refusal> {
         match wish {
             Wish::Mode(_) | Wish::Forked(_) => Ok(()),
-            Wish::Config { value, .. } => match ConfigValue::parse(value) {
-                Ok(_) => Ok(()),
-                Err(_) => {
-                    let detail = "the value is one of the option's value ids, or a boolean".to_owned();
-                    Err(Refusal::Invalid { pointer: "/value".to_owned(), detail })
-                }
-            },
+            Wish::Config { value, .. } => ConfigValue::parse(value).map(drop).map_err(|_| {
+                let detail = "the value is one of the option's value ids, or a boolean".to_owned();
+                Refusal::Invalid { pointer: "/value".to_owned(), detail }
+            }),
             Wish::Fork => {
                 self.turn.as_ref().map_or(Ok(()), |turn| Err(Refusal::TurnRunning(turn.record.prompt_id)))
             }
@@ -63,8 +60,8 @@ impl Actor {
             Wish::Mode(mode) if dialect.has_modes() => acp::set_mode(id, mode, trace),
             Wish::Mode(mode) => {
                 let option = self.fold.config_options.as_deref().and_then(acp::mode_option);
-                let option = option.ok_or(Refusal::Agent(AgentFailure::Unsupported { method }))?;
-                method = acp::method::SESSION_SET_CONFIG_OPTION.to_owned();
+                let option = option.ok_or_else(|| unsupported(&method))?;
+                acp::method::SESSION_SET_CONFIG_OPTION.clone_into(&mut method);
                 acp::set_config_option(dialect, id, &option, &ConfigValue::Id(mode.into()), trace)
             }
             Wish::Config { option, value } => {
@@ -194,4 +191,8 @@ impl Actor {
 fn not_ours() -> Refusal {
     let detail = "the id of this session, or none: the gateway puts it there".to_owned();
     Refusal::Invalid { pointer: "/params/sessionId".to_owned(), detail }
+}
+
+fn unsupported(method: &str) -> Refusal {
+    Refusal::Agent(AgentFailure::Unsupported { method: method.to_owned() })
 }

@@ -207,8 +207,6 @@ impl Agent {
             return self.wire.answer(id, result);
         }
         let (name, setup) = (string(&name), self.setup(&session));
-        self.wire.answer(id, format_args!(r#"{{"sessionId":{name},{setup}}}"#));
-        let (name, setup) = (string(&name), session.setup());
         let answer = format!(r#"{{"sessionId":{name},{setup}}}"#);
         if !self.flags.ask_at_new {
             return self.wire.answer(id, answer);

@@ -39,9 +39,14 @@ fn keep(file: &Path) {
     std::fs::write(file, "signed in").expect("the test gave a file that can be written");
 }
 
+#[expect(clippy::disallowed_methods, reason = "the method's variable has to be there")]
+fn is_asked() -> bool {
+    std::io::stdin().is_terminal() && std::env::var_os("SIGN_IN").is_some()
+}
+
 /// Asks on the terminal. Its own words go to stderr, which is the terminal too.
 pub(crate) fn terminal(file: Option<&Path>) -> ExitCode {
-    if !std::io::stdin().is_terminal() || std::env::var_os("SIGN_IN").is_none() {
+    if !is_asked() {
         return ExitCode::from(3);
     }
     stderr(b"the word: ");

@@ -11,7 +11,7 @@ use crate::http::extract::{By, CanRead, JsonBody, NoQuery};
 use crate::http::state::Gateway;
 use crate::types::Scope;
 
-/// A ticket for `?ticket=` on GET streams and WebSockets of these paths.
+/// A ticket for `?ticket=` on GET streams and sockets of these paths.
 #[utoipa::path(
     post,
     path = "/v1/tickets",

@@ -1,17 +1,17 @@
-//! Pages of folded turns.
+//! Pages as people read them.
 
 use super::*;
 use crate::transcript::TurnFold;
 
 fn session(title: &str) -> Session {
     serde_json::from_str(&format!(
-            r#"{{"sessionId":"01938c5e-7a3b-7c4d-8e5f-0123456789ab","agent":"demo","title":{title},"metadata":{{}},
-            "cwd":"/w","state":"idle","attached":false,"createdAt":"2026-11-21T22:00:00.000Z",
-            "updatedAt":"2026-11-21T22:00:00.000Z","promptId":null,"queued":[],"requests":[],"promptCapabilities":null,
-            "modes":null,"configOptions":null,"availableCommands":null,"plan":null,"usage":null,"policy":{{}},
-            "lastEventId":"k3-9"}}"#
-        ))
-        .unwrap()
+        r#"{{"sessionId":"01938c5e-7a3b-7c4d-8e5f-0123456789ab","agent":"demo","title":{title},"metadata":{{}},
+        "cwd":"/w","state":"idle","attached":false,"createdAt":"2026-11-21T22:00:00.000Z",
+        "updatedAt":"2026-11-21T22:00:00.000Z","promptId":null,"queued":[],"requests":[],"promptCapabilities":null,
+        "modes":null,"configOptions":null,"availableCommands":null,"plan":null,"usage":null,"policy":{{}},
+        "lastEventId":"k3-9"}}"#
+    ))
+    .unwrap()
 }
 
 fn turn(id: u32, events: &[(&str, &str)]) -> Turn {
@@ -83,63 +83,63 @@ fn failed_turn() -> Turn {
 fn a_transcript_reads_well() {
     let page = markdown(&session(r#""A <b>title</b>""#), &[failed_turn(), full_turn()]);
     insta::assert_snapshot!(page, @r"
-        # A \<b\>title\</b\>
+    # A \<b\>title\</b\>
 
-        - Agent: demo
-        - Folder: `/w`
-        - Session: 01938c5e-7a3b-7c4d-8e5f-0123456789ab
-        - Begun: 2026-11-21T22:00:00.000Z
+    - Agent: demo
+    - Folder: `/w`
+    - Session: 01938c5e-7a3b-7c4d-8e5f-0123456789ab
+    - Begun: 2026-11-21T22:00:00.000Z
 
-        ## Turn p1
+    ## Turn p1
 
-        *2026-11-21T22:15:00.000Z, alice*
+    *2026-11-21T22:15:00.000Z, alice*
 
-        > Fix
-        > it
-        >
-        > [resource\_link: `file:///a`]
+    > Fix
+    > it
+    >
+    > [resource\_link: `file:///a`]
 
-        <details><summary>Thought</summary>
+    <details><summary>Thought</summary>
 
-        So &lt;/details>
+    So &lt;/details>
 
-        </details>
+    </details>
 
-        # Sure
-        [2J
+    # Sure
+    [2J
 
-        - **edit** Edit \*a\* b (completed)
+    - **edit** Edit \*a\* b (completed)
 
-          `/w/a.md`
+      `/w/a.md`
 
-          ````diff
-           ```
-          -old
-          +new
-          ````
+      ````diff
+       ```
+      -old
+      +new
+      ````
 
-          ```
-          ok
-          ```
+      ```
+      ok
+      ```
 
-        - *Permission: Allow, answered by bob*
+    - *Permission: Allow, answered by bob*
 
-        > **Low**: on tokens
+    > **Low**: on tokens
 
-        *Stopped: end\_turn.*
+    *Stopped: end\_turn.*
 
-        ## Turn p2
+    ## Turn p2
 
-        *2026-11-21T22:15:00.000Z, alice*
+    *2026-11-21T22:15:00.000Z, alice*
 
-        > Again
+    > Again
 
-        *The agent lost what was said before: it begins afresh from here.*
+    *The agent lost what was said before: it begins afresh from here.*
 
-        - *Request `_x/ask`: waits for an answer*
+    - *Request `_x/ask`: waits for an answer*
 
-        *Failed (agent\_exited): It ended with code 1*
-        ");
+    *Failed (agent\_exited): It ended with code 1*
+    ");
 }
 
 #[test]
@@ -176,32 +176,32 @@ fn children_are_told_from_the_agent() {
     );
     let (_, page) = page.split_once("2026-11-21T22:15:00.000Z, a*").unwrap();
     insta::assert_snapshot!(page, @r"
-        - **subagent** \<Look\>: around (idle)
+    - **subagent** \<Look\>: around (idle)
 
-        <details><summary>Message from the agent to &lt;Look&gt;</summary>
+    <details><summary>Message from the agent to &lt;Look&gt;</summary>
 
-        Go
+    Go
 
-        </details>
+    </details>
 
-        <details><summary>Subagent &lt;Look&gt; says</summary>
+    <details><summary>Subagent &lt;Look&gt; says</summary>
 
-        I looked
+    I looked
 
-        </details>
+    </details>
 
-        - **read** Read (pending), by \<Look\>
+    - **read** Read (pending), by \<Look\>
 
-          Terminal `t1`
+      Terminal `t1`
 
-        Done
+    Done
 
-        *Plan*
+    *Plan*
 
-        - [x] Look
+    - [x] Look
 
-        *Stopped: end\_turn.*
-        ");
+    *Stopped: end\_turn.*
+    ");
 }
 
 #[test]

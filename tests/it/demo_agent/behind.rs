@@ -29,9 +29,18 @@ async fn quicken(gateway: &Gateway, session: &str) {
 
 /// Begins a turn that asks something; the question as the log has it.
 async fn asked(gateway: &Gateway, session: &str, text: &str) -> Value {
+    // What ACP does not know is only shown while somebody is there to see it.
+    let mut stream = gateway.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
+    stream.until("ready").await;
     let prompt = gateway.prompt(session, text).await["promptId"].clone();
-    let created = |event: &Value| event["type"] == "request.created" && event["promptId"] == prompt;
-    gateway.log_until(session, created).await.pop().expect("it was waited for")
+    let of_turn = |event: &Value, kind: &str| event["type"] == kind && event["promptId"] == prompt;
+    loop {
+        let event = stream.next().await.expect("the stream goes on").data;
+        assert!(!of_turn(&event, "prompt.completed") && !of_turn(&event, "prompt.failed"), "{event}");
+        if of_turn(&event, "request.created") {
+            return event;
+        }
+    }
 }
 
 async fn answer(gateway: &Gateway, session: &str, kind: &str, question: &Value, body: &Value) -> Answer {
@@ -42,7 +51,10 @@ async fn answer(gateway: &Gateway, session: &str, kind: &str, question: &Value, 
 /// The events of the turn that a question belongs to, to its end.
 async fn end(gateway: &Gateway, session: &str, question: &Value) -> Vec<Value> {
     let prompt = &question["promptId"];
-    let over = |event: &Value| event["type"] == "prompt.completed" && event["promptId"] == *prompt;
+    let ends = ["prompt.completed", "prompt.failed"];
+    let over = |event: &Value| {
+        event["promptId"] == *prompt && event["type"].as_str().is_some_and(|kind| ends.contains(&kind))
+    };
     let mut events = gateway.log_until(session, over).await;
     events.retain(|event| event["promptId"] == *prompt);
     events

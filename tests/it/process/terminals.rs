@@ -100,7 +100,7 @@ async fn arguments_pass_untouched_and_show_on_no_keeper() {
     spec.command = "printf".into();
     spec.args = std::iter::once("<%s>").chain(args).map(str::to_owned).collect();
     let (shown, exit) = run(&bench, &agent, spec).await;
-    let wanted: String = args.iter().map(|arg| format!("<{arg}>")).collect();
+    let wanted = format!("<{}>", args.join("><"));
     assert_eq!((shown, exit), (wanted, code(0)));
     soon(agent.stop()).await;
 }

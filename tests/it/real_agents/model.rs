@@ -131,7 +131,7 @@ async fn messages(axum::Json(body): axum::Json<Value>) -> Response {
     streamed(frames, again)
 }
 
-/// OpenAI's Chat Completions.
+/// The Chat Completions of `OpenAI`.
 async fn completions(axum::Json(body): axum::Json<Value>) -> Response {
     let chunk = |delta: Value, end: Value| {
         let choices = json!([{ "index": 0, "delta": delta, "finish_reason": end }]);

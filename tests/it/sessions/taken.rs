@@ -158,6 +158,7 @@ async fn an_agent_that_dies_in_the_middle_of_the_history_leaves_no_session() {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the test ends the request with its gateway")]
 async fn a_session_whose_history_is_not_whole_is_nowhere_and_a_restart_erases_it() {
     let mut gateway = Setup::fake(&["--state", "state", "--stall-load"]).start();
     let (theirs, cwd) = left_behind(&gateway).await;

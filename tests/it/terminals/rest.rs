@@ -66,7 +66,8 @@ async fn a_running_one_is_exact_at_its_cursor() {
             text += event["data"].as_str().expect("text");
         }
     }
-    let whole: String = (1..=40).map(|number| format!("line {number}\n")).collect();
+    let whole: Vec<String> = (1..=40).map(|number: u32| format!("line {number}\n")).collect();
+    let whole = whole.concat();
     assert_eq!(text, whole);
     assert_eq!(of(&gateway, &session, "t1").await["output"], whole);
 }
