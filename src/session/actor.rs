@@ -235,6 +235,7 @@ impl Actor {
         self.record.prompt_id = self.turn.as_ref().map(|turn| turn.record.prompt_id);
         self.record.queued = self.queue.iter().map(|queued| queued.record.prompt_id).collect();
         self.record.open_terminals = self.terminals.running().collect();
+        self.record.open_requests = self.requests.keys().copied().collect();
         self.record.seq = self.log.appended() + 1;
         self.record.put(self.indexed_at.as_deref(), &mut records);
         self.record.put_agent_session(&mut self.named_as, &mut records);

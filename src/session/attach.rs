@@ -329,10 +329,15 @@ impl Actor {
         }
     }
 
-    /// The process of a cancel that was ignored is gone. Whoever waited for the session gets the next one.
+    /// The process of a cancel that was ignored is gone.
     pub(super) fn stopped(&mut self) {
         self.attachment = Attachment::Detached;
         self.cancel_timed_out();
+        self.next_process();
+    }
+
+    /// Whoever waited for the process that is gone gets the next one.
+    pub(super) fn next_process(&mut self) {
         if (!self.wanted.is_empty() || !self.attaching.is_empty())
             && let Err(refusal) = self.reserve()
         {
@@ -417,10 +422,12 @@ impl Actor {
             None => Attachment::Detached,
         };
         self.idle_since = Instant::now();
-        self.settle();
         if self.drain_at.is_some() && self.turn.is_none() {
+            self.inputs.place = None;
+            self.refuse_all(&Refusal::Draining);
             self.over = true;
         }
+        self.settle();
     }
 
     /// Without a process and without a place the session no longer counts as live.

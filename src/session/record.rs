@@ -50,6 +50,9 @@ pub(super) struct SessionRecord {
     pub(super) updated_at: Timestamp,
     pub(super) last_prompt: u32,
     pub(super) last_request: u32,
+    /// Those that wait, which may be old ones.
+    #[serde(default)]
+    pub(super) open_requests: Vec<RequestId>,
     #[serde(default)]
     pub(super) last_terminal: u32,
     /// Terminals whose commands run.
@@ -157,8 +160,9 @@ impl SessionRecord {
         agent_session_id: String,
         now: Timestamp,
     ) {
-        // It works in its parent's folder.
+        // It works in its parent's folder, whatever the record that was read knows of that.
         self.folder_of = Some(self.folder_id());
+        self.shared_folder = self.own_folder;
         self.session_id = id;
         self.owner = by.id.to_string();
         self.agent_session_id = Some(agent_session_id);
@@ -166,7 +170,8 @@ impl SessionRecord {
         self.attached = false;
         (self.created_at, self.updated_at) = (now, now);
         (self.last_prompt, self.last_request, self.seq) = (0, 0, 0);
-        (self.prompt_id, self.queued) = (None, Vec::new());
+        (self.prompt_id, self.queued, self.open_requests) = (None, Vec::new(), Vec::new());
+        (self.last_terminal, self.open_terminals) = (0, Vec::new());
     }
 
     /// The id that the folder is named after, if it is one of a session's own.

@@ -31,9 +31,6 @@ use crate::store::Table;
 use crate::transcript::SessionFold;
 use crate::types::{Principal, RequestId, Scope, SessionId};
 
-/// How far back open requests are looked for after a crash.
-const OPEN_AMONG: u32 = 1024;
-
 /// What others need to reach an owner.
 #[derive(Debug)]
 pub(super) struct Slot {
@@ -216,13 +213,9 @@ impl Actor {
     }
 
     async fn open_requests(&self) -> Result<Vec<(RequestId, RequestRecord)>, Refusal> {
-        let id = self.record.session_id;
         let mut open = Vec::new();
-        // Those that are open are among the newest: no more than this many wait at a time.
-        let oldest = self.record.last_request.saturating_sub(OPEN_AMONG);
-        for number in oldest + 1..=self.record.last_request {
-            let request = RequestId::new(number);
-            let key = record::request_key(id, request);
+        for request in self.record.open_requests.iter().copied() {
+            let key = record::request_key(self.record.session_id, request);
             match get::<RequestRecord>(&self.context, Table::Request, key).await? {
                 Some(record) if record.resolution.is_none() => open.push((request, record)),
                 Some(_) | None => {}

@@ -349,6 +349,7 @@ impl SessionRegistry {
             updated_at: now,
             last_prompt: 0,
             last_request: 0,
+            open_requests: Vec::new(),
             last_terminal: 0,
             open_terminals: Vec::new(),
             prompt_id: None,

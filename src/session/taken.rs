@@ -143,7 +143,8 @@ impl SessionRegistry {
         let result = parent.wish(by, Wish::Fork, trace.clone()).await?;
         let agent_session_id = new_session_id(&result)?;
         let mut record = parent_record(self.context(), parent.id()).await?;
-        let take = self.context().takes.begin(&by.tenant, &record.agent, &agent_session_id);
+        // Who adopted it in the meantime has it.
+        let take = self.take(by, &record.agent, &agent_session_id).await?;
         let now = self.context().ids.now();
         record.begin_fork(self.context().ids.session(), by, agent_session_id, now);
         let begun = Begun { origin: Origin::Forked(parent.id()), claim, trace };

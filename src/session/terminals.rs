@@ -11,11 +11,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::actor::Actor;
+use super::attachment::Attachment;
 use super::record::TerminalRecord;
 use super::refusal::Refusal;
 use super::serve::Done;
 use super::written::Written;
-use crate::acp::{self, CreateTerminal, error_code, method};
+use crate::acp::{self, Ask, CreateTerminal, error_code, method};
 use crate::api::event::{TerminalCreated, TerminalExited, TerminalOutput};
 use crate::api::{self, TerminalExit};
 use crate::eventlog::Records;
@@ -164,6 +165,11 @@ impl Actor {
             Ok(new) => new,
             Err(error) => return self.send_answer(incoming, &Err(error)),
         };
+        if !matches!(self.attachment, Attachment::Attached) {
+            // The session was let go while the command was being started.
+            drop(started);
+            return self.send_answer(incoming, &Ask::CreateTerminal.cancelled());
+        }
         if self.has_enough_terminals() {
             return self.refuse_terminal(incoming);
         }

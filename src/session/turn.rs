@@ -197,14 +197,35 @@ impl Actor {
     }
 
     pub(super) fn complete_turn(&mut self, reason: &str, result: &RawValue, usage: Option<Box<RawValue>>) {
-        let Some(mut turn) = self.turn.take() else { return };
+        let Some(mut turn) = self.take_turn() else { return };
         turn.record.status = PromptStatus::Completed;
         turn.record.stop_reason = Some(reason.to_owned());
         let event = Written::from(&PromptCompleted { stop_reason: reason, result, usage: usage.as_deref() });
         turn.record.usage = usage;
-        let prompt = turn.record.prompt_id;
+        let (prompt, stopping) = (turn.record.prompt_id, turn.stopping);
         self.end(turn.record, event);
+        self.turn_ended(prompt, stopping);
+    }
+
+    /// The turn, to be ended. Its questions end before it: nothing belongs to a turn after its end.
+    fn take_turn(&mut self) -> Option<Turn> {
+        if self.turn.is_some() {
+            self.withdraw_questions();
+        }
+        self.turn.take()
+    }
+
+    /// Goes on after a turn. Its process takes no other one when it is being ended, though it answered after all.
+    fn turn_ended(&mut self, prompt: PromptId, stopping: bool) {
+        if stopping && self.inputs.lease.is_some() {
+            self.release(Fate::Stop, &Refusal::Closed);
+            self.detached(DetachedReason::Exited);
+            self.attachment = Attachment::Detached;
+        }
         self.turn_over(prompt);
+        if stopping {
+            self.next_process();
+        }
     }
 
     pub(super) fn fail_turn(&mut self, refusal: &Refusal) {
@@ -217,10 +238,10 @@ impl Actor {
     }
 
     fn fail_with(&mut self, problem: Problem) {
-        let Some(turn) = self.turn.take() else { return };
-        let prompt = turn.record.prompt_id;
+        let Some(turn) = self.take_turn() else { return };
+        let (prompt, stopping) = (turn.record.prompt_id, turn.stopping);
         self.end_failed(turn.record, problem);
-        self.turn_over(prompt);
+        self.turn_ended(prompt, stopping);
     }
 
     pub(super) fn end_failed(&mut self, mut record: PromptRecord, problem: Problem) {
@@ -248,7 +269,6 @@ impl Actor {
 
     /// Requests of the turn that are still open go with it; then the next in the queue begins.
     fn turn_over(&mut self, ended: PromptId) {
-        self.withdraw_questions();
         self.idle_since = Instant::now();
         if matches!(self.attachment, Attachment::Attached) {
             self.late_of = Some(ended);

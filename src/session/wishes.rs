@@ -152,7 +152,9 @@ impl Actor {
         let setting = Setting { by, wish, trace, reply, deadline };
         if self.record.own_folder && !self.record.shared_folder {
             self.record.shared_folder = true;
-            let records = self.saved(Records::default());
+            // Without an event the record stays exact where it was.
+            let mut records = Records::default();
+            self.record.put(self.indexed_at.as_deref(), &mut records);
             self.log.put(records);
         }
         let closes = self.inputs.lease.as_ref().map(|l| l.process().initialized.capabilities.session.close);

@@ -58,11 +58,11 @@ impl Scrollback {
 
     /// What is kept, and whether something before it has gone.
     pub fn shown(&self) -> (String, bool) {
-        let bytes: Vec<u8> = {
+        let (bytes, total) = {
             let mut kept = self.lock();
-            kept.text.make_contiguous().to_vec()
+            (kept.text.make_contiguous().to_vec(), kept.total)
         };
-        let cut = self.lock().total > bytes.len() as u64;
+        let cut = total > bytes.len() as u64;
         (String::from_utf8_lossy(&bytes).into_owned(), cut)
     }
 

@@ -122,6 +122,7 @@ impl Workspace {
             if deeper
                 && let Some(level) = levels.last().and_then(|level| level.below(&name, path, after, left))
             {
+                spare(&mut levels, left.saturating_sub(level.names.len()));
                 levels.push(level);
             }
         }
@@ -164,6 +165,17 @@ impl Level {
     /// A folder in this one; none if it cannot be read, or is none any more.
     fn below(&self, name: &str, path: String, after: Option<&str>, max: usize) -> Option<Self> {
         Self::open(step(&self.folder, OsStr::new(name)).ok()?, path, after, max).ok()
+    }
+}
+
+/// Lets go of names that will not be looked at, since what lies deeper comes before them: `room` is what is left for all.
+fn spare(levels: &mut [Level], mut room: usize) {
+    for level in levels.iter_mut().rev() {
+        if level.names.len() > room {
+            level.names.truncate(room);
+            level.cut = true;
+        }
+        room -= level.names.len();
     }
 }
 

@@ -6,6 +6,7 @@ use rustix::process::{
     DumpableBehavior, Resource, Rlimit, set_child_subreaper, set_dumpable_behavior, setrlimit, setsid,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use rustix::thread::set_no_new_privs;
 
 use super::KeeperError;
 
@@ -20,6 +21,8 @@ pub(super) fn prepare() -> Result<(), KeeperError> {
     set_child_subreaper(Some(rustix::process::getpid())).map_err(KeeperError::at("subreaper"))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(KeeperError::at("dumpable"))?;
     no_core().map_err(KeeperError::at("core limit"))?;
+    // The last stage sets it too, but that stage begins with an environment that may name libraries of others.
+    set_no_new_privs(true).map_err(KeeperError::at("no_new_privs"))?;
     Ok(())
 }
 

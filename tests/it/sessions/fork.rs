@@ -56,6 +56,25 @@ async fn a_fork_has_what_was_said_and_goes_its_own_way() {
 }
 
 #[tokio::test]
+async fn a_fork_that_is_deleted_leaves_its_parents_folder() {
+    // Without `session/close` the fork is there before anything else is written.
+    let gateway = Setup::fake(&["--fork", "--state", "state"]).start();
+    let parent = gateway.session("fake").await;
+    let cwd = gateway.get_session(&parent).await["cwd"].as_str().expect("a folder").to_owned();
+    let forked = id(&fork(&gateway, &parent, None).await);
+    let deleted = gateway.call(Method::DELETE, &format!("/v1/sessions/{forked}")).await;
+    assert_eq!(deleted.status, StatusCode::NO_CONTENT);
+    gateway.turn(&parent, "echo still here").await;
+    assert!(std::path::Path::new(&cwd).exists(), "its parent still works there");
+    let deleted = gateway.call(Method::DELETE, &format!("/v1/sessions/{parent}")).await;
+    assert_eq!(deleted.status, StatusCode::NO_CONTENT);
+    eventually("the last one takes the folder along", Duration::from_secs(10), || async {
+        (!std::path::Path::new(&cwd).exists()).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_fork_is_made_once_for_a_key() {
     let gateway = Setup::fake(&["--fork", "--state", "state"]).start();
     let parent = gateway.session("fake").await;

@@ -51,7 +51,15 @@ export class Gateway {
     if (this.configFile) args.push("--config", this.configFile);
     const env = { PATH: process.env.PATH, HOME: this.folder };
     const { stdout } = await promisify(execFile)(path.resolve(process.env.ACP_GATEWAY_BIN), args, { env });
-    return `${this.origin}/#key=${stdout.trim()}`;
+    const key = stdout.trim();
+    // A gateway that runs looks for new keys once a second.
+    const deadline = Date.now() + 10_000;
+    const known = async () => (await fetch(`${this.origin}/v1`, { headers: { Authorization: `Bearer ${key}` } })).ok;
+    while (!(await known())) {
+      if (Date.now() > deadline) throw new Error("the gateway does not take the new key");
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    return `${this.origin}/#key=${key}`;
   }
 
   /** As if the power had failed. */
