@@ -20,14 +20,18 @@ struct Claude {
 impl Claude {
     async fn start() -> Self {
         let model = Model::start().await;
+        Self { gateway: Self::gateway(&model, "", Setup::default()), _model: model }
+    }
+
+    /// A gateway with Claude before this model; `env` are further variables.
+    fn gateway(model: &Model, env: &str, setup: Setup) -> Gateway {
         let quiet = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = \"1\", DISABLE_TELEMETRY = \"1\", \
             DISABLE_ERROR_REPORTING = \"1\", DISABLE_AUTOUPDATER = \"1\"";
         let env = format!(
-            "env = {{ ANTHROPIC_BASE_URL = {:?}, ANTHROPIC_API_KEY = \"sk-ant-mock-0000\", {quiet} }}",
+            "env = {{ ANTHROPIC_BASE_URL = {:?}, ANTHROPIC_API_KEY = \"sk-ant-mock-0000\", {quiet}{env} }}",
             model.url
         );
-        let gateway = Setup::default().agent("claude", "node", &[&file(CLAUDE)], &env).start();
-        Self { gateway, _model: model }
+        setup.agent("claude", "node", &[&file(CLAUDE)], &env).start()
     }
 
     /// A session with a turn that waits for the permission to make a file; its stream, the question, and the file.
@@ -153,4 +157,33 @@ async fn claude_remembers_in_a_second_process_after_the_first_was_killed() {
     };
     assert_eq!(said(&before), 1, "{before:#?}");
     assert_eq!(said(&events[before.len()..]), 1, "only in the answer: {:#?}", &events[before.len()..]);
+}
+
+#[tokio::test]
+async fn a_second_gateway_loads_what_claude_kept_after_its_first_process_was_killed() {
+    let (model, kept) = (Model::start().await, tempfile::tempdir().expect("a temporary folder"));
+    let config = format!(", CLAUDE_CONFIG_DIR = {:?}", kept.path());
+    let mut first = Claude::gateway(&model, &config, Setup::default());
+    let session = first.session("claude").await;
+    let cwd = first.get_session(&session).await["cwd"].as_str().expect("a folder").to_owned();
+    first.turn(&session, "banana").await;
+    eventually("it has written what was said", Duration::from_secs(20), || async {
+        written(kept.path()).contains("banana comes after").then_some(())
+    })
+    .await;
+    first.kill();
+
+    let roots = format!("[workspaces]\nallow = [{cwd:?}]\n");
+    let second = Claude::gateway(&model, &config, Setup::default().table(&roots));
+    let listed = second.get("/v1/agents/claude/sessions").await;
+    let theirs = &listed["sessions"][0];
+    assert_eq!((&theirs["cwd"], &theirs["sessionId"]), (&json!(cwd), &Value::Null), "{listed}");
+    let body = json!({ "agent": "claude", "agentSessionId": theirs["agentSessionId"], "cwd": cwd });
+    let (status, adopted) = second.post("/v1/sessions", &body).await;
+    assert_eq!(status, 201, "{adopted}\n{}", second.log());
+    let adopted = adopted["sessionId"].as_str().expect("an id");
+    let history = second.lawful(adopted).await;
+    let replayed: Vec<_> = history.iter().filter(|event| event["replayed"] == true).collect();
+    assert!(replayed.iter().any(|event| event["update"].to_string().contains("banana comes after")));
+    assert_eq!(second.turn(adopted, "cherry").await["text"], "cherry comes after banana");
 }
