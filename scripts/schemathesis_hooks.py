@@ -65,6 +65,13 @@ def before_call(context, case, kwargs):
                 case.headers[name] = "application/json"
 
 
+@schemathesis.check
+def no_fault_of_the_gateway(ctx, response, case):
+    """501 says what an agent cannot do, 503 that its processes are busy; every other 5xx is a defect."""
+    if response.status_code not in (501, 503):
+        assert response.status_code < 500, f"{response.status_code} is the gateway's own fault"
+
+
 @schemathesis.hook
 def after_call(context, case, response):
     with open(COUNT, "ab") as count:

@@ -58,7 +58,7 @@ pub(super) fn own(operation: &str) -> Vec<C> {
             codes.extend([C::TurnRunning, C::SessionClosed, C::QueueFull, C::StorageFull]);
             codes.extend([C::IdempotencyInFlight, C::IdempotencyMismatch]);
         }
-        "set_mode" | "set_config_option" | "call_session" => {
+        "set_mode" | "set_config_option" | "call_session" | "cancel_tool_call" | "cancel_agent_terminal" => {
             codes = agent();
             codes.extend([C::SessionClosed, C::QueueFull]);
         }
