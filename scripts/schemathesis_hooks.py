@@ -68,8 +68,10 @@ def before_call(context, case, kwargs):
 @schemathesis.check
 def no_fault_of_the_gateway(ctx, response, case):
     """501 says what an agent cannot do, 503 that its processes are busy; every other 5xx is a defect."""
-    if response.status_code not in (501, 503):
-        assert response.status_code < 500, f"{response.status_code} is the gateway's own fault"
+    if response.status_code >= 500:
+        allowed = {501: "agent_unsupported", 503: "pool_full"}.get(response.status_code)
+        code = response.json().get("code")
+        assert allowed is not None and code == allowed, f"{response.status_code} {code} is the gateway's own fault"
 
 
 @schemathesis.hook
