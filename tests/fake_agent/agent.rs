@@ -128,7 +128,7 @@ impl Agent {
             _ if method.starts_with("_vendor/") => auth::vendor(&self.wire, id, method, params.all),
             "session/new" => self.create(id, &params.cwd),
             "session/load" if !self.flags.no_load => self.load(id, params),
-            "session/resume" if self.flags.resume => self.resume(id, params),
+            "session/resume" if self.flags.resume || self.flags.resume_any => self.resume(id, params),
             "session/fork" if self.flags.fork => self.fork(id, params),
             "session/set_model" if self.flags.models => self.wire.answer(id, "{}"),
             "session/list" if self.flags.list => self.list(id),
@@ -164,7 +164,7 @@ impl Agent {
         }
         let media = self.flags.media;
         let offered = [
-            (self.flags.resume || self.flags.fail_resume, "resume"),
+            (self.flags.resume || self.flags.resume_any || self.flags.fail_resume, "resume"),
             (self.flags.close, "close"),
             (self.flags.list, "list"),
             (self.flags.delete, "delete"),
@@ -261,7 +261,7 @@ impl Agent {
     }
 
     fn resume(&self, id: &str, params: &Params<'_>) {
-        if self.sessions.history(&params.session_id).is_none() {
+        if !self.flags.resume_any && self.sessions.history(&params.session_id).is_none() {
             return self.unknown_session(id, &params.session_id);
         }
         let session = self.sessions.open(&params.session_id);

@@ -10,6 +10,7 @@ use super::raw::Answers;
 pub(crate) struct Flags {
     pub(crate) no_load: bool,
     pub(crate) resume: bool,
+    pub(crate) resume_any: bool,
     pub(crate) close: bool,
     pub(crate) list: bool,
     pub(crate) delete: bool,
@@ -48,6 +49,7 @@ pub(crate) struct Flags {
     pub(crate) ignore_eof: bool,
     pub(crate) ignore_term: bool,
     pub(crate) log: Option<PathBuf>,
+    pub(crate) journal: Option<PathBuf>,
     pub(crate) state: Option<PathBuf>,
     pub(crate) answers: Answers,
 }
@@ -64,6 +66,7 @@ impl Flags {
                 "--auth-file" => flags.auth_file = Some(value()?.into()),
                 "--refuse-version" => flags.refuse_version = Some(number(&value()?)?),
                 "--log" => flags.log = Some(value()?.into()),
+                "--journal" => flags.journal = Some(value()?.into()),
                 "--answers" => flags.answers = Answers::read(value()?.as_ref())?,
                 "--state" => flags.state = Some(value()?.into()),
                 other => *flags.switch(other).ok_or_else(|| format!("unknown flag {other}"))? = true,
@@ -76,6 +79,7 @@ impl Flags {
         Some(match name {
             "--no-load" => &mut self.no_load,
             "--resume" => &mut self.resume,
+            "--resume-any" => &mut self.resume_any,
             "--close" => &mut self.close,
             "--list" => &mut self.list,
             "--delete" => &mut self.delete,

@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | `--no-load` | does not offer `session/load` (offered otherwise) |
 //! | `--resume`, `--close`, `--list`, `--delete` | offers that method of `session/` (not offered otherwise: -32601) |
+//! | `--resume-any` | likewise, and takes up any session, also one that it has never heard of |
 //! | `--fail-load`, `--fail-resume` | offers it, and answers -32002 / -32601 |
 //! | `--fork` | offers `session/fork` |
 //! | `--models` | lists `models` at set-up, and takes `session/set_model` |
@@ -34,6 +35,7 @@
 //! | `--zero-ids`, `--string-ids` | ids of its own requests are 0, 1, ... / "req-1", ... (1, 2, ... otherwise) |
 //! | `--ignore-eof`, `--ignore-term` | the end of stdin / SIGTERM does not end it |
 //! | `--log FILE` | appends every line that it receives |
+//! | `--journal DIR` | keeps every line that it receives and writes in a file of its own there (see `journal.rs`) |
 //! | `--answers FILE` | what each method is answered with: lines of a method, a blank and JSON; `$SESSION` is the session's id |
 //! | `--state FILE` | keeps sessions and their history there, so that another process can load them |
 //!
@@ -99,6 +101,7 @@ mod faults;
 mod files;
 mod flags;
 mod flood;
+mod journal;
 mod process;
 mod raw;
 mod requests;
@@ -131,6 +134,10 @@ fn main() -> ExitCode {
     if flags.sign_in {
         return auth::terminal(flags.auth_file.as_deref());
     }
+    if let Some(Err(error)) = flags.journal.as_deref().map(journal::open) {
+        process::stderr(format!("fake-agent: --journal: {error}\n").as_bytes());
+        return ExitCode::from(2);
+    }
     std::thread::sleep(flags.slow_start);
     let ignore_eof = flags.ignore_eof;
     if flags.v2 {
@@ -151,7 +158,10 @@ fn main() -> ExitCode {
 fn each_line(mut receive: impl FnMut(&[u8])) {
     for line in std::io::stdin().lock().split(b'\n') {
         match line {
-            Ok(line) => receive(&line),
+            Ok(line) => {
+                journal::received(&line);
+                receive(&line);
+            }
             Err(_) => break,
         }
     }

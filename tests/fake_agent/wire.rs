@@ -30,6 +30,7 @@ impl Wire {
     /// Several writes with nothing of another turn in between.
     pub(crate) fn write_pieces(&self, pieces: &[&[u8]]) {
         let _one_at_a_time = self.stdout.lock().unwrap_or_else(PoisonError::into_inner);
+        super::journal::written(pieces);
         for piece in pieces {
             let mut rest = *piece;
             while !rest.is_empty() {

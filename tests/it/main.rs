@@ -15,6 +15,7 @@ mod eventsource;
 mod faults;
 mod files;
 mod golden;
+mod history;
 mod key_life;
 mod keys;
 mod openapi;

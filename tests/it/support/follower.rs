@@ -1,6 +1,9 @@
-//! A client that never gives up: it follows a session by `Last-Event-ID` through every end of its stream.
+//! A client that never gives up: it follows the log by `Last-Event-ID` through every end of its stream. It keeps what it
+//! was shown, as it came; the history says whether that is right.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::sync::watch;
@@ -8,43 +11,96 @@ use tokio::task::JoinHandle;
 
 use super::Gateway;
 use super::gateway::KEY;
+use super::history::{Event, Frame, Reader};
 use super::sse::Events;
 
 /// How long a gateway may be away.
 const AWAY: Duration = Duration::from_secs(30);
-
-/// What it has seen so far, as events of the log.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
-    pub(crate) events: Vec<Value>,
-    /// How often it had to connect.
-    pub(crate) connections: usize,
-}
+/// How long it may take until a follower sees what a test waits for.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct Follower {
-    seen: watch::Receiver<Seen>,
+    reader: Arc<Mutex<Reader>>,
+    /// Where it is in each session.
+    places: watch::Receiver<BTreeMap<String, u64>>,
     task: JoinHandle<()>,
 }
 
 impl Follower {
-    #[expect(clippy::disallowed_methods, reason = "the test's own task, ended with the follower")]
+    /// Of one session, from its first event.
     pub(crate) fn start(gateway: &Gateway, session: &str) -> Self {
         let url = format!("{}/v1/sessions/{session}/events", gateway.url);
-        let (tell, seen) = watch::channel(Seen::default());
-        Self { seen, task: tokio::spawn(follow(url, tell)) }
+        Self::of(url, &format!("the follower of {session}"), &[session.to_owned()], false)
     }
 
-    /// What it has seen, once that fits; the follower goes on.
-    pub(crate) async fn until(&mut self, what: &str, fits: impl Fn(&[Value]) -> bool) -> Seen {
-        let wait = self.seen.wait_for(|seen| fits(&seen.events));
-        let found = tokio::time::timeout(Duration::from_mins(1), wait).await;
-        let found = found.unwrap_or_else(|_| panic!("the follower does not see {what}"));
-        found.expect("the follower found nothing wrong").clone()
+    /// Of several sessions on one stream, from the first event of each.
+    pub(crate) fn all(gateway: &Gateway, sessions: &[String]) -> Self {
+        let chosen: Vec<String> = sessions.iter().map(|session| format!("session={session}")).collect();
+        let url = format!("{}/v1/events?{}", gateway.url, chosen.join("&"));
+        Self::of(url, "the follower of all", sessions, true)
     }
 
-    /// What it has seen by now.
-    pub(crate) fn now(&self) -> Seen {
-        self.seen.borrow().clone()
+    #[expect(clippy::disallowed_methods, reason = "the test's own task, ended with the follower")]
+    fn of(url: String, name: &str, sessions: &[String], all: bool) -> Self {
+        let sessions: BTreeMap<String, u64> = sessions.iter().map(|session| (session.clone(), 0)).collect();
+        let (tell, places) = watch::channel(sessions.clone());
+        let reader = Reader { name: name.to_owned(), sessions, all, ..Reader::default() };
+        let reader = Arc::new(Mutex::new(reader));
+        let task = tokio::spawn(follow(url, Arc::clone(&reader), tell));
+        Self { reader, places, task }
+    }
+
+    /// The sessions that it reads, and where it began in each.
+    pub(crate) fn sessions(&self) -> BTreeMap<String, u64> {
+        self.with(|reader| reader.sessions.clone())
+    }
+
+    /// What it has seen so far.
+    pub(crate) fn seen(&self) -> Vec<Value> {
+        self.with(|reader| reader.events().map(|text| serde_json::from_str(text).expect("JSON")).collect())
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        let is_connection = |frame: &&Frame| matches!(frame, Frame::Connected { .. });
+        self.with(|reader| reader.frames.iter().filter(is_connection).count())
+    }
+
+    /// The first event that fits, of those that it has seen and will see.
+    pub(crate) async fn until(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        let began = Instant::now();
+        let mut looked_at = 0;
+        loop {
+            let news: Vec<Value> = self.with(|reader| {
+                let news = reader.events().skip(looked_at);
+                news.map(|text| serde_json::from_str(text).expect("JSON")).collect()
+            });
+            looked_at += news.len();
+            if let Some(event) = news.into_iter().find(&fits) {
+                return event;
+            }
+            let left = PATIENCE.saturating_sub(began.elapsed());
+            let changed = tokio::time::timeout(left, self.places.changed()).await;
+            changed.unwrap_or_else(|_| panic!("the follower does not see {what}")).expect("it goes on");
+        }
+    }
+
+    /// Waits until it has come to these places, as far as they are of what it reads. One that does not come there
+    /// is for the history to judge.
+    pub(crate) async fn reaches(&self, ends: &BTreeMap<String, u64>, limit: Duration) {
+        let there = |places: &BTreeMap<String, u64>| {
+            places.iter().all(|(session, at)| ends.get(session).is_none_or(|end| at >= end))
+        };
+        drop(tokio::time::timeout(limit, self.places.clone().wait_for(there)).await);
+    }
+
+    /// Ends it, and gives what it saw.
+    pub(crate) fn end(self) -> Reader {
+        self.task.abort();
+        self.with(Reader::clone)
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&Reader) -> T) -> T {
+        look(&self.reader.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -54,30 +110,42 @@ impl Drop for Follower {
     }
 }
 
-async fn follow(url: String, tell: watch::Sender<Seen>) {
+async fn follow(url: String, reader: Arc<Mutex<Reader>>, tell: watch::Sender<BTreeMap<String, u64>>) {
+    let keep = |frame: Frame| {
+        let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+        // Both in one step for who takes what was seen so far.
+        if let Frame::Event { text, .. } = &frame
+            && let Ok(event) = Event::parse(text)
+        {
+            tell.send_modify(|places| {
+                places.insert(event.session_id.to_string(), event.seq);
+            });
+        }
+        reader.frames.push(frame);
+    };
+    // What a killed gateway leaves in a pool of connections is not tried.
+    let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().expect("a client");
     let mut last: Option<String> = None;
     loop {
-        let mut stream = connect(&url, last.as_deref()).await;
-        tell.send_modify(|seen| seen.connections += 1);
+        let mut stream = connect(&http, &url, last.as_deref()).await;
+        keep(Frame::Connected { after: last.clone() });
         while let Some(event) = stream.next().await {
-            let Some(id) = event.id.clone() else {
-                assert!(!event.of("problem"), "{}", event.data);
-                continue;
-            };
-            assert_eq!(event.data["id"], id.as_str());
-            let before = tell.borrow().events.last().map_or(0, |event| event["seq"].as_u64().unwrap_or(0));
-            assert_eq!(event.seq(), before + 1, "without a hole, once, in order: {}", event.data);
-            last = Some(id);
-            tell.send_modify(|seen| seen.events.push(event.data));
+            if event.of("reset") {
+                keep(Frame::Reset(event.text));
+                last = event.id.or(last);
+            } else if event.of("problem") {
+                keep(Frame::Problem(event.text));
+            } else if event.data["seq"].is_u64() {
+                last.clone_from(&event.id);
+                keep(Frame::Event { id: event.id.map(String::into_boxed_str), text: event.text });
+            }
         }
     }
 }
 
-async fn connect(url: &str, last: Option<&str>) -> Events {
-    let began = std::time::Instant::now();
+async fn connect(http: &reqwest::Client, url: &str, last: Option<&str>) -> Events {
+    let began = Instant::now();
     loop {
-        // A client of its own each time: what a killed gateway leaves in a pool of connections is not tried.
-        let http = reqwest::Client::builder().no_proxy().build().expect("a client");
         let mut request = http.get(url).bearer_auth(KEY).header("Accept", "text/event-stream");
         if let Some(last) = last {
             request = request.header("Last-Event-ID", last);

@@ -108,19 +108,10 @@ impl Gateway {
 
     /// Starts it, on the port that it had if it ran before.
     pub(crate) fn start(&mut self) {
-        let folder = self.folder.path();
-        let printed = folder.join("stdout");
-        let errors = File::options().create(true).append(true).open(folder.join("stderr"));
-        let child = self
-            .serve(&self.listen.clone())
-            .stdout(File::create(&printed).expect("the folder is ours"))
-            .stderr(errors.expect("the folder is ours"))
-            .spawn()
-            .expect("the binary was built");
-        let child = self.child.insert(child);
+        self.begin();
         let began = Instant::now();
         loop {
-            let text = std::fs::read_to_string(&printed).expect("the file is ours");
+            let text = std::fs::read_to_string(self.path("stdout")).expect("the file is ours");
             if let Some((line, _)) = text.split_once('\n') {
                 line.trim_end_matches('/').clone_into(&mut self.url);
                 self.listen = self.url.trim_start_matches("http://").to_owned();
@@ -128,10 +119,23 @@ impl Gateway {
                 self.http = client();
                 return;
             }
+            let child = self.child.as_mut().expect("it was started");
             let ended = child.try_wait().expect("the child can be asked");
             assert!(ended.is_none() && began.elapsed() < START, "it does not start: {}", self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Starts it, and does not wait until it can be spoken to.
+    pub(crate) fn begin(&mut self) {
+        let errors = File::options().create(true).append(true).open(self.path("stderr"));
+        let child = self
+            .serve(&self.listen.clone())
+            .stdout(File::create(self.path("stdout")).expect("the folder is ours"))
+            .stderr(errors.expect("the folder is ours"))
+            .spawn()
+            .expect("the binary was built");
+        self.child = Some(child);
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -141,6 +145,10 @@ impl Gateway {
     /// What it wrote to stderr so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.path("stderr")).unwrap_or_default()
+    }
+
+    pub(crate) fn runs(&self) -> bool {
+        self.child.is_some()
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -42,9 +42,47 @@ pub(crate) fn running(pids: &[u32], program: &Path) -> usize {
 
 /// Memory that a process holds, in KiB.
 pub(crate) fn resident(pid: u32) -> u64 {
+    memory(pid, "VmRSS:")
+}
+
+/// The most memory that it ever held.
+pub(crate) fn highest(pid: u32) -> u64 {
+    memory(pid, "VmHWM:")
+}
+
+fn memory(pid: u32, line: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
+    let line = status.lines().find_map(|text| text.strip_prefix(line)).expect("a process has memory");
     line.trim().trim_end_matches(" kB").parse().expect("a number of KiB")
+}
+
+/// Files that a process has open.
+pub(crate) fn open_files(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count()
+}
+
+/// Everything that runs with this home: a gateway, its keepers, their agents and what those have started, whatever its
+/// session or parent. For each its pid, when it started (in ticks since the machine did) and its command.
+pub(crate) fn at_home(home: &Path) -> Vec<(u32, u64, String)> {
+    let home = format!("HOME={}", home.display());
+    let home = home.trim_end_matches('/').as_bytes();
+    let is_there = |pid: u32| {
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environ.split(|byte| *byte == 0).any(|word| word == home)
+    };
+    let known = |pid: u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        Some((pid, started(pid)?, String::from_utf8_lossy(&line).replace('\0', " ")))
+    };
+    pids().filter(|pid| is_there(*pid)).filter_map(known).collect()
+}
+
+/// When a process started, in ticks since the machine did; none when it does not run any more.
+pub(crate) fn started(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let members: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    // The 3rd and the 22nd member.
+    if matches!(members.first(), Some(&("Z" | "X"))) { None } else { members.get(19)?.parse().ok() }
 }
 
 /// The processes among these whose first argument is this.

@@ -14,6 +14,16 @@ impl Random {
         (seed, Self(seed))
     }
 
+    /// One that others beside it do not disturb.
+    pub(crate) fn apart(&mut self) -> Self {
+        Self(self.below(u64::MAX))
+    }
+
+    /// Any one of these.
+    pub(crate) fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[usize::try_from(self.below(all.len() as u64)).expect("it is an index")]
+    }
+
     /// A number below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -10,6 +10,8 @@ pub(crate) struct Event {
     pub(crate) id: Option<String>,
     pub(crate) kind: Option<String>,
     pub(crate) data: Value,
+    /// The data as they came.
+    pub(crate) text: Box<str>,
 }
 
 impl Event {
@@ -61,18 +63,20 @@ impl Events {
     }
 
     fn block(&mut self, block: &str) -> Option<Event> {
-        let (mut id, mut kind, mut data) = (None, None, None);
+        let (mut id, mut kind, mut text) = (None, None, None);
         for line in block.lines().filter(|line| !line.is_empty()) {
             match line.split_once(": ") {
                 Some(("id", value)) => id = Some(value.to_owned()),
                 Some(("event", value)) => kind = Some(value.to_owned()),
-                Some(("data", value)) => data = Some(serde_json::from_str(value).expect("data is JSON")),
+                Some(("data", value)) => text = Some(Box::from(value)),
                 Some(("retry", value)) => self.retry = Some(value.parse().expect("retry is a number")),
                 _ if line.starts_with(':') => self.comments += 1,
                 _ => panic!("not a line of a frame: {line:?}"),
             }
         }
-        Some(Event { id, kind, data: data? })
+        let text: Box<str> = text?;
+        let data = serde_json::from_str(&text).expect("data is JSON");
+        Some(Event { id, kind, data, text })
     }
 
     /// Reads up to and with the first event of this type.

@@ -1,0 +1,98 @@
+//! The gateway dies again and again while twenty sessions work: nothing is lost, run twice or left behind.
+
+use std::time::{Duration, Instant};
+
+use super::ALONE;
+use crate::support::{Random, figure};
+
+mod figures;
+mod load;
+mod world;
+
+use figures::Figures;
+use world::{End, SESSIONS, World};
+
+/// What a gateway may hold at any time of such a life.
+const BUDGET: u64 = 256 << 10;
+/// Cycles until all that happened is checked, and new sessions begin.
+const WINDOW: usize = 25;
+
+/// How a run is to go.
+struct Plan {
+    /// Whether there is another cycle, after so many and so long.
+    goes_on: Box<dyn Fn(usize, Duration) -> bool>,
+    /// How long a life may last, in milliseconds.
+    life: u64,
+    /// Gateways that drain and agents that are killed are among the faults.
+    mixed: bool,
+}
+
+async fn run(plan: Plan) -> Figures {
+    let _alone = ALONE.lock().await;
+    let (seed, mut random) = Random::seeded();
+    figure(&format!("SEED={seed}"));
+    let mut world = World::new();
+    let mut figures = Figures::new();
+    let began = Instant::now();
+    let mut failed = Vec::new();
+    while (plan.goes_on)(figures.cycles, began.elapsed()) && failed.is_empty() {
+        let window = world.open(&mut random, plan.mixed).await;
+        for _ in 0..WINDOW {
+            if !(plan.goes_on)(figures.cycles, began.elapsed()) {
+                break;
+            }
+            // The point of the end is what is random here; nothing waits for a condition by it.
+            tokio::time::sleep(Duration::from_millis(100 + random.below(plan.life))).await;
+            let how = match random.below(20) {
+                0 | 1 => End::KillTwice,
+                2..=5 if plan.mixed => End::Term,
+                6 if plan.mixed => {
+                    world.kill_agent(&mut random);
+                    continue;
+                }
+                _ => End::Kill,
+            };
+            world.cycle(how, &mut random, &mut figures);
+        }
+        let mut history = world.close(window, &mut figures).await;
+        history.memory_budget = Some(BUDGET);
+        let found = history.check();
+        figures.broken(&found);
+        failed.extend(found);
+        figure(&format!("{} cycles, {} turns, {} events", figures.cycles, figures.turns, figures.events));
+    }
+    let found = world.end().await.check();
+    figures.broken(&found);
+    failed.extend(found);
+    figure(&figures.told());
+    let shown: Vec<String> = failed.iter().take(40).map(ToString::to_string).collect();
+    assert!(failed.is_empty(), "{} violations:\n{}", failed.len(), shown.join("\n"));
+    figures
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn fifty_kills_under_load_lose_double_and_leave_nothing() {
+    const CYCLES: usize = 50;
+    let goes_on = Box::new(|cycles, _| cycles < CYCLES);
+    let figures = run(Plan { goes_on, life: 1200, mixed: false }).await;
+    // The kills were worth their name.
+    assert_eq!(figures.cycles, CYCLES);
+    assert!(figures.turns >= CYCLES * SESSIONS, "{} turns", figures.turns);
+    assert!(figures.interrupted >= CYCLES * SESSIONS / 5, "{} turns were hit", figures.interrupted);
+    assert!(figures.reconnects >= CYCLES * SESSIONS / 2, "{} reconnects", figures.reconnects);
+}
+
+/// As long as `SOAK_MINUTES` or `SOAK_CYCLES` say: `scripts/soak` runs it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "it takes as long as one asks; scripts/soak runs it"]
+#[expect(clippy::disallowed_methods, reason = "the test reads its own length, and no configuration")]
+async fn soak() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u32>().expect("a number"));
+    let minutes = number("SOAK_MINUTES").map(|minutes| Duration::from_mins(minutes.into()));
+    let cycles = number("SOAK_CYCLES").map(|cycles| usize::try_from(cycles).expect("it fits"));
+    assert!(minutes.is_some() || cycles.is_some(), "SOAK_MINUTES or SOAK_CYCLES says how long it takes");
+    let goes_on = Box::new(move |done, took| {
+        minutes.is_none_or(|minutes| took < minutes) && cycles.is_none_or(|cycles| done < cycles)
+    });
+    run(Plan { goes_on, life: 5000, mixed: true }).await;
+}

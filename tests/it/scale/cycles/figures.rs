@@ -1,0 +1,137 @@
+//! What many lives of a gateway come to, in numbers.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use crate::support::History;
+use crate::support::history::{Event, Frame, Rule, Violation, counted};
+
+pub(super) struct Figures {
+    began: Instant,
+    pub(super) cycles: usize,
+    pub(super) turns: usize,
+    pub(super) interrupted: usize,
+    pub(super) events: usize,
+    pub(super) reconnects: usize,
+    /// Processes of earlier lives that ran when the next one could be spoken to.
+    pub(super) left_at_start: usize,
+    broken: HashMap<Rule, usize>,
+    highest: u64,
+    /// When a life ended: seconds since all began, KiB and open files that it held then.
+    ends: Vec<(f64, f64, f64)>,
+    starts: Vec<Duration>,
+}
+
+impl Figures {
+    pub(super) fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            cycles: 0,
+            turns: 0,
+            interrupted: 0,
+            events: 0,
+            reconnects: 0,
+            left_at_start: 0,
+            broken: HashMap::new(),
+            highest: 0,
+            ends: Vec::new(),
+            starts: Vec::new(),
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    pub(super) fn life(&mut self, highest: u64, resident: u64, files: usize) {
+        self.cycles += 1;
+        self.highest = self.highest.max(highest);
+        self.ends.push((self.began.elapsed().as_secs_f64(), resident as f64, files as f64));
+    }
+
+    pub(super) fn started(&mut self, took: Duration) {
+        self.starts.push(took);
+    }
+
+    pub(super) fn window(&mut self, history: &History) {
+        for text in history.logs.values().flat_map(|log| &log.events) {
+            let Ok(event) = Event::parse(text) else { continue };
+            self.events += 1;
+            self.turns += usize::from(event.kind == "prompt.started");
+            self.interrupted +=
+                usize::from(event.kind == "prompt.failed" && text.contains(r#""code":"interrupted""#));
+        }
+        let frames = history.readers.iter().flat_map(|reader| &reader.frames);
+        let again = |frame: &&Frame| matches!(frame, Frame::Connected { after: Some(_) });
+        self.reconnects += frames.filter(again).count();
+    }
+
+    pub(super) fn broken(&mut self, found: &[Violation]) {
+        for (rule, count) in counted(found) {
+            *self.broken.entry(rule).or_default() += count;
+        }
+    }
+
+    fn of(&self, rules: &[Rule]) -> usize {
+        rules.iter().filter_map(|rule| self.broken.get(rule)).sum()
+    }
+
+    fn start_at(&self, percent: usize) -> Duration {
+        let mut starts = self.starts.clone();
+        starts.sort_unstable();
+        starts
+            .get((starts.len() * percent / 100).min(starts.len().saturating_sub(1)))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// As lines for people.
+    pub(super) fn told(&self) -> String {
+        let mut text = String::new();
+        let mut line = |name: &str, value: String| {
+            writeln!(text, "{name:24} {value}").expect("a string can be written to");
+        };
+        line("time", format!("{:.0?}", self.began.elapsed()));
+        line("cycles", self.cycles.to_string());
+        line("turns", format!("{}, {} of them interrupted", self.turns, self.interrupted));
+        line("events", self.events.to_string());
+        line("reconnects", self.reconnects.to_string());
+        line("lost", self.of(&[Rule::Lost, Rule::Gap, Rule::Reset, Rule::Words]).to_string());
+        line("duplicate", self.of(&[Rule::Duplicate]).to_string());
+        line("reordered", self.of(&[Rule::Reordered]).to_string());
+        line("changed", self.of(&[Rule::Changed, Rule::Id]).to_string());
+        line("prompts run twice", self.of(&[Rule::Twice]).to_string());
+        line("turns without one end", self.of(&[Rule::End]).to_string());
+        line("requests answered twice", self.of(&[Rule::Answer]).to_string());
+        line("survivors", self.of(&[Rule::Survivor]).to_string());
+        line("left when it was ready", self.left_at_start.to_string());
+        line("highest RSS", format!("{} KiB", self.highest));
+        let minutes = |slope: f64| slope * 60.0;
+        line(
+            "RSS slope",
+            format!("{:+.1} KiB a minute", minutes(slope(self.ends.iter().map(|end| (end.0, end.1))))),
+        );
+        line(
+            "open files slope",
+            format!("{:+.2} a minute", minutes(slope(self.ends.iter().map(|end| (end.0, end.2))))),
+        );
+        let (half, most) = (self.start_at(50), self.start_at(99));
+        line("start after a kill", format!("p50 {half:.0?}, p99 {most:.0?}"));
+        text
+    }
+}
+
+/// Of the line that lies closest to these points (least squares).
+fn slope(points: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
+    let (mut count, mut sum_x, mut sum_y) = (0.0, 0.0, 0.0);
+    for (x, y) in points.clone() {
+        count += 1.0;
+        sum_x += x;
+        sum_y += y;
+    }
+    let (mean_x, mean_y) = (sum_x / count, sum_y / count);
+    let (mut rise, mut run) = (0.0, 0.0);
+    for (x, y) in points {
+        rise += (x - mean_x) * (y - mean_y);
+        run += (x - mean_x) * (x - mean_x);
+    }
+    if run > 0.0 { rise / run } else { 0.0 }
+}

@@ -1,0 +1,191 @@
+//! A gateway that is ended and started again while people work with it, and the history of that.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use super::figures::Figures;
+use super::load::{Person, Told};
+use crate::support::history::{Alive, Held, Journals, OUTLIVE, process};
+use crate::support::{Follower, Gateway, History, Random, Setup, procfs};
+
+pub(super) const SESSIONS: usize = 20;
+
+const LIMITS: &str = "requests_per_minute = 10000000\nprompts_per_minute = 10000000\nlive_sessions = 200\n\
+                      line_places = 200\nstreams = 300\nconnections_per_address = 2000\nbreaker_crashes = 100000\n\
+                      backoff_min = \"10ms\"\nbackoff_max = \"20ms\"\ndrain = \"300ms\"\n";
+
+/// How a life of the gateway ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Kill,
+    /// Killed, and once more while it starts.
+    KillTwice,
+    /// It may drain first.
+    Term,
+}
+
+pub(super) struct World {
+    pub(super) gateway: Gateway,
+    journals: Journals,
+    _folder: TempDir,
+    /// When each life began, in ticks of the machine, and when it ended.
+    lives: Vec<(u64, Instant)>,
+    alive: Vec<Alive>,
+    memory: Vec<Held>,
+}
+
+/// Sessions that people work with, up to a place where all is checked.
+pub(super) struct Window {
+    sessions: Vec<String>,
+    followers: Vec<Follower>,
+    people: JoinSet<()>,
+    told: Arc<Mutex<Told>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let journals = folder.path().join("journals");
+        let args = ["--resume-any", "--journal", journals.to_str().expect("UTF-8")];
+        let pool = format!("terminals = \"gateway\"\npool = {{ max = {SESSIONS}, warm = 0 }}");
+        let gateway = Setup::fake_with(&args, &pool).limits(LIMITS).start();
+        let journals = Journals::new(&journals);
+        Self { gateway, journals, _folder: folder, lives: Vec::new(), alive: Vec::new(), memory: Vec::new() }
+    }
+
+    pub(super) async fn open(&self, random: &mut Random, crashes: bool) -> Window {
+        let mut sessions = Vec::new();
+        for _ in 0..SESSIONS {
+            sessions.push(self.gateway.session("fake").await);
+        }
+        let mut followers: Vec<Follower> =
+            sessions.iter().map(|session| Follower::start(&self.gateway, session)).collect();
+        followers.push(Follower::all(&self.gateway, &sessions));
+        let (told, stop) = (Arc::default(), Arc::default());
+        let mut people = JoinSet::new();
+        for session in &sessions {
+            let person = Person {
+                http: reqwest::Client::builder().no_proxy().build().expect("a client"),
+                url: self.gateway.url.clone(),
+                session: session.clone(),
+                told: Arc::clone(&told),
+                stop: Arc::clone(&stop),
+                crashes,
+            };
+            people.spawn(person.work(random.apart()));
+        }
+        Window { sessions, followers, people, told, stop }
+    }
+
+    /// Ends the gateway's life, and begins the next one.
+    pub(super) fn cycle(&mut self, how: End, random: &mut Random, figures: &mut Figures) {
+        let pid = self.gateway.pid();
+        let began = procfs::started(pid).expect("the gateway runs");
+        let held = procfs::highest(pid);
+        let by = format!("life {}", self.lives.len() + 1);
+        figures.life(held, procfs::resident(pid), procfs::open_files(pid));
+        self.memory.push(Held { by, kib: held });
+        match how {
+            End::Term => {
+                let code = self.gateway.stop();
+                assert_eq!(code, Some(0), "{}", self.gateway.log());
+            }
+            End::Kill | End::KillTwice => self.gateway.kill(),
+        }
+        self.lives.push((began, Instant::now()));
+        if how == End::KillTwice {
+            self.gateway.begin();
+            let began = procfs::started(self.gateway.pid()).expect("it was started");
+            std::thread::sleep(Duration::from_millis(random.below(150)));
+            self.gateway.kill();
+            self.lives.push((began, Instant::now()));
+        }
+        let starting = Instant::now();
+        self.gateway.start();
+        figures.started(starting.elapsed());
+        figures.left_at_start += self.look(procfs::started(self.gateway.pid()).expect("it runs"));
+    }
+
+    /// What is alive of lives that began before this moment.
+    fn look(&mut self, now: u64) -> usize {
+        let left = procfs::at_home(&self.gateway.path(""));
+        let left: Vec<_> = left.into_iter().filter(|(_, start, _)| *start < now).collect();
+        for (pid, start, what) in &left {
+            let life = self.lives.partition_point(|(began, _)| began <= start).max(1);
+            let (_, end) = self.lives[life - 1];
+            let (what, owner) = (what.clone(), format!("life {life}"));
+            self.alive.push(Alive { pid: *pid, what, owner, after: end.elapsed() });
+        }
+        left.len()
+    }
+
+    /// Kills an agent, if there is one.
+    pub(super) fn kill_agent(&self, random: &mut Random) {
+        let alive = self.journals.names().into_iter().filter_map(|name| process(&name));
+        let alive: Vec<u32> =
+            alive.filter(|(pid, start)| procfs::started(*pid) == Some(*start)).map(|(pid, _)| pid).collect();
+        if alive.is_empty() {
+            return;
+        }
+        let pid = i32::try_from(*random.one_of(&alive)).ok().and_then(Pid::from_raw);
+        // It may have ended by itself since.
+        kill_process(pid.expect("a pid"), Signal::KILL).ok();
+    }
+
+    /// Lets everybody come to the end of what they do, and deletes the sessions; what happened in them.
+    pub(super) async fn close(&mut self, window: Window, figures: &mut Figures) -> History {
+        let Window { sessions, followers, people, told, stop } = window;
+        stop.store(true, Ordering::Relaxed);
+        people.join_all().await;
+        let mut history = History::of(&self.gateway, followers).await;
+        for session in &sessions {
+            let request = self.gateway.request(Method::DELETE, &format!("/v1/sessions/{session}"));
+            let status = request.send().await.expect("an answer").status();
+            assert_eq!(status, 204, "{}", self.gateway.log());
+        }
+        self.agents_end("their sessions").await;
+        history.journals = self.journals.take();
+        self.journals.forget(|pid, start| procfs::started(pid) != Some(start));
+        let told = std::mem::take(&mut *told.lock().expect("nobody panicked with it"));
+        (history.prompts, history.answers) = (told.prompts, told.answers);
+        history.alive = std::mem::take(&mut self.alive);
+        history.memory = std::mem::take(&mut self.memory);
+        history.plain_words = true;
+        figures.window(&history);
+        history
+    }
+
+    /// Stops the gateway; what is alive of it when it may not be any more.
+    pub(super) async fn end(mut self) -> History {
+        self.gateway.kill();
+        self.agents_end("the gateway").await;
+        History { alive: self.alive, ..History::default() }
+    }
+
+    /// Waits for the end of all agents, for as long as they may take.
+    async fn agents_end(&mut self, owner: &str) {
+        let began = Instant::now();
+        loop {
+            let gateway = self.gateway.runs().then(|| self.gateway.pid());
+            let mut left = procfs::at_home(&self.gateway.path(""));
+            left.retain(|(pid, ..)| Some(*pid) != gateway);
+            if left.is_empty() {
+                return;
+            }
+            if began.elapsed() >= OUTLIVE {
+                let after = began.elapsed();
+                let alive = |(pid, _, what)| Alive { pid, what, owner: owner.to_owned(), after };
+                self.alive.extend(left.into_iter().map(alive));
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What agents were sent: each prompt once at most, and only after its start was in the log. And what they said.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::journal::{Journal, Message};
+use super::logs::{Event, Logs};
+use super::{Found, History, Rule, short};
+
+/// What of params the rules look at.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Params<'a> {
+    #[serde(borrow)]
+    session_id: &'a RawValue,
+    #[serde(borrow, default)]
+    prompt: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    update: Option<&'a RawValue>,
+}
+
+/// A prompt that an agent got, what it said then, and whether it answered it.
+struct Run<'a> {
+    agent: &'a str,
+    session: &'a str,
+    id: &'a str,
+    said: Vec<&'a str>,
+    answered: bool,
+}
+
+/// A turn in the log, by its blocks.
+struct Turn<'a> {
+    name: String,
+    logged: Vec<&'a str>,
+    completed: bool,
+}
+
+pub(super) fn check(history: &History, logs: &Logs<'_>, found: &mut Found) {
+    if history.journals.is_empty() {
+        return;
+    }
+    let mut runs: BTreeMap<&str, Vec<Run<'_>>> = BTreeMap::new();
+    for journal in &history.journals {
+        runs_of(journal, &mut runs);
+    }
+    let turns = turns(logs);
+    for (blocks, runs) in &runs {
+        let wanted = turns.get(blocks).map_or(0, Vec::len);
+        if runs.len() > wanted {
+            let by: Vec<&str> = runs.iter().map(|run| run.agent).collect();
+            let what = format!("{wanted} turns, and agents {by:?} were prompted: {}", short(blocks));
+            found.add(Rule::Twice, what);
+        } else if let (true, [run], Some([turn])) =
+            (history.plain_words, &runs[..], turns.get(blocks).map(Vec::as_slice))
+        {
+            words(run, turn, found);
+        }
+    }
+}
+
+fn runs_of<'a>(journal: &'a Journal, runs: &mut BTreeMap<&'a str, Vec<Run<'a>>>) {
+    let mut open: Vec<(&str, Run<'_>)> = Vec::new();
+    for line in &journal.lines {
+        let Some(Message { id, method, params }) = line.message() else { continue };
+        let id = id.map_or("null", RawValue::get);
+        let params = params.and_then(|params| serde_json::from_str::<Params<'_>>(params.get()).ok());
+        match (line.to_client, method.as_deref(), params) {
+            (false, Some("session/prompt"), Some(Params { session_id, prompt: Some(prompt), .. })) => {
+                let (agent, session) = (&*journal.name, session_id.get());
+                open.push((prompt.get(), Run { agent, session, id, said: Vec::new(), answered: false }));
+            }
+            (true, Some("session/update"), Some(Params { session_id, update: Some(update), .. })) => {
+                let running =
+                    open.iter_mut().find(|(_, run)| run.session == session_id.get() && !run.answered);
+                if let Some((_, run)) = running {
+                    run.said.push(update.get());
+                }
+            }
+            (true, None, _) => {
+                if let Some((_, run)) = open.iter_mut().find(|(_, run)| run.id == id && !run.answered) {
+                    run.answered = true;
+                }
+            }
+            _ => {}
+        }
+    }
+    for (blocks, run) in open {
+        runs.entry(blocks).or_default().push(run);
+    }
+}
+
+fn turns<'a>(logs: &'a Logs<'a>) -> HashMap<&'a str, Vec<Turn<'a>>> {
+    let mut turns: HashMap<&str, Vec<Turn<'_>>> = HashMap::new();
+    for (session, log) in logs {
+        let mut of_turn: BTreeMap<&str, Vec<&Event<'_>>> = BTreeMap::new();
+        for event in log.values() {
+            if let Some(turn) = event.prompt_id.as_deref() {
+                of_turn.entry(turn).or_default().push(event);
+            }
+        }
+        for (id, events) in of_turn {
+            let Some(blocks) = events.iter().find_map(|event| event.prompt) else { continue };
+            let said = events.iter().filter(|event| !event.late && !event.replayed);
+            turns.entry(blocks.get()).or_default().push(Turn {
+                name: format!("{id} of {session}"),
+                logged: said.filter_map(|event| event.update).map(RawValue::get).collect(),
+                completed: events.iter().any(|event| event.kind == "prompt.completed"),
+            });
+        }
+    }
+    turns
+}
+
+/// What the log has of a turn is what its agent said, up to some place; all of it when the agent ended the turn.
+fn words(run: &Run<'_>, turn: &Turn<'_>, found: &mut Found) {
+    let (said, logged, name) = (&run.said, &turn.logged, &turn.name);
+    let differs = said.iter().zip(logged).position(|(said, logged)| said != logged);
+    if let Some(at) = differs {
+        let (said, logged) = (short(said[at]), short(logged[at]));
+        found.add(Rule::Words, format!("{name}: update {at} is {logged}, agent {} said {said}", run.agent));
+    } else if logged.len() > said.len() || (run.answered && turn.completed && logged.len() < said.len()) {
+        let (said, logged) = (said.len(), logged.len());
+        found.add(Rule::Words, format!("{name}: {logged} updates, agent {} said {said}", run.agent));
+    }
+}

@@ -1,0 +1,160 @@
+//! What happened, as everyone who took part saw it, and whether it keeps the promises of the gateway.
+//!
+//! A history is collected while things break: what each reader was shown, what clients were answered, what each agent was
+//! sent, what the log holds in the end, which processes were left, how much memory was held. [`History::check`] looks at
+//! nothing else, and lists everything that is wrong with it. `tests/it/history.rs` shows that each rule can be broken.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::time::Duration;
+
+mod agents;
+mod journal;
+mod left;
+mod live;
+mod logs;
+mod readers;
+mod requests;
+mod turns;
+
+pub(crate) use journal::{Journal, Journals, process};
+pub(crate) use left::{Alive, Held};
+pub(crate) use logs::Event;
+pub(crate) use readers::{Frame, Reader};
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct History {
+    /// What the log of each session holds in the end.
+    pub(crate) logs: BTreeMap<String, Log>,
+    pub(crate) readers: Vec<Reader>,
+    pub(crate) prompts: Vec<PromptAnswer>,
+    pub(crate) answers: Vec<RequestAnswer>,
+    pub(crate) journals: Vec<Journal>,
+    pub(crate) alive: Vec<Alive>,
+    pub(crate) memory: Vec<Held>,
+    /// How much memory a gateway may hold, in KiB; none: that is not looked at.
+    pub(crate) memory_budget: Option<u64>,
+    /// Readers may have to begin anew, since what they saw was dropped or put back.
+    pub(crate) resets: bool,
+    /// Turns may still run.
+    pub(crate) unfinished: bool,
+    /// The agents say nothing but plain updates of the session that they are in: what they said in a turn is what
+    /// its log holds.
+    pub(crate) plain_words: bool,
+}
+
+/// The events of a session, in order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Log {
+    /// Seq of the event before the first one.
+    pub(crate) after: u64,
+    /// As they were sent, byte for byte.
+    pub(crate) events: Vec<Box<str>>,
+    /// Every reader has come at least this far.
+    pub(crate) read_to: u64,
+}
+
+/// What the sender of a prompt was answered.
+#[derive(Debug, Clone)]
+pub(crate) struct PromptAnswer {
+    pub(crate) session: String,
+    pub(crate) key: Option<String>,
+    pub(crate) status: u16,
+    /// The turn, if it was admitted.
+    pub(crate) prompt: Option<String>,
+}
+
+/// What a client was answered that answered an agent's request.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestAnswer {
+    pub(crate) session: String,
+    pub(crate) request: String,
+    pub(crate) status: u16,
+    /// The option that it chose.
+    pub(crate) option: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Rule {
+    /// A reader was not shown an event that stands before one that it was shown.
+    Gap,
+    Duplicate,
+    Reordered,
+    /// What somebody was shown or promised is not in the log, or a reader never saw what is.
+    Lost,
+    /// A reader saw other bytes than the log holds.
+    Changed,
+    /// An id that is none, or of another event.
+    Id,
+    Reset,
+    /// A prompt, a key or a turn that had more than one run, or one that nobody asked for.
+    Twice,
+    /// A turn has not exactly one end, after its start.
+    End,
+    /// A request has more than one answer, or another one than its client was told.
+    Answer,
+    /// What an agent said in a turn is not what the log has of it.
+    Words,
+    Survivor,
+    Memory,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) rule: Rule,
+    pub(crate) what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.rule, self.what)
+    }
+}
+
+/// Where the rules put what they find.
+#[derive(Debug, Default)]
+struct Found(Vec<Violation>);
+
+impl Found {
+    fn add(&mut self, rule: Rule, what: impl Into<String>) {
+        self.0.push(Violation { rule, what: what.into() });
+    }
+}
+
+/// How long a process may outlive what it belongs to.
+pub(crate) const OUTLIVE: Duration = Duration::from_secs(10);
+
+impl History {
+    /// Everything that is wrong.
+    pub(crate) fn check(&self) -> Vec<Violation> {
+        let mut found = Found::default();
+        let logs = logs::read(self, &mut found);
+        readers::check(self, &logs, &mut found);
+        turns::check(self, &logs, &mut found);
+        requests::check(self, &logs, &mut found);
+        agents::check(self, &logs, &mut found);
+        left::check(self, &mut found);
+        found.0
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_holds(&self) {
+        let found = self.check();
+        let shown: Vec<String> = found.iter().take(40).map(Violation::to_string).collect();
+        assert!(found.is_empty(), "{} violations:\n{}", found.len(), shown.join("\n"));
+    }
+}
+
+/// How many of each rule.
+pub(crate) fn counted(found: &[Violation]) -> HashMap<Rule, usize> {
+    let mut counts = HashMap::new();
+    for violation in found {
+        *counts.entry(violation.rule).or_default() += 1;
+    }
+    counts
+}
+
+/// The beginning of a text, for a message.
+fn short(text: &str) -> String {
+    text.chars().take(300).collect()
+}

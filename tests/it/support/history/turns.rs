@@ -1,0 +1,103 @@
+//! Turns: one run for each key, and exactly one end for each turn.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::logs::{Event, Logs};
+use super::{Found, History, Rule, short};
+
+/// What the log has of a turn.
+#[derive(Debug, Default)]
+struct Turn<'a> {
+    key: Option<&'a str>,
+    queued: usize,
+    started: usize,
+    ends: usize,
+}
+
+pub(super) fn check(history: &History, logs: &Logs<'_>, found: &mut Found) {
+    for (session, log) in logs {
+        let turns = in_order(session, log, history.unfinished, found);
+        keys(session, &turns, found);
+        promised(session, history, &turns, found);
+    }
+}
+
+fn in_order<'a>(
+    session: &str,
+    log: &'a BTreeMap<u64, Event<'a>>,
+    unfinished: bool,
+    found: &mut Found,
+) -> BTreeMap<&'a str, Turn<'a>> {
+    let mut turns: BTreeMap<&str, Turn<'_>> = BTreeMap::new();
+    for event in log.values() {
+        let Some(id) = event.prompt_id.as_deref() else { continue };
+        let turn = turns.entry(id).or_default();
+        if event.idempotency_key.is_some() {
+            turn.key = event.idempotency_key.as_deref();
+        }
+        match &*event.kind {
+            "prompt.queued" => turn.queued += 1,
+            "prompt.started" => turn.started += 1,
+            "prompt.completed" | "prompt.failed" if turn.started + turn.queued == 0 => {
+                found.add(Rule::End, format!("{session}: {id} ends before it starts: {}", short(event.text)));
+                turn.ends += 1;
+            }
+            "prompt.completed" | "prompt.failed" => turn.ends += 1,
+            _ => continue,
+        }
+        if turn.queued > 1 || turn.started > 1 {
+            found.add(Rule::Twice, format!("{session}: {id} starts again: {}", short(event.text)));
+        }
+        if turn.ends > 0 && !event.is_end() {
+            found.add(Rule::End, format!("{session}: {id} goes on after its end: {}", short(event.text)));
+        }
+    }
+    turns.retain(|_, turn| turn.started + turn.queued + turn.ends > 0);
+    for (id, turn) in &turns {
+        if turn.ends > 1 || (turn.ends == 0 && !unfinished) {
+            found.add(Rule::End, format!("{session}: {id} has {} ends", turn.ends));
+        }
+    }
+    turns
+}
+
+fn keys(session: &str, turns: &BTreeMap<&str, Turn<'_>>, found: &mut Found) {
+    let mut runs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (id, turn) in turns {
+        if let Some(key) = turn.key {
+            runs.entry(key).or_default().push(id);
+        }
+    }
+    for (key, runs) in runs {
+        if runs.len() > 1 {
+            found.add(Rule::Twice, format!("{session}: the key {key:?} has the turns {runs:?}"));
+        }
+    }
+}
+
+/// What clients were told of their prompts is so.
+fn promised(session: &str, history: &History, turns: &BTreeMap<&str, Turn<'_>>, found: &mut Found) {
+    let mut told: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for answer in history.prompts.iter().filter(|answer| answer.session == session) {
+        if !(200..300).contains(&answer.status) {
+            continue;
+        }
+        let id = answer.prompt.as_deref().unwrap_or_default();
+        let key = answer.key.as_deref();
+        match turns.get(id) {
+            None => found.add(Rule::Lost, format!("{session}: the log does not have the turn of {answer:?}")),
+            Some(turn) if turn.key != key => {
+                found.add(Rule::Twice, format!("{session}: {id} has the key {:?}: {answer:?}", turn.key));
+            }
+            Some(_) => {}
+        }
+        if let Some(key) = key {
+            told.entry(key).or_default().insert(id);
+        }
+    }
+    for (key, ids) in told {
+        if ids.len() > 1 {
+            found.add(Rule::Twice, format!("{session}: the key {key:?} was answered with {ids:?}"));
+        }
+    }
+}
