@@ -1,20 +1,28 @@
-//! Soft and hard stop, and the one place that starts tasks and threads, so that every one is tracked.
+//! Soft and hard stop, and the one place that starts tasks and threads, so that every one is tracked and a panic in
+//! any of them has a defined end.
 
 use std::future::Future;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// A cheap handle on the gateway's life.
 ///
-/// `soft` asks: no new work, finish what runs. `hard` ends: every task that watches it returns at once.
+/// `soft` asks: no new work, finish what runs. `closing` follows when that work has ended: the door shuts. `hard`
+/// ends: every task that watches it returns at once.
 #[derive(Debug, Clone)]
 pub struct Shutdown {
     soft: CancellationToken,
+    closing: CancellationToken,
     hard: CancellationToken,
-    tasks: TaskTracker,
+    /// What was begun before the stop was asked for: clients are answered until all of it has ended.
+    work: TaskTracker,
+    /// Everything else that the end waits for.
+    rest: TaskTracker,
 }
 
 impl Default for Shutdown {
@@ -26,24 +34,51 @@ impl Default for Shutdown {
 impl Shutdown {
     pub fn new() -> Self {
         let hard = CancellationToken::new();
-        Self { soft: hard.child_token(), hard, tasks: TaskTracker::new() }
+        let (soft, closing) = (hard.child_token(), hard.child_token());
+        Self { soft, closing, hard, work: TaskTracker::new(), rest: TaskTracker::new() }
     }
 
-    /// Starts a task that [`Shutdown::finished`] waits for.
+    /// Starts a task that [`Shutdown::finished`] waits for. Others rely on what it does, so a panic in it ends the
+    /// process.
     pub fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        self.tasks.spawn(task)
+        self.spawn_confined(vital(task))
     }
 
-    /// Runs what blocks on tokio's pool of blocking threads.
+    /// Starts the task that lets clients in. It goes on until [`Shutdown::closing`], and a panic in it ends the process.
+    pub fn spawn_door<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.rest.spawn(vital(task))
+    }
+
+    /// The same for a task whose panic harms nobody but those who wait for it, and who notice.
+    pub fn spawn_confined<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        // What begins while we drain is only there to answer that we do.
+        if self.draining() { self.rest.spawn(task) } else { self.work.spawn(task) }
+    }
+
+    /// Starts a task that serves a client. It may outlast all work, and a panic in it is that client's alone.
+    pub fn spawn_client<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.rest.spawn(task)
+    }
+
+    /// Runs what blocks on tokio's pool of blocking threads. A panic in it is an error to who waits for it.
     pub fn spawn_blocking<F, T>(&self, work: F) -> JoinHandle<T>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.tasks.spawn_blocking(work)
+        self.rest.spawn_blocking(work)
     }
 
     /// Starts a named thread for work that blocks for the gateway's whole life.
@@ -73,14 +108,57 @@ impl Shutdown {
         self.soft.cancelled().await;
     }
 
+    /// Resolves when the work has ended after a stop was asked for: nobody new is served.
+    pub async fn closing(&self) {
+        self.closing.cancelled().await;
+    }
+
     /// Resolves when everything has to end now.
     pub async fn hard(&self) {
         self.hard.cancelled().await;
     }
 
-    /// Waits until every task has returned; false when some had not after `limit`.
+    /// Waits until all work has ended, shuts the door, and waits until every other task has returned; false when some
+    /// had not after `limit`.
     pub async fn finished(&self, limit: Duration) -> bool {
-        self.tasks.close();
-        tokio::time::timeout(limit, self.tasks.wait()).await.is_ok()
+        let end = Instant::now() + limit;
+        self.work.close();
+        self.rest.close();
+        let worked = timeout_at(end, self.work.wait()).await.is_ok();
+        self.closing.cancel();
+        timeout_at(end, self.rest.wait()).await.is_ok() && worked
     }
 }
+
+/// What a lock guards, if no holder of it has panicked. One that has may have left it half changed, and who goes on
+/// from there may write what never was: the process ends instead, and the next one begins from the log.
+pub fn sound<G>(locked: Result<G, PoisonError<G>>) -> G {
+    locked.unwrap_or_else(|_| fail_stop("a lock that is shared was held by what panicked"))
+}
+
+async fn vital<F: Future>(task: F) -> F::Output {
+    let _vital = Vital;
+    task.await
+}
+
+/// Ends the process when the task that has it panics.
+struct Vital;
+
+impl Drop for Vital {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            fail_stop("a task on which others rely panicked");
+        }
+    }
+}
+
+/// At once: the keepers end the agents, and what was shown is in the log.
+fn fail_stop(why: &str) -> ! {
+    tracing::error!(
+        "{why}: the gateway ends at once, so that nothing goes on from a state that nobody knows"
+    );
+    std::process::abort()
+}
+
+#[cfg(test)]
+mod tests;

@@ -89,8 +89,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Params<'a> {
 
 #[derive(serde::Deserialize)]
 struct Routed<'a> {
-    #[serde(rename = "sessionId", borrow, default)]
+    #[serde(rename = "sessionId", borrow, default, deserialize_with = "present")]
     session_id: Option<&'a RawValue>,
+}
+
+/// A member that is there with the value `null` is there: another one of its name must not be put beside it.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 #[derive(serde::Deserialize)]
@@ -98,7 +103,7 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// The `sessionId` of any params or result; None: there is none, as in a message of the whole connection.
 pub fn session_id_of(params: &RawValue) -> Result<Option<Cow<'_, str>>, PeekError> {
-    match routed(params)? {
+    match named(params)? {
         Some(raw) => Ok(Some(serde_json::from_str::<Text<'_>>(raw.get())?.0)),
         None => Ok(None),
     }
@@ -112,7 +117,7 @@ pub fn names_session(params: &RawValue) -> bool {
 /// The same params (or result) with our id in place of the agent's, and not another byte changed. Only the member
 /// `sessionId` of the object itself counts, nothing that lies deeper.
 pub fn replace_session_id(params: &RawValue, ours: &SessionId) -> Result<Box<RawValue>, PeekError> {
-    let Some(theirs) = routed(params)? else { return Ok(params.to_owned()) };
+    let Some(theirs) = named(params)? else { return Ok(params.to_owned()) };
     Ok(RawValue::from_string(replaced(params, theirs, &format!("\"{ours}\"")))?)
 }
 
@@ -146,6 +151,11 @@ pub fn with_session_id(params: &RawValue, theirs: &str) -> Result<Box<RawValue>,
         format!("{{\"sessionId\":{id}{comma}{members}")
     };
     Ok(RawValue::from_string(text)?)
+}
+
+/// The `sessionId`, unless it is `null`: then they name none.
+fn named(params: &RawValue) -> Result<Option<&RawValue>, PeekError> {
+    Ok(routed(params)?.filter(|id| id.get() != "null"))
 }
 
 fn routed(params: &RawValue) -> Result<Option<&RawValue>, PeekError> {
@@ -312,6 +322,7 @@ mod tests {
             ("{}", r#"{"sessionId":"a\"b"}"#),
             ("{ }", r#"{"sessionId":"a\"b" }"#),
             (r#"{"x":1.10}"#, r#"{"sessionId":"a\"b","x":1.10}"#),
+            (r#"{"sessionId":null}"#, r#"{"sessionId":"a\"b"}"#),
             (
                 r#"{"x":{"sessionId":1}, "sessionId" : "ours"}"#,
                 r#"{"x":{"sessionId":1}, "sessionId" : "a\"b"}"#,

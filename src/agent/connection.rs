@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{mpsc, watch};
@@ -99,7 +100,7 @@ impl Connection {
             bad: BadLines::new(limits.bad_lines_per_minute),
             limits: Arc::clone(limits),
         };
-        shutdown.spawn(async move {
+        shutdown.spawn_confined(async move {
             let why = reader.run(stdout).await;
             over.send_replace(Some(why));
         });
@@ -131,13 +132,18 @@ impl Connection {
     }
 
     /// Answers a request of the agent, once; what was answered before is left as it is.
-    pub fn answer(&self, id: IncomingId, outcome: Result<&RawValue, &RawValue>) -> Result<(), Closed> {
+    pub fn answer(
+        &self,
+        id: IncomingId,
+        outcome: Result<&RawValue, &RawValue>,
+        held: impl Send + 'static,
+    ) -> Result<(), Closed> {
         let Some(raw) = self.tables().answer(id) else { return Ok(()) };
         let line = match outcome {
             Ok(result) => jsonrpc::result(&raw, result),
             Err(error) => jsonrpc::error(&raw, error),
         };
-        self.stdin.send_reserved(line).map_err(|_| Closed)
+        self.stdin.send_reserved(Bytes::from_owner(Held { line, _held: held })).map_err(|_| Closed)
     }
 
     /// The open request that the agent itself calls `raw_id`.
@@ -153,6 +159,18 @@ impl Connection {
     /// Why the agent's stdout is over, once it is.
     pub fn over(&self) -> watch::Receiver<Option<Over>> {
         self.over.clone()
+    }
+}
+
+/// A line with something that goes when the line has been written.
+struct Held<T> {
+    line: Bytes,
+    _held: T,
+}
+
+impl<T> AsRef<[u8]> for Held<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.line
     }
 }
 

@@ -49,6 +49,13 @@ pub enum AgentFailure {
 }
 
 impl AgentFailure {
+    /// Its entry was taken out of the configuration.
+    pub fn removed() -> Self {
+        let detail =
+            "it is no longer in the gateway's configuration; what it said can still be read".to_owned();
+        Self::Start { detail }
+    }
+
     /// An agent's error as the answer to a call, with the sign-in told apart.
     pub fn answered(error: RpcError, initialized: &InitializeResult) -> Self {
         if error.code == error_code::AUTH_REQUIRED {

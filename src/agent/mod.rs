@@ -4,14 +4,16 @@
 //! sessions: whoever holds the [`Process`] gets every message in the order in which the agent wrote it.
 
 mod ask;
+mod catalogue;
 mod connection;
 mod failure;
 mod process;
 mod sign_in;
 mod spec;
 
+pub use catalogue::{Catalogue, CurrentCatalogue};
 pub use connection::{Batch, Connection, Inbound};
 pub use failure::{AgentFailure, Ended};
 pub use process::{Launcher, Process};
 pub use sign_in::{SignInCommand, Terminal};
-pub use spec::{AgentLimits, AgentSpec, Catalogue, Home, Permissions, PoolSpec, Unanswered};
+pub use spec::{AgentLimits, AgentSpec, Home, Permissions, PoolSpec, Unanswered};

@@ -1,6 +1,6 @@
 //! From an entry of the catalogue to a process that has answered `initialize` (ACP, Initialization).
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::spec::{AgentSpec, Home};
 use crate::acp::{self, ClientCapabilities, Dialect, InitializeResult, error_code};
 use crate::jsonrpc::IncomingId;
 use crate::process::{Child, ChildSpec, Spawner, StopReason, Terminals};
-use crate::shutdown::Shutdown;
+use crate::shutdown::{Shutdown, sound};
 use crate::types::{AgentName, Limits};
 
 /// An agent that runs. Dropping it ends it.
@@ -35,13 +35,21 @@ pub struct Launcher {
     limits: Arc<Limits>,
     shutdown: Shutdown,
     version: &'static str,
-    /// Agents of which v2 was wanted and that speak only v1. They are not asked again.
-    older: Arc<Mutex<HashSet<AgentName>>>,
+    /// Entries that want v2 of an agent that speaks only v1. It is not asked again until its entry is another.
+    older: Arc<Mutex<HashMap<AgentName, Arc<AgentSpec>>>>,
 }
 
 impl Launcher {
     pub fn new(spawner: Spawner, limits: Arc<Limits>, shutdown: Shutdown, version: &'static str) -> Self {
         Self { spawner, limits, shutdown, version, older: Arc::default() }
+    }
+
+    /// One that can start nothing.
+    #[cfg(test)]
+    pub(crate) fn of_nothing(limits: &Arc<Limits>, shutdown: &Shutdown) -> Self {
+        let nowhere = std::path::PathBuf::from("/nonexistent");
+        let spawner = Spawner::new(nowhere.clone(), nowhere, shutdown.clone(), Arc::clone(limits));
+        Self::new(spawner, Arc::clone(limits), shutdown.clone(), "test")
     }
 
     /// Starts the agent in the newest version that it shares with its entry. One that turns out to speak only v1
@@ -62,13 +70,13 @@ impl Launcher {
             Err(failure) => return Err(failure),
         }
         tracing::info!(agent = %spec.name, "the agent speaks only version 1 of the protocol");
-        self.older.lock().expect("no one panics while holding the names").insert(spec.name.clone());
+        sound(self.older.lock()).insert(spec.name.clone(), Arc::clone(spec));
         self.start(spec, offer, Dialect::V1).await
     }
 
-    fn speaks_v2(&self, spec: &AgentSpec) -> bool {
-        let older = || self.older.lock().expect("no one panics while holding the names");
-        Dialect::of(spec.protocol) == Some(Dialect::V2) && !older().contains(&spec.name)
+    fn speaks_v2(&self, spec: &Arc<AgentSpec>) -> bool {
+        let older = || sound(self.older.lock()).get(&spec.name).is_some_and(|older| Arc::ptr_eq(older, spec));
+        Dialect::of(spec.protocol) == Some(Dialect::V2) && !older()
     }
 
     /// Spawns and initialises, within the agent's `limits.start`.
@@ -157,7 +165,7 @@ fn refuse(connection: &Connection, id: IncomingId) {
     let error =
         serde_json::json!({ "code": acp::error_code::METHOD_NOT_FOUND, "message": "not before a session" });
     let error = serde_json::value::to_raw_value(&error).expect("our own error serializes");
-    drop(connection.answer(id, Err(&error)));
+    drop(connection.answer(id, Err(&error), ()));
 }
 
 /// A process before its handshake.
@@ -206,7 +214,17 @@ impl Process {
 
     /// Answers a request of the agent, once. One that does not take its answers waits for them for ever, so it ends.
     pub fn answer(&self, id: IncomingId, outcome: Result<&RawValue, &RawValue>) {
-        if self.connection.answer(id, outcome).is_err() {
+        self.answer_held(id, outcome, ());
+    }
+
+    /// The same, and `held` is dropped when the agent has taken the whole answer, or will never.
+    pub fn answer_held(
+        &self,
+        id: IncomingId,
+        outcome: Result<&RawValue, &RawValue>,
+        held: impl Send + 'static,
+    ) {
+        if self.connection.answer(id, outcome, held).is_err() {
             self.begin_stop();
         }
     }
@@ -221,9 +239,10 @@ impl Process {
         self.child.stderr().tail()
     }
 
-    /// It has closed its stdout or was cut off.
+    /// It has closed its stdout or was cut off, or nobody reads it any more.
     pub fn is_over(&self) -> bool {
-        self.connection.over().borrow().is_some()
+        let over = self.connection.over();
+        over.has_changed().is_err() || over.borrow().is_some()
     }
 
     /// Begins the stop ladder; what the agent still says is read.

@@ -1,16 +1,14 @@
 //! What the operator says about an agent. Clients name an agent; they never define one.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acp::{ClientCapabilities, McpServer};
+use crate::acp::ClientCapabilities;
 use crate::types::{AgentName, ServedBy};
 
 /// One `[agents.<name>]` entry, with its command looked up and its secrets read.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct AgentSpec {
     pub name: AgentName,
     /// What a person reads in a list; the agent's own `agentInfo.title` outranks it.
@@ -123,30 +121,4 @@ pub struct AgentLimits {
     pub line: usize,
     /// Without a byte in a turn, and with no request open.
     pub silence: Duration,
-}
-
-/// Every agent and MCP server that clients may name.
-#[derive(Debug, Clone, Default)]
-pub struct Catalogue {
-    agents: BTreeMap<AgentName, Arc<AgentSpec>>,
-    mcp: BTreeMap<String, McpServer>,
-}
-
-impl Catalogue {
-    pub fn new(agents: impl IntoIterator<Item = AgentSpec>, mcp: BTreeMap<String, McpServer>) -> Self {
-        let agents = agents.into_iter().map(|spec| (spec.name.clone(), Arc::new(spec))).collect();
-        Self { agents, mcp }
-    }
-
-    pub fn agent(&self, name: &AgentName) -> Option<&Arc<AgentSpec>> {
-        self.agents.get(name)
-    }
-
-    pub fn agents(&self) -> impl Iterator<Item = &Arc<AgentSpec>> {
-        self.agents.values()
-    }
-
-    pub fn mcp(&self, name: &str) -> Option<&McpServer> {
-        self.mcp.get(name)
-    }
 }

@@ -377,13 +377,18 @@ pub struct Ext<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResetReason {
+    /// The log's limits dropped events after the cursor.
     Pruned,
+    /// The log never gave the cursor.
     UnknownCursor,
+    /// The log lost history since the cursor was given.
     NewEpoch,
+    /// Events after the cursor are damaged on disk: what follows is what came after them.
+    Damaged,
 }
 
-/// Throw away what you hold: what follows is the log from its earliest event. On `/v1/events` without a choice of
-/// sessions it has no session.
+/// Throw away what you hold: what follows is the log from its earliest event, or from where the damage ends. On
+/// `/v1/events` without a choice of sessions it has no session; with a `sessionId` it is about that session alone.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Reset<'a> {
     pub reason: ResetReason,

@@ -82,7 +82,7 @@ codes! {
     IdempotencyMismatch = "idempotency_mismatch", 422, false, "The Idempotency-Key belongs to another body";
     /// A bug or a broken store. The log of the gateway has the request id with all details.
     Internal = "internal", 500, false, "Internal error";
-    /// The gateway was restarted while the turn ran. Seen in events only.
+    /// The gateway was restarted, or failed, while the turn ran. Seen in events only.
     Interrupted = "interrupted", 503, true, "The gateway was restarted in the turn";
     /// The body or the query is not what this route takes; `errors` points to the places.
     Invalid = "invalid", 422, false, "The request is not valid";
@@ -102,7 +102,7 @@ codes! {
     QueueFull = "queue_full", 429, true, "The queue is full";
     /// The file has no bytes in the range; `Content-Range` says how many it has.
     RangeNotSatisfiable = "range_not_satisfiable", 416, false, "Range not satisfiable";
-    /// Too many requests, streams or sessions for this key. Try again after `Retry-After`.
+    /// Too many requests, streams or sessions for this key, or a session wrote too much. Try again after `Retry-After`.
     RateLimited = "rate_limited", 429, true, "Too many requests";
     /// Somebody answered it before, or it was withdrawn; `resolution` and `by` say how.
     RequestResolved = "request_resolved", 409, false, "The request is resolved already";

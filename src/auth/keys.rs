@@ -6,16 +6,16 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::key::{Key, KeyHash, KeyId, KeyKind, KeyRecord, KeyText};
-use crate::shutdown::Shutdown;
+use crate::shutdown::{Shutdown, sound};
 use crate::store::{Batch, CommitError, Delete, EventStore, Expect, Put, ReadError, Table};
-use crate::types::{Ids, Limits, Principal, Scope, Scopes, Tenant, Timestamp};
+use crate::types::{Ages, Ids, Limits, Principal, Scope, Scopes, Tenant, Timestamp};
 
 /// The principal behind every link key: the person who started the gateway.
 const OWNER: &str = "owner";
@@ -35,10 +35,12 @@ pub struct Keys(Arc<Inner>);
 struct Inner {
     store: Arc<dyn EventStore>,
     ids: Ids,
+    ages: Ages,
     link_key_unused: Duration,
     named_keys: usize,
     link_keys: usize,
-    admin: Option<KeyHash>,
+    /// Of the operator's own key.
+    admin: RwLock<Option<KeyHash>>,
     entries: RwLock<HashMap<KeyHash, Entry>>,
     /// Counts how often a key ended.
     ended: watch::Sender<u64>,
@@ -114,12 +116,13 @@ impl Keys {
         admin: Option<KeyHash>,
     ) -> Result<Self, KeyStoreError> {
         let keys = Self(Arc::new(Inner {
+            ages: Ages::new(ids.clone(), limits),
             store,
             ids,
             link_key_unused: limits.link_key_unused,
             named_keys: limits.named_keys,
             link_keys: limits.link_keys,
-            admin,
+            admin: RwLock::new(admin),
             entries: RwLock::default(),
             ended: watch::Sender::new(0),
         }));
@@ -128,19 +131,33 @@ impl Keys {
         Ok(keys)
     }
 
+    fn admin(&self) -> Option<KeyHash> {
+        *sound(self.0.admin.read())
+    }
+
+    /// Another key of the operator's holds from now on; the streams of the former one end. Says whether it is another.
+    pub fn set_admin(&self, admin: Option<KeyHash>) -> bool {
+        let former = std::mem::replace(&mut *sound(self.0.admin.write()), admin);
+        let changed = former != admin;
+        if changed {
+            self.0.ended.send_modify(|count| *count += 1);
+        }
+        changed
+    }
+
     /// The principal of a key's text, if the key holds.
     ///
     /// The text is hashed before anything is compared: what the map compares is a hash that a guesser cannot
     /// steer, so its timing tells nothing of any key.
     pub fn verify(&self, presented: &str) -> Option<Verified> {
         let hash = KeyHash::of(presented);
-        if self.0.admin.is_some_and(|admin| admin.is(&hash)) {
+        if self.admin().is_some_and(|admin| admin.is(&hash)) {
             return Some(admin_of(&hash));
         }
-        let now = self.0.ids.now();
+        let now = self.0.ages.at_least();
         let entries = self.entries();
         let entry = entries.get(&hash).filter(|entry| self.holds_at(entry, now))?;
-        entry.used.fetch_max(now.as_millis(), Ordering::Relaxed);
+        entry.used.fetch_max(self.0.ages.at_most().as_millis(), Ordering::Relaxed);
         Some(Verified { principal: entry.key.principal(), key: entry.key.id.clone() })
     }
 
@@ -151,10 +168,10 @@ impl Keys {
 
     /// Who holds the key of this id, if it still holds.
     pub(super) fn holder(&self, id: &KeyId) -> Option<Verified> {
-        if let Some(admin) = self.0.admin.filter(|admin| admin.id() == *id) {
+        if let Some(admin) = self.admin().filter(|admin| admin.id() == *id) {
             return Some(admin_of(&admin));
         }
-        let now = self.0.ids.now();
+        let now = self.0.ages.at_least();
         let entries = self.entries();
         let entry = entries.values().find(|entry| entry.key.id == *id && self.holds_at(entry, now))?;
         Some(Verified { principal: entry.key.principal(), key: id.clone() })
@@ -204,7 +221,7 @@ impl Keys {
 
     /// All keys that hold, oldest first, without their texts.
     pub fn list(&self) -> Vec<Key> {
-        let now = self.0.ids.now();
+        let now = self.0.ages.at_least();
         let entries = self.entries();
         let mut keys: Vec<_> = entries
             .values()
@@ -276,7 +293,7 @@ impl Keys {
             }
         }
         let lost = {
-            let mut entries = self.0.entries.write().unwrap_or_else(PoisonError::into_inner);
+            let mut entries = sound(self.0.entries.write());
             for (hash, entry) in &found {
                 if let Some(old) = entries.get(hash) {
                     entry.used.store(old.used.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -367,7 +384,7 @@ impl Keys {
     }
 
     fn entries(&self) -> RwLockReadGuard<'_, HashMap<KeyHash, Entry>> {
-        self.0.entries.read().unwrap_or_else(PoisonError::into_inner)
+        sound(self.0.entries.read())
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use base64::Engine;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::key::{KeyHash, KeyId};
 use super::keys::{Keys, Verified};
-use crate::shutdown::Shutdown;
+use crate::shutdown::{Shutdown, sound};
 use crate::store::{Batch, CommitError, Delete, EventStore, Put, ReadError, Table};
 use crate::types::{Ids, Limits, Timestamp};
 
@@ -229,22 +229,32 @@ impl Tickets {
     fn flush(&self) -> Result<(), TicketStoreError> {
         let now = Instant::now();
         let (wall, after) = (self.0.ids.now(), self.0.after);
-        let (mut puts, mut deletes) = (Vec::new(), Vec::new());
-        self.tickets().retain(|hash, ticket| {
+        let (mut puts, mut stored, mut over) = (Vec::new(), Vec::new(), Vec::new());
+        for (hash, ticket) in self.tickets().iter() {
             if !ticket.holds(now) {
-                deletes.push(delete(*hash));
-                return false;
+                over.push(*hash);
+                continue;
             }
             let until = if ticket.streams > 0 { now + after + STAMP } else { ticket.until };
             let known =
                 if ticket.streams > 0 { ticket.stored >= now + after } else { ticket.stored == until };
             if !known {
                 puts.push(ticket.record(*hash, wall.after(until - now)));
+                stored.push((*hash, until));
+            }
+        }
+        self.commit(puts, over.iter().map(|hash| delete(*hash)).collect())?;
+        // Only now: what the store has not taken is written again the next time.
+        let mut tickets = self.tickets();
+        for hash in over {
+            tickets.remove(&hash);
+        }
+        for (hash, until) in stored {
+            if let Some(ticket) = tickets.get_mut(&hash) {
                 ticket.stored = until;
             }
-            true
-        });
-        self.commit(puts, deletes)
+        }
+        Ok(())
     }
 
     fn commit(&self, puts: Vec<Put>, deletes: Vec<Delete>) -> Result<(), TicketStoreError> {
@@ -255,7 +265,7 @@ impl Tickets {
     }
 
     fn tickets(&self) -> MutexGuard<'_, HashMap<KeyHash, Ticket>> {
-        self.0.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.0.tickets.lock())
     }
 }
 

@@ -4,6 +4,6 @@ use super::{Failure, Options, output};
 use crate::config;
 
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let config = options.load()?;
+    let config = options.source().load()?;
     Ok(output::write(config::show(&config).as_bytes())?)
 }

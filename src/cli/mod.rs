@@ -3,6 +3,7 @@
 //! It owns what a person types and reads. It must not know how anything is done: each subcommand calls the
 //! module that does. 0 is success, 1 a failure that was told on stderr, 2 a command line that cannot be read.
 
+mod backup;
 mod check;
 mod healthcheck;
 mod keys;
@@ -10,6 +11,7 @@ mod lock;
 mod output;
 mod serve;
 mod signals;
+mod source;
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -19,7 +21,9 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::config::{Beside, Config, Environment, Flags};
+use source::Source;
+
+use crate::config::{Beside, Environment, Flags};
 use crate::{config, demo_agent, http, process};
 
 /// Runs ACP agents and lets web apps use them over HTTP.
@@ -60,6 +64,18 @@ enum Command {
     /// Make, list and revoke keys, also while the gateway runs
     #[command(subcommand)]
     Key(keys::KeyCommand),
+    /// Copy the log to a new file, also while the gateway runs
+    Backup {
+        /// The file; - writes to stdout
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Put a backup in the place of the log; the log that is there stays beside it
+    Restore {
+        /// The file; - reads from stdin
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
     /// Be the built-in ACP agent, on stdin and stdout
     DemoAgent {
         #[command(subcommand)]
@@ -103,6 +119,8 @@ pub fn main() -> ExitCode {
         Command::Serve => serve::run(&line.options),
         Command::Check => check::run(&line.options),
         Command::Key(command) => keys::run(&command, &line.options),
+        Command::Backup { file } => backup::backup(&file, &line.options),
+        Command::Restore { file } => backup::restore(&file, &line.options),
         Command::Healthcheck => healthcheck::run(&line.options),
         Command::Openapi => openapi(),
         Command::Completions { shell } => completions(shell),
@@ -121,7 +139,13 @@ pub fn main() -> ExitCode {
 
 /// Says on stderr what went wrong, with its causes.
 fn complain(failure: &dyn Error) {
-    let mut text = format!("acp-gateway: {failure}");
+    // With stderr gone there is nobody left to tell.
+    drop(writeln!(std::io::stderr().lock(), "acp-gateway: {}", told(failure)));
+}
+
+/// An error and what caused it, on one line.
+fn told(failure: &dyn Error) -> String {
+    let mut text = failure.to_string();
     let mut cause = failure.source();
     while let Some(inner) = cause {
         let inner_text = inner.to_string();
@@ -131,8 +155,7 @@ fn complain(failure: &dyn Error) {
         }
         cause = inner.source();
     }
-    // With stderr gone there is nobody left to tell.
-    drop(writeln!(std::io::stderr().lock(), "{text}"));
+    text
 }
 
 fn openapi() -> Result<(), Failure> {
@@ -146,12 +169,9 @@ fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
 }
 
 impl Options {
-    /// The configuration of a gateway that this process is to be.
-    fn load(&self) -> Result<Config, Failure> {
-        let environment = Environment::of_this_process();
-        let path = environment.search_path().to_owned();
-        let on_path = |program: &str| process::resolve(program.as_ref(), &path).is_ok();
-        Ok(config::load(&self.flags(), &environment, &on_path)?)
+    /// Where the configuration of a gateway comes from that this process is to be.
+    fn source(&self) -> Source {
+        Source { flags: self.flags(), environment: Environment::of_this_process() }
     }
 
     /// Where a gateway is that may run beside this process.

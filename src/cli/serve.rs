@@ -2,12 +2,16 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use super::lock::DataLock;
 use super::signals::Signals;
-use super::{Failure, Options, lock, output};
-use crate::app;
+use super::source::Source;
+use super::{Failure, Options, lock, output, told};
+use crate::app::{self, Reloader};
 use crate::config::{Config, Listen};
 use crate::shutdown::Shutdown;
 use crate::telemetry;
@@ -26,7 +30,8 @@ enum BindError {
 }
 
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let config = options.load()?;
+    let source = options.source();
+    let config = source.load()?;
     telemetry::start(config.log.as_deref())?;
     for warning in &config.warnings {
         tracing::warn!("{warning}");
@@ -37,25 +42,52 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let listener = bind(&config.listen)?;
     let workers = std::thread::available_parallelism().map_or(2, std::num::NonZero::get).max(2);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
-    let ended = runtime.block_on(serve(config, listener));
+    let ended = runtime.block_on(serve(source, config, listener));
     runtime.shutdown_timeout(LAST);
     release(lock);
     ended
 }
 
-async fn serve(config: Config, listener: TcpListener) -> Result<(), Failure> {
+async fn serve(source: Source, config: Config, listener: TcpListener) -> Result<(), Failure> {
     let shutdown = Shutdown::new();
     let signals = Signals::new()?;
+    let reload = Arc::new(Notify::new());
+    let reloads = Reloads { source, wanted: Arc::clone(&reload) };
     tokio::select! {
-        ended = start_and_wait(config, listener, shutdown.clone()) => ended,
-        () = signals.pass_on(&shutdown) => Ok(()),
+        ended = start_and_wait(config, listener, shutdown.clone(), reloads) => ended,
+        () = signals.pass_on(&shutdown, &reload) => Ok(()),
     }
 }
 
-async fn start_and_wait(config: Config, listener: TcpListener, shutdown: Shutdown) -> Result<(), Failure> {
+/// Reads the configuration again each time that somebody asks for it.
+struct Reloads {
+    source: Source,
+    wanted: Arc<Notify>,
+}
+
+impl Reloads {
+    async fn follow(self, mut reloader: Reloader, shutdown: Shutdown) {
+        loop {
+            tokio::select! {
+                () = shutdown.soft() => return,
+                () = self.wanted.notified() => {}
+            }
+            let source = self.source.clone();
+            reloader.reload(move || source.load().map_err(|error| told(&*error))).await;
+        }
+    }
+}
+
+async fn start_and_wait(
+    config: Config,
+    listener: TcpListener,
+    shutdown: Shutdown,
+    reloads: Reloads,
+) -> Result<(), Failure> {
     let address = listener.local_addr()?;
     let public_url = config.public_url.clone();
-    let gateway = app::start(config, listener, shutdown).await?;
+    let gateway = app::start(config, listener, shutdown.clone()).await?;
+    shutdown.spawn(reloads.follow(gateway.reloader(), shutdown.clone()));
     let url = link(address, public_url.as_deref());
     match gateway.link_key() {
         Some(key) => output::line(&format!("{url}/#key={}", key.expose()))?,

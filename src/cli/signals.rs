@@ -1,44 +1,89 @@
-//! TERM, INT and HUP: the first asks for a stop, the second ends everything at once.
+//! TERM and INT: the first asks for a stop, the second ends everything at once. HUP: the configuration is read again, or,
+//! where it says that a terminal was closed, the same as TERM.
 
+use std::fs::File;
 use std::io;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
 use crate::shutdown::Shutdown;
 
 /// What is left after a second signal: whoever has not ended by then is left behind.
 const LAST: Duration = Duration::from_secs(1);
 
-/// The signals that stop the gateway; from its making on they no longer kill.
+/// The signals that the gateway knows; from its making on they no longer kill.
 #[derive(Debug)]
-pub(super) struct Signals([Signal; 3]);
+pub(super) struct Signals {
+    stops: [Signal; 2],
+    hangup: Signal,
+    hangup_stops: bool,
+}
+
+enum Asked {
+    Stop,
+    Reload,
+}
 
 impl Signals {
     /// Must be called inside the runtime.
     pub(super) fn new() -> io::Result<Self> {
-        let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-        let [terminate, interrupt, hangup] = kinds.map(signal);
-        Ok(Self([terminate?, interrupt?, hangup?]))
+        // Before the signal is ours.
+        let hangup_stops = has_terminal() && !is_ignored(&std::fs::read_to_string("/proc/self/status")?);
+        let stops = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+        Ok(Self { stops, hangup: signal(SignalKind::hangup())?, hangup_stops })
     }
 
     /// Passes them on; resolves when nobody is waited for any more.
-    pub(super) async fn pass_on(mut self, shutdown: &Shutdown) {
-        self.next().await;
+    pub(super) async fn pass_on(mut self, shutdown: &Shutdown, reload: &Notify) {
+        while let Asked::Reload = self.next().await {
+            tracing::info!("reading the configuration again");
+            reload.notify_one();
+        }
         tracing::info!("draining; a second signal ends at once");
         shutdown.begin();
-        self.next().await;
+        // A terminal that closes says so more than once.
+        let [terminate, interrupt] = &mut self.stops;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
         tracing::warn!("second signal: ending at once");
         shutdown.abort();
         tokio::time::sleep(LAST).await;
     }
 
-    async fn next(&mut self) {
-        let [terminate, interrupt, hangup] = &mut self.0;
+    async fn next(&mut self) -> Asked {
+        let [terminate, interrupt] = &mut self.stops;
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
+            _ = terminate.recv() => Asked::Stop,
+            _ = interrupt.recv() => Asked::Stop,
+            _ = self.hangup.recv() => if self.hangup_stops { Asked::Stop } else { Asked::Reload },
         }
+    }
+}
+
+/// Whether somebody runs this in a terminal, whose end would be told by HUP.
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}
+
+/// Whether HUP was ignored when this process began, as `nohup` has it: then the terminal's end is not meant.
+fn is_ignored(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nohup_leaves_behind_is_seen() {
+        assert!(is_ignored("Name:\tx\nSigIgn:\t0000000000001001\n"));
+        assert!(!is_ignored("Name:\tx\nSigIgn:\t0000000000001000\n"));
+        assert!(!is_ignored(""));
     }
 }

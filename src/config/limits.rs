@@ -29,13 +29,13 @@ macro_rules! limits {
 limits! {
     time: header, body, write_stall, session_new, session_load, call, visit_wait, sign_in, cancel, cancel_total, stdin_stall, idempotency,
         ticket_unused, ticket_after, link_key_unused, backoff_min, backoff_max, breaker_window, spawn, log_age, line_wait, settings_wait, delete_wait,
-        tombstone, keep_alive, session_idle, client_answer, extension_answer, terminal_alone;
-    time_or_none: stop_stdin, stop_term, stop_kill, drain_stdin, drain_term, drain, drain_cancel;
-    size: sign_in_bytes, socket_bytes, body_bytes, prompt_bytes, file_bytes, attached_text_bytes, batch_bytes, pending_bytes, run_bytes, transaction_bytes, stderr_bytes,
-        tail_bytes, tails_bytes, store_page_bytes, session_log_bytes, logs_bytes, http_buffer_bytes, send_buffer_bytes, h2_header_bytes, page_bytes,
+        clock_jump, tombstone, keep_alive, session_idle, client_answer, extension_answer, terminal_alone;
+    time_or_none: clock_settle, stop_stdin, stop_term, stop_kill, drain_stdin, drain_term, drain, drain_cancel;
+    size: sign_in_bytes, socket_bytes, body_bytes, prompt_bytes, file_bytes, file_wanted_bytes, attached_text_bytes, batch_bytes, pending_bytes, run_bytes, transaction_bytes, stderr_bytes,
+        tail_bytes, tails_bytes, store_page_bytes, session_bytes_per_hour, check_bytes, session_log_bytes, logs_bytes, http_buffer_bytes, send_buffer_bytes, h2_header_bytes, page_bytes,
         terminal_bytes, terminal_max_bytes, terminals_bytes, terminal_log_bytes;
     size_or_none: free_disk_bytes;
-    count: breaker_crashes, named_keys, link_keys, tickets, file_names, json_depth, batches, commands,
+    count: session_events_per_hour, breaker_crashes, named_keys, link_keys, tickets, file_answers, file_names, json_depth, batches, commands,
         bad_lines_per_minute, stdin_lines, stdin_reserved, writes, early_updates, pending_requests, line_places, prompts_per_minute,
         requests_per_minute, streams, live_sessions, connections, connections_per_address,
         bad_keys_per_minute, store_readers, h2_streams, h2_pending_resets;

@@ -6,6 +6,7 @@
 
 mod admin_key;
 mod agent;
+mod differences;
 mod environment;
 mod error;
 mod known_agents;

@@ -3,7 +3,7 @@
 //! Chunks of one message become one, a tool call is kept with its last state, a turn keeps its last plan.
 
 use agent_client_protocol_schema::v1::{
-    ContentBlock, ContentChunk, EmbeddedResourceResource, SessionUpdate, TextContent,
+    ContentBlock, ContentChunk, EmbeddedResourceResource, MessageId, SessionUpdate, TextContent,
 };
 use serde::{Deserialize, Serialize};
 
@@ -24,9 +24,9 @@ impl History {
     }
 
     /// The prompt, block by block; this begins a turn.
-    pub(super) fn prompt(&mut self, prompt: &[ContentBlock]) {
-        let blocks =
-            prompt.iter().map(|block| SessionUpdate::UserMessageChunk(ContentChunk::new(kept(block))));
+    pub(super) fn prompt(&mut self, prompt: &[ContentBlock], message: &MessageId) {
+        let chunk = |block| ContentChunk::new(kept(block)).message_id(message.clone());
+        let blocks = prompt.iter().map(|block| SessionUpdate::UserMessageChunk(chunk(block)));
         self.updates.extend(blocks);
     }
 
@@ -56,6 +56,16 @@ impl History {
             }
             _ => {}
         }
+    }
+
+    /// A message of the agent's is said anew.
+    pub(super) fn replace(&mut self, message: &MessageId, text: &str) {
+        self.updates.retain(|update| match update {
+            SessionUpdate::AgentMessageChunk(chunk) => chunk.message_id.as_ref() != Some(message),
+            _ => true,
+        });
+        let chunk = ContentChunk::new(text.into()).message_id(message.clone());
+        self.updates.push(SessionUpdate::AgentMessageChunk(chunk));
     }
 
     /// What the user said, the last first.
@@ -139,7 +149,7 @@ fn kept(block: &ContentBlock) -> ContentBlock {
 #[cfg(test)]
 mod tests {
     use agent_client_protocol_schema::v1::{
-        MessageId, Plan, ToolCall, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
+        Plan, ToolCall, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
     };
 
     use super::*;
@@ -151,7 +161,7 @@ mod tests {
     #[test]
     fn chunks_of_a_message_join_and_tool_calls_keep_their_last_state() {
         let mut history = History::default();
-        history.prompt(&["hi".into()]);
+        history.prompt(&["hi".into()], &MessageId::new("u"));
         let done = ToolCallUpdateFields::new().status(ToolCallStatus::Completed);
         for update in [
             said("m1", "a"),
@@ -180,9 +190,9 @@ mod tests {
     #[test]
     fn the_oldest_turn_goes_first_and_the_last_stays() {
         let mut history = History::default();
-        history.prompt(&["one".into(), "more".into()]);
+        history.prompt(&["one".into(), "more".into()], &MessageId::new("u1"));
         history.push(&said("m1", "first"));
-        history.prompt(&["two".into()]);
+        history.prompt(&["two".into()], &MessageId::new("u2"));
         history.push(&said("m2", "second"));
         assert!(history.forget_oldest_turn());
         assert_eq!(history.updates().len(), 2);

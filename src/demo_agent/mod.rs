@@ -1,14 +1,17 @@
-//! `acp-gateway demo-agent`: a real ACP v1 agent on stdio that needs no model and no network.
+//! `acp-gateway demo-agent`: a real ACP agent on stdio that needs no model and no network.
 //!
 //! It is the agent that a newcomer meets first, and it says that it is a demo. It owns its connection
 //! ([`connection`], [`peer`], [`wire`]), its sessions ([`agent`], [`sessions`], [`store`]) and the scenes that it
-//! plays ([`turn`], [`scenes`]). It knows nothing of the gateway: it is a program of its own that shares the
+//! plays ([`turn`], [`scenes`]). It speaks the version of ACP that its client asks for: the methods of each stand in
+//! [`v1`] and [`v2`]; the scenes say everything in the words of v1, and [`v2`] says it in its own. It knows nothing of the gateway: it is a program of its own that shares the
 //! binary, and it would work the same under an editor.
 
 mod agent;
 mod commands;
 mod connection;
+mod display;
 mod history;
+mod listing;
 mod offer;
 mod options;
 mod peer;
@@ -17,12 +20,14 @@ mod prompt;
 mod scenes;
 mod session;
 mod sessions;
-mod set_up;
 mod sign_in;
 mod store;
 mod terminal;
 mod text;
 mod turn;
+mod v1;
+mod v2;
+mod version;
 mod wire;
 
 use std::ffi::OsString;

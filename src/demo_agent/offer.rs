@@ -1,6 +1,7 @@
 //! What the client said at `initialize` that it can do. What it did not offer is never asked of it.
 
 use agent_client_protocol_schema::v1::ClientCapabilities;
+use agent_client_protocol_schema::v2;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own on the wire")]
@@ -35,6 +36,24 @@ impl Offer {
             plans: client.plan.is_some(),
             subagents: client.subagents.is_some(),
             terminal_sign_in: client.auth.terminal,
+        }
+    }
+
+    /// Of v2, where clients have no files and terminals for agents, and show all that there is to show.
+    pub(super) fn of_v2(client: v2::ClientCapabilities) -> Self {
+        let elicitation = client.elicitation.unwrap_or_default();
+        Self {
+            booleans: true,
+            read: false,
+            write: false,
+            terminals: false,
+            forms: elicitation.form.is_some(),
+            urls: elicitation.url.is_some(),
+            notices: true,
+            compaction: true,
+            plans: true,
+            subagents: true,
+            terminal_sign_in: client.auth.is_some_and(|auth| auth.terminal.is_some()),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent_client_protocol_schema::v1::{
-    SessionConfigOption, SessionConfigSelectOption, SessionMode, SessionModeState,
+    Error, SessionConfigOption, SessionConfigSelectOption, SessionMode, SessionModeState,
 };
 use serde::{Deserialize, Serialize};
 
@@ -103,9 +103,9 @@ impl Choice for Length {
     ];
 }
 
-pub(super) const PACE: &str = "pace";
-pub(super) const LENGTH: &str = "length";
-pub(super) const THOUGHTS: &str = "thoughts";
+const PACE: &str = "pace";
+const LENGTH: &str = "length";
+const THOUGHTS: &str = "thoughts";
 
 /// The options of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,6 +123,18 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Chooses a value by its id, or whether an option is on.
+    pub(super) fn set(&mut self, option: &str, id: Option<&str>, on: Option<bool>) -> Result<(), Error> {
+        let wrong = || Error::invalid_params().data("the option has no such value");
+        match option {
+            PACE => self.pace = id.and_then(Pace::from_id).ok_or_else(wrong)?,
+            LENGTH => self.length = id.and_then(Length::from_id).ok_or_else(wrong)?,
+            THOUGHTS => self.thoughts = on.ok_or_else(wrong)?,
+            _ => return Err(Error::invalid_params().data("configId is none of the session's options")),
+        }
+        Ok(())
+    }
+
     /// The complete list. On-off options are only for clients that know them.
     pub(super) fn list(self, booleans: bool) -> Vec<SessionConfigOption> {
         let mut list = vec![
@@ -140,11 +152,14 @@ impl Options {
 }
 
 fn select<C: Choice>(id: &'static str, name: &str, meaning: &str, current: C) -> SessionConfigOption {
-    let values: Vec<_> = C::ALL
+    SessionConfigOption::select(id, name, current.id(), select_values::<C>()).description(meaning.to_owned())
+}
+
+pub(super) fn select_values<C: Choice>() -> Vec<SessionConfigSelectOption> {
+    C::ALL
         .iter()
         .map(|(_, id, name, meaning)| {
             SessionConfigSelectOption::new(*id, *name).description((*meaning).to_owned())
         })
-        .collect();
-    SessionConfigOption::select(id, name, current.id(), values).description(meaning.to_owned())
+        .collect()
 }

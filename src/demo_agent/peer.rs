@@ -11,11 +11,15 @@ use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::{mpsc, oneshot};
 
+use super::v2;
+use super::version::Version;
+
 type Outcome = Result<Box<RawValue>, Error>;
 
 /// A cheap handle. Whole lines go through one queue, so that they never mix.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
+    version: Version,
     lines: mpsc::Sender<Vec<u8>>,
     waiting: Arc<Mutex<Waiting>>,
 }
@@ -56,7 +60,16 @@ struct Call<'a, P> {
 
 impl Peer {
     pub(super) fn new(lines: mpsc::Sender<Vec<u8>>) -> Self {
-        Self { lines, waiting: Arc::default() }
+        Self { version: Version::default(), lines, waiting: Arc::default() }
+    }
+
+    /// From here on the client is spoken to in this version. Clones that were made before know nothing of it.
+    pub(super) fn speak(&mut self, version: Version) {
+        self.version = version;
+    }
+
+    pub(super) fn version(&self) -> Version {
+        self.version
     }
 
     pub(super) async fn answer<T: Serialize>(&self, id: &RawValue, outcome: Result<T, Error>) {
@@ -66,9 +79,14 @@ impl Peer {
         }
     }
 
+    /// In the words of the connection's version.
     pub(super) async fn update(&self, session: &SessionId, update: SessionUpdate) {
-        let params = SessionNotification::new(session.clone(), update);
-        self.notify("session/update", params).await;
+        match self.version {
+            Version::V1 => {
+                self.notify("session/update", SessionNotification::new(session.clone(), update)).await;
+            }
+            Version::V2 => self.update_v2(session, v2::update(update)).await,
+        }
     }
 
     /// Asks the client. When the caller stops waiting the question is taken back and a late answer is ignored.

@@ -8,6 +8,10 @@ use agent_client_protocol_schema::v1::{
 use super::options::Mode;
 use super::session::Grant;
 use super::turn::{Step, Stop, Turn};
+use super::v2;
+use super::version::Version;
+
+const METHOD: &str = "session/request_permission";
 
 /// Whether the user lets a tool run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,9 +55,17 @@ impl Turn {
             option("reject_always", "Always reject in this session", PermissionOptionKind::RejectAlways),
         ];
         let question = ToolCallUpdate::new(id.clone(), fields);
-        let params = RequestPermissionRequest::new(self.record().session_id.clone(), question, options);
-        let answer =
-            self.request::<_, RequestPermissionResponse>("session/request_permission", params).await?;
+        let answer = match self.version() {
+            Version::V1 => {
+                let params =
+                    RequestPermissionRequest::new(self.record().session_id.clone(), question, options);
+                self.request::<_, RequestPermissionResponse>(METHOD, params).await?
+            }
+            Version::V2 => {
+                let params = v2::question(&self.record(), question, &options);
+                self.request(METHOD, params).await?
+            }
+        };
         match answer.map(|answer| answer.outcome) {
             Ok(RequestPermissionOutcome::Selected(selected)) => match &*selected.option_id.0 {
                 "allow_once" => Ok((Permission::Granted, false)),

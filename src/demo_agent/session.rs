@@ -1,6 +1,6 @@
 //! One conversation: what is kept of it, and whether a turn runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,6 +33,23 @@ pub(super) struct Place {
     /// By name. The demo has no use for them.
     #[serde(default)]
     pub(super) mcp_servers: Vec<String>,
+}
+
+impl Place {
+    /// As ACP wants it: absolute.
+    pub(super) fn new(
+        cwd: PathBuf,
+        additional_directories: Vec<PathBuf>,
+        mcp_servers: Vec<String>,
+    ) -> Result<Self, Error> {
+        if !cwd.is_absolute() {
+            return Err(Error::invalid_params().data("cwd must be an absolute path"));
+        }
+        if !additional_directories.iter().all(|directory| directory.is_absolute()) {
+            return Err(Error::invalid_params().data("additionalDirectories must be absolute paths"));
+        }
+        Ok(Self { cwd, additional_directories, mcp_servers })
+    }
 }
 
 /// A session as its file holds it.
@@ -89,21 +106,32 @@ pub(super) struct Session {
     pub(super) id: SessionId,
     record: Mutex<Record>,
     turn: Mutex<Slot>,
+    /// What can be cancelled by itself: tool calls and terminals, by their ids.
+    parts: Mutex<HashMap<String, CancellationToken>>,
+    /// Nothing more happens in it.
+    retired: CancellationToken,
     store: Arc<Store>,
 }
 
 /// The place of a session's one turn.
 #[derive(Debug, Default)]
 struct Slot {
-    /// The turn that runs: the id of its request, and what cancels it.
-    running: Option<(Box<RawValue>, CancellationToken)>,
+    /// What runs: the id of the request that asked for it, none when the agent works by itself, and what cancels it.
+    running: Option<(Option<Box<RawValue>>, CancellationToken)>,
     /// Cancelled when the last turn was answered.
     answered: Option<CancellationToken>,
 }
 
 impl Session {
     pub(super) fn new(record: Record, store: Arc<Store>) -> Self {
-        Self { id: record.session_id.clone(), record: Mutex::new(record), turn: Mutex::default(), store }
+        Self {
+            id: record.session_id.clone(),
+            record: Mutex::new(record),
+            turn: Mutex::default(),
+            parts: Mutex::default(),
+            retired: CancellationToken::new(),
+            store,
+        }
     }
 
     /// Never held over an await.
@@ -124,14 +152,16 @@ impl Session {
     }
 
     /// Begins a turn; none when one runs. The guard is dropped when the turn was answered.
-    pub(super) fn begin(self: &Arc<Self>, request: &RawValue) -> Option<(Running, DropGuard)> {
+    pub(super) fn begin(self: &Arc<Self>, request: Option<&RawValue>) -> Option<(Running, DropGuard)> {
         let mut slot = self.slot();
         if slot.running.is_some() {
             return None;
         }
         let (cancel, answered) = (CancellationToken::new(), CancellationToken::new());
-        *slot =
-            Slot { running: Some((request.to_owned(), cancel.clone())), answered: Some(answered.clone()) };
+        *slot = Slot {
+            running: Some((request.map(ToOwned::to_owned), cancel.clone())),
+            answered: Some(answered.clone()),
+        };
         Some((Running { session: Arc::clone(self), cancel }, answered.drop_guard()))
     }
 
@@ -141,7 +171,22 @@ impl Session {
 
     /// Whether the turn that runs answers the request with this id.
     pub(super) fn plays(&self, request: &str) -> bool {
-        self.slot().running.as_ref().is_some_and(|(id, _)| id.get() == request)
+        self.slot().running.as_ref().is_some_and(|(id, _)| id.as_ref().is_some_and(|id| id.get() == request))
+    }
+
+    /// Waits for the end of what the agent does by itself.
+    pub(super) async fn own_work_over(&self) {
+        loop {
+            let Some(over) = self.own_work() else { return };
+            over.cancelled().await;
+        }
+    }
+
+    /// What is cancelled at the end of what the agent does by itself.
+    fn own_work(&self) -> Option<CancellationToken> {
+        let slot = self.slot();
+        let own = slot.running.as_ref().is_some_and(|(request, _)| request.is_none());
+        slot.answered.clone().filter(|_| own)
     }
 
     pub(super) fn cancel(&self) {
@@ -150,13 +195,44 @@ impl Session {
         }
     }
 
-    /// Cancels, and waits until the turn was answered.
-    pub(super) async fn stop(&self) {
+    /// Another took its place, or nobody wants it any more.
+    pub(super) fn retire(&self) {
+        self.retired.cancel();
         self.cancel();
+    }
+
+    pub(super) async fn gone(&self) {
+        self.retired.cancelled().await;
+    }
+
+    /// Cancels for good, and waits until the turn was answered.
+    pub(super) async fn stop(&self) {
+        self.retire();
         let answered = self.slot().answered.clone();
         if let Some(answered) = answered {
             answered.cancelled().await;
         }
+    }
+
+    /// A part of the turn that can be cancelled from here on, until it is over.
+    pub(super) fn part(&self, id: &str) -> CancellationToken {
+        self.parts().entry(id.to_owned()).or_default().clone()
+    }
+
+    pub(super) fn part_over(&self, id: &str) {
+        self.parts().remove(id);
+    }
+
+    /// False: there is no such part, or it is over.
+    pub(super) fn cancel_part(&self, id: &str) -> bool {
+        self.parts().remove(id).is_some_and(|part| {
+            part.cancel();
+            true
+        })
+    }
+
+    fn parts(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {

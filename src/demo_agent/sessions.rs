@@ -88,8 +88,8 @@ impl Sessions {
         self.store.delete(id).map_err(failed)
     }
 
-    pub(super) fn cancel_all(&self) {
-        self.open.values().for_each(|session| session.cancel());
+    pub(super) fn end_all(&self) {
+        self.open.values().for_each(|session| session.retire());
     }
 
     /// The last used first. The cursor names the last session of a page, so that what moves or goes meanwhile
@@ -129,7 +129,9 @@ impl Sessions {
             return Err(Error::internal_error().data("too many open sessions: close one first"));
         }
         let session = Arc::new(Session::new(record, Arc::clone(&self.store)));
-        self.open.insert(session.id.clone(), Arc::clone(&session));
+        if let Some(earlier) = self.open.insert(session.id.clone(), Arc::clone(&session)) {
+            earlier.retire();
+        }
         Ok(session)
     }
 }

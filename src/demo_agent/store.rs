@@ -121,7 +121,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol_schema::v1::{ContentBlock, Plan, SessionUpdate};
+    use agent_client_protocol_schema::v1::{ContentBlock, MessageId, Plan, SessionUpdate};
 
     use super::*;
     use crate::types::Ids;
@@ -137,7 +137,7 @@ mod tests {
         let store = Store::new(Some(folder.path().join("state")));
         let mut record = record(&Ids::system());
         record.title = Some("hello".to_owned());
-        record.history.prompt(&["hi".into()]);
+        record.history.prompt(&["hi".into()], &MessageId::new("u"));
         store.save(&mut record).unwrap();
         assert_eq!(store.load(&record.session_id), Some(record.clone()));
         assert_eq!(store.list()[0].title.as_deref(), Some("hello"));
@@ -156,7 +156,8 @@ mod tests {
         let ids = Ids::system();
         let mut long = record(&ids);
         for turn in 0..20 {
-            long.history.prompt(&[ContentBlock::from(format!("{turn} {}", "x".repeat(60 << 10)))]);
+            let prompt = [ContentBlock::from(format!("{turn} {}", "x".repeat(60 << 10)))];
+            long.history.prompt(&prompt, &MessageId::new(format!("u{turn}")));
             long.history.push(&SessionUpdate::Plan(Plan::new(vec![])));
         }
         store.save(&mut long).unwrap();

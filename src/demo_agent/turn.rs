@@ -6,21 +6,23 @@ use std::time::Duration;
 
 use agent_client_protocol_schema::v1::{
     ContentBlock, ContentChunk, Cost, Error, MessageId, Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus,
-    SessionId, SessionInfoUpdate, SessionUpdate, TerminalId, ToolCall, ToolCallContent, ToolCallId,
-    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, Usage, UsageUpdate,
+    SessionId, SessionInfoUpdate, SessionUpdate, TerminalId, ToolCall, ToolCallId, ToolCallStatus,
+    ToolCallUpdate, ToolCallUpdateFields, Usage, UsageUpdate,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
 
 use crate::types::Ids;
 
-use super::agent::options_changed;
 use super::offer::Offer;
 use super::options::{Mode, Options};
 use super::peer::Peer;
 use super::prompt::Prompt;
-use super::session::{Record, Running};
+use super::session::{Record, Running, Session};
 use super::text::{one_line, pieces};
+use super::v1;
+use super::version::Version;
 
 /// The size of the context window that the demo pretends to have.
 const CONTEXT: u64 = 128_000;
@@ -56,8 +58,17 @@ pub(super) struct Turn {
     pub(super) terminals: Vec<TerminalId>,
     /// Tokens of the session up to this turn's prompt, and it.
     read: u64,
-    /// What is sent after the turn's answer.
-    pub(super) afterword: Vec<SessionUpdate>,
+    /// Terminals that are only shown and have not ended.
+    pub(super) displays: Vec<TerminalId>,
+    pub(super) afterword: Afterword,
+}
+
+/// What follows the end of a turn.
+#[derive(Debug, Default)]
+pub(super) struct Afterword {
+    pub(super) updates: Vec<SessionUpdate>,
+    /// How long later the agent works by itself.
+    pub(super) wake: Option<Duration>,
 }
 
 impl Turn {
@@ -71,19 +82,36 @@ impl Turn {
             open: Vec::new(),
             terminals: Vec::new(),
             read: 0,
-            afterword: Vec::new(),
+            displays: Vec::new(),
+            afterword: Afterword::default(),
         }
     }
 
-    /// Keeps the prompt, so that a killed process has it; gives the number of the turn, from 1.
-    pub(super) fn begin(&mut self, prompt: &[ContentBlock]) -> Step<u64> {
-        let (turns, tokens) = self.change(|record| {
+    /// Why a prompt is not taken while another is worked on.
+    pub(super) fn refused() -> Error {
+        Error::invalid_request().data("a turn is already running in this session")
+    }
+
+    /// Keeps the prompt, so that a killed process has it; gives the number of the turn, from 1, and the id of the
+    /// prompt's message.
+    pub(super) fn begin(&mut self, prompt: &[ContentBlock]) -> Result<(u64, MessageId), Error> {
+        let (turns, message, tokens) = self.change(|record| {
             record.turns += 1;
-            record.history.prompt(prompt);
-            (record.turns, record.history.tokens())
+            let message = MessageId::new(format!("m{}", record.number()));
+            record.history.prompt(prompt, &message);
+            (record.turns, message, record.history.tokens())
         })?;
         self.read = tokens;
-        Ok(turns)
+        Ok((turns, message))
+    }
+
+    /// The session takes the next prompt from here on; what is sent after this turn.
+    pub(super) fn over(self) -> Afterword {
+        self.afterword
+    }
+
+    pub(super) fn version(&self) -> Version {
+        self.peer.version()
     }
 
     /// The turn's tokens, as a model would count them.
@@ -95,11 +123,11 @@ impl Turn {
     /// Ends what is open, tells what the turn cost, and names a session that has no name.
     pub(super) async fn end(&mut self, prompt: &Prompt) -> Step {
         self.release_terminals().await;
+        for terminal in std::mem::take(&mut self.displays) {
+            self.end_display(&terminal, Err("SIGTERM")).await;
+        }
         for call in std::mem::take(&mut self.open) {
-            let fields = ToolCallUpdateFields::new()
-                .status(ToolCallStatus::Failed)
-                .content(vec![ToolCallContent::from("Cancelled.")]);
-            self.send(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(call, fields))).await;
+            self.call_cancelled(&call).await;
         }
         let (used, title, time) = self.change(|record| {
             let name = one_line(&prompt.text, TITLE_MAX);
@@ -164,11 +192,15 @@ impl Turn {
     /// A block that is not text, as a part of the message.
     pub(super) async fn show(&mut self, block: ContentBlock) -> Step {
         let message = self.message();
-        if self.running.cancel.is_cancelled() {
-            return Err(Stop::Cancelled);
-        }
+        self.check()?;
         self.send(SessionUpdate::AgentMessageChunk(ContentChunk::new(block).message_id(message))).await;
         Ok(())
+    }
+
+    /// Begins a message and gives its id, for those who want to replace it.
+    pub(super) fn new_message(&mut self) -> MessageId {
+        self.message = None;
+        self.message()
     }
 
     async fn stream(&mut self, text: &str, kind: fn(ContentChunk) -> SessionUpdate) -> Step {
@@ -180,7 +212,7 @@ impl Turn {
         Ok(())
     }
 
-    fn message(&mut self) -> MessageId {
+    pub(super) fn message(&mut self) -> MessageId {
         let session = &self.running.session;
         self.message.get_or_insert_with(|| MessageId::new(format!("m{}", session.record().number()))).clone()
     }
@@ -215,22 +247,33 @@ impl Turn {
 
     pub(super) async fn progress(&mut self, id: &ToolCallId, fields: ToolCallUpdateFields) -> Step {
         if matches!(fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed)) {
-            self.open.retain(|open| open != id);
+            self.closed(id);
         }
         self.act(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.clone(), fields))).await
     }
 
-    pub(super) async fn set_options(&mut self, options: Options) -> Step {
-        let update = self.change(|record| {
-            record.options = options;
-            options_changed(record, self.offer)
-        })?;
-        self.act(update).await
+    /// The call has ended.
+    pub(super) fn closed(&mut self, id: &ToolCallId) {
+        self.open.retain(|open| open != id);
     }
 
-    pub(super) async fn set_mode(&mut self, mode: Mode, update: SessionUpdate) -> Step {
+    pub(super) async fn set_options(&mut self, options: Options) -> Step {
+        self.change(|record| record.options = options)?;
+        match self.version() {
+            Version::V1 => {
+                let update = v1::options_changed(&self.record(), self.offer);
+                self.act(update).await
+            }
+            Version::V2 => self.tell_options().await,
+        }
+    }
+
+    pub(super) async fn set_mode(&mut self, mode: Mode) -> Step {
         self.change(|record| record.mode = mode)?;
-        self.act(update).await
+        match self.version() {
+            Version::V1 => self.act(v1::mode_changed(mode)).await,
+            Version::V2 => self.tell_options().await,
+        }
     }
 
     /// Asks the client; a cancel ends the wait.
@@ -239,21 +282,27 @@ impl Turn {
         method: &str,
         params: P,
     ) -> Step<Result<R, Error>> {
-        tokio::select! {
+        self.tell_state(true).await;
+        let answer = tokio::select! {
             biased;
-            () = self.running.cancel.cancelled() => Err(Stop::Cancelled),
-            answer = self.peer.request(method, params) => Ok(answer),
-        }
+            () = self.running.cancel.cancelled() => return Err(Stop::Cancelled),
+            answer = self.peer.request(method, params) => answer,
+        };
+        self.tell_state(false).await;
+        Ok(answer)
     }
 
     /// A step that is not text: the message before it is over.
     pub(super) async fn act(&mut self, update: SessionUpdate) -> Step {
-        self.message = None;
-        if self.running.cancel.is_cancelled() {
-            return Err(Stop::Cancelled);
-        }
+        self.step()?;
         self.send(update).await;
         Ok(())
+    }
+
+    /// The message before is over; a cancelled turn takes no further step.
+    pub(super) fn step(&mut self) -> Step {
+        self.message = None;
+        self.check()
     }
 
     /// An update of a session that is not the turn's own: a subagent's.
@@ -263,9 +312,31 @@ impl Turn {
         Ok(())
     }
 
-    async fn send(&self, update: SessionUpdate) {
-        self.record().history.push(&update);
+    pub(super) async fn send(&self, update: SessionUpdate) {
+        self.keep(&update);
         self.peer.update(&self.running.session.id, update).await;
+    }
+
+    pub(super) fn keep(&self, update: &SessionUpdate) {
+        self.record().history.push(update);
+    }
+
+    pub(super) fn session(&self) -> &Session {
+        &self.running.session
+    }
+
+    /// A step that was not taken because the turn is cancelled.
+    pub(super) fn check(&self) -> Step {
+        if self.running.cancel.is_cancelled() { Err(Stop::Cancelled) } else { Ok(()) }
+    }
+
+    /// Waits; true when the part was cancelled meanwhile.
+    pub(super) async fn wait_for_part(&self, part: &CancellationToken, time: Duration) -> Step<bool> {
+        tokio::select! {
+            biased;
+            () = part.cancelled() => Ok(true),
+            waited = self.wait(time) => waited.map(|()| false),
+        }
     }
 
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Record) -> T) -> Result<T, Error> {

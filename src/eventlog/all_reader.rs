@@ -42,8 +42,9 @@ pub enum AllItem {
     Run(Run),
     /// Once: everything that was there when the reader began has been given.
     Ready { last_pos: u64 },
-    /// What was given so far does not count; what follows is the log from its earliest event, after `before`.
-    Reset { reason: ResetReason, before: u64 },
+    /// What was given so far does not count; what follows is the log from its earliest event, after `before`. With a
+    /// session it is about that one alone: events of it are damaged, and what follows is what came after them.
+    Reset { reason: ResetReason, before: u64, session: Option<SessionId> },
 }
 
 /// A cursor in the log of all sessions. Like a session's reader it shares bytes and has no queue.
@@ -82,6 +83,13 @@ struct Floor {
 impl Scope {
     pub(super) fn wants(&self, tenant: &str, session: SessionId) -> bool {
         self.tenant.as_str() == tenant && self.sessions.as_ref().is_none_or(|of| of.contains_key(&session))
+    }
+
+    /// Whether a damaged run, which ends at this seq and this place, belongs to the scope.
+    fn misses(&self, session: SessionId, last_seq: u64, last_pos: u64) -> bool {
+        self.sessions.as_ref().is_none_or(|of| {
+            of.get(&session).is_some_and(|floor| floor.seq < last_seq && floor.pos < last_pos)
+        })
     }
 
     /// What of a run belongs to the scope.
@@ -170,7 +178,11 @@ impl Shared {
             return Ok(Err(ResetReason::UnknownCursor));
         }
         let store = Arc::clone(&self.store);
-        let page = self.blocking(move || store.read(session, seq, 1)).await?;
+        let page = match self.blocking(move || store.read(session, seq, 1)).await {
+            // Its place is not sure, and the reader tells of it when it comes there.
+            Err(ReadError::Corrupt { .. }) => return Ok(Ok(Some(log.first_pos - 1))),
+            page => page?,
+        };
         let Some(run) = page.first() else { return Ok(Ok(None)) };
         let last = log.first_seq == log.last_seq;
         if run.first_seq > seq + 1 && !last {
@@ -193,7 +205,11 @@ impl AllReader {
                 Step::Give(item) => return Ok(item),
                 // A reader that leaves out much lets others run.
                 Step::Again => tokio::task::consume_budget().await,
-                Step::ReadStore => self.read_store().await?,
+                Step::ReadStore => {
+                    if let Some(item) = self.read_store().await? {
+                        return Ok(item);
+                    }
+                }
                 Step::Wait => {
                     self.told.changed().await.expect("the reader holds the log");
                 }
@@ -252,10 +268,10 @@ impl AllReader {
         let of = self.scope.sessions.as_ref();
         let sessions = of.map(|of| of.keys().map(|session| (*session, Floor::default())).collect());
         self.scope = Arc::new(Scope { tenant: self.scope.tenant.clone(), sessions });
-        AllItem::Reset { reason, before: 0 }
+        AllItem::Reset { reason, before: 0, session: None }
     }
 
-    async fn read_store(&mut self) -> Result<(), ReadError> {
+    async fn read_store(&mut self) -> Result<Option<AllItem>, ReadError> {
         if self.reading.is_none() {
             self.skip_others();
             let permit = self.shared.permit().await;
@@ -270,14 +286,26 @@ impl AllReader {
         let reading = self.reading.as_mut().expect("it was set above");
         let result = reading.await;
         self.reading = None;
-        let page = result.map_err(|lost| ReadError::Failed(lost.into()))??;
+        let page = result.map_err(|lost| ReadError::Failed(lost.into()))?;
         if self.lost_something() {
             self.reset = Some(ResetReason::Pruned);
-            return Ok(());
+            return Ok(None);
         }
-        self.page = page.runs.into();
-        self.page_end = page.through_pos;
-        Ok(())
+        match page {
+            Ok(page) => {
+                self.page = page.runs.into();
+                self.page_end = page.through_pos;
+                Ok(None)
+            }
+            Err(ReadError::Corrupt { session, first_seq, last_seq, after }) => {
+                self.shared.damaged(session, first_seq, last_seq);
+                self.cursor = after;
+                let reset =
+                    AllItem::Reset { reason: ResetReason::Damaged, before: after, session: Some(session) };
+                Ok(self.scope.misses(session, last_seq, after).then_some(reset))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Named sessions may have nothing for a long way: their ends are known without reading.

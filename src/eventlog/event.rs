@@ -17,7 +17,7 @@ pub struct Event<'a> {
 
 /// Writes the frames of one session.
 #[derive(Debug)]
-pub(super) struct Framer {
+pub struct Framer {
     /// `id: <epoch>-`
     head: String,
     /// `data: {"id":"<epoch>-`
@@ -29,7 +29,7 @@ pub(super) struct Framer {
 }
 
 impl Framer {
-    pub(super) fn new(epoch: &Epoch, session: SessionId) -> Self {
+    pub fn new(epoch: &Epoch, session: SessionId) -> Self {
         let start = Timestamp::from_millis(0);
         Self {
             head: format!("id: {epoch}-"),
@@ -40,7 +40,7 @@ impl Framer {
     }
 
     /// About how long the frame of `event` is, never less.
-    pub(super) fn size(&self, event: &Event<'_>) -> usize {
+    pub fn size(&self, event: &Event<'_>) -> usize {
         // Beyond the texts: three numbers of 20 digits, a prompt's id, and 88 bytes of names and quotes.
         const REST: usize = 192;
         self.head.len()
@@ -52,7 +52,7 @@ impl Framer {
             + REST
     }
 
-    pub(super) fn frame(&mut self, out: &mut Vec<u8>, seq: u64, event: &Event<'_>, now: Timestamp) {
+    pub fn frame(&mut self, out: &mut Vec<u8>, seq: u64, event: &Event<'_>, now: Timestamp) {
         if self.time.0 != now {
             self.time = (now, now.to_string());
         }

@@ -1,8 +1,9 @@
 //! Who reads which sessions at this moment.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use crate::shutdown::sound;
 use crate::types::{SessionId, Tenant};
 
 use super::Shared;
@@ -27,7 +28,7 @@ struct Entries {
 
 impl Followers {
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.0.lock())
     }
 
     pub(super) fn any(&self, tenant: &Tenant, session: SessionId) -> bool {

@@ -17,20 +17,22 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::shutdown::Shutdown;
+use crate::shutdown::{Shutdown, sound};
 use crate::store::{CommitError, EventStore, Record, Table};
-use crate::types::{Epoch, Ids, Limits, Position, SessionId, Tenant, Timestamp};
+use crate::types::{Ages, Epoch, Ids, Limits, Position, SessionId, Tenant, Timestamp};
 
 use alarm::Alarms;
 use followers::Followers;
+use retention::Growth;
 use session::State;
 use tails::Tails;
 use writer::{Queue, Upkeep, Write};
@@ -39,7 +41,7 @@ use writer::{Queue, Upkeep, Write};
 pub use crate::store::{Frame, ReadError, Run};
 pub use alarm::Alarm;
 pub use all_reader::{AllItem, AllReader, AllScope, AllStart};
-pub use event::Event;
+pub use event::{Event, Framer};
 pub use reader::{Item, Reader, ResetReason, Start};
 pub use records::Records;
 pub use session::{Closed, SessionLog};
@@ -72,6 +74,7 @@ struct Shared {
     store: Arc<dyn EventStore>,
     epoch: Epoch,
     ids: Ids,
+    ages: Ages,
     limits: Arc<Limits>,
     shutdown: Shutdown,
     queue: Queue,
@@ -79,7 +82,10 @@ struct Shared {
     /// The place of the last event that is durable and told.
     last_pos: watch::Sender<u64>,
     tails: Mutex<Tails>,
+    growth: Growth,
     followers: Followers,
+    /// Ends of damaged parts that were told of.
+    damaged: Mutex<HashSet<(SessionId, u64)>>,
     sessions: Mutex<HashMap<SessionId, Weak<State>>>,
     /// One session at a time is read in, so that no two have a state of the same one.
     opening: tokio::sync::Mutex<()>,
@@ -112,13 +118,16 @@ impl EventLog {
         let shared = Arc::new(Shared {
             epoch: store.epoch(),
             last_pos: watch::Sender::new(store.tail().last_pos),
+            ages: Ages::since(ids.clone(), &limits, last_time(&*store)),
             store,
             ids,
             shutdown,
             queue: Queue::default(),
             alarms: Alarms::default(),
             tails: Mutex::default(),
+            growth: Growth::default(),
             followers: Followers::default(),
+            damaged: Mutex::default(),
             sessions: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             pages: Arc::new(Semaphore::new(limits.store_readers.max(1))),
@@ -131,7 +140,7 @@ impl EventLog {
         }
         shared.shutdown.spawn(retention::run(Arc::clone(&shared)));
         let writer = Arc::clone(&shared);
-        Shutdown::thread("log-writer", move || writer::run(&writer, fatal)).map_err(StartError)?;
+        Shutdown::thread("log-writer", move || writer::run(writer, fatal)).map_err(StartError)?;
         Ok(Self { _writer: Arc::new(WriterGuard(Arc::clone(&shared))), shared })
     }
 
@@ -200,6 +209,11 @@ impl EventLog {
         expired.into_iter().map(|log| (log.tenant, log.session)).collect()
     }
 
+    /// How late it is, for what ends by its age.
+    pub fn ages(&self) -> &Ages {
+        &self.shared.ages
+    }
+
     /// Commits what was appended, then ends the writer. Nothing is committed afterwards.
     pub async fn close(&self) {
         self.shared.queue.close();
@@ -207,13 +221,23 @@ impl EventLog {
     }
 }
 
+/// When anything was written last.
+fn last_time(store: &dyn EventStore) -> Option<Timestamp> {
+    let last = Cell::new(None);
+    store.usages(1, &|log| {
+        last.set(last.get().max(Some(log.last_time)));
+        false
+    });
+    last.get()
+}
+
 impl Shared {
     fn tails(&self) -> MutexGuard<'_, Tails> {
-        self.tails.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.tails.lock())
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<State>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.sessions.lock())
     }
 
     fn state(&self, id: SessionId) -> Option<Arc<State>> {
@@ -228,6 +252,18 @@ impl Shared {
         }
     }
 
+    /// Tells the operator of events that cannot be given, once for each part.
+    fn damaged(&self, session: SessionId, first_seq: u64, last_seq: u64) {
+        /// Of so much damage no more is told.
+        const TOLD: usize = 4096;
+        let mut known = sound(self.damaged.lock());
+        if known.len() >= TOLD || !known.insert((session, last_seq)) {
+            return;
+        }
+        drop(known);
+        tracing::error!(%session, first_seq, last_seq, "events are damaged on disk: their readers are reset past them");
+    }
+
     async fn permit(&self) -> OwnedSemaphorePermit {
         Arc::clone(&self.pages).acquire_owned().await.expect("the semaphore is never closed")
     }
@@ -235,7 +271,7 @@ impl Shared {
     /// What was there at this time is older than `age`.
     fn old_before(&self, age: Duration) -> Timestamp {
         let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-        Timestamp::from_millis(self.ids.now().as_millis().saturating_sub(age))
+        Timestamp::from_millis(self.ages.at_least().as_millis().saturating_sub(age))
     }
 
     /// Has the writer do a piece of work between two commits; `None` when it could not.

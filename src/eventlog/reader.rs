@@ -30,6 +30,8 @@ pub enum ResetReason {
     UnknownCursor,
     /// The cursor is one of another epoch.
     NewEpoch,
+    /// Events after the cursor are not what was written, and are left out.
+    Damaged,
 }
 
 /// What a reader gives.
@@ -55,14 +57,22 @@ pub struct Reader {
     /// Where the replay ends, until it has.
     target: Option<u64>,
     reset: Option<ResetReason>,
-    /// A page that is being read. It survives a `next` that was dropped.
-    page: Option<JoinHandle<Result<Option<Run>, ReadError>>>,
+    /// It survives a `next` that was dropped.
+    page: Option<Page>,
     _following: Following,
+}
+
+/// A page that is being read.
+#[derive(Debug)]
+struct Page {
+    /// What had been told when that began: what came later may be missing in it.
+    asked: u64,
+    run: JoinHandle<Result<Option<Run>, ReadError>>,
 }
 
 enum Step {
     Give(Item),
-    ReadStore { committed: u64 },
+    ReadStore,
     Wait,
 }
 
@@ -91,12 +101,18 @@ impl Reader {
         loop {
             match self.step() {
                 Step::Give(item) => return Ok(item),
-                Step::ReadStore { committed } => {
-                    let page = self.read_store().await?;
-                    if let Some(item) = self.take_page(page, committed)? {
-                        return Ok(item);
+                Step::ReadStore => match self.read_store().await {
+                    (asked, Ok(page)) => {
+                        if let Some(item) = self.take_page(page, asked) {
+                            return Ok(item);
+                        }
                     }
-                }
+                    (asked, Err(ReadError::Corrupt { session, first_seq, last_seq, after })) => {
+                        self.state.shared.damaged(session, first_seq, last_seq);
+                        return Ok(self.go_beyond(after.min(asked)));
+                    }
+                    (_, Err(error)) => return Err(error),
+                },
                 Step::Wait => {
                     // The state that the reader holds keeps the sender: it cannot be gone.
                     self.commits.changed().await.expect("the reader holds its session's state");
@@ -120,13 +136,19 @@ impl Reader {
             let found = self.state.tail().after(self.cursor);
             return match found {
                 Some(run) => Step::Give(self.give(run)),
-                None => Step::ReadStore { committed },
+                None => Step::ReadStore,
             };
         }
         if self.state.erased_at().is_some_and(|last| self.cursor >= last) {
             return Step::Give(Item::End);
         }
         Step::Wait
+    }
+
+    /// What is damaged ends at `before`, and nothing that was given earlier fits to what follows.
+    fn go_beyond(&mut self, before: u64) -> Item {
+        self.cursor = before;
+        Item::Reset { reason: ResetReason::Damaged, before }
     }
 
     fn give(&mut self, run: Run) -> Item {
@@ -140,62 +162,80 @@ impl Reader {
         shared.store.usage(self.state.id).map_or(*self.state.committed.borrow(), |log| log.first_seq - 1)
     }
 
-    async fn read_store(&mut self) -> Result<Option<Run>, ReadError> {
+    /// A page, and what had been told when it was asked for.
+    async fn read_store(&mut self) -> (u64, Result<Option<Run>, ReadError>) {
         if self.page.is_none() {
             let shared = &self.state.shared;
             let permit = shared.permit().await;
             let (store, session) = (Arc::clone(&shared.store), self.state.id);
             let (cursor, max_bytes) = (self.cursor, shared.limits.store_page_bytes);
-            self.page = Some(shared.shutdown.spawn_blocking(move || {
+            let asked = *self.state.committed.borrow();
+            let run = shared.shutdown.spawn_blocking(move || {
                 let runs = store.read(session, cursor, max_bytes);
                 drop(permit);
-                Ok(join(runs?))
-            }));
+                Ok(join(runs?, max_bytes))
+            });
+            self.page = Some(Page { asked, run });
         }
         let page = self.page.as_mut().expect("it was set above");
-        let result = page.await;
+        let (asked, result) = (page.asked, (&mut page.run).await);
         self.page = None;
-        result.map_err(|lost| ReadError::Failed(lost.into()))?
+        (asked, result.unwrap_or_else(|lost| Err(ReadError::Failed(lost.into()))))
     }
 
     /// What of a page may be given: nothing before its commit was told, nothing after a gap without a reset.
-    fn take_page(&mut self, page: Option<Run>, committed: u64) -> Result<Option<Item>, ReadError> {
+    fn take_page(&mut self, page: Option<Run>, asked: u64) -> Option<Item> {
+        let told = *self.state.committed.borrow();
         let erased = self.state.erased_at();
         let Some(run) = page else {
             // The writer never drops a session's last run: only its owner does, with the session.
-            return match erased {
-                Some(last) => {
-                    self.cursor = last;
-                    Ok(None)
-                }
-                None => Err(ReadError::Failed("the log ends before its tail".into())),
-            };
+            if let Some(last) = erased {
+                self.cursor = last;
+                return None;
+            }
+            self.state.shared.damaged(self.state.id, self.cursor + 1, asked);
+            return Some(self.go_beyond(asked));
         };
-        let Some(run) = run.through(committed) else {
-            // An erase is durable and not told yet: it comes with the next commit.
-            self.cursor = committed;
-            return Ok(None);
+        let before = run.first_seq - 1;
+        let Some(run) = run.through(told) else {
+            // An erase is durable and not told yet. Nothing else leaves out all that was told, so what the tail still
+            // has of it does not count either: the erase's own event is next.
+            self.cursor = before;
+            return None;
         };
-        if run.first_seq > self.cursor + 1 && erased.is_none() {
-            self.reset = Some(ResetReason::Pruned);
-            return Ok(None);
+        if before > self.cursor && erased.is_none() {
+            // What was pruned is missing at the log's beginning, and nowhere else.
+            if self.before_first() >= before {
+                self.reset = Some(ResetReason::Pruned);
+                return None;
+            }
+            self.state.shared.damaged(self.state.id, self.cursor + 1, before);
+            return Some(self.go_beyond(before));
         }
-        Ok(Some(self.give(run)))
+        Some(self.give(run))
     }
 }
 
-/// One run of what is consecutive at the start of a page, so that a replay is a few large writes.
-fn join(runs: Vec<Run>) -> Option<Run> {
+/// One run of what is consecutive at the start of a page, so that a replay is a few large writes. It is no larger than
+/// the page was to be, unless an event is: a reader may hold it for long.
+fn join(runs: Vec<Run>, max_bytes: usize) -> Option<Run> {
     let mut runs = runs.into_iter();
     let first = runs.next()?;
-    let next: Vec<Run> = {
-        let mut last_seq = first.last_seq;
-        runs.take_while(|run| run.first_seq == std::mem::replace(&mut last_seq, run.last_seq) + 1).collect()
+    let whole = first.last_seq;
+    let first = first.within(max_bytes);
+    if first.last_seq < whole {
+        return Some(first);
+    }
+    let (mut last_seq, mut bytes) = (first.last_seq, first.frames.len());
+    let follows = |run: &Run| {
+        bytes += run.frames.len();
+        run.first_seq == std::mem::replace(&mut last_seq, run.last_seq) + 1 && bytes <= max_bytes
     };
+    let next: Vec<Run> = runs.take_while(follows).collect();
     let Some(last) = next.last() else { return Some(first) };
     let (last_seq, last_pos) = (last.last_seq, last.last_pos);
-    let mut frames =
-        Vec::with_capacity(first.frames.len() + next.iter().map(|run| run.frames.len()).sum::<usize>());
+    let bytes = first.frames.len() + next.iter().map(|run| run.frames.len()).sum::<usize>();
+    let mut frames = Vec::with_capacity(bytes);
     frames.extend_from_slice(&first.frames);
     for run in &next {
         frames.extend_from_slice(&run.frames);

@@ -1,11 +1,15 @@
 //! Drops the oldest events when a log is too large or too old. It never drops the last run of a session: seq goes on
-//! from there.
+//! from there. When all logs together are too large the largest give first, so that a session which writes much drives
+//! out nobody but itself.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::store::{Batch, Cut, Delete, LogUsage, ReadError, RunHead, Table};
-use crate::types::{SessionId, Timestamp};
+use crate::types::{Limits, SessionId, Timestamp};
 
 use super::Shared;
 
@@ -14,15 +18,43 @@ const LOOK: Duration = Duration::from_mins(1);
 /// Logs, runs or records that one step takes, so that no commit waits for long.
 const STEP: usize = 64;
 
+/// What was written since the last look.
+#[derive(Debug, Default)]
+pub(super) struct Growth {
+    bytes: AtomicU64,
+    much: Notify,
+}
+
+impl Growth {
+    /// The next look does not wait for its time once so much was written that a limit may be far behind.
+    pub(super) fn add(&self, bytes: u64, limits: &Limits) {
+        const PART: u64 = 8;
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes >= limits.session_log_bytes.min(limits.logs_bytes) / PART {
+            self.bytes.store(0, Ordering::Relaxed);
+            self.much.notify_one();
+        }
+    }
+
+    async fn much(&self) {
+        self.much.notified().await;
+    }
+}
+
 /// Keeps the logs within their limits until the log closes.
 pub(super) async fn run(shared: Arc<Shared>) {
     loop {
         tokio::select! {
             () = shared.closed.cancelled() => return,
             () = shared.shutdown.soft() => return,
-            () = tokio::time::sleep(LOOK) => {}
+            () = shared.growth.much() => {}
+            () = tokio::time::sleep(LOOK.min(shared.limits.log_age / 2)) => {}
         }
-        if let Err(error) = pass(&shared).await {
+        let passed = tokio::select! {
+            passed = pass(&shared) => passed,
+            () = shared.shutdown.soft() => return,
+        };
+        if let Err(error) = passed {
             tracing::warn!(%error, "retention could not read the log");
         }
     }
@@ -32,8 +64,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
 pub(super) async fn pass(shared: &Shared) -> Result<(), ReadError> {
     forget_tombstones(shared).await?;
     drop_old(shared).await;
-    drop_from_large(shared).await?;
-    drop_oldest_of_all(shared).await?;
+    drop_from_large(shared, shared.limits.session_log_bytes).await?;
+    if let Some(level) = level(shared) {
+        drop_from_large(shared, level).await?;
+    }
     while shared.upkeep(|store| store.compact()).await == Some(true) {}
     Ok(())
 }
@@ -76,13 +110,12 @@ async fn drop_old(shared: &Shared) {
     }
 }
 
-async fn drop_from_large(shared: &Shared) -> Result<(), ReadError> {
-    let limit = shared.limits.session_log_bytes;
+async fn drop_from_large(shared: &Shared, limit: u64) -> Result<(), ReadError> {
     loop {
         let logs = shared.store.usages(STEP, &|log| log.runs > 1 && log.bytes > limit);
         let mut cuts = Vec::with_capacity(logs.len());
         for log in &logs {
-            let heads = heads(shared, Some(log.session), 0).await?;
+            let heads = heads(shared, log.session).await?;
             let through = enough(&heads, log.bytes - limit).last().map(|head| head.last_seq);
             cuts.extend(through.map(|through| Cut { session: log.session, through }));
         }
@@ -92,27 +125,23 @@ async fn drop_from_large(shared: &Shared) -> Result<(), ReadError> {
     }
 }
 
-async fn drop_oldest_of_all(shared: &Shared) -> Result<(), ReadError> {
-    let mut after_pos = 0;
-    loop {
-        let Some(over) =
-            shared.store.total_bytes().checked_sub(shared.limits.logs_bytes).filter(|over| *over > 0)
-        else {
-            return Ok(());
-        };
-        let heads = heads(shared, None, after_pos).await?;
-        let Some(last) = heads.last() else { return Ok(()) };
-        after_pos = last.last_pos;
-        let is_last =
-            |head: &RunHead| shared.store.usage(head.session).is_none_or(|log| log.last_seq == head.last_seq);
-        let heads: Vec<RunHead> = heads.into_iter().filter(|head| !is_last(head)).collect();
-        let heads = enough(&heads, over);
-        let cuts: Vec<Cut> =
-            heads.iter().map(|head| Cut { session: head.session, through: head.last_seq }).collect();
-        if !cuts.is_empty() && !prune(shared, cuts).await {
-            return Ok(());
+/// To how many bytes the largest logs have to shrink, so that all together are within their limit.
+fn level(shared: &Shared) -> Option<u64> {
+    let over = shared.store.total_bytes().checked_sub(shared.limits.logs_bytes).filter(|over| *over > 0)?;
+    let logs = shared.store.usages(usize::MAX, &|log| log.runs > 1);
+    let mut sizes: Vec<u64> = logs.iter().map(|log| log.bytes).collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let mut sum = 0;
+    for (at, size) in sizes.iter().enumerate() {
+        sum += size;
+        let next = sizes.get(at + 1).copied().unwrap_or_default();
+        let count = at as u64 + 1;
+        // The first logs, cut down to the next one, give enough.
+        if sum - next * count >= over {
+            return Some((sum - over) / count);
         }
     }
+    (!sizes.is_empty()).then_some(0)
 }
 
 fn all_but_the_last(log: &LogUsage) -> Cut {
@@ -130,13 +159,9 @@ fn enough(heads: &[RunHead], bytes: u64) -> &[RunHead] {
     &heads[..count]
 }
 
-async fn heads(
-    shared: &Shared,
-    session: Option<SessionId>,
-    after_pos: u64,
-) -> Result<Vec<RunHead>, ReadError> {
+async fn heads(shared: &Shared, session: SessionId) -> Result<Vec<RunHead>, ReadError> {
     let store = Arc::clone(&shared.store);
-    shared.blocking(move || store.heads(session, after_pos, STEP)).await
+    shared.blocking(move || store.heads(Some(session), 0, STEP)).await
 }
 
 /// False when nothing went: then there is no more to do now.

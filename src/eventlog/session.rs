@@ -1,10 +1,11 @@
 //! One session's log: append, commits, and where its readers begin.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::watch;
 
+use crate::shutdown::sound;
 use crate::store::{ReadError, Run, Table};
 use crate::types::{EventId, SessionId, Tenant};
 
@@ -52,11 +53,11 @@ impl State {
     }
 
     pub(super) fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.pending.lock())
     }
 
     pub(super) fn tail(&self) -> MutexGuard<'_, SessionTail> {
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.tail.lock())
     }
 
     pub(super) fn erased_at(&self) -> Option<u64> {
@@ -205,13 +206,23 @@ impl SessionLog {
     }
 
     /// Committed events after `after`, about `max_bytes`; empty at the tail. It begins later when older events were
-    /// dropped.
+    /// dropped or are damaged.
     pub async fn read(&self, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
         let committed = self.committed();
         let mut runs = self.read_tail(after, max_bytes);
-        if runs.is_empty() && after < committed {
+        let mut cursor = after;
+        while runs.is_empty() && cursor < committed {
             let (store, session) = (Arc::clone(&self.state.shared.store), self.state.id);
-            runs = self.state.shared.blocking(move || store.read(session, after, max_bytes)).await?;
+            match self.state.shared.blocking(move || store.read(session, cursor, max_bytes)).await {
+                Err(ReadError::Corrupt { session, first_seq, last_seq, after }) => {
+                    self.state.shared.damaged(session, first_seq, last_seq);
+                    cursor = after;
+                }
+                read => {
+                    runs = read?;
+                    break;
+                }
+            }
         }
         Ok(runs.into_iter().filter_map(|run| run.through(committed)).collect())
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::shutdown::sound;
 use crate::store::{Batch, Cause, CommitError, Committed, EventStore, Run};
 
 use super::records::{Changes, Records};
@@ -63,7 +64,7 @@ struct Line {
 
 impl Queue {
     fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.line.lock())
     }
 
     pub(super) fn push_session(&self, state: Arc<State>) {
@@ -167,11 +168,13 @@ enum Stop {
 }
 
 /// Runs until the log closes or the store fails.
-pub(super) fn run(shared: &Shared, fatal: Fatal) {
-    let mut end = End { shared, fatal: Some(fatal) };
+pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
+    let mut end = End { shared: Some(Arc::clone(&log)), fatal: Some(fatal) };
+    // After `end`, so that it goes before the end is told.
+    let shared = log;
     while let Some(waiting) = shared.queue.wait() {
-        let done = match gather(shared, waiting) {
-            Next::Commit(transaction) => commit(shared, transaction),
+        let done = match gather(&shared, waiting) {
+            Next::Commit(transaction) => commit(&shared, transaction),
             Next::Upkeep(Upkeep(work)) => match work(&*shared.store) {
                 Err(CommitError::Failed(cause)) => Err(Stop::Failed(cause)),
                 // A full disk takes no deletes either; it is tried again.
@@ -195,21 +198,26 @@ pub(super) fn run(shared: &Shared, fatal: Fatal) {
     }
 }
 
-/// Nobody waits for a thread that is gone.
-struct End<'a> {
-    shared: &'a Shared,
+/// Nobody waits for a thread that is gone. Who was told of its end finds the store free of it, to be closed by whoever
+/// holds it last.
+struct End {
+    shared: Option<Arc<Shared>>,
     fatal: Option<Fatal>,
 }
 
-impl Drop for End<'_> {
+impl Drop for End {
     fn drop(&mut self) {
         if std::thread::panicking()
             && let Some(fatal) = self.fatal.take()
         {
             fatal("the log's writer panicked");
         }
-        self.shared.queue.end();
-        self.shared.closed.cancel();
+        if let Some(shared) = self.shared.take() {
+            shared.queue.end();
+            let closed = shared.closed.clone();
+            drop(shared);
+            closed.cancel();
+        }
     }
 }
 
@@ -320,6 +328,8 @@ fn commit_or_wait(shared: &Shared, batch: &Batch) -> Result<Committed, CommitErr
 
 /// Gives the events to their readers.
 fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
+    let bytes = transaction.batch.runs.iter().map(|run| run.frames.len() as u64).sum();
+    shared.growth.add(bytes, &shared.limits);
     let mut runs = transaction.batch.runs.into_iter().zip(&committed.positions);
     for part in transaction.parts {
         part.state.pending().committed(part.bytes);

@@ -41,42 +41,71 @@ impl Acceptor {
     }
 }
 
-/// Serves until a stop is asked for. Connections end on their own then: idle ones at once, others with their answers,
-/// and all of them at the hard stop; [`Shutdown::finished`] waits for them.
+/// Connections that may wait to be accepted.
+const QUEUE: i32 = 4096;
+/// How long a connection without a request stays open once the door is shut: a request may be on its way.
+const LAST_REQUEST: Duration = Duration::from_millis(200);
+
+/// Serves until all work has ended after a stop was asked for: until then clients are told that the gateway drains.
+/// Connections end on their own, idle ones soon and others with their answers, and all of them at the hard stop;
+/// [`Shutdown::finished`] waits for them.
 pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
-    let builder = Arc::new(builder(&acceptor.limits, &acceptor.shutdown));
-    let connections = Connections::new(&acceptor);
+    let door = Door {
+        builder: Arc::new(builder(&acceptor.limits, &acceptor.shutdown)),
+        connections: Connections::new(&acceptor),
+        router,
+        acceptor,
+    };
+    widen(&listener);
     loop {
         let accepted = tokio::select! {
             biased;
-            () = acceptor.shutdown.soft() => return,
+            () = door.acceptor.shutdown.closing() => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((_, peer)) if !acceptor.serves(peer.ip()) => {
-                tracing::debug!(%peer, "a connection past the proxy was closed");
-            }
-            Ok((stream, peer)) => {
-                // Over the limit: closing at once is the cheapest answer.
-                let Some(counted) = connections.take(peer.ip()) else { continue };
-                prepare(&stream, &acceptor.limits);
-                let io = Guarded::new(stream, acceptor.limits.write_stall);
-                let held = Held { _counted: Arc::new(counted) };
-                let from = (peer, held);
-                acceptor.shutdown.spawn(connection(
-                    Arc::clone(&builder),
-                    io,
-                    from,
-                    router.clone(),
-                    acceptor.clone(),
-                ));
-            }
+            Ok((stream, peer)) => door.let_in(stream, peer),
             Err(error) => {
                 // Mostly no more descriptors: others will end soon, so it waits instead of spinning.
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
+    }
+    // Whom the system has let in already would be cut off with the listener.
+    let Ok(listener) = listener.into_std() else { return };
+    for _ in 0..QUEUE {
+        let Ok((stream, peer)) = listener.accept() else { break };
+        if stream.set_nonblocking(true).is_ok()
+            && let Ok(stream) = TcpStream::from_std(stream)
+        {
+            door.let_in(stream, peer);
+        }
+    }
+}
+
+/// What each new connection gets.
+struct Door {
+    builder: Arc<Builder<Streams>>,
+    connections: Connections,
+    router: Router,
+    acceptor: Acceptor,
+}
+
+impl Door {
+    fn let_in(&self, stream: TcpStream, peer: SocketAddr) {
+        let Self { builder, connections, router, acceptor } = self;
+        if !acceptor.serves(peer.ip()) {
+            tracing::debug!(%peer, "a connection past the proxy was closed");
+            return;
+        }
+        // Over the limit: closing at once is the cheapest answer.
+        let Some(counted) = connections.take(peer.ip()) else { return };
+        prepare(&stream, &acceptor.limits);
+        let io = Guarded::new(stream, acceptor.limits.write_stall);
+        let from = (peer, Held { _counted: Arc::new(counted) });
+        let served = connection(Arc::clone(builder), io, from, router.clone(), acceptor.clone());
+        acceptor.shutdown.spawn_client(served);
     }
 }
 
@@ -89,18 +118,21 @@ async fn connection(
 ) {
     let activity = Activity::new();
     let of_service = activity.clone();
+    let unwritten = io.unwritten();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let open = of_service.begin();
+        let open = of_service.begin(request.version());
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
         request.extensions_mut().insert(held.clone());
         // A router is always ready, and its clone is a reference.
         let answer = router.clone().call(request);
-        async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer::new(body, open))) }
+        let unwritten = unwritten.clone();
+        async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer::new(body, unwritten, open))) }
     });
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
-    tokio::pin!(connection);
+    // By itself, since a future that is moved into another one is there twice.
+    let mut connection = Box::pin(builder.serve_connection_with_upgrades(TokioIo::new(io), service));
     let (mut ending, mut asked) = (false, false);
+    let (mut draining, mut last_request) = (false, None);
     let mut look = Instant::now() + limits.header;
     loop {
         tokio::select! {
@@ -110,7 +142,19 @@ async fn connection(
                 }
                 return;
             }
-            () = shutdown.soft(), if !ending => {
+            () = shutdown.soft(), if !draining => {
+                draining = true;
+                // HTTP/2 loses nothing by a GOAWAY. On HTTP/1.1 it would cut off who is about to ask: there each
+                // answer says that it is the last.
+                if activity.multiplexed() && !ending {
+                    ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+            () = shutdown.closing(), if last_request.is_none() => {
+                last_request = Some(Instant::now() + LAST_REQUEST);
+            }
+            () = at(last_request), if !ending => {
                 ending = true;
                 connection.as_mut().graceful_shutdown();
             }
@@ -129,6 +173,21 @@ async fn connection(
                 }
             }
         }
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Many clients come back at the same moment when a network or a proxy had a fault. Who finds the queue of new
+/// connections full tries again after a second only; the kernel cuts this to what it allows.
+fn widen(listener: &TcpListener) {
+    if let Err(error) = rustix::net::listen(listener, QUEUE) {
+        tracing::debug!(%error, "the queue of new connections keeps its length");
     }
 }
 
@@ -178,7 +237,7 @@ where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
     fn execute(&self, task: F) {
-        self.shutdown.spawn(unless_stalled(task, self.stall));
+        self.shutdown.spawn_client(unless_stalled(task, self.stall));
     }
 }
 
@@ -264,43 +323,4 @@ impl Drop for ConnectionGuard {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn behind_a_proxy_nobody_comes_past_it() {
-        let proxies = vec!["10.0.0.0/8".parse().unwrap()];
-        let limits = Arc::new(Limits::default());
-        let behind = Acceptor { limits, proxies, only_proxies: true, shutdown: Shutdown::new() };
-        let open = Acceptor { only_proxies: false, ..behind.clone() };
-        for (peer, served) in [
-            ("10.1.2.3", true),
-            ("::ffff:10.1.2.3", true),
-            ("127.0.0.1", true),
-            ("::1", true),
-            ("::ffff:127.0.0.1", true),
-            ("192.0.2.1", false),
-            ("2001:db8::1", false),
-        ] {
-            let peer = peer.parse().unwrap();
-            assert_eq!((behind.serves(peer), open.serves(peer)), (served, true), "{peer}");
-        }
-    }
-
-    #[test]
-    fn connections_are_counted_in_all_and_by_address_but_for_proxies() {
-        let limits = Arc::new(Limits { connections: 4, connections_per_address: 2, ..Limits::default() });
-        let proxies = vec!["10.0.0.0/8".parse().unwrap()];
-        let acceptor = Acceptor { limits, proxies, only_proxies: false, shutdown: Shutdown::new() };
-        let connections = Connections::new(&acceptor);
-        let take = |address: &str| connections.take(address.parse().unwrap());
-        let first = take("192.0.2.1").unwrap();
-        let _second = take("::ffff:192.0.2.1").unwrap();
-        assert!(take("192.0.2.1").is_none(), "one address, however it is spelled");
-        let _proxied: Vec<_> = (0..2).map(|_| take("10.0.0.1").unwrap()).collect();
-        assert!(take("192.0.2.2").is_none(), "full");
-        drop(first);
-        assert!(take("192.0.2.1").is_some());
-        assert_eq!(connections.open().all, 3);
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use http::Version;
 use tokio::time::Instant;
 
 /// A cheap handle on a connection's requests.
@@ -13,11 +14,13 @@ struct Open {
     requests: usize,
     /// When the last request ended, or the connection began.
     idle_since: Instant,
+    /// The last request came by HTTP/2.
+    multiplexed: bool,
 }
 
 impl Activity {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Open { requests: 0, idle_since: Instant::now() })))
+        Self(Arc::new(Mutex::new(Open { requests: 0, idle_since: Instant::now(), multiplexed: false })))
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
@@ -25,9 +28,17 @@ impl Activity {
     }
 
     /// A request has come; it is open until its guard is dropped.
-    pub(super) fn begin(&self) -> RequestGuard {
-        self.open().requests += 1;
+    pub(super) fn begin(&self, version: Version) -> RequestGuard {
+        let mut open = self.open();
+        open.requests += 1;
+        open.multiplexed = version >= Version::HTTP_2;
+        drop(open);
         RequestGuard(self.clone())
+    }
+
+    /// Whether requests share the connection, by HTTP/2.
+    pub(super) fn multiplexed(&self) -> bool {
+        self.open().multiplexed
     }
 
     /// `None` while a request is open.
@@ -61,7 +72,7 @@ mod tests {
     async fn a_connection_is_idle_only_without_requests() {
         let activity = Activity::new();
         assert_eq!(activity.idle_since(), Some(Instant::now()));
-        let (one, two) = (activity.begin(), activity.begin());
+        let (one, two) = (activity.begin(Version::HTTP_11), activity.begin(Version::HTTP_2));
         tokio::time::advance(Duration::from_secs(5)).await;
         assert_eq!(activity.idle_since(), None);
         drop(one);

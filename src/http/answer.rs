@@ -15,6 +15,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, sleep_until};
 
 use super::activity::RequestGuard;
+use super::connection::Unwritten;
 
 /// The largest piece of an answer that counts as progress: a frame of HTTP/2.
 const PIECE: usize = 16 << 10;
@@ -63,6 +64,8 @@ pub(super) struct Answer<B> {
     body: B,
     /// `None` with HTTP/1.1.
     progress: Option<Progress>,
+    /// With HTTP/1.1: what its connection has not written.
+    unwritten: Unwritten,
     /// What was not handed over of the last chunk.
     rest: Bytes,
     _open: RequestGuard,
@@ -70,12 +73,26 @@ pub(super) struct Answer<B> {
 
 impl<B> Answer<B> {
     /// Make it in the task that will send it.
-    pub(super) fn new(body: B, open: RequestGuard) -> Self {
+    pub(super) fn new(body: B, unwritten: Unwritten, open: RequestGuard) -> Self {
         let progress = PROGRESS.try_with(Clone::clone).ok();
         if let Some(progress) = &progress {
             progress.waits(Some(Instant::now()));
         }
-        Self { body, progress, rest: Bytes::new(), _open: open }
+        Self { body, progress, unwritten, rest: Bytes::new(), _open: open }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Answer<B> {
+    /// A whole chunk, once what was given before is written.
+    fn poll_whole(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if self.unwritten.is_full() {
+            return Poll::Pending;
+        }
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame {
+            self.unwritten.add(frame.data_ref().map_or(0, Bytes::len));
+        }
+        Poll::Ready(frame)
     }
 }
 
@@ -88,7 +105,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let Self { body, progress: Some(progress), rest, .. } = &mut *self else {
-            return Pin::new(&mut self.body).poll_frame(context);
+            return self.poll_whole(context);
         };
         if rest.is_empty() {
             progress.waits(None);
@@ -134,7 +151,11 @@ mod tests {
         let mut taken = Vec::new();
         let began = Instant::now();
         let stream = async {
-            let mut body = Answer::new(Full::new(whole.clone()), activity.begin());
+            let mut body = Answer::new(
+                Full::new(whole.clone()),
+                Unwritten::default(),
+                activity.begin(http::Version::HTTP_11),
+            );
             assert_eq!(body.size_hint().exact(), Some(whole.len() as u64));
             for _ in 0..3 {
                 sleep(STALL.mul_f32(0.9)).await;
@@ -162,7 +183,7 @@ mod tests {
         let stream = async {
             sleep(STALL * 10).await;
             let body = http_body_util::StreamBody::new(tokio_stream::pending::<Result<Frame<Bytes>, ()>>());
-            let mut body = Answer::new(body, activity.begin());
+            let mut body = Answer::new(body, Unwritten::default(), activity.begin(http::Version::HTTP_11));
             assert!(tokio::time::timeout(STALL * 10, body.frame()).await.is_err());
         };
         let began = Instant::now();
@@ -173,7 +194,11 @@ mod tests {
     #[tokio::test]
     async fn http_1_hands_over_whole_chunks() {
         let whole = Bytes::from(vec![7; 3 * PIECE]);
-        let mut body = Answer::new(Full::new(whole.clone()), Activity::new().begin());
+        let mut body = Answer::new(
+            Full::new(whole.clone()),
+            Unwritten::default(),
+            Activity::new().begin(http::Version::HTTP_11),
+        );
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), whole);
     }
 }

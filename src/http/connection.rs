@@ -1,12 +1,52 @@
-//! A connection that cannot hold us up: it closes when its peer takes nothing for long.
+//! A connection that cannot hold us up: it closes when its peer takes nothing for long, and holds little for it until
+//! then.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
+
+/// Bytes of an answer that may wait to be written before the next chunk is asked for.
+const WAITING: usize = 8 << 10;
+
+/// How much of an answer was handed over and is not written yet. A body asks here before it gives more, because hyper
+/// would take several chunks ahead, and they are in memory for as long as the peer takes nothing.
+///
+/// Only for HTTP/1.1, where a connection has one answer at a time and all of it in one task.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Unwritten(Arc<Handed>);
+
+#[derive(Debug, Default)]
+struct Handed {
+    bytes: AtomicUsize,
+    /// A body was told to wait.
+    asked: AtomicBool,
+}
+
+impl Unwritten {
+    /// Whether the next chunk has to wait. The task that asks is woken when everything is written.
+    pub(super) fn is_full(&self) -> bool {
+        let full = self.0.bytes.load(Ordering::Relaxed) >= WAITING;
+        self.0.asked.store(full, Ordering::Relaxed);
+        full
+    }
+
+    pub(super) fn add(&self, bytes: usize) {
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn written(&self, context: &Context<'_>) {
+        self.0.bytes.store(0, Ordering::Relaxed);
+        if self.0.asked.swap(false, Ordering::Relaxed) {
+            context.waker().wake_by_ref();
+        }
+    }
+}
 
 /// A stream with a deadline for each time that it takes no more bytes.
 #[derive(Debug)]
@@ -15,11 +55,16 @@ pub(super) struct Guarded<S> {
     stall: Duration,
     /// Runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
+    unwritten: Unwritten,
 }
 
 impl<S> Guarded<S> {
     pub(super) fn new(stream: S, stall: Duration) -> Self {
-        Self { stream, stall, stalled: None }
+        Self { stream, stall, stalled: None, unwritten: Unwritten::default() }
+    }
+
+    pub(super) fn unwritten(&self) -> Unwritten {
+        self.unwritten.clone()
     }
 
     /// Arms the stall's timer while a write is pending, and fails when it ran out.
@@ -70,8 +115,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         self.stream.is_write_vectored()
     }
 
+    /// Who writes flushes when nothing is left to write.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        self.unwritten.written(context);
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -18,7 +18,7 @@ use crate::session::Refusal;
 
 /// A request that failed.
 #[derive(Debug)]
-pub(crate) struct ApiError {
+pub struct ApiError {
     problem: Box<Problem>,
     /// What only the log may say.
     cause: Option<Cause>,
@@ -67,7 +67,7 @@ impl ApiError {
         Self::after(ProblemCode::Draining, "the gateway is shutting down", Duration::from_secs(2))
     }
 
-    pub(super) fn problem(&self) -> &Problem {
+    pub fn problem(&self) -> &Problem {
         &self.problem
     }
 

@@ -48,9 +48,11 @@ async fn answered(gateway: &Gateway, id: HeaderValue, request: Request, next: Ne
         }
     }
     let too_large = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
+    let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
-    if http1 && too_large {
-        // The rest of the body is not read, so this connection carries no other request; the client has to know.
+    // The client has to know that this connection carries no other request: the rest of a body that is too large is
+    // not read, and a gateway that drains is there for one more answer only.
+    if http1 && (too_large || gateway.shutdown.draining()) && !upgraded {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if let Some(origin) = origin {

@@ -23,6 +23,7 @@ mod socket;
 mod state;
 mod stream;
 mod web;
+pub mod wire;
 
 pub use accept::{Acceptor, serve};
 pub use openapi::{document, document_json};

@@ -7,7 +7,7 @@ use crate::api::ProblemCode;
 
 /// A form that an answer can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     Json,
     EventStream,
     Ndjson,
@@ -15,7 +15,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    pub(crate) const fn media_type(self) -> &'static str {
+    pub const fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
             Self::EventStream => "text/event-stream",
@@ -33,7 +33,7 @@ impl Form {
 
 /// The form that a client likes best of those that are offered: by `q`, then by its own order. JSON when it says
 /// nothing.
-pub(crate) fn choose(headers: &HeaderMap, offered: &[Form]) -> Result<Form, ApiError> {
+pub fn choose(headers: &HeaderMap, offered: &[Form]) -> Result<Form, ApiError> {
     let mut named = false;
     let mut best: Option<(u16, bool, Form)> = None;
     for value in headers.get_all(header::ACCEPT) {
@@ -80,7 +80,7 @@ fn thousandths(text: &str) -> Option<u16> {
         return None;
     }
     let fraction: u16 = format!("{fraction:0<3}").parse().ok()?;
-    Some((whole * 1000).checked_add(fraction)?.min(1000))
+    Some(whole.checked_mul(1000)?.checked_add(fraction)?.min(1000))
 }
 
 #[cfg(test)]
@@ -112,6 +112,7 @@ mod tests {
             (Some("application/json;q=0.5, text/event-stream;q=0.9"), Some(Form::EventStream)),
             (Some("application/x-ndjson"), Some(Form::Ndjson)),
             (Some("text/event-stream;q=0"), None),
+            (Some("text/event-stream;q=99"), Some(Form::EventStream)),
             (Some("text/*"), None),
             (Some("text/html"), None),
         ] {

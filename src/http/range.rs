@@ -6,7 +6,7 @@ use http::{HeaderMap, header};
 
 /// What of a file is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Part {
+pub enum Part {
     /// No range, or one that may be ignored: several, another unit, or of another version of the file.
     Whole,
     Bytes(Range<u64>),
@@ -14,7 +14,7 @@ pub(crate) enum Part {
     Unsatisfiable,
 }
 
-pub(crate) fn part(headers: &HeaderMap, size: u64, etag: &str) -> Part {
+pub fn part(headers: &HeaderMap, size: u64, etag: &str) -> Part {
     let mut ranges = headers.get_all(header::RANGE).iter();
     let (Some(range), None) = (ranges.next(), ranges.next()) else { return Part::Whole };
     // A date or a weak tag never says that it is the same file to the byte.

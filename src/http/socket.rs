@@ -4,6 +4,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket};
 use bytes::{Buf, Bytes, BytesMut};
@@ -21,6 +22,9 @@ use crate::api::{Problem, ProblemCode};
 use crate::auth::Admission;
 use crate::pool::SignIn;
 
+const TOO_LONG: &str = "the sign-in took too long";
+/// What a client gets to take the last word.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// Bytes that are read from the terminal at a time.
 const READ: usize = 16 << 10;
 
@@ -67,11 +71,13 @@ impl SignInSocket {
         // The place is free and the program told to end before the client hears of it.
         let Self { sign_in, counted, held, .. } = self;
         drop(sign_in);
-        if let Some(frame) = frame
-            && socket.send(frame).await.is_ok()
-        {
+        if let Some(frame) = frame {
+            let farewell = async {
+                socket.send(frame).await?;
+                socket.send(Message::Close(None)).await
+            };
             // Whoever does not take it has gone.
-            drop(socket.send(Message::Close(None)).await);
+            drop(tokio::time::timeout(FAREWELL, farewell).await);
         }
         drop((counted, held));
     }
@@ -92,7 +98,7 @@ impl SignInSocket {
             let wake = tokio::select! {
                 () = shutdown.soft() => Wake::End(End::Draining),
                 () = key_ended.as_mut() => Wake::End(problem(ApiError::key_ended().into_problem())),
-                () = over.as_mut() => Wake::End(timeout("the sign-in took too long")),
+                () = over.as_mut() => Wake::End(timeout(TOO_LONG)),
                 () = sleep_until(state.moved + limits.stdin_stall), if typing => {
                     Wake::End(timeout("the agent's command takes nothing of what was typed"))
                 }
@@ -128,10 +134,17 @@ impl SignInSocket {
                 },
                 Wake::Beat => Some(Message::Ping(Bytes::new())),
             };
-            if let Some(message) = outgoing
-                && socket.send(message).await.is_err()
-            {
-                return End::Left;
+            if let Some(message) = outgoing {
+                // A client that takes nothing must not keep the sign-in from its end.
+                let sent = tokio::select! {
+                    () = shutdown.soft() => return End::Draining,
+                    () = key_ended.as_mut() => return problem(ApiError::key_ended().into_problem()),
+                    () = over.as_mut() => return timeout(TOO_LONG),
+                    sent = socket.send(message) => sent,
+                };
+                if sent.is_err() {
+                    return End::Left;
+                }
             }
         }
     }

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::limits::{Rates, Streams};
-use crate::agent::Catalogue;
+use crate::agent::CurrentCatalogue;
 use crate::auth::{Policy, Tickets};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
@@ -17,7 +17,7 @@ use crate::types::{Epoch, Ids, Limits};
 pub struct GatewayParts {
     pub sessions: SessionRegistry,
     pub pool: Pool,
-    pub catalogue: Arc<Catalogue>,
+    pub catalogue: CurrentCatalogue,
     pub policy: Arc<Policy>,
     pub tickets: Tickets,
     pub ids: Ids,

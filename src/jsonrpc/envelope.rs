@@ -86,6 +86,10 @@ pub fn parse(line: &[u8], max_depth: usize) -> Result<Message, BadLine> {
     if too_deep(line, max_depth) {
         return Err(BadLine::Depth { max: max_depth });
     }
+    // The members in an array, in the order of our struct, would pass for them.
+    if !text.trim_start().starts_with('{') {
+        return Err(BadLine::Shape);
+    }
     let envelope: Envelope = serde_json::from_str(text)?;
     let params = || envelope.params.unwrap_or(RawValue::NULL).to_owned();
     match (envelope.id, envelope.method) {
@@ -171,9 +175,16 @@ mod tests {
 
     #[test]
     fn what_is_not_a_message() {
-        for line in
-            ["", "hello", "[]", "{}", r#"{"id":1}"#, r#"{"id":1,"id":2,"result":1}"#, r#"{"method":1}"#]
-        {
+        for line in [
+            "",
+            "hello",
+            "[]",
+            "{}",
+            r#"{"id":1}"#,
+            r#"{"id":1,"id":2,"result":1}"#,
+            r#"{"method":1}"#,
+            r#"[1,"m",{},null,null]"#,
+        ] {
             assert!(message(line).is_err(), "{line}");
         }
         assert!(matches!(parse(b"{\"a\":\"\xff\"}", 128), Err(BadLine::Utf8(_))));

@@ -117,13 +117,13 @@ impl Pool {
         {
             leased.generation = lease.generation;
         }
-        self.recycle(&agent, &tenant);
+        self.recycle(&agent);
     }
 
     /// Somebody signed in beside the pool: every process that runs knows nothing of it.
     pub(super) fn signed_in_elsewhere(&self, agent: &AgentName, tenant: &Tenant) {
         self.change(agent, tenant, AuthState::Authenticated, None);
-        self.recycle(agent, tenant);
+        self.recycle(agent);
     }
 
     fn change(
@@ -139,8 +139,8 @@ impl Pool {
     }
 
     /// Idle processes of before the last change end; busy ones go on, and are not used again.
-    fn recycle(&self, agent: &AgentName, tenant: &Tenant) {
-        self.state().agents.get_mut(agent).expect("agents stay in the pool").recall_outdated(tenant);
+    fn recycle(&self, agent: &AgentName) {
+        self.state().agents.get_mut(agent).expect("agents stay in the pool").recall_outdated();
         self.advance(agent);
     }
 }

@@ -12,7 +12,7 @@ use super::state::{AgentState, Leased, Spare, Step, Waiter};
 use super::visit::Manner;
 use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, Catalogue, Launcher, Process};
-use crate::shutdown::Shutdown;
+use crate::shutdown::{Shutdown, sound};
 use crate::types::{AgentName, Limits, Principal, Tenant};
 
 /// Why nobody may stand in line.
@@ -95,6 +95,30 @@ impl Pool {
         pool
     }
 
+    /// Goes on with another catalogue. Turns and processes that run go on with the entry that they began with; idle
+    /// processes of an entry that has changed end, and who wants one from now on gets one of the new entry.
+    pub fn reload(&self, catalogue: &Catalogue) {
+        let names: Vec<AgentName> = {
+            let mut state = self.state();
+            for (name, agent) in &mut state.agents {
+                match catalogue.agent(name) {
+                    Some(spec) if Arc::ptr_eq(spec, &agent.spec) => {}
+                    Some(spec) => agent.renew(Arc::clone(spec)),
+                    None if agent.configured => agent.remove(),
+                    None => {}
+                }
+            }
+            for spec in catalogue.agents() {
+                let added = || AgentState::new(Arc::clone(spec));
+                state.agents.entry(spec.name.clone()).or_insert_with(added);
+            }
+            state.agents.keys().cloned().collect()
+        };
+        for name in names {
+            self.advance(&name);
+        }
+    }
+
     pub(super) fn limits(&self) -> &Limits {
         &self.inner.limits
     }
@@ -113,7 +137,7 @@ impl Pool {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.inner.state.lock().expect("no one panics while holding the pool")
+        sound(self.inner.state.lock())
     }
 
     /// Takes a place in the agent's line, at once or not at all.
@@ -139,7 +163,8 @@ impl Pool {
         let (give, given) = oneshot::channel();
         {
             let mut state = self.state();
-            let line = state.agents.get_mut(agent).ok_or(Refused::NoSuchAgent)?;
+            let line = state.agents.get_mut(agent).filter(|agent| agent.configured);
+            let line = line.ok_or(Refused::NoSuchAgent)?;
             if let Some(retry_after) = line.crashes.open(Instant::now(), &self.inner.limits) {
                 return Err(Refused::BreakerOpen { retry_after });
             }
@@ -157,7 +182,7 @@ impl Pool {
     /// Pool figures, and what the agent answered to `initialize` the last time.
     pub fn agent(&self, agent: &AgentName) -> Option<(Figures, Option<Arc<InitializeResult>>)> {
         let state = self.state();
-        let agent = state.agents.get(agent)?;
+        let agent = state.agents.get(agent).filter(|agent| agent.configured)?;
         let figures = Figures {
             max: agent.spec.pool.max,
             live: agent.live,
@@ -188,6 +213,7 @@ impl Pool {
                         leaving: false,
                         tenant: spare.tenant.clone(),
                         generation: spare.generation,
+                        spec: Arc::clone(&spare.process.spec),
                     };
                     agent.leases.insert(id, leased);
                     let lease = Lease::new(spare, id, waiter.principal, recall, self.clone());
@@ -239,13 +265,18 @@ impl Pool {
             let mut state = self.state();
             let agent = state.agents.get_mut(&name).expect("agents stay in the pool");
             agent.starting -= 1;
+            let current = Arc::ptr_eq(&agent.spec, &spec);
             match outcome {
                 Ok(process) => {
-                    agent.initialized = Some(Arc::clone(&process.initialized));
+                    if current {
+                        agent.initialized = Some(Arc::clone(&process.initialized));
+                    }
                     let since = Instant::now();
                     agent.spares.push(Spare { process, tenant, used_by: None, generation, since });
                 }
                 Err(AgentFailure::Draining) => agent.live -= 1,
+                // Its entry is another one by now, which may do better.
+                Err(_) if !current => agent.live -= 1,
                 Err(failure) => {
                     tracing::warn!(agent = %name, %failure, "an agent did not start");
                     agent.live -= 1;
@@ -278,7 +309,7 @@ impl Pool {
             leased.idle_since = (standing == Standing::Idle).then(Instant::now);
             // Whoever was busy when it was asked is asked again.
             leased.leaving = standing == Standing::Leaving;
-            agent.recall_outdated(&lease.principal.tenant);
+            agent.recall_outdated();
         }
         if standing == Standing::Idle {
             self.advance(&lease.agent);
@@ -296,7 +327,7 @@ impl Pool {
             let mut state = self.state();
             let agent = state.agents.get_mut(&lease.agent).expect("agents stay in the pool");
             agent.leases.remove(&lease.id);
-            if fate == Fate::Crashed {
+            if fate == Fate::Crashed && Arc::ptr_eq(&agent.spec, &process.spec) {
                 agent.crashes.note(Instant::now(), &self.inner.limits);
             }
             if let Some(used_by) = used_by {
@@ -320,15 +351,15 @@ impl Pool {
 
     /// Once a second: dead and idle spares go, and what waited for a back-off is tried again.
     async fn look_after(&self) {
-        let names: Vec<AgentName> = self.state().agents.keys().cloned().collect();
+        let names = || -> Vec<AgentName> { self.state().agents.keys().cloned().collect() };
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         loop {
             tokio::select! {
-                _ = tick.tick() => names.iter().for_each(|name| self.advance(name)),
+                _ = tick.tick() => names().iter().for_each(|name| self.advance(name)),
                 () = self.inner.shutdown.soft() => break,
             }
         }
-        for name in names {
+        for name in names() {
             let spares = {
                 let mut state = self.state();
                 let agent = state.agents.get_mut(&name).expect("agents stay in the pool");

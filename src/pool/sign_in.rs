@@ -66,7 +66,8 @@ impl Pool {
     ) -> Result<(), Refused> {
         let until = Instant::now() + self.limits().ticket_unused;
         let mut state = self.state();
-        let agent = state.agents.get_mut(agent).ok_or(Refused::NoSuchAgent)?;
+        let agent = state.agents.get_mut(agent).filter(|agent| agent.configured);
+        let agent = agent.ok_or(Refused::NoSuchAgent)?;
         if let Some(SignInPlace::Open) = agent.sign_ins.get(tenant) {
             return Err(Refused::SignInRuns { retry_after: RETRY });
         }

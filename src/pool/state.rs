@@ -10,6 +10,7 @@ use super::auth::SignedIn;
 use super::crashes::Crashes;
 use super::lease::Lease;
 use super::sign_in::SignInPlace;
+use crate::acp::auth::AuthState;
 use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, AgentSpec, Process};
 use crate::types::{Principal, Tenant};
@@ -50,10 +51,15 @@ pub(super) struct Leased {
     pub(super) leaving: bool,
     pub(super) tenant: Tenant,
     pub(super) generation: u64,
+    /// The entry that the process began with.
+    pub(super) spec: Arc<AgentSpec>,
 }
 
 pub(super) struct AgentState {
+    /// What the operator says of it now. Processes of another entry go as they get idle.
     pub(super) spec: Arc<AgentSpec>,
+    /// False once its entry is gone: nobody new stands in line.
+    pub(super) configured: bool,
     /// Processes that exist: starting, spare, leased and stopping.
     pub(super) live: usize,
     pub(super) starting: usize,
@@ -78,6 +84,7 @@ impl AgentState {
     pub(super) fn new(spec: Arc<AgentSpec>) -> Self {
         Self {
             spec,
+            configured: true,
             live: 0,
             starting: 0,
             line: VecDeque::new(),
@@ -94,11 +101,37 @@ impl AgentState {
         self.signed_in.get(tenant).map_or(0, |signed_in| signed_in.generation)
     }
 
-    /// Asks those who hold a process of before the last sign-in or sign-out, and do not need it now.
-    pub(super) fn recall_outdated(&mut self, tenant: &Tenant) {
-        let generation = self.generation(tenant);
-        let outdated = |leased: &&mut Leased| leased.tenant == *tenant && leased.generation < generation;
-        for leased in self.leases.values_mut().filter(outdated) {
+    /// Its entry is another, or there again: what was learned of the former one is forgotten.
+    pub(super) fn renew(&mut self, spec: Arc<AgentSpec>) {
+        (self.spec, self.configured) = (spec, true);
+        (self.crashes, self.initialized) = (Crashes::default(), None);
+        for signed_in in self.signed_in.values_mut() {
+            // What was told to the former program is no business of this one.
+            signed_in.changed(AuthState::default(), None);
+        }
+        self.sign_ins.retain(|_, place| matches!(place, SignInPlace::Open));
+        self.recall_outdated();
+    }
+
+    /// Its entry is gone: who holds a process of it finishes, who waits for one is told.
+    pub(super) fn remove(&mut self) {
+        self.renew(Arc::new(AgentSpec::gone(self.spec.name.clone())));
+        self.configured = false;
+        for waiter in self.line.drain(..) {
+            // Whoever left the line needs no reason.
+            drop(waiter.give.send(Err(AgentFailure::removed())));
+        }
+    }
+
+    /// Asks those who hold a process of another entry, or of before the last sign-in or sign-out, and do not need it
+    /// now.
+    pub(super) fn recall_outdated(&mut self) {
+        let Self { spec, signed_in, leases, .. } = self;
+        let outdated = |leased: &&mut Leased| {
+            let generation = signed_in.get(&leased.tenant).map_or(0, |signed_in| signed_in.generation);
+            leased.generation < generation || !Arc::ptr_eq(&leased.spec, spec)
+        };
+        for leased in leases.values_mut().filter(outdated) {
             if !leased.leaving && leased.idle_since.is_some() {
                 leased.leaving = true;
                 leased.recall.notify_one();
@@ -108,7 +141,9 @@ impl AgentState {
 
     pub(super) fn step(&mut self, now: Instant) -> Step {
         self.line.retain(|waiter| !waiter.give.is_closed());
-        let outdated = |spare: &Spare| spare.generation < self.generation(&spare.tenant);
+        let outdated = |spare: &Spare| {
+            spare.generation < self.generation(&spare.tenant) || !Arc::ptr_eq(&spare.process.spec, &self.spec)
+        };
         if let Some(dead) = self.spares.iter().position(|spare| spare.process.is_over() || outdated(spare)) {
             return Step::Stop(self.spares.swap_remove(dead));
         }

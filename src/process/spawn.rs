@@ -73,11 +73,11 @@ impl Spawner {
         let stdout = keeper.stdout.take().expect("stdout is a pipe");
         let stderr_pipe = keeper.stderr.take().expect("stderr is a pipe");
         let stderr = StderrTail::new(self.limits.stderr_bytes, spec.secrets);
-        let drain = self.shutdown.spawn(stderr.clone().drain(stderr_pipe));
+        let drain = self.shutdown.spawn_confined(stderr.clone().drain(stderr_pipe));
         let (close_stdin, stalled) = (CancellationToken::new(), CancellationToken::new());
         let (stdin, stdin_task) =
             StdinTask::new(stdin_pipe, &self.limits, close_stdin.clone(), stalled.clone());
-        self.shutdown.spawn(stdin_task.run());
+        self.shutdown.spawn_confined(stdin_task.run());
         let leash = self.guard(keeper, Pipes { close_stdin, stalled, stderr: drain });
         let pid = self.started(control, &leash, spec.program).await?;
         let terminals = Terminals::new(orders, stderr.secrets(), &self.limits, &self.shutdown);

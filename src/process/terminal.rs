@@ -128,7 +128,7 @@ impl TerminalChild {
         let line = tokio::net::UnixStream::from_std(line)?;
         let (told, exit) = watch::channel(None);
         let kill = CancellationToken::new();
-        shutdown.spawn(attend(line, told, kill.clone()));
+        shutdown.spawn_confined(attend(line, told, kill.clone()));
         Ok(Self { exit, kill: kill.drop_guard() })
     }
 
@@ -211,7 +211,7 @@ impl TerminalOutput {
         }
     }
 
-    /// What is there already: some bytes, or none for now, or None when everybody has closed it.
+    /// What is there already: some bytes, or none while there are none, or None when everybody has closed it.
     pub fn read_now(&mut self) -> Option<Vec<u8>> {
         loop {
             // Past the runtime, which may not have heard yet of what is in the pipe.

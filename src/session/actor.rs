@@ -11,10 +11,13 @@ use super::changes::Setting;
 use super::command::{Command, Reply};
 use super::context::{Context, Live};
 use super::creation::Creating;
+use super::dropped::Dropped;
 use super::foreground::Foreground;
 use super::inputs::{Inputs, Listen, Wake};
 use super::list;
+use super::quota::Quota;
 use super::record::{FoldRecord, SessionRecord, put_open};
+use super::recovery::entry;
 use super::refusal::Refusal;
 use super::requests::{Answered, Pending, Resolved};
 use super::serve::Serving;
@@ -33,6 +36,7 @@ use crate::types::{Principal, PromptId, RequestId};
 
 pub(super) struct Actor {
     pub(super) context: Context,
+    /// The agent's entry: that of the process while there is one, else what the catalogue has.
     pub(super) spec: Arc<AgentSpec>,
     /// On whose behalf processes are leased.
     pub(super) owner: Principal,
@@ -42,6 +46,7 @@ pub(super) struct Actor {
     pub(super) indexed_at: Option<Vec<u8>>,
     /// Under which key the agent's own id of the session is noted, as last written.
     pub(super) named_as: Option<Vec<u8>>,
+    pub(super) quota: Quota,
     pub(super) fold: SessionFold,
     /// Since its record was written.
     pub(super) fold_changed: bool,
@@ -57,6 +62,8 @@ pub(super) struct Actor {
     pub(super) foreground: Foreground,
     /// The child sessions that the agent runs on this process.
     pub(super) subagents: Subagents,
+    /// Updates that nobody can be shown.
+    pub(super) dropped: Dropped,
     pub(super) queue: VecDeque<Queued>,
     pub(super) requests: BTreeMap<RequestId, Pending>,
     /// The last that were resolved, for those who come second.
@@ -98,7 +105,12 @@ impl Actor {
                 draining: self.drain_at.is_none(),
                 until: self.deadline(),
             };
-            match self.inputs.wake(listen).await {
+            let wake = self.inputs.wake(listen).await;
+            if let Some(turn) = self.turn.as_mut().filter(|_| !listen.batches) {
+                // Nobody listens to the agent: its silence is ours.
+                turn.active = Instant::now();
+            }
+            match wake {
                 Wake::Command(Some(command)) => self.command(command),
                 // Every handle is gone; what runs goes on to its end.
                 Wake::Command(None) => {
@@ -123,6 +135,7 @@ impl Actor {
                 Wake::Deadline => self.deadlines(),
                 Wake::Draining => self.drain(),
             }
+            self.keep_quota();
             self.flush();
             if self.over && self.inputs.lease.is_none() && self.attaching.is_empty() {
                 break;
@@ -167,6 +180,9 @@ impl Actor {
             return;
         }
         self.asked_at = Instant::now();
+        if self.inputs.lease.is_none() {
+            self.spec = entry(&self.context, &self.record);
+        }
         match command {
             Command::Create(creating) => self.create(creating),
             Command::Snapshot { reply } => answer(reply, Ok((self.snapshot(), self.log.appended()))),
@@ -223,6 +239,7 @@ impl Actor {
         records: Records,
     ) -> u64 {
         let Written { kind, members } = event.into();
+        self.quota.count(members.len(), Instant::now());
         self.log.append(&Event { kind, prompt, members: &members }, records)
     }
 
@@ -249,7 +266,7 @@ impl Actor {
     }
 
     /// A restart has to close what is open now.
-    fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         let works = self.turn.is_some() || !self.queue.is_empty() || !self.requests.is_empty();
         works || self.record.attached || self.record.unfinished
     }
@@ -327,8 +344,6 @@ impl Actor {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let unload = (!self.is_open() && matches!(self.attachment, Attachment::Detached))
-            .then(|| self.asked_at + self.context.limits.session_idle);
         [
             self.turn_deadline(),
             self.attach_deadline(),
@@ -337,7 +352,7 @@ impl Actor {
             self.foreground_deadline(),
             self.work_deadline(),
             self.terminal_deadline(),
-            unload,
+            self.unload_at(),
         ]
         .into_iter()
         .flatten()
@@ -352,8 +367,7 @@ impl Actor {
         self.settings_overdue(now);
         self.foreground_overdue(now);
         self.terminals_overdue(now);
-        let idle = !self.is_open() && matches!(self.attachment, Attachment::Detached);
-        if idle && now >= self.asked_at + self.context.limits.session_idle {
+        if self.unload_at().is_some_and(|at| now >= at) {
             self.over = true;
         }
     }

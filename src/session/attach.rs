@@ -1,5 +1,7 @@
 //! A session and its process: getting one, setting the session up on it, giving it back (ACP, Session Setup).
 
+use std::sync::Arc;
+
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -14,7 +16,7 @@ use crate::api::SessionState;
 use crate::api::event::{AgentExited, Context, DetachedReason, SessionAttached, SessionDetached};
 use crate::eventlog::Records;
 use crate::jsonrpc::RpcError;
-use crate::pool::{Fate, Lease, Standing};
+use crate::pool::{Fate, Lease, Refused, Standing};
 use crate::types::ServedBy;
 use crate::types::limits::FOLDED_MEMBER_BYTES;
 
@@ -36,7 +38,11 @@ impl Actor {
             Ok(place) => self.inputs.place = Some(place),
             Err(refused) => {
                 self.settle();
-                return Err(refused.into());
+                return Err(match refused {
+                    // It was there when the session was made.
+                    Refused::NoSuchAgent => Refusal::Agent(AgentFailure::removed()),
+                    refused => refused.into(),
+                });
             }
         }
         if matches!(self.attachment, Attachment::Detached) {
@@ -76,10 +82,19 @@ impl Actor {
             Ok(lease) => lease,
             Err(failure) => return self.unattached(&Refusal::Agent(failure)),
         };
+        self.spec = Arc::clone(&lease.process().spec);
+        if lease.process().offer != self.offer() {
+            // The entry has changed while it waited: this process was offered what the former one had.
+            lease.release(Fate::Untouched);
+            if let Err(refusal) = self.reserve() {
+                self.unattached(&refusal);
+            }
+            return;
+        }
         let capabilities = &lease.process().initialized.capabilities;
         let record = &self.record;
         let (servers, directories) = (&record.mcp_servers, &record.additional_directories);
-        let suited = suited::check(&self.context.catalogue, servers, directories, capabilities);
+        let suited = suited::check(&self.context.catalogue.now(), servers, directories, capabilities);
         let by = match suited.and_then(|()| self.first_taken(capabilities)) {
             Ok(Some(by)) => by,
             Ok(None) => match &self.record.agent_session_id {
@@ -134,7 +149,8 @@ impl Actor {
     pub(super) fn servers(&self) -> Vec<McpServer> {
         let Some(lease) = &self.inputs.lease else { return Vec::new() };
         let dialect = lease.process().initialized.dialect;
-        let named = self.record.mcp_servers.iter().filter_map(|name| self.context.catalogue.mcp(name));
+        let catalogue = self.context.catalogue.now();
+        let named = self.record.mcp_servers.iter().filter_map(|name| catalogue.mcp(name));
         named.map(|server| server.clone().spoken_in(dialect)).collect()
     }
 
@@ -193,7 +209,7 @@ impl Actor {
     fn attached(&mut self, by: By, result: &RawValue) {
         let Some(lease) = &self.inputs.lease else { return };
         lease.saw_auth(false);
-        let initialized = std::sync::Arc::clone(&lease.process().initialized);
+        let initialized = Arc::clone(&lease.process().initialized);
         self.attachment = Attachment::Attached;
         self.idle_since = Instant::now();
         self.record.attached = true;
@@ -277,8 +293,8 @@ impl Actor {
         }
     }
 
-    /// There will be no process for now: whoever waited for one is told why.
-    fn unattached(&mut self, refusal: &Refusal) {
+    /// No process comes: whoever waited for one is told why.
+    pub(super) fn unattached(&mut self, refusal: &Refusal) {
         self.refuse_all(refusal);
         if self.turn.is_some() {
             self.fail_turn(refusal);

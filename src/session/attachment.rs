@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::command::Reply;
+use super::dropped::Dropped;
 use crate::acp::{self, Dialect, TraceContext};
 use crate::api::event::AttachedBy;
 use crate::jsonrpc::CallId;
@@ -50,6 +51,7 @@ pub(super) struct Attaching {
 pub(super) struct Early {
     pub(super) updates: VecDeque<Box<RawValue>>,
     bytes: usize,
+    dropped: Dropped,
 }
 
 impl Early {
@@ -60,7 +62,12 @@ impl Early {
         while self.updates.len() > limits.early_updates || self.bytes > limits.batch_bytes {
             let Some(oldest) = self.updates.pop_front() else { return };
             self.bytes -= oldest.get().len();
-            tracing::warn!("an update that came before its session was dropped: too many of them");
+            if let Some(dropped) = self.dropped.one_more() {
+                tracing::warn!(
+                    dropped,
+                    "an update that came before its session was dropped: too many of them"
+                );
+            }
         }
     }
 }

@@ -117,7 +117,8 @@ impl Actor {
         let asked = self.settings.values().map(|setting| setting.deadline);
         let wanted = self.wanted.iter().map(|setting| setting.deadline);
         let attaching = self.attaching.iter().map(|attaching| attaching.deadline);
-        asked.chain(wanted.chain(attaching).filter(|_| self.stands_in_line())).min()
+        let creating = self.creating.iter().map(|creating| creating.deadline);
+        asked.chain(wanted.chain(attaching).chain(creating).filter(|_| self.stands_in_line())).min()
     }
 
     /// A session that is being set up has its process: who waits for it then waits for the agent.
@@ -145,11 +146,12 @@ impl Actor {
         let wait = self.context.limits.settings_wait;
         let overdue = |deadline: Instant| now >= deadline;
         let waits = self.wanted.iter().map(|s| s.deadline).chain(self.attaching.iter().map(|a| a.deadline));
-        if !waits.into_iter().any(overdue) {
+        if !waits.chain(self.creating.iter().map(|c| c.deadline)).any(overdue) {
             return;
         }
         let starts = self.context.pool.is_starting(&self.record.agent);
         if starts {
+            self.creating.iter_mut().for_each(|c| c.deadline = c.deadline.max(now + wait));
             self.wanted.iter_mut().for_each(|setting| setting.deadline = setting.deadline.max(now + wait));
             self.attaching.iter_mut().for_each(|a| a.deadline = a.deadline.max(now + wait));
             return;
@@ -163,6 +165,9 @@ impl Actor {
         }
         for attaching in self.attaching.extract_if(.., |attaching| overdue(attaching.deadline)) {
             answer(attaching.reply, Err(refusal()));
+        }
+        if self.creating.as_ref().is_some_and(|creating| overdue(creating.deadline)) {
+            self.not_created(&refusal());
         }
         self.leave_line();
     }

@@ -8,10 +8,10 @@ use tokio::sync::Semaphore;
 use super::folders::Workspaces;
 use super::idempotency::InFlight;
 use super::taken::Takes;
-use crate::agent::Catalogue;
+use crate::agent::CurrentCatalogue;
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
-use crate::shutdown::Shutdown;
+use crate::shutdown::{Shutdown, sound};
 use crate::types::{Ids, Limits, Principal};
 use crate::workspace::Budget;
 
@@ -20,7 +20,7 @@ use crate::workspace::Budget;
 pub struct Context {
     pub log: EventLog,
     pub pool: Pool,
-    pub catalogue: Arc<Catalogue>,
+    pub catalogue: CurrentCatalogue,
     pub workspaces: Workspaces,
     pub ids: Ids,
     pub limits: Arc<Limits>,
@@ -38,7 +38,7 @@ impl Context {
     pub fn new(
         log: EventLog,
         pool: Pool,
-        catalogue: Arc<Catalogue>,
+        catalogue: CurrentCatalogue,
         workspaces: Workspaces,
         (ids, limits, shutdown): (Ids, Arc<Limits>, Shutdown),
     ) -> Self {
@@ -75,7 +75,7 @@ pub(super) struct Live {
 
 impl LiveCount {
     pub(super) fn enter(&self, principal: &Principal, max: usize) -> Option<Live> {
-        let mut counts = self.0.lock().expect("no one panics while holding the counts");
+        let mut counts = sound(self.0.lock());
         let count = counts.entry(Arc::clone(&principal.id)).or_default();
         if *count >= max {
             return None;
@@ -87,7 +87,7 @@ impl LiveCount {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        let mut counts = self.count.0.lock().expect("no one panics while holding the counts");
+        let mut counts = sound(self.count.0.lock());
         if let Some(count) = counts.get_mut(&self.id) {
             *count -= 1;
             if *count == 0 {

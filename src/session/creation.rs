@@ -1,5 +1,7 @@
 //! A session's beginning: made anew, adopted from the agent, or forked from another one.
 
+use tokio::time::Instant;
+
 use super::actor::{Actor, answer};
 use super::attachment::By;
 use super::command::Reply;
@@ -29,6 +31,8 @@ pub(super) struct Creating {
     pub(super) claim: Option<Claim>,
     pub(super) trace: Option<TraceContext>,
     pub(super) reply: Reply<(Session, u64)>,
+    /// How long it stands in line while every process is at work.
+    pub(super) deadline: Instant,
 }
 
 impl Actor {

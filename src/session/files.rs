@@ -1,11 +1,14 @@
 //! `fs/*` of agents, served from the session's folders (ACP, File System).
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::actor::Actor;
 use super::requests::Outcome;
+use super::serve::{Done, kib};
 use crate::acp::{self, error_code, method};
 use crate::jsonrpc::IncomingId;
 use crate::workspace::{FileError, Window, Workspace, Workspaces};
@@ -28,12 +31,36 @@ impl Actor {
             additional: self.record.additional_directories.iter().map(PathBuf::from).collect(),
             max: self.context.limits.file_bytes,
         };
+        let bounds = &self.serving.files;
+        let Ok(wanted) = Arc::clone(&bounds.wanted).try_acquire_many_owned(kib(params.get().len())) else {
+            return self.refuse(incoming, error_code::INTERNAL, "too much is being written at once");
+        };
+        let places = Arc::clone(&bounds.answers);
         let (method, params) = (method.to_owned(), params.to_owned());
         let shutdown = self.context.shutdown.clone();
         self.serve(incoming, async move {
-            let work = shutdown.spawn_blocking(move || served.outcome(&method, &params));
-            work.await.unwrap_or_else(|_| Err(acp::error(error_code::INTERNAL, "the work was given up")))
+            // Nobody closes it.
+            let Ok(place) = places.acquire_owned().await else { return Done::Answer(Err(given_up())) };
+            // The work goes on when nobody waits for it any more, and holds its place as long.
+            let work = shutdown.spawn_blocking(move || {
+                let outcome = served.outcome(&method, &params);
+                drop((params, wanted));
+                Done::File(outcome, place)
+            });
+            work.await.unwrap_or_else(|_| Done::Answer(Err(given_up())))
         });
+    }
+
+    /// An answer may be large: its place is free when the agent has taken all of it.
+    pub(super) fn send_file_answer(
+        &self,
+        incoming: IncomingId,
+        outcome: &Outcome,
+        place: OwnedSemaphorePermit,
+    ) {
+        if let Some(lease) = &self.inputs.lease {
+            lease.process().answer_held(incoming, outcome.as_deref().map_err(|error| &**error), place);
+        }
     }
 }
 
@@ -64,6 +91,10 @@ impl Served {
     fn workspace(&self) -> Result<Workspace, FileError> {
         self.workspaces.open(Path::new(&self.cwd), &self.additional)
     }
+}
+
+fn given_up() -> Box<RawValue> {
+    acp::error(error_code::INTERNAL, "the work was given up")
 }
 
 fn not_params() -> Box<RawValue> {

@@ -10,14 +10,14 @@ use crate::types::Principal;
 /// a time: a client that deletes hundreds must not keep the agent from working.
 pub(super) fn ask(context: &Context, record: &SessionRecord, owner: &Principal, trace: Option<TraceContext>) {
     let Some(id) = record.agent_session_id.clone() else { return };
-    let Some(spec) = context.catalogue.agent(&record.agent).cloned() else { return };
+    let Some(spec) = context.catalogue.agent(&record.agent) else { return };
     let known = context.pool.agent(&record.agent).and_then(|(_, initialized)| initialized);
     if known.is_some_and(|initialized| !initialized.capabilities.session.delete) {
         return;
     }
     let (context, owner, ours) = (context.clone(), owner.clone(), record.session_id);
     let shutdown = context.shutdown.clone();
-    shutdown.clone().spawn(async move {
+    shutdown.clone().spawn_confined(async move {
         let asked = async {
             let _alone = context.forgetting.acquire().await;
             let mut visit = context.pool.visit(&spec, &owner, Manner::Quiet).await.ok()?;

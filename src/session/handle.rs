@@ -94,8 +94,11 @@ impl SessionHandle {
                 Err(_) => return Err(Refusal::PoolFull("the session is too busy".to_owned(), BUSY)),
             }
         }
-        // An owner that does not answer has erased the session.
-        answer.await.unwrap_or(Err(Refusal::Gone))
+        match answer.await {
+            Ok(outcome) => outcome,
+            // An owner that does not answer has erased the session, or has panicked.
+            Err(_) => self.registry.slot(self.id).await.and(Err(Refusal::Internal)),
+        }
     }
 
     async fn durable(&self, seq: u64) -> Result<(), Refusal> {
@@ -161,7 +164,7 @@ impl SessionHandle {
         let (handle, by) = (self.clone(), by.clone());
         let begun = async move { handle.prompt_once(&by, request).await }.in_current_span();
         let context = self.registry.context();
-        context.shutdown.spawn(begun).await.map_err(|error| Refusal::internal(&error))?
+        context.shutdown.spawn_confined(begun).await.map_err(|error| Refusal::internal(&error))?
     }
 
     async fn prompt_once(&self, by: &Principal, request: PromptRequest) -> Result<Admitted, Refusal> {

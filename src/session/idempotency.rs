@@ -12,6 +12,7 @@ use super::context::Context;
 use super::record;
 use super::refusal::Refusal;
 use crate::eventlog::Records;
+use crate::shutdown::sound;
 use crate::store::{Put, Table};
 use crate::types::{Principal, PromptId, SessionId, Timestamp};
 
@@ -64,7 +65,7 @@ pub(super) struct Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.in_flight.0.lock().expect("no one panics while holding the keys").remove(&self.record_key);
+        sound(self.in_flight.0.lock()).remove(&self.record_key);
     }
 }
 
@@ -88,7 +89,7 @@ pub(super) async fn claim(
     }
     let record_key = hash.finalize().to_vec();
     let in_flight = context.in_flight.clone();
-    if !in_flight.0.lock().expect("no one panics while holding the keys").insert(record_key.clone()) {
+    if !sound(in_flight.0.lock()).insert(record_key.clone()) {
         return Err(Refusal::IdempotencyInFlight);
     }
     let flight = Flight { in_flight, record_key: record_key.clone() };
@@ -99,11 +100,11 @@ pub(super) async fn claim(
         .map_err(|error| Refusal::internal(&error))?;
     let stored = stored.map(|bytes| record::read::<IdempotencyRecord>(&bytes)).transpose();
     let stored = stored.map_err(|error| Refusal::internal(&error))?;
-    let before = stored.filter(|record| record.expires_at > context.ids.now());
+    let before = stored.filter(|record| record.expires_at > context.log.ages().at_least());
     if before.as_ref().is_some_and(|record| record.body_hash != key.body_hash) {
         return Err(Refusal::IdempotencyMismatch);
     }
-    let expires_at = context.ids.now().after(context.limits.idempotency);
+    let expires_at = context.log.ages().at_most().after(context.limits.idempotency);
     let claim = Claim { record_key, body_hash: key.body_hash, expires_at, key: key.key.clone() };
     Ok(Claimed { flight, claim, before })
 }

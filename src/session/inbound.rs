@@ -74,15 +74,13 @@ impl Actor {
 
     pub(super) fn update(&mut self, params: &RawValue) {
         let Ok(peek) = acp::peek_update(params) else {
-            tracing::warn!(session = %self.record.session_id, "an update cannot be routed, and is dropped");
-            return;
+            return self.update_dropped("an update cannot be routed, and is dropped");
         };
         let subagent = match self.whose(&peek.session_id) {
             Whose::Own => None,
             Whose::Child => Some(&*peek.session_id),
             Whose::Nobodys => {
-                tracing::warn!(session = %self.record.session_id, "an update names a session that is not on this process");
-                return;
+                return self.update_dropped("an update names a session that is not on this process");
             }
         };
         if peek.kind == acp::update::SUBAGENT {
@@ -117,6 +115,13 @@ impl Actor {
         let event = SessionUpdate { update: peek.update, meta: peek.meta, more, subagent, late, replayed };
         self.append(prompt, &event, records);
         self.work_over();
+    }
+
+    /// Nobody is shown it.
+    pub(super) fn update_dropped(&mut self, why: &str) {
+        if let Some(dropped) = self.dropped.one_more() {
+            tracing::warn!(session = %self.record.session_id, dropped, "{why}");
+        }
     }
 
     /// A notification that the gateway does not know.

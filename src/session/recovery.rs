@@ -13,8 +13,10 @@ use super::actor::Actor;
 use super::attachment::Attachment;
 use super::command::Command;
 use super::context::Context;
+use super::dropped::Dropped;
 use super::foreground::Foreground;
 use super::inputs::Inputs;
+use super::quota::Quota;
 use super::record::{self, FoldRecord, PromptRecord, RequestRecord, SessionRecord, TerminalRecord};
 use super::refusal::Refusal;
 use super::serve::Serving;
@@ -49,7 +51,6 @@ impl Actor {
     pub(super) fn new(context: &Context, log: SessionLog, record: SessionRecord) -> (Self, Slot) {
         let (sender, commands) = mpsc::channel(context.limits.commands);
         let (ended, ends) = watch::channel(0);
-        let spec = context.catalogue.agent(&record.agent).cloned();
         let (done, served) = mpsc::channel(context.limits.commands);
         let (news, terminals) = mpsc::channel(context.limits.batches);
         let inputs = Inputs {
@@ -77,12 +78,13 @@ impl Actor {
         };
         let actor = Self {
             context: context.clone(),
-            spec: spec.unwrap_or_else(|| Arc::new(AgentSpec::gone(record.agent.clone()))),
+            spec: entry(context, &record),
             owner,
             log,
             record,
             indexed_at: None,
             named_as: None,
+            quota: Quota::new(),
             fold: SessionFold::default(),
             fold_changed: true,
             inputs,
@@ -94,12 +96,13 @@ impl Actor {
             late_of: None,
             foreground: Foreground::new(),
             subagents: Subagents::default(),
+            dropped: Dropped::default(),
             queue: VecDeque::new(),
             requests: BTreeMap::new(),
             resolved: VecDeque::new(),
             outbox: VecDeque::new(),
             elicitations: VecDeque::new(),
-            serving: Serving::new(done),
+            serving: Serving::new(done, &context.limits),
             terminals: Terminals::new(news),
             wanted: Vec::new(),
             settings: HashMap::new(),
@@ -185,7 +188,7 @@ impl Actor {
             }
         }
         while let Some(turn) = self.queue.pop_front() {
-            let detail = "the gateway was restarted while the turn was running or waiting";
+            let detail = "the gateway was restarted, or failed, while the turn was running or waiting";
             self.end_failed(turn.record, Problem::new(ProblemCode::Interrupted, detail));
         }
         if self.record.attached {
@@ -223,6 +226,12 @@ impl Actor {
         }
         Ok(open)
     }
+}
+
+/// What the operator says of the session's agent now.
+pub(super) fn entry(context: &Context, record: &SessionRecord) -> Arc<AgentSpec> {
+    let spec = context.catalogue.agent(&record.agent);
+    spec.unwrap_or_else(|| Arc::new(AgentSpec::gone(record.agent.clone())))
 }
 
 /// A record of ours, read back.

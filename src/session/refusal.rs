@@ -45,6 +45,8 @@ pub enum Refusal {
     PoolFull(String, Duration),
     #[error("this key has too many live sessions; close or delete one")]
     LiveSessions,
+    #[error("this session wrote more than it may in an hour; it goes on after that")]
+    Quota(Duration),
     #[error("the gateway is shutting down")]
     Draining,
     #[error("the storage is nearly full; reads go on")]
@@ -90,7 +92,7 @@ impl Refusal {
             Self::IdempotencyInFlight => ProblemCode::IdempotencyInFlight,
             Self::PreconditionFailed => ProblemCode::PreconditionFailed,
             Self::PoolFull(..) => ProblemCode::PoolFull,
-            Self::LiveSessions => ProblemCode::RateLimited,
+            Self::LiveSessions | Self::Quota(_) => ProblemCode::RateLimited,
             Self::Draining => ProblemCode::Draining,
             Self::StorageFull => ProblemCode::StorageFull,
             Self::Agent(failure) => agent_code(failure),
@@ -112,7 +114,9 @@ impl Refusal {
                 problem.errors = vec![FieldError { pointer: pointer.clone(), detail: detail.clone() }];
             }
             Self::Misfits(errors) => problem.errors.clone_from(errors),
-            Self::PoolFull(_, after) => problem.retry_after_seconds = Some(after.as_secs().max(1)),
+            Self::PoolFull(_, after) | Self::Quota(after) => {
+                problem.retry_after_seconds = Some(after.as_secs().max(1));
+            }
             Self::QueueFull(_) | Self::LiveSessions | Self::Draining => problem.retry_after_seconds = Some(5),
             Self::Agent(failure) => describe(&mut problem, failure),
             Self::NoSuchResource(error) => problem.acp = Some(acp_error(error)),

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use super::actor::Actor;
@@ -21,6 +22,7 @@ use super::{IdempotencyKey, suited, taken, upkeep};
 use crate::acp::{self, TraceContext, gate};
 use crate::agent::{AgentSpec, Unanswered};
 use crate::api::{self, CreateSession, McpServer, Session, SessionList, SessionState};
+use crate::shutdown::sound;
 use crate::store::Table;
 use crate::types::{Principal, SessionId, Tenant};
 
@@ -75,11 +77,16 @@ impl SessionRegistry {
             let mut closed = Vec::new();
             for (key, _) in &page {
                 let Ok(id) = uuid::Uuid::from_slice(key) else { continue };
-                match registry.slot(SessionId::from_uuid(id)).await {
-                    Ok((_, slot)) => closed.push(slot),
-                    // One that cannot be read must not keep all others from being served.
-                    Err(refusal) => {
+                let reader = registry.clone();
+                let read = async move { reader.slot(SessionId::from_uuid(id)).await };
+                // One that cannot be read must not keep all others from being served, whatever the reason.
+                match registry.context().shutdown.spawn_confined(read).await {
+                    Ok(Ok((_, slot))) => closed.push(slot),
+                    Ok(Err(refusal)) => {
                         tracing::error!(session = %id, %refusal, "a session that was open cannot be read");
+                    }
+                    Err(panic) => {
+                        tracing::error!(session = %id, %panic, "a session that was open cannot be read");
                     }
                 }
             }
@@ -101,7 +108,7 @@ impl SessionRegistry {
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, (Tenant, Arc<Slot>)>> {
-        self.inner.slots.lock().expect("no one panics while holding the slots")
+        sound(self.inner.slots.lock())
     }
 
     fn live(&self, id: SessionId) -> Option<(Tenant, Arc<Slot>)> {
@@ -137,8 +144,10 @@ impl SessionRegistry {
     fn run(&self, actor: Actor, slot: Arc<Slot>) {
         let registry = self.clone();
         let id = actor.record.session_id;
-        self.context().shutdown.spawn(async move {
-            let late = actor.run().await;
+        let shutdown = self.context().shutdown.clone();
+        let owner = shutdown.spawn_confined(actor.run());
+        shutdown.spawn_confined(async move {
+            let Ok(late) = owner.await else { return registry.bury(id, &slot).await };
             registry.slots().retain(|at, (_, installed)| *at != id || !Arc::ptr_eq(installed, &slot));
             slot.gone.cancel();
             // Who asked while it was ending is answered by the next owner; one that cannot be had answers nobody.
@@ -148,6 +157,19 @@ impl SessionRegistry {
                 }
             }
         });
+    }
+
+    /// An owner has panicked, and its process ends with it. The next one finds in the records what was open and gives
+    /// that its end, so that nobody waits for it.
+    async fn bury(&self, id: SessionId, slot: &Arc<Slot>) {
+        tracing::error!(session = %id, "the session's owner panicked: its turn fails, and it begins anew from its log");
+        // What it appended is committed before the next one reads.
+        drop(slot.log.wait(slot.log.appended()).await);
+        self.slots().retain(|at, (_, installed)| *at != id || !Arc::ptr_eq(installed, slot));
+        slot.gone.cancel();
+        if let Err(refusal) = self.slot(id).await {
+            tracing::warn!(session = %id, %refusal, "the session could not be read in again");
+        }
     }
 
     pub async fn open(&self, by: &Principal, id: SessionId) -> Result<SessionHandle, Refusal> {
@@ -177,7 +199,7 @@ impl SessionRegistry {
         let (registry, by) = (self.clone(), by.clone());
         let made =
             async move { registry.create_once(&by, request, key.as_ref(), trace).await }.in_current_span();
-        self.context().shutdown.spawn(made).await.map_err(|error| Refusal::internal(&error))?
+        self.context().shutdown.spawn_confined(made).await.map_err(|error| Refusal::internal(&error))?
     }
 
     async fn create_once(
@@ -225,7 +247,7 @@ impl SessionRegistry {
         if context.log.alarm().is_some() {
             return Err(Refusal::StorageFull);
         }
-        let spec = context.catalogue.agent(&request.agent).cloned();
+        let spec = context.catalogue.agent(&request.agent);
         let Some(spec) = spec else { return Err(crate::pool::Refused::NoSuchAgent.into()) };
         let id = context.ids.session();
         let adopted = taken::adopted(by, &request)?.map(str::to_owned);
@@ -257,9 +279,14 @@ impl SessionRegistry {
         let (id, own_folder) = (record.session_id, record.own_folder && origin == Origin::New);
         let log = context.log.session(&by.tenant, id).await.map_err(|error| Refusal::internal(&error))?;
         let (mut actor, slot) = Actor::new(context, log.clone(), record);
-        actor.fold.person_title.clone_from(&actor.record.title);
+        // What a fork inherits is no person's choice for it: its agent may name it anew.
+        match origin {
+            Origin::Forked(_) => actor.fold.agent_title.clone_from(&actor.record.title),
+            Origin::New | Origin::Adopted => actor.fold.person_title.clone_from(&actor.record.title),
+        }
         let (reply, created) = tokio::sync::oneshot::channel();
-        drop(slot.commands.try_send(Command::Create(Creating { origin, claim, trace, reply })));
+        let deadline = Instant::now() + context.limits.settings_wait;
+        drop(slot.commands.try_send(Command::Create(Creating { origin, claim, trace, reply, deadline })));
         // It can be found once it exists for clients; until then only this call knows it.
         slot.made.store(false, Ordering::Release);
         let slot = Arc::new(slot);
@@ -309,7 +336,7 @@ impl SessionRegistry {
         // Until a process has said what it takes, the one that is leased says it.
         if let Some(initialized) = context.pool.agent(&spec.name).and_then(|(_, initialized)| initialized) {
             let directories = &request.additional_directories;
-            suited::check(&context.catalogue, &mcp_servers, directories, &initialized.capabilities)?;
+            suited::check(&context.catalogue.now(), &mcp_servers, directories, &initialized.capabilities)?;
         }
         let (workspaces, cwd) = (context.workspaces.clone(), request.cwd);
         let directories = request.additional_directories;
@@ -363,8 +390,9 @@ impl SessionRegistry {
 
     /// Clients name servers; they never bring a command or a URL.
     fn mcp_servers(&self, wanted: &[McpServer]) -> Result<Vec<String>, Refusal> {
+        let catalogue = self.context().catalogue.now();
         let server = |(at, server): (usize, &McpServer)| match server {
-            McpServer::Name(name) if self.context().catalogue.mcp(name).is_some() => Ok(name.clone()),
+            McpServer::Name(name) if catalogue.mcp(name).is_some() => Ok(name.clone()),
             McpServer::Name(_) => Err(Refusal::Invalid {
                 pointer: format!("/mcpServers/{at}"),
                 detail: "no MCP server of that name is configured".to_owned(),
@@ -428,3 +456,6 @@ fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,9 +2,10 @@
 //! its end; it never waits for it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -14,6 +15,7 @@ use super::requests::Outcome;
 use super::terminals::NewTerminal;
 use crate::acp::error_code;
 use crate::jsonrpc::IncomingId;
+use crate::types::Limits;
 
 /// What came of a request.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub(super) struct Served {
 #[derive(Debug)]
 pub(super) enum Done {
     Answer(Outcome),
+    /// The answer holds its place until the agent has taken it.
+    File(Outcome, OwnedSemaphorePermit),
     /// An elicitation can be shown.
     Elicit(Elicit),
     /// A terminal runs, or why not.
@@ -40,6 +44,16 @@ pub(super) struct Serving {
     /// Counts the processes that this owner had: numbers of requests mean others on the next one.
     process: u64,
     open: HashMap<IncomingId, Work>,
+    pub(super) files: FileBounds,
+}
+
+/// How much of the files that the agent reads and writes is held at a time.
+#[derive(Debug)]
+pub(super) struct FileBounds {
+    /// Files that are read or written, or whose answers the agent has not taken. The others wait.
+    pub(super) answers: Arc<Semaphore>,
+    /// KiB of what the waiting ones want.
+    pub(super) wanted: Arc<Semaphore>,
 }
 
 /// Work for a request of the agent.
@@ -54,9 +68,18 @@ enum Work {
     },
 }
 
+/// Rounded up; a limit of the configuration may be larger than what a count can be.
+pub(super) fn kib(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
+}
+
 impl Serving {
-    pub(super) fn new(done: mpsc::Sender<Served>) -> Self {
-        Self { done, process: 0, open: HashMap::new() }
+    pub(super) fn new(done: mpsc::Sender<Served>, limits: &Limits) -> Self {
+        let files = FileBounds {
+            answers: Arc::new(Semaphore::new(limits.file_answers.min(Semaphore::MAX_PERMITS))),
+            wanted: Arc::new(Semaphore::new(kib(limits.file_wanted_bytes) as usize)),
+        };
+        Self { done, process: 0, open: HashMap::new(), files }
     }
 
     /// The process is gone; what is still served for it has nobody to hear of it.
@@ -74,16 +97,10 @@ impl Serving {
 impl Actor {
     /// Runs `work` beside the owner, and answers the agent with what comes of it. The work is dropped when the agent
     /// takes its request back, and when the process is gone.
-    pub(super) fn serve(
-        &mut self,
-        incoming: IncomingId,
-        work: impl Future<Output = Outcome> + Send + 'static,
-    ) {
+    pub(super) fn serve(&mut self, incoming: IncomingId, work: impl Future<Output = Done> + Send + 'static) {
         let dropped = CancellationToken::new();
         let guard = Work::Droppable(dropped.clone().drop_guard());
-        self.start_work(incoming, guard, async move {
-            dropped.run_until_cancelled_owned(work).await.map(Done::Answer)
-        });
+        self.start_work(incoming, guard, async move { dropped.run_until_cancelled_owned(work).await });
     }
 
     /// Runs `work` that the owner goes on with, to its end: what it makes must come back here.
@@ -102,7 +119,7 @@ impl Actor {
         }
         let (served, process) = (self.serving.done.clone(), self.serving.process);
         self.serving.open.insert(incoming, entry);
-        self.context.shutdown.spawn(async move {
+        self.context.shutdown.spawn_confined(async move {
             if let Some(done) = work.await {
                 // An owner that has ended has given its process back.
                 drop(served.send(Served { process, incoming, done }).await);
@@ -124,6 +141,7 @@ impl Actor {
         }
         match done {
             Done::Answer(outcome) => self.send_answer(incoming, &outcome),
+            Done::File(outcome, place) => self.send_file_answer(incoming, &outcome, place),
             Done::Elicit(elicit) => self.elicit(incoming, elicit),
             Done::Terminal(outcome) => self.terminal_started(incoming, *outcome),
         }

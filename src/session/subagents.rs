@@ -52,7 +52,7 @@ impl Actor {
     pub(super) fn announced(&mut self, update: &RawValue) {
         let known = acp::update::subagent_of(update).is_none_or(|id| self.subagents.add(&id));
         if !known {
-            tracing::warn!(session = %self.record.session_id, "a subagent is not heard: there are too many, or its id is too long");
+            self.update_dropped("a subagent is not heard: there are too many, or its id is too long");
         }
     }
 

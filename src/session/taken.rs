@@ -20,6 +20,7 @@ use super::registry::{Begun, Created, SessionRegistry, invalid};
 use crate::acp::{self, AgentCapabilities, TraceContext};
 use crate::agent::{AgentFailure, AgentSpec};
 use crate::api::CreateSession;
+use crate::shutdown::sound;
 use crate::store::Table;
 use crate::types::{AgentName, Principal, Scope, SessionId, Tenant};
 
@@ -40,14 +41,14 @@ pub(super) struct Take {
 impl Takes {
     fn begin(&self, tenant: &Tenant, agent: &AgentName, id: &str) -> Option<Take> {
         let what = (tenant.clone(), agent.clone(), id.to_owned());
-        let first = self.0.lock().expect("no one panics while holding the ids").insert(what.clone());
+        let first = sound(self.0.lock()).insert(what.clone());
         first.then(|| Take { takes: self.clone(), what })
     }
 }
 
 impl Drop for Take {
     fn drop(&mut self) {
-        self.takes.0.lock().expect("no one panics while holding the ids").remove(&self.what);
+        sound(self.takes.0.lock()).remove(&self.what);
     }
 }
 
@@ -120,7 +121,7 @@ impl SessionRegistry {
     ) -> Result<Created, Refusal> {
         let (registry, by, parent) = (self.clone(), by.clone(), parent.clone());
         let forked = async move { registry.fork_once(&by, &parent, key.as_ref(), trace).await };
-        let forked = self.context().shutdown.spawn(forked.in_current_span());
+        let forked = self.context().shutdown.spawn_confined(forked.in_current_span());
         forked.await.map_err(|error| Refusal::internal(&error))?
     }
 

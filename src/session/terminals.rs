@@ -96,11 +96,11 @@ impl Actor {
         match method {
             method::TERMINAL_OUTPUT => {
                 let (scrollback, exit) = (open.terminal.scrollback(), exit.borrow().clone());
-                self.serve(incoming, async move { Ok(output(&scrollback, exit.as_ref())) });
+                self.serve(incoming, async move { Done::Answer(Ok(output(&scrollback, exit.as_ref()))) });
             }
             method::TERMINAL_WAIT_FOR_EXIT => self.serve(incoming, async move {
                 let exit = ended(exit).await;
-                Ok(acp::terminal_exited(exit.exit_code, exit.signal.as_deref()))
+                Done::Answer(Ok(acp::terminal_exited(exit.exit_code, exit.signal.as_deref())))
             }),
             method::TERMINAL_KILL | method::TERMINAL_RELEASE => {
                 open.terminal.kill();
@@ -112,7 +112,7 @@ impl Actor {
                 }
                 self.serve(incoming, async move {
                     ended(exit).await;
-                    Ok(acp::terminal_done())
+                    Done::Answer(Ok(acp::terminal_done()))
                 });
             }
             _ => self.refuse(incoming, error_code::METHOD_NOT_FOUND, "the client does not serve this method"),
@@ -182,7 +182,7 @@ impl Actor {
         let scrollback = Scrollback::new(limit, self.context.scrollbacks.clone());
         let news = self.terminals.news.clone();
         let (terminal, follower) = started.follow(id, scrollback, limits.terminal_log_bytes, news);
-        self.context.shutdown.spawn(follower);
+        self.context.shutdown.spawn_confined(follower);
         let prompt = self.running();
         let CreateTerminal { command, args, .. } = asked;
         let shown = api::Terminal {

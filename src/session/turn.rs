@@ -65,6 +65,7 @@ impl Actor {
         if self.context.log.alarm().is_some() {
             return Err(Refusal::StorageFull);
         }
+        self.check_quota()?;
         self.check_content(&blocks)?;
         match &self.turn {
             Some(turn) if !queue => return Err(Refusal::TurnRunning(turn.record.prompt_id)),
@@ -277,7 +278,7 @@ impl Actor {
             return self.leave_for_good();
         }
         let Some(mut queued) = self.queue.pop_front() else { return };
-        if let Err(refusal) = self.reserve() {
+        if let Err(refusal) = self.check_quota().and_then(|()| self.reserve()) {
             self.refuse_queued(queued, &refusal);
             return self.turn_over(ended);
         }

@@ -52,7 +52,7 @@ async fn forget_keys(registry: &SessionRegistry) -> Result<(), Refusal> {
         let page = page.map_err(|error| Refusal::internal(&error))?;
         let Some((last, _)) = page.last() else { return Ok(()) };
         after = Some(last.clone());
-        let now = context.ids.now();
+        let now = context.log.ages().at_least();
         let mut records = Records::new();
         for (key, value) in page {
             let kept = record::read::<IdempotencyRecord>(&value).is_ok_and(|record| record.expires_at > now);

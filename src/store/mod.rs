@@ -10,6 +10,8 @@ mod usage;
 
 #[cfg(test)]
 pub(crate) mod contract;
+#[cfg(test)]
+pub(crate) mod faulty;
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -21,7 +23,7 @@ use crate::types::{Epoch, SessionId, Timestamp};
 pub use memory::MemoryStore;
 pub use record::{Delete, Expect, Put, Record, Table};
 pub use run::{Frame, Run};
-pub use sqlite::{OpenError, SqliteStore};
+pub use sqlite::{CheckError, Checked, OpenError, Restored, SqliteStore, copy, restore};
 pub use usage::LogUsage;
 
 /// Why something failed, for the log.
@@ -41,11 +43,13 @@ pub trait EventStore: Send + Sync + Debug {
     fn commit(&self, batch: &Batch) -> Result<Committed, CommitError>;
 
     /// Events of a session after `after`, ascending; the first run is cut to begin there. About `max_bytes`, and at
-    /// least one run if there is any. When older events were dropped it begins with the oldest that are left.
+    /// least one run if there is any. When older events were dropped it begins with the oldest that are left. It ends
+    /// before a damaged run; one that comes first is [`ReadError::Corrupt`].
     fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError>;
 
     /// Events of all sessions that `wanted` names, after the place `after_pos`, by place. It may stop before it found
-    /// `max_bytes`, or anything: what follows is read from `through_pos` on.
+    /// `max_bytes`, or anything: what follows is read from `through_pos` on. It stops before a damaged run of a session
+    /// that is wanted; one that comes first is [`ReadError::Corrupt`].
     fn read_all(
         &self,
         after_pos: u64,
@@ -193,9 +197,10 @@ pub enum CommitError {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// A run is not what was written. It is told, never served; the rest of the store stays readable.
-    #[error("events of session {session} from {first_seq} on are damaged on disk")]
-    Corrupt { session: SessionId, first_seq: u64 },
+    /// Events are not what was written. It is told, never served; the rest of the store stays readable, and `after` is
+    /// where reading goes on: a seq for [`EventStore::read`], a place for [`EventStore::read_all`].
+    #[error("events {first_seq} to {last_seq} of session {session} are damaged on disk")]
+    Corrupt { session: SessionId, first_seq: u64, last_seq: u64, after: u64 },
     #[error("the store failed to read")]
     Failed(#[source] Cause),
 }

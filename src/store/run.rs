@@ -90,6 +90,24 @@ impl Run {
         })
     }
 
+    /// Its first events that have no more bytes than these together, at least one. When that is not all, the bytes are
+    /// a copy, so that who holds them holds nothing else.
+    #[must_use]
+    pub fn within(self, max_bytes: usize) -> Self {
+        if self.frames.len() <= max_bytes {
+            return self;
+        }
+        let ends = memmem::find_iter(&self.frames, FRAME_END).map(|at| at + FRAME_END.len());
+        let fit = ends.take_while(|end| *end <= max_bytes).count();
+        let last = self.first_seq + u64::try_from(fit.max(1)).unwrap_or(1) - 1;
+        match self.through(last) {
+            Some(run) if run.last_seq < self.last_seq => {
+                Self { frames: Bytes::copy_from_slice(&run.frames), ..run }
+            }
+            _ => self,
+        }
+    }
+
     /// Its events, oldest first.
     pub fn events(&self) -> impl Iterator<Item = Frame<'_>> {
         let mut rest: &[u8] = &self.frames;
@@ -166,6 +184,18 @@ mod tests {
         assert_eq!(whole.after_pos(106).unwrap().first_seq, 7);
         assert_eq!(whole.after_pos(3).unwrap(), whole);
         assert!(whole.after_pos(109).is_none());
+    }
+
+    #[test]
+    fn what_fits_is_never_less_than_one_event() {
+        let whole = run(1, 5..=9);
+        let one = whole.through(5).unwrap().frames.len();
+        for bytes in 0..=whole.frames.len() + 1 {
+            let within = whole.clone().within(bytes);
+            let fit = u64::try_from(bytes / one).unwrap().clamp(1, 5);
+            assert_eq!(within.last_seq, 4 + fit, "{bytes} bytes");
+            assert_eq!(Some(within.frames), whole.through(4 + fit).map(|run| run.frames));
+        }
     }
 
     #[test]

@@ -56,7 +56,8 @@ impl Usages {
         });
         log.last_seq = head.last_seq;
         log.last_pos = head.last_pos;
-        log.last_time = head.time;
+        // A clock that was set back makes nothing older than it is.
+        log.last_time = log.last_time.max(head.time);
         log.bytes += head.bytes;
         log.runs += 1;
     }

@@ -30,6 +30,8 @@ pub fn start(filter: Option<&str>) -> Result<(), TelemetryError> {
         .map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })?;
     let terminal = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(levels).with_writer(std::io::stderr);
+    // A stderr that takes nothing (its terminal is closed, its disk full) must not end the task that has something to say.
+    let log = log.log_internal_errors(false);
     if terminal {
         log.with_ansi(true).fmt_fields(format::debug_fn(escaped).delimited(" ")).try_init()
     } else {

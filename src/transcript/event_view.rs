@@ -18,6 +18,9 @@ pub(super) struct EventView<'a> {
     pub(super) by: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) session: Option<&'a RawValue>,
+    /// The session that this one is a fork of.
+    #[serde(borrow)]
+    pub(super) forked_from: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) context: Option<Cow<'a, str>>,
     #[serde(borrow)]

@@ -129,16 +129,17 @@ impl SessionFold {
             (Some(_), ..) if event.subagent.is_some() => false,
             (Some(raw), ..) => update::kind_of(raw).is_ok_and(|kind| self.update(&kind, raw)),
             (_, Some(result), _) => self.attached(result),
-            (.., Some(session)) => self.created(session),
+            (.., Some(session)) => self.created(session, event.forked_from.is_some()),
             _ => false,
         }
     }
 
-    /// A new session's own title and metadata.
-    fn created(&mut self, session: &RawValue) -> bool {
+    /// A new session's own title and metadata. A fork has its parent's title until its agent or a person names it.
+    fn created(&mut self, session: &RawValue, forked: bool) -> bool {
         let Some(session) = Object::parse(session) else { return false };
         let metadata = keep(&mut self.metadata, session.get("metadata").filter(|raw| raw.get() != "null"));
-        titled(&mut self.person_title, &session) || metadata
+        let title = if forked { &mut self.agent_title } else { &mut self.person_title };
+        titled(title, &session) || metadata
     }
 
     /// Puts `currentModeId` into the modes and leaves their other bytes alone.

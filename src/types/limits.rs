@@ -76,6 +76,10 @@ pub struct Limits {
     pub prompt_bytes: usize,
     /// Bytes of a file that is uploaded, or that the gateway reads or writes for an agent: then 413, or an error.
     pub file_bytes: u64,
+    /// Files that the gateway reads or writes for a session's agent, or whose answers the agent has not taken: then the
+    /// next ones wait. And bytes of what those that wait want written: then the agent gets an error.
+    pub file_answers: usize,
+    pub file_wanted_bytes: usize,
     /// Bytes of a text that goes into a prompt by itself when it is attached: a longer one is a link.
     pub attached_text_bytes: u64,
     /// Names that a search looks at for one page of files: then there is more.
@@ -152,10 +156,21 @@ pub struct Limits {
     /// Reads of the store at a time, and bytes of each.
     pub store_readers: usize,
     pub store_page_bytes: usize,
-    /// Retention: bytes of a session's log, age after its last event, bytes of all logs: then the oldest goes.
+    /// What one session may write in an hour, in bytes and in events: then its agent's process ends, its turn fails, and
+    /// prompts get 429 until the hour is over.
+    pub session_bytes_per_hour: u64,
+    pub session_events_per_hour: u64,
+    /// Bytes of a log that a dead gateway left open and that is checked before the next one serves: a larger one is
+    /// checked while it serves already.
+    pub check_bytes: u64,
+    /// Retention: bytes of a session's log, age after its last event: then the oldest goes. And bytes of all logs: then
+    /// the oldest of the largest go.
     pub session_log_bytes: u64,
     pub log_age: Duration,
     pub logs_bytes: u64,
+    /// A step of the wall clock that counts as a jump: until it has held for `clock_settle`, nothing ends by its age.
+    pub clock_jump: Duration,
+    pub clock_settle: Duration,
     /// How long `session.deleted` stays on `/v1/events`.
     pub tombstone: Duration,
     /// Free disk below which prompts get 507, as a part of the disk (percent) and in bytes: the larger holds.
@@ -209,6 +224,8 @@ impl Default for Limits {
             body_bytes: 1 << 20,
             prompt_bytes: 10 << 20,
             file_bytes: 16 << 20,
+            file_answers: 4,
+            file_wanted_bytes: 64 << 20,
             attached_text_bytes: 64 << 10,
             file_names: 20_000,
             json_depth: 128,
@@ -217,7 +234,7 @@ impl Default for Limits {
             commands: 64,
             pending_bytes: 1 << 20,
             writes: 256,
-            run_bytes: 256 << 10,
+            run_bytes: 32 << 10,
             transaction_bytes: 4 << 20,
             bad_lines_per_minute: 1000,
             early_updates: 100,
@@ -252,10 +269,15 @@ impl Default for Limits {
             tail_bytes: 512 << 10,
             tails_bytes: 64 << 20,
             store_readers: 4,
-            store_page_bytes: 256 << 10,
+            store_page_bytes: 32 << 10,
+            session_bytes_per_hour: 512 << 20,
+            session_events_per_hour: 2_000_000,
+            check_bytes: 256 << 20,
             session_log_bytes: 512 << 20,
             log_age: seconds(30 * 24 * 3600),
             logs_bytes: 10 << 30,
+            clock_jump: seconds(3600),
+            clock_settle: seconds(24 * 3600),
             tombstone: seconds(7 * 24 * 3600),
             free_disk_percent: 5,
             free_disk_bytes: 1 << 30,

@@ -26,6 +26,7 @@ macro_rules! text_form {
     )*};
 }
 
+mod ages;
 mod agent_name;
 pub mod clock;
 pub mod cursor;
@@ -37,6 +38,7 @@ pub mod principal;
 mod served_by;
 
 pub use agent_name::AgentName;
+pub use ages::Ages;
 pub use clock::{Clock, Entropy, Ids, Timestamp};
 pub use cursor::{Epoch, EventId, Position};
 pub use ids::{PromptId, RequestId, SessionId, TerminalId};

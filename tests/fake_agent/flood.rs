@@ -16,8 +16,11 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Step {
     let count: u64 = command.number("n", if flood { 100_000 } else { 10 });
     let rate: u64 = command.number("rate", 0);
     let batch = if rate > 0 || !flood { 1 } else { command.number("batch", 65536) };
-    let mut line =
-        Template::new(&turn.session.id, command.number("size", 64), command.number("marker", 0) != 0);
+    let mut line = Template::new(
+        command.text("session", &turn.session.id),
+        command.number("size", 64),
+        command.number("marker", 0) != 0,
+    );
     let mut buffer = Vec::with_capacity(batch + line.bytes.len());
     let start = now();
     for number in 0..count {

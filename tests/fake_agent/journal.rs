@@ -22,8 +22,8 @@ pub(crate) fn open(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     // The 22nd member; those before the 3rd may hold blanks.
-    let start = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(19)).unwrap_or("0");
-    let name = format!("{}.{start}", std::process::id());
+    let ticks = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(19)).unwrap_or("0");
+    let name = format!("{}.{ticks}", std::process::id());
     let file = OpenOptions::new().create(true).append(true).open(folder.join(name))?;
     drop(JOURNAL.set(Mutex::new(Journal { file, begun: Vec::new() })));
     Ok(())

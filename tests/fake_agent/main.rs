@@ -54,9 +54,9 @@
 //! | --- | --- |
 //! | anything else | echoes the prompt's text (also a lone surrogate, as it was spelled) |
 //! | `echo TEXT` | says TEXT, up to the end of the prompt |
-//! | `raw LINES` | the rest of the prompt, line by line, as it is, with the session's id for `$SESSION`; waits for the answer of a request; `end RESULT` or `fail ERROR` answers the prompt |
+//! | `raw LINES` | the rest of the prompt, line by line, as it is, with the session's id for `$SESSION` and the prompt's own JSON-RPC id for `$PROMPT`; waits for the answer of a request; `end RESULT` or `fail ERROR` answers the prompt |
 //! | `stream n=10 size=64 rate=0 marker=0` | n chunks, a write each; the text begins with an 8-digit number from 0 |
-//! | `flood n=100000 size=64 batch=65536 marker=0` | the same in writes of up to `batch` bytes |
+//! | `flood n=100000 size=64 batch=65536 marker=0 session=ID` | the same in writes of up to `batch` bytes; for another session if it is named |
 //! | `slow chunks=5 ms=100` | chunks with a pause before each |
 //! | `hang cancel=yes` | never ends; at a cancel: `yes` answers `cancelled`, `no` nothing, `end_turn`, `error` |
 //! | `ignore-cancel ms=100` | goes on saying "still here" whatever comes |
@@ -72,6 +72,11 @@
 //! | `split-utf8` | one chunk in writes that cut inside characters |
 //! | `surrogate` | a chunk with the escape `\ud83d` alone |
 //! | `long-line bytes=20000000` | one chunk of that size, then "after" |
+//! | `drip ms=1` | one chunk, each byte of it a write |
+//! | `wide chars=100000` | one chunk of so many characters of three bytes, then "after" |
+//! | `endless bytes=100000000` | one line of that size that has no end |
+//! | `unfinished at=line code=0` | the end of the process in a line: the prompt's answer before its end, or with `at=character` a chunk inside a character |
+//! | `twice first=end_turn second=refusal` | two answers to the prompt in one write |
 //! | `deep depth=200` | an update with `_meta` nested that deep, then "after" |
 //! | `dup-keys session=other` | updates with the member `sessionId`, `method` or `update` twice, then "after" |
 //! | `unknown-response` | answers to ids that nobody asked: unknown, string, null, none, and its prompt's again after the end |
@@ -85,8 +90,10 @@
 //! | `read path=/w/a line=1 limit=2`, `write path=/w/a text=b` | the request `fs/..._text_file` (`session=` for another); says `[TEXT]`, `[written]` or `[error CODE]` |
 //! | `terminal STEPS` | runs commands through the client, as the JSON array STEPS says, up to the end of the prompt (see `terminals.rs`) |
 //! | `ext` | the notification `_vendor/note` |
-//! | `fork seconds=300` | starts a grandchild in a session of its own that ignores TERM; says its pid |
+//! | `fork seconds=300 stdout=no` | starts a grandchild in a session of its own that ignores TERM, and holds our stdout with `stdout=yes`; says its pid |
+//! | `deaf` | reads nothing more from stdin, but for one read that it may be in |
 //! | `stderr bytes=100000`, `stderr text=WORD` | writes to stderr |
+//! | `freeze` | stops the process (SIGSTOP) until somebody continues it |
 //! | `close-stdout` | closes stdout and lives on |
 //! | `error code=-32603 message=failed` | the prompt is answered with an error |
 //! | `stop reason=refusal` | the prompt ends with that reason |
@@ -102,6 +109,7 @@ mod files;
 mod flags;
 mod flood;
 mod journal;
+mod pieces;
 mod process;
 mod raw;
 mod requests;
@@ -112,7 +120,7 @@ mod turn;
 mod v2;
 mod wire;
 
-use std::io::BufRead as _;
+use std::io::{BufRead as _, BufReader};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -156,7 +164,7 @@ fn main() -> ExitCode {
 }
 
 fn each_line(mut receive: impl FnMut(&[u8])) {
-    for line in std::io::stdin().lock().split(b'\n') {
+    for line in BufReader::new(process::Ears).split(b'\n') {
         match line {
             Ok(line) => {
                 journal::received(&line);

@@ -1,7 +1,9 @@
 //! Commands about the process itself: its end, its children, its environment, its stderr.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,17 +24,34 @@ pub(crate) fn ignore_term() {
     drop(signal(SignalKind::terminate()).expect("TERM can be handled"));
 }
 
+/// Whether stdin is to be left alone.
+static DEAF: AtomicBool = AtomicBool::new(false);
+
+/// Stdin, from which nothing comes once the process is deaf.
+pub(crate) struct Ears;
+
+impl Read for Ears {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        while DEAF.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_hours(1));
+        }
+        Ok(rustix::io::read(rustix::stdio::stdin(), buffer)?)
+    }
+}
+
 pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Option<Step> {
     match command.name {
         "crash" => crash(turn, command),
         "fork" => {
-            let pid = fork(command.number("seconds", 300));
+            let pid = fork(command.number("seconds", 300), command.text("stdout", "no") == "yes");
             turn.say(&pid.map_or_else(|error| format!("fork: {error}"), |pid| format!("pid={pid}")));
         }
         "stderr" => match command.text("text", "") {
             "" => stderr("a line of stderr\n".repeat(1 + command.number("bytes", 100_000) / 17).as_bytes()),
             text => stderr(format!("{text}\n").as_bytes()),
         },
+        "deaf" => DEAF.store(true, Ordering::Relaxed),
+        "freeze" => kill_process(getpid(), Signal::STOP).expect("a process may stop itself"),
         "close-stdout" => return Some(close_stdout(turn)),
         "pid" => turn.say(&format!("pid={}", std::process::id())),
         "cwd" => turn.say(&std::env::current_dir().unwrap_or_default().display().to_string()),
@@ -62,29 +81,32 @@ fn crash(turn: &Turn, command: &Command<'_>) {
     };
     if let Some(signal) = signal {
         kill_process(getpid(), signal).expect("a process may end itself");
-        std::thread::sleep(std::time::Duration::from_secs(5));
+        std::thread::sleep(Duration::from_secs(5));
     }
     std::process::exit(command.number("code", 42));
 }
 
-/// A shell that ends at once leaves behind a process in a session of its own that ignores TERM and holds no pipe.
+/// A shell that ends at once leaves behind a process in a session of its own that ignores TERM. It holds no pipe, or
+/// our stdout and nothing else.
 #[expect(
     clippy::disallowed_methods,
     reason = "an agent starts its tools itself; that they are found is what is tested"
 )]
-fn fork(seconds: u32) -> std::io::Result<String> {
+fn fork(seconds: u32, holds_stdout: bool) -> std::io::Result<String> {
+    let (kept, stdout) =
+        if holds_stdout { ("2>&1", Stdio::inherit()) } else { (">/dev/null 2>&1", Stdio::null()) };
     let script = format!(
-        r#"setsid sh -c 'trap "" TERM HUP INT; echo $$; exec sleep {seconds} </dev/null >/dev/null 2>&1' &"#
+        r#"setsid sh -c 'trap "" TERM HUP INT; echo $$ >&2; exec sleep {seconds} </dev/null {kept}' &"#
     );
     let mut shell = std::process::Command::new("/bin/sh")
         .args(["-c", &script])
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stdout(stdout)
+        .stderr(Stdio::piped())
         .spawn()?;
     let mut pid = String::new();
-    if let Some(stdout) = shell.stdout.take() {
-        BufReader::new(stdout).read_line(&mut pid)?;
+    if let Some(stderr) = shell.stderr.take() {
+        BufReader::new(stderr).read_line(&mut pid)?;
     }
     shell.wait()?;
     Ok(pid.trim().to_owned())

@@ -8,8 +8,9 @@ use serde_json::value::RawValue;
 
 use super::turn::{End, Step, Turn};
 
-/// What stands for the session's id.
+/// What stands for the session's id, and for the prompt's own.
 const SESSION: &str = "$SESSION";
+const PROMPT: &str = "$PROMPT";
 
 /// Says each line of `text` as it is. One that is a request waits for its answer; `end RESULT` and `fail ERROR` answer
 /// the prompt.
@@ -22,7 +23,7 @@ pub(crate) fn play(turn: &Turn, text: &str) -> Step {
         _method: &'a RawValue,
     }
     for line in text.lines() {
-        let line = line.replace(SESSION, &turn.session.id);
+        let line = line.replace(SESSION, &turn.session.id).replace(PROMPT, &turn.id);
         if let Some(result) = line.strip_prefix("end ") {
             return Err(End::Result(result.to_owned()));
         }

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::turn::{End, Step, Turn};
 use super::wire::{chunk, content_chunk, string, update_line};
-use super::{asks, faults, files, flood, process, raw, requests, terminals};
+use super::{asks, faults, files, flood, pieces, process, raw, requests, terminals};
 
 /// A command and its `key=value` words.
 pub(crate) struct Command<'a> {
@@ -83,6 +83,7 @@ fn commands(turn: &mut Turn, text: &str, spelled: &str, next: &str) -> Step {
             .or_else(|| asks::play(turn, &command))
             .or_else(|| files::play(turn, &command))
             .or_else(|| faults::play(turn, &command, next))
+            .or_else(|| pieces::play(turn, &command))
             .or_else(|| process::play(turn, &command));
         let Some(step) = known else {
             turn.say_raw(spelled);

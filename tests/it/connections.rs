@@ -261,6 +261,6 @@ async fn http_2_without_tls_is_spoken() {
             stream.flow_control().release_capacity(chunk.len()).expect("it was taken");
             text.extend_from_slice(&chunk);
         }
-        assert!(text.starts_with(b"retry: 1000\n\n"));
+        assert!(text.starts_with(b"retry: 1"));
     }
 }

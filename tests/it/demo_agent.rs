@@ -9,3 +9,6 @@ mod sessions;
 mod sign_in;
 mod turns;
 mod updates;
+mod v2;
+mod v2_asks;
+mod v2_sessions;

@@ -29,6 +29,11 @@ impl Clock for HandClock {
 
 const DAY: Duration = Duration::from_hours(24);
 
+/// The hand's steps are believed at once.
+fn no_settling() -> Limits {
+    Limits { clock_settle: Duration::ZERO, ..Limits::default() }
+}
+
 struct House {
     store: Arc<MemoryStore>,
     clock: Arc<HandClock>,
@@ -43,7 +48,7 @@ impl House {
     }
 
     fn keys(&self) -> Keys {
-        self.keys_with(&Limits::default())
+        self.keys_with(&no_settling())
     }
 
     fn keys_with(&self, limits: &Limits) -> Keys {
@@ -102,7 +107,7 @@ fn names_that_mean_something_else_are_refused() {
 #[test]
 fn named_keys_are_bounded_and_link_keys_replace_the_oldest() {
     let house = House::new();
-    let keys = house.keys_with(&Limits { named_keys: 2, link_keys: 2, ..Limits::default() });
+    let keys = house.keys_with(&Limits { named_keys: 2, link_keys: 2, ..no_settling() });
     keys.create(&new_key("a")).unwrap();
     keys.create(&new_key("b")).unwrap();
     assert!(matches!(keys.create(&new_key("c")), Err(CreateKeyError::TooMany(2))));

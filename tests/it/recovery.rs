@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::support::{Gateway, Setup, eventually, figure, is_alive, procfs};
 
 mod drain;
+mod drain_load;
 mod kills;
 
 /// The tests ask more often than a person may.

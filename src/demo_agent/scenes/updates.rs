@@ -126,7 +126,9 @@ pub(super) async fn title(turn: &mut Turn, input: &str) -> Step {
 
 /// What comes after the turn was answered belongs to it all the same.
 pub(super) async fn late(turn: &mut Turn) -> Step {
-    let word = ContentChunk::new("And this came after the turn's end.".into());
-    turn.afterword.push(SessionUpdate::AgentMessageChunk(word));
+    let message = turn.new_message();
+    let word = ContentChunk::new("And this came after the turn's end.".into()).message_id(message);
+    turn.afterword.updates.push(SessionUpdate::AgentMessageChunk(word));
+    turn.new_message();
     turn.say("This turn ends now. ").await
 }

@@ -46,16 +46,12 @@ pub(super) async fn tests(turn: &mut Turn) -> Step {
     let tests = turn
         .call(call("Run the tests", ToolKind::Execute).raw_input(json!({ "command": "cargo test" })))
         .await?;
-    let mut output = String::new();
+    let mut display = turn.display(&tests, "cargo test").await?;
     for line in TEST_RUN {
         turn.pause(4).await?;
-        output.push_str(line);
-        let shown = vec![ToolCallContent::from(fenced("console", &output))];
-        turn.progress(&tests, ToolCallUpdateFields::new().content(shown)).await?;
+        turn.print(&mut display, line).await?;
     }
-    let result =
-        ToolCallUpdateFields::new().status(ToolCallStatus::Completed).raw_output(json!({ "exitCode": 0 }));
-    turn.progress(&tests, result).await
+    turn.printed(display).await
 }
 
 pub(super) async fn plan(turn: &mut Turn) -> Step {
@@ -79,32 +75,26 @@ pub(super) async fn edit(turn: &mut Turn) -> Step {
 
 /// A command that asks before it runs.
 pub(super) async fn terminal(turn: &mut Turn) -> Step {
-    let fields = ToolCallUpdateFields::new().title("Run cargo build".to_owned()).kind(ToolKind::Execute);
+    let command = json!({ "command": "cargo build" });
+    let fields = ToolCallUpdateFields::new()
+        .title("Run cargo build".to_owned())
+        .kind(ToolKind::Execute)
+        .raw_input(command.clone());
     let build = turn
-        .call(
-            call("Run cargo build", ToolKind::Execute)
-                .raw_input(json!({ "command": "cargo build" }))
-                .status(ToolCallStatus::Pending),
-        )
+        .call(call("Run cargo build", ToolKind::Execute).raw_input(command).status(ToolCallStatus::Pending))
         .await?;
     if turn.permission(&build, fields, Grant::Execute).await? == Permission::Denied {
         turn.progress(&build, failed("Not run.")).await?;
         return turn.say(&denied(turn.mode(), "the command did not run")).await;
     }
     turn.progress(&build, ToolCallUpdateFields::new().status(ToolCallStatus::InProgress)).await?;
-    let mut output = String::new();
+    let mut display = turn.display(&build, "cargo build").await?;
     for line in ["$ cargo build\n", "   Compiling greeting v0.1.0\n", "    Finished `dev` profile in 0.42s\n"]
     {
         turn.pause(10).await?;
-        output.push_str(line);
-        let shown = vec![ToolCallContent::from(fenced("console", &output))];
-        turn.progress(&build, ToolCallUpdateFields::new().content(shown)).await?;
+        turn.print(&mut display, line).await?;
     }
-    turn.progress(
-        &build,
-        ToolCallUpdateFields::new().status(ToolCallStatus::Completed).raw_output(json!({ "exitCode": 0 })),
-    )
-    .await?;
+    turn.printed(display).await?;
     turn.say("The build passed. (The output was written in advance: nothing ran on your machine.)").await
 }
 

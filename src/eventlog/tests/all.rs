@@ -127,7 +127,7 @@ async fn cursors_that_nobody_gave_begin_again() {
     let log = memory_log(Limits::default());
     let session = open(&log, 1).await;
     say_and_wait(&session).await;
-    let unknown = AllItem::Reset { reason: ResetReason::UnknownCursor, before: 0 };
+    let unknown = AllItem::Reset { reason: ResetReason::UnknownCursor, before: 0, session: None };
     let starts = [
         (everything(), AllStart::After(2)),
         (only(&[(1, Some(2))]), AllStart::Tail),

@@ -24,7 +24,13 @@ struct Aging {
 }
 
 impl Aging {
-    fn new(limits: Limits) -> Self {
+    /// The hand's steps are believed at once.
+    fn new(mut limits: Limits) -> Self {
+        limits.clock_settle = Duration::ZERO;
+        Self::settling(limits)
+    }
+
+    fn settling(limits: Limits) -> Self {
         let clock = Arc::new(Hands::default());
         let ids = Ids::new(clock.clone(), Arc::new(SystemEntropy));
         let folder = tempfile::tempdir().expect("a folder");
@@ -73,7 +79,7 @@ async fn a_large_log_loses_its_oldest_events_and_readers_are_told() {
 
     let scope = AllScope { tenant: Tenant::default(), sessions: None };
     let mut all = aging.log.reader_all(scope.clone(), AllStart::After(1)).await.unwrap();
-    let reset = AllItem::Reset { reason: ResetReason::Pruned, before: 0 };
+    let reset = AllItem::Reset { reason: ResetReason::Pruned, before: 0, session: None };
     assert_eq!(in_time(all.next()).await.unwrap(), reset);
     let AllItem::Run(run) = in_time(all.next()).await.unwrap() else { panic!("a run") };
     assert_eq!((run.session, run.first_seq), (id(1), before + 1));
@@ -82,20 +88,35 @@ async fn a_large_log_loses_its_oldest_events_and_readers_are_told() {
 }
 
 #[tokio::test]
-async fn all_logs_together_lose_the_oldest_events_first() {
+async fn all_logs_together_lose_the_oldest_events_of_the_largest() {
     let aging = Aging::new(Limits { logs_bytes: 20_000, ..Limits::default() });
-    aging.fill(1, 1).await;
-    aging.fill(2, 100).await;
+    aging.fill(1, 10).await;
+    aging.fill(2, 60).await;
     aging.fill(3, 30).await;
+    aging.fill(2, 40).await;
     pass(&aging.log.shared).await.unwrap();
     let total = aging.log.shared.store.total_bytes();
     assert!(total <= 20_000 && total > 19_000, "{total}");
     assert_eq!(
         (aging.first_seq(1), aging.first_seq(3)),
         (1, 1),
-        "the last run of each stays, the youngest too"
+        "who wrote little loses nothing, old as it is"
     );
     assert!(aging.first_seq(2) > 50);
+}
+
+#[tokio::test]
+async fn large_logs_shrink_to_the_same_size() {
+    let aging = Aging::new(Limits { logs_bytes: 30_000, ..Limits::default() });
+    for (number, events) in [(1, 90), (2, 60), (3, 20)] {
+        aging.fill(number, events).await;
+    }
+    pass(&aging.log.shared).await.unwrap();
+    let bytes = |number| aging.log.shared.store.usage(id(number)).unwrap().bytes;
+    assert_eq!(aging.first_seq(3), 1);
+    assert!(bytes(1).abs_diff(bytes(2)) < 700, "{} {}", bytes(1), bytes(2));
+    let total = aging.log.shared.store.total_bytes();
+    assert!(total <= 30_000 && total > 28_000, "{total}");
 }
 
 #[tokio::test]
@@ -131,4 +152,20 @@ async fn a_tombstone_goes_when_its_time_has_come() {
     pass(&aging.log.shared).await.unwrap();
     assert_eq!(left(), None);
     assert_eq!(aging.log.scan(Table::Tombstone, Vec::new(), None, 10).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_by_years_deletes_nothing() {
+    let aging = Aging::settling(Limits::default());
+    aging.fill(1, 100).await;
+    let erased = aging.fill(2, 3).await;
+    let last = erased.erase(&event(""), Records::new());
+    in_time(erased.wait(last)).await.unwrap();
+    let tombstones = || aging.log.scan(Table::Tombstone, Vec::new(), None, 10);
+    for days in [3650, -3650, 3650, 0] {
+        aging.set(days);
+        pass(&aging.log.shared).await.unwrap();
+        assert_eq!((aging.first_seq(1), aging.log.expired(10)), (1, Vec::new()), "{days}");
+        assert_eq!(tombstones().await.unwrap().len(), 1, "{days}");
+    }
 }

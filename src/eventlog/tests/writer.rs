@@ -2,7 +2,6 @@
 
 use std::sync::mpsc;
 
-use super::double::{Double, Mode};
 use super::*;
 use crate::store::Batch;
 
@@ -12,8 +11,8 @@ fn runs(batch: &Batch) -> Vec<(SessionId, u64, u64)> {
 }
 
 /// A log whose writer holds a commit with one event of session 9, so that what is appended now waits in line.
-async fn held(limits: Limits) -> (Arc<Double>, EventLog) {
-    let store = Arc::new(Double::new(Mode::Hold));
+async fn held(limits: Limits) -> (Arc<FaultyStore>, EventLog) {
+    let store = Arc::new(FaultyStore::new(Outcome::Hold));
     let log = start(store.clone(), limits);
     say(&open(&log, 9).await, "");
     until("the writer holds a commit", || store.asked() == 1).await;
@@ -31,7 +30,7 @@ async fn a_flood_does_not_delay_another_session() {
     let last = flood.appended();
     say(&calm, "");
     assert!(flood.pending_bytes() > 100_000);
-    store.set(Mode::Take);
+    store.set(Outcome::Take);
     in_time(flood.wait(last)).await.unwrap();
     let batches = store.batches();
     let first = runs(&batches[1]);
@@ -53,7 +52,7 @@ async fn a_transaction_is_bounded_and_a_large_event_goes_alone() {
         }
         sessions.push(session);
     }
-    store.set(Mode::Take);
+    store.set(Outcome::Take);
     for session in &sessions {
         in_time(session.wait(3)).await.unwrap();
     }
@@ -76,7 +75,7 @@ async fn records_go_with_their_event_and_the_last_change_wins() {
     session.append(&event(""), records().delete(Table::Request, "r1").put(Table::Fold, "f", "2"));
     session.append(&event(""), records().put(Table::Request, "r1", "again").put(Table::Prompt, "p3", "3"));
     session.put(records().put(Table::Open, "o", "1"));
-    store.set(Mode::Take);
+    store.set(Outcome::Take);
     in_time(session.wait(3)).await.unwrap();
     let batches = store.batches();
     for batch in &batches[1..] {
@@ -102,7 +101,7 @@ async fn a_conflict_fails_only_the_write_that_compared() {
     };
     let writes = [write(None, "1"), write(None, "2"), write(Some("1"), "3")];
     let plain = log.write(Records::new().put(Table::Meta, "other", "1"));
-    store.set(Mode::Take);
+    store.set(Outcome::Take);
     in_time(plain).await.unwrap();
     let mut results = Vec::new();
     for write in writes {
@@ -118,7 +117,7 @@ async fn a_conflict_fails_only_the_write_that_compared() {
 
 #[tokio::test]
 async fn a_full_disk_is_told_and_loses_nothing() {
-    let store = Arc::new(Double::new(Mode::Full));
+    let store = Arc::new(FaultyStore::new(Outcome::Full));
     let log = start(store.clone(), Limits::default());
     let session = open(&log, 1).await;
     let mut reader = session.reader(Start::Beginning);
@@ -131,14 +130,36 @@ async fn a_full_disk_is_told_and_loses_nothing() {
     assert_eq!((session.committed(), store.batches().len()), (0, 0));
     assert!(session.pending_bytes() > 0, "what waits is counted");
     say(&session, "");
-    store.set(Mode::Take);
+    store.set(Outcome::Take);
     assert_eq!(follow(&mut reader, 11).await.0, (1..=11).collect::<Vec<_>>());
     assert_eq!((log.alarm(), session.pending_bytes()), (None, 0));
 }
 
 #[tokio::test]
+async fn a_disk_with_little_room_is_told_and_so_is_its_end() {
+    let store = Arc::new(FaultyStore::new(Outcome::Take));
+    let log = start(store.clone(), Limits::default());
+    let session = open(&log, 1).await;
+    assert_eq!(log.alarm(), None);
+    // Nobody looks at the disk at once; the writer's thread knows of no paused clock.
+    tokio::time::pause();
+    store.set_free(4 << 30);
+    until("the alarm stands", || log.alarm() == Some(Alarm::StorageFull)).await;
+    tokio::time::resume();
+    // An agent that floods meanwhile is taken in for as long as there is room, and reading goes on.
+    for _ in 0..1000 {
+        say(&session, "");
+    }
+    let mut reader = session.reader(Start::Beginning);
+    assert_eq!(follow(&mut reader, 1000).await.0.len(), 1000);
+    tokio::time::pause();
+    store.set_free(6 << 30);
+    until("the alarm is over", || log.alarm().is_none()).await;
+}
+
+#[tokio::test]
 async fn closing_with_a_full_disk_ends() {
-    let log = start(Arc::new(Double::new(Mode::Full)), Limits::default());
+    let log = start(Arc::new(FaultyStore::new(Outcome::Full)), Limits::default());
     let session = open(&log, 1).await;
     say(&session, "");
     until("the alarm stands", || log.alarm().is_some()).await;
@@ -148,7 +169,7 @@ async fn closing_with_a_full_disk_ends() {
 
 #[tokio::test]
 async fn a_store_that_fails_ends_the_process_and_shows_nothing() {
-    let store = Arc::new(Double::new(Mode::Take));
+    let store = Arc::new(FaultyStore::new(Outcome::Take));
     let (told, why) = mpsc::sync_channel(1);
     let fatal: Fatal = Box::new(move |why| told.send(why.to_owned()).expect("the test listens"));
     let limits = Arc::new(Limits::default());
@@ -156,7 +177,7 @@ async fn a_store_that_fails_ends_the_process_and_shows_nothing() {
     let session = open(&log, 1).await;
     let mut reader = session.reader(Start::Beginning);
     assert_eq!(next(&mut reader).await, Item::Ready { last_seq: 0 });
-    store.set(Mode::Fail);
+    store.set(Outcome::Fail);
     let seq = say(&session, "");
     assert_eq!(in_time(session.wait(seq)).await, Err(Closed));
     assert_eq!(why.recv_timeout(DEADLINE).unwrap(), "the log cannot be written: the disk is on fire");
@@ -164,4 +185,19 @@ async fn a_store_that_fails_ends_the_process_and_shows_nothing() {
     assert_eq!(in_time(log.write(Records::new())).await, Err(WriteError::Closed));
     let nothing = tokio::time::timeout(Duration::from_millis(20), reader.next()).await;
     assert!(nothing.is_err(), "{nothing:?}");
+}
+
+#[tokio::test]
+async fn a_panic_of_the_writer_is_fatal_and_nobody_waits_for_it() {
+    let (tell, told) = mpsc::sync_channel(1);
+    let fatal: Fatal = Box::new(move |why| tell.send(why.to_owned()).expect("the test listens"));
+    let store = Arc::new(FaultyStore::new(Outcome::Panic));
+    let log = EventLog::start(store, Ids::system(), Arc::default(), Shutdown::new(), fatal);
+    let log = log.expect("a thread");
+    let session = open(&log, 1).await;
+    let seq = say(&session, "");
+    assert!(in_time(session.wait(seq)).await.is_err(), "what was not committed is not told");
+    assert_eq!(in_time(log.write(Records::new())).await, Err(WriteError::Closed));
+    assert_eq!(told.recv_timeout(DEADLINE), Ok("the log's writer panicked".to_owned()));
+    in_time(log.close()).await;
 }

@@ -16,15 +16,15 @@ use crate::workspace::{Expected, Tags};
 
 /// `Prefer: wait=N` (RFC 7240): how long a client lets us wait. What it spells otherwise is no preference.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wait(Option<u64>);
+pub struct Wait(Option<u64>);
 
 impl Wait {
     /// At most `max` seconds.
-    pub(crate) fn seconds(self, max: u64) -> Option<u64> {
+    pub fn seconds(self, max: u64) -> Option<u64> {
         self.0.map(|seconds| seconds.min(max))
     }
 
-    pub(crate) fn duration(self, max: u64) -> Option<Duration> {
+    pub fn duration(self, max: u64) -> Option<Duration> {
         self.seconds(max).map(Duration::from_secs)
     }
 }
@@ -45,14 +45,14 @@ impl<G: Send + Sync> FromRequestParts<G> for Wait {
 
 /// `Idempotency-Key`, if there is one: 1 to 255 printable ASCII characters.
 #[derive(Debug)]
-pub(crate) struct IdempotencyHeader {
+pub struct IdempotencyHeader {
     key: Option<String>,
     route: String,
 }
 
 impl IdempotencyHeader {
     /// With what the key is bound to: the route and this body.
-    pub(crate) fn with(self, body: &[u8]) -> Option<IdempotencyKey> {
+    pub fn with(self, body: &[u8]) -> Option<IdempotencyKey> {
         let key = self.key?;
         Some(IdempotencyKey { key, route: self.route, body_hash: Sha256::digest(body).into() })
     }
@@ -83,7 +83,7 @@ fn plain_key(key: &str) -> bool {
 /// `If-Match` (RFC 9110): the entity tags that may change, as they are spelled; `None` if any may. What is to be changed
 /// exists, so `*` asks for nothing. Weak tags are left out, because none of them matches.
 #[derive(Debug)]
-pub(crate) struct IfMatch(pub(crate) Option<Vec<String>>);
+pub struct IfMatch(pub Option<Vec<String>>);
 
 impl<G: Send + Sync> FromRequestParts<G> for IfMatch {
     type Rejection = ApiError;
@@ -104,7 +104,7 @@ impl<G: Send + Sync> FromRequestParts<G> for IfMatch {
 
 /// `If-Match` and `If-None-Match` of what may not exist yet.
 #[derive(Debug)]
-pub(crate) struct Conditions(pub(crate) Expected);
+pub struct Conditions(pub Expected);
 
 impl<G: Send + Sync> FromRequestParts<G> for Conditions {
     type Rejection = ApiError;
@@ -163,7 +163,7 @@ fn entity_tags(mut list: &str) -> Option<Vec<EntityTag>> {
 
 /// `Last-Event-ID`: absent, or a text that may be no cursor at all.
 #[derive(Debug)]
-pub(crate) enum LastEventId {
+pub enum LastEventId {
     Absent,
     Text(String),
     /// Sent twice, or not as text.

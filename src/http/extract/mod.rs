@@ -7,10 +7,12 @@ mod path;
 mod query;
 
 pub(crate) use by::{By, CanAdmin, CanApprove, CanFiles, CanPrompt, CanRead, HasKey};
-pub(crate) use headers::{Conditions, IdempotencyHeader, IfMatch, LastEventId, Trace, Wait};
+pub(crate) use headers::Trace;
+pub use headers::{Conditions, IdempotencyHeader, IfMatch, LastEventId, Wait};
 pub(crate) use json::{JsonBody, raw};
 pub(crate) use path::{
     AgentPath, AgentTerminalPath, FilePath, OptionPath, PromptPath, RequestPath, SessionPath, SignInPath,
     TerminalPath, ToolCallPath,
 };
-pub(crate) use query::{NoQuery, Params};
+pub(crate) use query::NoQuery;
+pub use query::Params;

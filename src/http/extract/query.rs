@@ -9,15 +9,15 @@ use crate::http::error::ApiError;
 
 /// The parameters that nobody has taken yet.
 #[derive(Debug)]
-pub(crate) struct Params(Vec<(String, String)>);
+pub struct Params(Vec<(String, String)>);
 
 impl Params {
     /// All values of a parameter that may be repeated.
-    pub(crate) fn all(&mut self, name: &str) -> Vec<String> {
+    pub fn all(&mut self, name: &str) -> Vec<String> {
         self.0.extract_if(.., |(key, _)| key == name).map(|(_, value)| value).collect()
     }
 
-    pub(crate) fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
+    pub fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
         let mut values = self.all(name);
         if values.len() > 1 {
             return Err(ApiError::invalid(name, "this parameter may be given once"));
@@ -25,7 +25,7 @@ impl Params {
         Ok(values.pop())
     }
 
-    pub(crate) fn short(&mut self, name: &str, max: usize) -> Result<Option<String>, ApiError> {
+    pub fn short(&mut self, name: &str, max: usize) -> Result<Option<String>, ApiError> {
         let text = self.text(name)?;
         if text.as_ref().is_some_and(|text| text.chars().count() > max) {
             return Err(ApiError::invalid(name, format!("expected at most {max} characters")));
@@ -34,18 +34,18 @@ impl Params {
     }
 
     /// `expected` says what it should be.
-    pub(crate) fn parsed<T: FromStr>(&mut self, name: &str, expected: &str) -> Result<Option<T>, ApiError> {
+    pub fn parsed<T: FromStr>(&mut self, name: &str, expected: &str) -> Result<Option<T>, ApiError> {
         let text = self.text(name)?;
         text.map(|text| text.parse().map_err(|_| ApiError::invalid(name, format!("expected {expected}"))))
             .transpose()
     }
 
-    pub(crate) fn flag(&mut self, name: &str, default: bool) -> Result<bool, ApiError> {
+    pub fn flag(&mut self, name: &str, default: bool) -> Result<bool, ApiError> {
         Ok(self.parsed(name, "true or false")?.unwrap_or(default))
     }
 
     /// A number between 1 and `max`.
-    pub(crate) fn limit(&mut self, default: usize, max: usize) -> Result<usize, ApiError> {
+    pub fn limit(&mut self, default: usize, max: usize) -> Result<usize, ApiError> {
         let limit: Option<usize> = self.parsed("limit", "a number")?;
         match limit {
             None => Ok(default),
@@ -55,7 +55,7 @@ impl Params {
     }
 
     /// Nothing may be left.
-    pub(crate) fn end(self) -> Result<(), ApiError> {
+    pub fn end(self) -> Result<(), ApiError> {
         match self.0.into_iter().next() {
             None => Ok(()),
             Some((name, _)) => Err(ApiError::invalid(name, "there is no such parameter here")),

@@ -23,7 +23,7 @@ pub(in crate::http) async fn list_agents(
     _by: By<CanRead>,
     NoQuery: NoQuery,
 ) -> Json<AgentList> {
-    let agents = gateway.catalogue.agents().map(|spec| shown(&gateway, spec)).collect();
+    let agents = gateway.catalogue.now().agents().map(|spec| shown(&gateway, spec)).collect();
     Json(AgentList { agents, next_cursor: None })
 }
 
@@ -41,7 +41,7 @@ pub(in crate::http) async fn get_agent(
     NoQuery: NoQuery,
 ) -> Result<Json<Agent>, ApiError> {
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
-    Ok(Json(shown(&gateway, spec)))
+    Ok(Json(shown(&gateway, &spec)))
 }
 
 /// The sessions that the agent itself knows of.
@@ -69,7 +69,7 @@ pub(in crate::http) async fn list_agent_sessions(
     let (cwd, cursor) = (params.short("cwd", 4096)?, params.short("cursor", 4096)?);
     params.end()?;
     let query = (cwd, cursor.as_deref());
-    Ok(Json(gateway.sessions.agent_sessions(&by, spec, query, trace.as_ref()).await?))
+    Ok(Json(gateway.sessions.agent_sessions(&by, &spec, query, trace.as_ref()).await?))
 }
 
 /// The entry, with what its process said when it last started.

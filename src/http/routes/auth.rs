@@ -36,7 +36,7 @@ pub(in crate::http) async fn get_auth(
     let initialized = gateway.pool.agent(&name).and_then(|(_, initialized)| initialized);
     let status = if initialized.as_deref().is_some_and(|said| said.capabilities.auth.status) {
         let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
-        status(&gateway, spec, &by, &traced(&empty, trace.as_ref())).await
+        status(&gateway, &spec, &by, &traced(&empty, trace.as_ref())).await
     } else {
         None
     };
@@ -102,12 +102,12 @@ pub(in crate::http) async fn sign_in(
     if let Some(known) = &known
         && let AuthMethod::Terminal(terminal) = method(known, &method_id)?
     {
-        return offer_terminal(&gateway, spec, &by, terminal);
+        return offer_terminal(&gateway, &spec, &by, terminal);
     }
-    let mut visit = gateway.pool.visit(spec, &by, Manner::Pressing).await.map_err(Refusal::from)?;
+    let mut visit = gateway.pool.visit(&spec, &by, Manner::Pressing).await.map_err(Refusal::from)?;
     let initialized = visit.initialized();
     if let AuthMethod::Terminal(terminal) = method(initialized, &method_id)? {
-        return offer_terminal(&gateway, spec, &by, terminal);
+        return offer_terminal(&gateway, &spec, &by, terminal);
     }
     let login = initialized.dialect.login();
     let told = auth::authenticate(&method_id, meta.as_deref());
@@ -157,7 +157,7 @@ pub(in crate::http) async fn sign_out(
     NoQuery: NoQuery,
 ) -> Result<StatusCode, ApiError> {
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
-    let mut visit = gateway.pool.visit(spec, &by, Manner::Pressing).await.map_err(Refusal::from)?;
+    let mut visit = gateway.pool.visit(&spec, &by, Manner::Pressing).await.map_err(Refusal::from)?;
     let logout = visit.initialized().dialect.logout();
     if !visit.initialized().can_log_out() {
         return Err(Refusal::from(AgentFailure::Unsupported { method: logout.to_owned() }).into());

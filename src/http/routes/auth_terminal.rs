@@ -59,7 +59,7 @@ pub(in crate::http) async fn open_terminal(
         }
     };
     let counted = gateway.streams().take(&by)?;
-    let opened = gateway.pool.open_sign_in(spec, &by.tenant, id, size).await.map_err(Refusal::from)?;
+    let opened = gateway.pool.open_sign_in(&spec, &by.tenant, id, size).await.map_err(Refusal::from)?;
     let sign_in = opened.ok_or_else(ApiError::not_found)?;
     tracing::info!(agent = %name, by = %by.id, "a sign-in in a terminal begins");
     let (bytes, shutdown) = (gateway.limits.socket_bytes, gateway.shutdown.clone());
@@ -67,5 +67,5 @@ pub(in crate::http) async fn open_terminal(
     let carried = SignInSocket { gateway, sign_in, admission, counted, held };
     let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes);
     // The task that hands the socket over is not ours; the one that carries it is, so that a stop waits for it.
-    Ok(upgrade.on_upgrade(move |socket| async move { drop(shutdown.spawn(carried.run(socket))) }))
+    Ok(upgrade.on_upgrade(move |socket| async move { drop(shutdown.spawn_client(carried.run(socket))) }))
 }

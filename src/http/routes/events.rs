@@ -34,7 +34,7 @@ async fn answer(
 ) -> Result<Response, ApiError> {
     if let Some(shape) = query.shape(form) {
         let counted = gateway.streams().take(by)?;
-        return respond(gateway, by.admission(), counted, feed, shape, query.follow);
+        return Ok(respond(gateway, by.admission(), counted, feed, shape, query.follow));
     }
     let wait = wait.duration(MAX_WAIT);
     // A page that is held is a stream to those who count.
@@ -169,7 +169,7 @@ pub(super) fn turn_from_start(
     counted: StreamGuard,
     session: SessionHandle,
     admitted: &Admitted,
-) -> Result<Response, ApiError> {
+) -> Response {
     let reader = session.log().reader(Start::After(admitted.first_seq - 1));
     let feed = Feed {
         held: reader.cursor(),

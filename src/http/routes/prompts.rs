@@ -82,7 +82,7 @@ pub(in crate::http) async fn create_prompt(
     let (location, replayed) = (location(&admitted.prompt), admitted.replayed);
     let mut response = match (form, counted) {
         (Form::EventStream, Some(counted)) => {
-            events::turn_from_start(&gateway, by.admission(), counted, session, &admitted)?
+            events::turn_from_start(&gateway, by.admission(), counted, session, &admitted)
         }
         (_, _counted) => waited(&by, &session, admitted, wait).await?,
     };

@@ -8,7 +8,7 @@ use super::types::Types;
 use crate::api::event::{Ready, Reset, ResetReason as ApiReason};
 use crate::eventlog::{Frame, ReadError, ResetReason, Run};
 use crate::session::SessionHandle;
-use crate::types::{Epoch, Ids, PromptId};
+use crate::types::{Epoch, Ids, PromptId, SessionId};
 
 /// One turn of a session.
 #[derive(Debug, Clone)]
@@ -62,7 +62,8 @@ impl Feed {
                 let over = self.turn.as_ref().and_then(|turn| turn.last_seq).is_some_and(|seq| seq <= cursor);
                 vec![Piece::Ready { own: self.ready(cursor), last: over }]
             }
-            Next::Reset { reason, before } => self.reset(reason, before).await,
+            // Rare, and large: each stream has room for what may be awaited here.
+            Next::Reset { reason, before, about } => Box::pin(self.reset(reason, before, about)).await,
             Next::End => vec![Piece::End],
         })
     }
@@ -82,14 +83,17 @@ impl Feed {
         Own { id: self.from_tail.then_some(id), ..own }
     }
 
-    /// One for each session that the client named, with its snapshot; one without a session when it named none.
-    async fn reset(&self, reason: ResetReason, before: u64) -> Vec<Piece> {
+    /// One for each session that it is about and that the client named, with its snapshot; one without a snapshot when
+    /// it named none.
+    async fn reset(&self, reason: ResetReason, before: u64, about: Option<SessionId>) -> Vec<Piece> {
         let mut resets = Vec::new();
-        for session in self.source.sessions() {
+        let sessions = self.source.sessions().iter();
+        for session in sessions.filter(|session| about.is_none_or(|id| session.id() == id)) {
             resets.extend(self.reset_of(session, reason).await);
         }
         if resets.is_empty() {
-            resets.push(Own::new(&Reset { reason: told(reason), session: None }, self.ids.now()));
+            let own = Own::new(&Reset { reason: told(reason), session: None }, self.ids.now());
+            resets.push(Own { session: about, ..own });
         }
         // Who holds the id has seen all of them; who breaks off before gets them again.
         if let Some(last) = resets.last_mut() {
@@ -148,6 +152,7 @@ const fn told(reason: ResetReason) -> ApiReason {
         ResetReason::Pruned => ApiReason::Pruned,
         ResetReason::UnknownCursor => ApiReason::UnknownCursor,
         ResetReason::NewEpoch => ApiReason::NewEpoch,
+        ResetReason::Damaged => ApiReason::Damaged,
     }
 }
 

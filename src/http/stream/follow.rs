@@ -35,7 +35,8 @@ struct Stream {
     _counted: StreamGuard,
 }
 
-/// The answer that streams the feed. Fails before it begins when the gateway drains.
+/// The answer that streams the feed. While the gateway drains it is a stream too, of `shutdown` alone: a status would end
+/// an EventSource for good.
 pub(crate) fn respond(
     gateway: &Gateway,
     admission: &Arc<Admission>,
@@ -43,11 +44,8 @@ pub(crate) fn respond(
     feed: Feed,
     shape: Shape,
     follows: bool,
-) -> Result<Response, ApiError> {
-    if gateway.shutdown.draining() {
-        return Err(ApiError::draining());
-    }
-    let stream = Stream {
+) -> Response {
+    let stream = Box::new(Stream {
         feed,
         shape,
         follows,
@@ -55,17 +53,24 @@ pub(crate) fn respond(
         admission: Arc::clone(admission),
         beat: Instant::now() + gateway.limits.keep_alive,
         _counted: counted,
-    };
+    });
     // The body is written after the request's span has ended, and its faults have the same id.
-    Ok(headed(shape, written(|out| stream.run(out).in_current_span())))
+    headed(shape, written(|out| stream.run(out).in_current_span()))
+}
+
+/// When a client is to come back, in milliseconds: each after a time of its own, so that those whose streams end at the
+/// same moment do not come all at once.
+fn spread(ids: &Ids, from: u64, width: u16) -> u64 {
+    let [low, high, ..] = ids.secret();
+    from + u64::from(u16::from_le_bytes([low, high]) % width)
 }
 
 /// What passes is not a status on SSE, where a status ends an EventSource for good: the stream says it and ends.
 pub(crate) fn refused(problem: &Problem, ids: &Ids) -> Response {
     let shape = Shape::Sse { named: true };
-    let retry = problem.retry_after_seconds.unwrap_or(1) * 1000;
+    let retry = spread(ids, problem.retry_after_seconds.unwrap_or(1) * 1000, 1000);
     let own = Own::new(&ProblemFrame { problem }, ids.now());
-    let mut body = format!("retry: {retry}\n\n").into_bytes();
+    let mut body = shape.retry(retry).to_vec();
     body.extend_from_slice(&own.write(shape));
     headed(shape, Body::from(body))
 }
@@ -92,8 +97,10 @@ enum Wake {
 }
 
 impl Stream {
-    async fn run(mut self, mut out: Out) {
-        self.send(Bytes::from_static(self.shape.opening()), &mut out).await;
+    /// Boxed, since what a future takes by value is in it twice, and there is one for each stream.
+    async fn run(mut self: Box<Self>, mut out: Out) {
+        let opening = self.shape.retry(spread(&self.gateway.ids, 1000, 1000));
+        self.send(opening, &mut out).await;
         // Made once, because each begins with a look through all keys.
         let admission = Arc::clone(&self.admission);
         let mut key_ended = pin!(admission.key_ended());
@@ -173,15 +180,9 @@ impl Stream {
         out.send(Own::new(&ProblemFrame { problem: &problem }, self.now()).write(self.shape)).await;
     }
 
-    /// Clients come back after a time of their own, so that they do not come all at once.
     async fn drain(&self, out: &mut Out) {
-        let [low, high, ..] = self.gateway.ids.secret();
-        let retry_ms = 1000 + u64::from(u16::from_le_bytes([low, high])) % 3000;
-        let retry = match self.shape {
-            Shape::Sse { .. } => format!("retry: {retry_ms}\n\n"),
-            Shape::Ndjson => String::new(),
-        };
-        out.send(retry.into()).await;
+        let retry_ms = spread(&self.gateway.ids, 1000, 3000);
+        out.send(self.shape.retry(retry_ms)).await;
         out.send(Own::new(&ShutdownFrame { retry_ms }, self.now()).write(self.shape)).await;
     }
 

@@ -8,7 +8,7 @@ use crate::types::{SessionId, Timestamp};
 
 /// How events are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub enum Shape {
     /// SSE with `event:`, or without it, so that one `onmessage` gets all.
     Sse { named: bool },
     /// One object a line.
@@ -61,7 +61,7 @@ impl Own<'_> {
 
 impl Shape {
     /// `id` and `kind` come from us, and `data` is one line, so nothing in a frame can end it early.
-    pub(super) fn put(self, out: &mut BytesMut, id: Option<&str>, kind: &str, data: &[u8]) {
+    pub fn put(self, out: &mut BytesMut, id: Option<&str>, kind: &str, data: &[u8]) {
         if let Self::Sse { named } = self {
             if let Some(id) = id {
                 out.put_slice(format!("id: {id}\n").as_bytes());
@@ -78,16 +78,16 @@ impl Shape {
         }
     }
 
-    /// What a stream says first.
-    pub(super) const fn opening(self) -> &'static [u8] {
+    /// When to come back after the stream broke. A stream says this first.
+    pub fn retry(self, milliseconds: u64) -> Bytes {
         match self {
-            Self::Sse { .. } => b"retry: 1000\n\n",
-            Self::Ndjson => b"",
+            Self::Sse { .. } => format!("retry: {milliseconds}\n\n").into(),
+            Self::Ndjson => Bytes::new(),
         }
     }
 
     /// What a stream says when there is nothing to say.
-    pub(super) const fn keep_alive(self) -> &'static [u8] {
+    pub const fn keep_alive(self) -> &'static [u8] {
         match self {
             Self::Sse { .. } => b":\n\n",
             Self::Ndjson => b"\n",
@@ -95,7 +95,7 @@ impl Shape {
     }
 
     /// Moves the cursor of an EventSource without an event: it keeps the id and, without data, dispatches nothing.
-    pub(super) fn mark(self, id: &str) -> Bytes {
+    pub fn mark(self, id: &str) -> Bytes {
         match self {
             Self::Sse { .. } => format!("id: {id}\n\n").into(),
             Self::Ndjson => Bytes::new(),

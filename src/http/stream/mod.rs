@@ -13,8 +13,8 @@ mod types;
 
 pub(crate) use feed::{Feed, Turn};
 pub(crate) use follow::{refused, respond};
-pub(crate) use frame::Shape;
+pub use frame::Shape;
 pub(crate) use page::page;
-pub(crate) use query::{Cursor, EventsQuery};
+pub use query::{Cursor, EventsQuery, Place};
 pub(crate) use source::Source;
-pub(crate) use types::Types;
+pub use types::Types;

@@ -30,6 +30,7 @@ pub(crate) async fn page(
         cursor: feed.source.cursor(),
     };
     let deadline = wait.map(|wait| Instant::now() + wait);
+    let drained = gateway.shutdown.draining();
     let mut key_ended = pin!(admission.key_ended());
     let mut replayed = false;
     let more = loop {
@@ -37,6 +38,8 @@ pub(crate) async fn page(
             let Some(deadline) = deadline.filter(|_| page.count == 0) else { break false };
             tokio::select! {
                 biased;
+                // Who asks again is told when to, or it would ask without a pause.
+                () = gateway.shutdown.soft(), if drained => return Err(ApiError::draining()),
                 () = gateway.shutdown.soft() => break false,
                 () = key_ended.as_mut() => return Err(ApiError::key_ended()),
                 // Before the events, for those that a filter leaves out may come without a pause.

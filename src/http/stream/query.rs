@@ -12,7 +12,7 @@ use crate::http::negotiate::Form;
 use crate::types::{Epoch, EventId, Position};
 
 /// A place that a client names: in one session, or in the whole log.
-pub(crate) trait Place: FromStr + fmt::Display {
+pub trait Place: FromStr + fmt::Display {
     fn epoch(&self) -> &Epoch;
     fn number(&self) -> u64;
 }
@@ -39,7 +39,7 @@ impl Place for Position {
 
 /// Where to begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cursor {
+pub enum Cursor {
     /// The client said nothing.
     None,
     After(u64),
@@ -48,7 +48,7 @@ pub(crate) enum Cursor {
 }
 
 impl Cursor {
-    pub(crate) fn of(place: &impl Place, epoch: &Epoch) -> Self {
+    pub fn of(place: &impl Place, epoch: &Epoch) -> Self {
         if place.epoch() == epoch { Self::After(place.number()) } else { Self::Reset(ResetReason::NewEpoch) }
     }
 
@@ -74,20 +74,16 @@ impl Cursor {
 
 /// The parameters that all `/events` have.
 #[derive(Debug)]
-pub(crate) struct EventsQuery {
-    pub(crate) cursor: Cursor,
-    pub(crate) types: Option<Types>,
-    pub(crate) named: bool,
-    pub(crate) follow: bool,
-    pub(crate) limit: usize,
+pub struct EventsQuery {
+    pub cursor: Cursor,
+    pub types: Option<Types>,
+    pub named: bool,
+    pub follow: bool,
+    pub limit: usize,
 }
 
 impl EventsQuery {
-    pub(crate) fn read<P: Place>(
-        params: &mut Params,
-        last: &LastEventId,
-        epoch: &Epoch,
-    ) -> Result<Self, ApiError> {
+    pub fn read<P: Place>(params: &mut Params, last: &LastEventId, epoch: &Epoch) -> Result<Self, ApiError> {
         let after = params.text("after")?;
         Ok(Self {
             cursor: Cursor::read::<P>(last, after.as_deref(), epoch)?,
@@ -99,7 +95,7 @@ impl EventsQuery {
     }
 
     /// `None` for a page.
-    pub(crate) fn shape(&self, form: Form) -> Option<Shape> {
+    pub fn shape(&self, form: Form) -> Option<Shape> {
         match form {
             Form::EventStream => Some(Shape::Sse { named: self.named }),
             Form::Ndjson => Some(Shape::Ndjson),

@@ -2,7 +2,7 @@
 
 use crate::eventlog::{AllItem, AllReader, Item, ReadError, Reader, ResetReason, Run};
 use crate::session::SessionHandle;
-use crate::types::{Epoch, EventId, Position};
+use crate::types::{Epoch, EventId, Position, SessionId};
 
 /// A cursor in a log, and the sessions whose snapshots a reset carries.
 #[derive(Debug)]
@@ -22,8 +22,15 @@ pub(crate) enum Source {
 #[derive(Debug)]
 pub(super) enum Next {
     Run(Run),
-    Ready { cursor: u64 },
-    Reset { reason: ResetReason, before: u64 },
+    Ready {
+        cursor: u64,
+    },
+    /// With a session it is about that one alone.
+    Reset {
+        reason: ResetReason,
+        before: u64,
+        about: Option<SessionId>,
+    },
     End,
 }
 
@@ -34,13 +41,13 @@ impl Source {
             Self::Session { reader, .. } => match reader.next().await? {
                 Item::Run(run) => Next::Run(run),
                 Item::Ready { last_seq } => Next::Ready { cursor: last_seq },
-                Item::Reset { reason, before } => Next::Reset { reason, before },
+                Item::Reset { reason, before } => Next::Reset { reason, before, about: None },
                 Item::End => Next::End,
             },
             Self::All { reader, .. } => match reader.next().await? {
                 AllItem::Run(run) => Next::Run(run),
                 AllItem::Ready { last_pos } => Next::Ready { cursor: last_pos },
-                AllItem::Reset { reason, before } => Next::Reset { reason, before },
+                AllItem::Reset { reason, before, session } => Next::Reset { reason, before, about: session },
             },
         })
     }

@@ -4,7 +4,7 @@ use crate::http::error::ApiError;
 
 /// A choice of types. What is not in the log (`reset`, `ready`, `problem`, `shutdown`) always comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Types {
+pub enum Types {
     All,
     /// All but those that come in masses: for streams over all sessions.
     Calm,
@@ -14,7 +14,7 @@ pub(crate) enum Types {
 
 impl Types {
     /// `prompt.,request.created`
-    pub(crate) fn parse(text: &str) -> Result<Self, ApiError> {
+    pub fn parse(text: &str) -> Result<Self, ApiError> {
         let plain = |b: u8| b.is_ascii_lowercase() || matches!(b, b'.' | b'_');
         let names: Vec<String> = text.split(',').map(str::to_owned).collect();
         if names.len() > 64 || names.iter().any(|name| name.is_empty() || !name.bytes().all(plain)) {
@@ -26,7 +26,7 @@ impl Types {
         Ok(Self::Only(names))
     }
 
-    pub(crate) fn keep(&self, kind: &str) -> bool {
+    pub fn keep(&self, kind: &str) -> bool {
         match self {
             Self::All => true,
             Self::Calm => !matches!(kind, "session.update" | "terminal.output" | "ext"),

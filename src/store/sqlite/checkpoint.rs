@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
-use crate::shutdown::Shutdown;
+use crate::shutdown::{Shutdown, sound};
 
 use super::super::CommitError;
 
@@ -76,6 +76,14 @@ impl Checkpointer {
     }
 }
 
+impl Checkpointer {
+    /// Ends it for good: nothing of the file is to be moved or written any more.
+    pub(super) fn fail(&self, why: String) {
+        self.work.state().failed = Some(why);
+        self.work.wake.notify_one();
+    }
+}
+
 impl Drop for Checkpointer {
     fn drop(&mut self) {
         self.work.state().stop = true;
@@ -90,17 +98,18 @@ impl Drop for Checkpointer {
 
 impl Work {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.state.lock())
     }
 
     fn run(&self, connection: &Connection) {
         while let Some(mode) = self.next() {
             let result = match mode {
-                Mode::Passive => checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)").and_then(|pages| {
-                    if pages > TOO_MANY {
+                Mode::Passive => checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)").and_then(|moved| {
+                    // While a reader holds old pages it cannot begin anew, and commits would wait for nothing.
+                    if moved.pages > TOO_MANY && moved.moved == moved.pages {
                         checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
                     } else {
-                        Ok(pages)
+                        Ok(moved)
                     }
                 }),
                 Mode::Truncate => checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)"),
@@ -122,7 +131,7 @@ impl Work {
     fn next(&self) -> Option<Mode> {
         let mut state = self.state();
         loop {
-            if state.stop {
+            if state.stop || state.failed.is_some() {
                 return None;
             }
             if state.written >= ENOUGH {
@@ -145,7 +154,12 @@ impl Work {
     }
 }
 
-/// Gives the pages that are in the write-ahead log.
-fn checkpoint(connection: &Connection, how: &str) -> Result<i64, rusqlite::Error> {
-    connection.query_row(how, [], |row| row.get(1))
+/// Pages of the write-ahead log, and those of them that are in the file.
+struct Moved {
+    pages: i64,
+    moved: i64,
+}
+
+fn checkpoint(connection: &Connection, how: &str) -> Result<Moved, rusqlite::Error> {
+    connection.query_row(how, [], |row| Ok(Moved { pages: row.get(1)?, moved: row.get(2)? }))
 }

@@ -1,12 +1,15 @@
 //! The store on a disk: one SQLite file, one connection that writes, a few that read, one that checkpoints.
 //!
 //! A commit is durable when it returns (WAL, `synchronous = FULL`). Each run has a checksum over its bytes and its
-//! place, compared at each read: a damaged run is told and never served. The whole file is not checked at a start,
-//! which would take minutes: `PRAGMA quick_check` is for an operator who was told of damage, and a file that SQLite
-//! itself calls malformed does not open. Who brings back a copy gives the file a new epoch: runs keep the epoch they
-//! were framed with, and reading changes their ids to the file's.
+//! place, compared at each read: a damaged run is told and never served. SQLite takes its write-ahead log away when the
+//! last connection closes, so a file that still has one was left open by a process that died: it is read through as a
+//! whole, once, and the write-ahead log stays until that has found nothing. Who brings back a copy gives the file a new
+//! epoch: runs keep the epoch they were framed with, and reading changes their ids to the file's.
 
+mod check;
 mod checkpoint;
+mod copy;
+mod migrate;
 mod read;
 mod schema;
 #[cfg(test)]
@@ -15,20 +18,27 @@ mod write;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
 
+use crate::shutdown::sound;
 use crate::types::{Epoch, Ids, Limits, SessionId, Timestamp};
 
 use super::usage::Usages;
 use super::{
-    Batch, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Page, Pruned, ReadError, Record, Run,
-    RunHead, Table, Tail,
+    Batch, Cause, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Page, Pruned, ReadError, Record,
+    Run, RunHead, Table, Tail,
 };
+use check::Check;
 use checkpoint::Checkpointer;
 use read::Readers;
+
+pub use check::{CheckError, Checked};
+pub use copy::{Restored, copy, restore};
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -38,10 +48,14 @@ pub enum OpenError {
         "the file was written by a newer version (format {found}; this one knows {known}); it was not touched"
     )]
     Newer { found: i32, known: i32 },
+    #[error("a restore was broken off before the log was in its place; do it again")]
+    HalfRestored,
     #[error("the file's folder does not take a write-ahead log")]
     NoWal,
-    #[error("the file is damaged; `PRAGMA quick_check` tells more, and a backup can be put in its place")]
-    Damaged(#[source] rusqlite::Error),
+    #[error(
+        "the log is damaged and was left as it is; `acp-gateway restore FILE` puts a backup in its place"
+    )]
+    Damaged(#[source] Cause),
     #[error("the file cannot be opened")]
     Io(#[from] io::Error),
     #[error("the file cannot be opened")]
@@ -51,7 +65,7 @@ pub enum OpenError {
 impl From<rusqlite::Error> for OpenError {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(error),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(error.into()),
             _ => Self::Sqlite(error),
         }
     }
@@ -68,7 +82,10 @@ pub struct SqliteStore {
     index: Mutex<Index>,
     epoch: Epoch,
     ids: Ids,
-    folder: PathBuf,
+    path: PathBuf,
+    /// What a process that died left open and nobody has checked yet, or what failed: the write-ahead log stays, to
+    /// say so at the next start.
+    doubtful: AtomicBool,
 }
 
 /// What the file holds, kept in step with what is committed.
@@ -86,13 +103,13 @@ impl SqliteStore {
     /// holds the data folder's lock. Commands for keys open the file beside it, for records alone: these are read from
     /// the file each time, `expect` is compared inside the transaction, and the two writers wait for each other.
     pub fn open(path: &Path, ids: Ids, limits: &Limits) -> Result<Self, OpenError> {
+        let left_open = schema::beside(path, "-wal").exists();
         schema::prepare(path, || ids.epoch())?;
         let writer = schema::open_writer(path)?;
         let epoch: String =
             writer.query_row("SELECT value FROM meta WHERE key = 'epoch'", [], |row| row.get(0))?;
         let epoch = epoch.parse().map_err(|_| OpenError::Foreign)?;
         let index = Index::load(&writer)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok(Self {
             checkpointer: Checkpointer::start(schema::open_checkpointer(path)?)?,
             readers: Readers::open(path, limits.store_readers)?,
@@ -100,16 +117,64 @@ impl SqliteStore {
             index: Mutex::new(index),
             epoch,
             ids,
-            folder: folder.to_owned(),
+            path: path.to_owned(),
+            doubtful: AtomicBool::new(left_open),
         })
     }
 
+    /// The process that had the file open before died with it, or that of a check which found something.
+    pub fn is_doubtful(&self) -> bool {
+        self.doubtful.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the file and its write-ahead log, which a check has to read.
+    pub fn size(&self) -> io::Result<u64> {
+        let wal = std::fs::metadata(schema::beside(&self.path, "-wal")).map_or(0, |wal| wal.len());
+        Ok(std::fs::metadata(&self.path)?.len() + wal)
+    }
+
+    /// Reads the whole file through, on a connection of its own. `started` gets what breaks that off. A file whose
+    /// structure is broken takes no commit any more.
+    pub fn check(&self, started: impl FnOnce(Box<dyn Fn() + Send>)) -> Result<Checked, CheckError> {
+        let check = Check::of(&self.path, &self.epoch)?;
+        started(Box::new(check.stop()));
+        let result = check.run();
+        match &result {
+            Ok(_) => self.doubtful.store(false, Ordering::Relaxed),
+            Err(error @ CheckError::Malformed(_)) => {
+                self.doubtful.store(true, Ordering::Relaxed);
+                self.checkpointer.fail(error.to_string());
+            }
+            Err(CheckError::Stopped | CheckError::Failed(_)) => {}
+        }
+        result
+    }
+
+    /// What the disk holds is unknown after a failure, so nothing of it may be tidied up.
+    fn noted<T>(&self, result: Result<T, CommitError>) -> Result<T, CommitError> {
+        if matches!(result, Err(CommitError::Failed(_))) {
+            self.doubtful.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
     fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.index.lock())
     }
 
     fn writer(&self) -> MutexGuard<'_, Connection> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.writer.lock())
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        if self.is_doubtful() || self.checkpointer.check().is_err() {
+            let kept = self.writer().set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+            if let Err(error) = kept {
+                tracing::warn!(%error, "the write-ahead log goes, though the log should be checked");
+            }
+        }
     }
 }
 
@@ -162,7 +227,7 @@ impl EventStore for SqliteStore {
         let mut writer = self.writer();
         self.checkpointer.check()?;
         let first = self.index().last_pos;
-        let positions = write::commit(&mut writer, batch, &self.epoch, first, time)?;
+        let positions = self.noted(write::commit(&mut writer, batch, &self.epoch, first, time))?;
         self.index().committed(batch, &positions, time);
         drop(writer);
         self.checkpointer.wrote(write::size(batch));
@@ -238,7 +303,7 @@ impl EventStore for SqliteStore {
             let with_last = |cut: &Cut| index.usages.get(cut.session).map(|log| (*cut, log.last_pos));
             (index.pruned_pos, cuts.iter().filter_map(with_last).collect::<Vec<_>>())
         };
-        let pruned = write::prune(&mut writer, &cuts, max_runs, pruned_pos)?;
+        let pruned = self.noted(write::prune(&mut writer, &cuts, max_runs, pruned_pos))?;
         let mut index = self.index();
         let mut sum = Pruned::default();
         for cut in pruned {
@@ -255,11 +320,15 @@ impl EventStore for SqliteStore {
     fn compact(&self) -> Result<bool, CommitError> {
         let writer = self.writer();
         self.checkpointer.check()?;
-        write::compact(&writer)
+        let compacted = write::compact(&writer);
+        drop(writer);
+        // What it moves goes by the write-ahead log, which is to be moved and cut as well.
+        self.checkpointer.wrote(write::COMPACTED);
+        self.noted(compacted)
     }
 
     fn disk(&self) -> Option<io::Result<Disk>> {
-        let disk = rustix::fs::statvfs(&self.folder).map_err(io::Error::from);
+        let disk = rustix::fs::statvfs(schema::folder_of(&self.path)).map_err(io::Error::from);
         Some(disk.map(|disk| Disk {
             free: disk.f_bavail.saturating_mul(disk.f_frsize),
             total: disk.f_blocks.saturating_mul(disk.f_frsize),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
 use crate::types::{Epoch, SessionId, Tenant, Timestamp};
 
@@ -82,12 +82,45 @@ pub(super) fn session(
     let mut rows = select.query(params![session.as_bytes(), to_sql(after)])?;
     let (mut runs, mut bytes) = (Vec::new(), 0);
     while bytes < max_bytes || runs.is_empty() {
-        let Some(row) = rows.next()? else { break };
-        let Some(run) = run(row, epoch)?.after(after) else { continue };
-        bytes += run.frames.len();
-        runs.push(run);
+        match stored(rows.next(), epoch)? {
+            Stored::Run(run) => {
+                let Some(run) = run.after(after) else { continue };
+                bytes += run.frames.len();
+                runs.push(run);
+            }
+            Stored::Damaged if runs.is_empty() => {
+                let beyond = beyond(connection, epoch, session, after)?;
+                let first_seq = after + 1;
+                return Err(ReadError::Corrupt { session, first_seq, last_seq: beyond, after: beyond });
+            }
+            Stored::Damaged | Stored::End => break,
+        }
     }
     Ok(runs)
+}
+
+/// The seq before the next run that is whole; the greatest of all when there is none.
+fn beyond(connection: &Connection, epoch: &Epoch, session: SessionId, after: u64) -> Result<u64, ReadError> {
+    // The index alone is walked, so that pages of frames that cannot be read are not in the way.
+    let mut select = connection.prepare(
+        "SELECT pos FROM run INDEXED BY run_session WHERE session = ?1 AND first_seq > ?2 ORDER BY first_seq",
+    )?;
+    let mut one = connection.prepare(&format!("SELECT {COLUMNS} FROM run WHERE pos = ?1"))?;
+    let mut places = select.query(params![session.as_bytes(), to_sql(after)])?;
+    loop {
+        let place: i64 = match places.next() {
+            Ok(Some(row)) => row.get(0)?,
+            Ok(None) => return Ok(u64::MAX),
+            Err(error) if is_malformed(&error) => return Ok(u64::MAX),
+            Err(error) => return Err(error.into()),
+        };
+        match stored(one.query([place])?.next(), epoch)? {
+            Stored::Run(run) if run.session == session && run.first_seq > after => {
+                return Ok(run.first_seq - 1);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// What [`all`] found.
@@ -115,42 +148,139 @@ pub(super) fn all(
         if bytes >= max_bytes && !page.runs.is_empty() {
             break;
         }
-        let Some(row) = rows.next()? else {
-            page.ended = true;
-            break;
-        };
-        if wanted(row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?, session_of(row)?) {
-            let run = run(row, epoch)?.after_pos(after_pos);
-            bytes += run.as_ref().map_or(0, |run| run.frames.len());
-            page.runs.extend(run);
+        match stored(rows.next(), epoch)? {
+            Stored::End => {
+                page.ended = true;
+                break;
+            }
+            Stored::Run(run) => {
+                let pos = run.last_pos;
+                if wanted(run.tenant.as_str(), run.session) {
+                    let run = run.after_pos(after_pos);
+                    bytes += run.as_ref().map_or(0, |run| run.frames.len());
+                    page.runs.extend(run);
+                }
+                page.through_pos = pos;
+            }
+            Stored::Damaged => {
+                let Some(damaged) = damaged_after(connection, page.through_pos)? else {
+                    page.ended = true;
+                    break;
+                };
+                if wanted(&damaged.tenant, damaged.session) {
+                    if page.runs.is_empty() {
+                        let Damaged { session, first_seq, last_seq, pos, .. } = damaged;
+                        return Err(ReadError::Corrupt { session, first_seq, last_seq, after: pos });
+                    }
+                } else {
+                    // The statement may have ended with the error: the next page goes on behind it.
+                    page.through_pos = damaged.pos;
+                }
+                break;
+            }
         }
-        page.through_pos = from_sql(row.get(3)?);
     }
     Ok(page)
 }
 
-/// A row of [`COLUMNS`], compared with its checksum.
-fn run(row: &Row<'_>, epoch: &Epoch) -> Result<Run, ReadError> {
-    let (session, first_seq, last_seq) = (session_of(row)?, from_sql(row.get(1)?), from_sql(row.get(2)?));
-    let frames = row.get_ref(7)?.as_blob().map_err(rusqlite::Error::from)?;
+/// A run that cannot be given.
+pub(super) struct Damaged {
+    pub(super) session: SessionId,
+    pub(super) tenant: String,
+    pub(super) first_seq: u64,
+    pub(super) last_seq: u64,
+    pub(super) pos: u64,
+}
+
+/// The first run after a place, which is damaged: told by the index where the row itself is not to be trusted.
+pub(super) fn damaged_after(connection: &Connection, after_pos: u64) -> Result<Option<Damaged>, ReadError> {
+    // These columns lie before the frames, on the page that the place led to.
+    let select =
+        "SELECT session, first_seq, last_seq, tenant, pos FROM run WHERE pos > ?1 ORDER BY pos LIMIT 1";
+    let row = connection.query_row(select, [to_sql(after_pos)], |row| {
+        Ok(Damaged {
+            session: session_of(row, 0)?,
+            first_seq: from_sql(row.get(1)?),
+            last_seq: from_sql(row.get(2)?),
+            tenant: row.get(3)?,
+            pos: from_sql(row.get(4)?),
+        })
+    });
+    match row {
+        Ok(damaged) if is_indexed(connection, &damaged)? => return Ok(Some(damaged)),
+        Err(rusqlite::Error::QueryReturnedNoRows) => return Ok(None),
+        Err(error) if error.sqlite_error_code().is_some_and(|code| code != ErrorCode::DatabaseCorrupt) => {
+            return Err(error.into());
+        }
+        Ok(_) | Err(_) => {}
+    }
+    let select = "SELECT session, first_seq, pos FROM run INDEXED BY run_session
+        WHERE +pos > ?1 ORDER BY +pos LIMIT 1";
+    let indexed = connection.query_row(select, [to_sql(after_pos)], |row| {
+        Ok((session_of(row, 0)?, from_sql(row.get(1)?), from_sql(row.get(2)?)))
+    });
+    let Some((session, first_seq, pos)) = indexed.optional()? else { return Ok(None) };
+    // A session has one tenant, which its other runs name too.
+    let select = "SELECT tenant FROM run WHERE session = ?1 AND pos <> ?2 LIMIT 1";
+    let tenant = connection.query_row(select, params![session.as_bytes(), to_sql(pos)], |row| row.get(0));
+    let tenant = tenant.optional()?.unwrap_or_default();
+    Ok(Some(Damaged { session, tenant, first_seq, last_seq: u64::MAX, pos }))
+}
+
+fn is_indexed(connection: &Connection, run: &Damaged) -> Result<bool, rusqlite::Error> {
+    let select =
+        "SELECT 1 FROM run INDEXED BY run_session WHERE session = ?1 AND first_seq = ?2 AND +pos = ?3";
+    let run = params![run.session.as_bytes(), to_sql(run.first_seq), to_sql(run.pos)];
+    connection.prepare(select)?.exists(run)
+}
+
+/// What a statement of [`COLUMNS`] gave.
+pub(super) enum Stored {
+    Run(Run),
+    /// Not one of its columns is sure; perhaps SQLite could not even read the row.
+    Damaged,
+    End,
+}
+
+pub(super) fn stored(
+    row: Result<Option<&Row<'_>>, rusqlite::Error>,
+    epoch: &Epoch,
+) -> Result<Stored, ReadError> {
+    match row {
+        Ok(Some(row)) => Ok(run(row, epoch).unwrap_or(Stored::Damaged)),
+        Ok(None) => Ok(Stored::End),
+        Err(error) if is_malformed(&error) => Ok(Stored::Damaged),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// SQLite found a page that is none of its own.
+fn is_malformed(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt)
+}
+
+/// A row of [`COLUMNS`], compared with its checksum. What is no value of its column's kind is damage too.
+fn run(row: &Row<'_>, epoch: &Epoch) -> Result<Stored, rusqlite::Error> {
+    let (session, first_seq, last_seq) = (session_of(row, 0)?, from_sql(row.get(1)?), from_sql(row.get(2)?));
+    let frames = row.get_ref(7)?.as_blob()?;
     let crc: u32 = row.get(6)?;
     if checksum(session, first_seq, last_seq, frames) != crc {
-        return Err(ReadError::Corrupt { session, first_seq });
+        return Ok(Stored::Damaged);
     }
     let run = Run {
-        tenant: Tenant::new(row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?),
+        tenant: Tenant::new(row.get_ref(4)?.as_str()?),
         session,
         first_seq,
         last_seq,
         last_pos: from_sql(row.get(3)?),
         frames: Bytes::copy_from_slice(frames),
     };
-    let framed_with = row.get_ref(5)?.as_str().map_err(rusqlite::Error::from)?;
-    Ok(if framed_with == epoch.as_str() { run } else { run.with_epoch(epoch) })
+    let framed_with = row.get_ref(5)?.as_str()?;
+    Ok(Stored::Run(if framed_with == epoch.as_str() { run } else { run.with_epoch(epoch) }))
 }
 
-fn session_of(row: &Row<'_>) -> Result<SessionId, rusqlite::Error> {
-    Ok(SessionId::from_uuid(uuid::Uuid::from_bytes(row.get(0)?)))
+fn session_of(row: &Row<'_>, column: usize) -> Result<SessionId, rusqlite::Error> {
+    Ok(SessionId::from_uuid(uuid::Uuid::from_bytes(row.get(column)?)))
 }
 
 pub(super) fn heads(
@@ -176,7 +306,7 @@ pub(super) fn heads(
 /// A row of session, first seq, last seq, place, bytes and time.
 pub(super) fn head(row: &Row<'_>) -> Result<RunHead, rusqlite::Error> {
     Ok(RunHead {
-        session: session_of(row)?,
+        session: session_of(row, 0)?,
         first_seq: from_sql(row.get(1)?),
         last_seq: from_sql(row.get(2)?),
         last_pos: from_sql(row.get(3)?),

@@ -11,11 +11,15 @@ use rusqlite::{Connection, OpenFlags};
 use crate::types::Epoch;
 
 use super::OpenError;
+use super::migrate::{self, Migration};
 
 /// `acpg`, at byte 68 of the file: it is ours.
 const APPLICATION: i32 = 0x6163_7067;
+/// What leads from each released version to the next, beginning with the first.
+const MIGRATIONS: [Migration; 0] = [];
 /// What this build reads and writes, at byte 60 of the file.
-const VERSION: i32 = 1;
+#[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "they are a few")]
+const VERSION: i32 = 1 + MIGRATIONS.len() as i32;
 /// Only we and a person at the `sqlite3` prompt write to the file.
 const BUSY: Duration = Duration::from_secs(10);
 
@@ -45,39 +49,53 @@ CREATE TABLE meta (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Checks the file, or makes it. A file that is not ours or is newer is not touched.
+/// Checks the file, or makes it, and brings it to this version. A file that is not ours or is newer is not touched.
 pub(super) fn prepare(path: &Path, epoch: impl FnOnce() -> Epoch) -> Result<(), OpenError> {
-    let mut header = Vec::new();
-    match File::open(path) {
-        Ok(file) => file.take(100).read_to_end(&mut header)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return create(path, &epoch()),
-        Err(error) => return Err(error.into()),
+    let version = match recognise(path) {
+        Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+            if restored(path).exists() {
+                return Err(OpenError::HalfRestored);
+            }
+            return create(path, &epoch());
+        }
+        version => version?,
     };
-    if header.len() < 100
-        || !header.starts_with(b"SQLite format 3\0")
-        || number_at(&header, 68) != APPLICATION
-    {
-        return Err(OpenError::Foreign);
-    }
-    check_version(number_at(&header, 60))?;
-    if fs::metadata(beside(path, "-wal")).is_ok_and(|wal| wal.len() > 0) {
-        // What a newer build did last may not be in the file itself yet.
-        let connection = Connection::open_with_flags(path, reading())?;
-        check_version(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)?;
-    }
     if fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
         fs::set_permissions(path, Permissions::from_mode(0o600))?;
     }
-    Ok(())
+    migrate::to_newest(path, version, &MIGRATIONS)
+}
+
+/// The version of a file of ours, which this build knows.
+pub(super) fn recognise(path: &Path) -> Result<i32, OpenError> {
+    let mut header = Vec::new();
+    File::open(path)?.take(100).read_to_end(&mut header)?;
+    if fs::metadata(beside(path, "-wal")).is_ok_and(|wal| wal.len() > 0) {
+        // What was written last may not be in the file itself yet, and a machine that stopped may have left the
+        // file's first page half-written: the log has it whole.
+        let connection = Connection::open_with_flags(path, reading())?;
+        let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
+        return check(number("application_id")?, number("user_version")?);
+    }
+    if header.len() < 100 || !header.starts_with(b"SQLite format 3\0") {
+        return Err(OpenError::Foreign);
+    }
+    check(number_at(&header, 68), number_at(&header, 60))
+}
+
+/// Where a copy lies that is to become the log.
+pub(super) fn restored(log: &Path) -> PathBuf {
+    beside(log, ".restored")
 }
 
 fn number_at(header: &[u8], at: usize) -> i32 {
     i32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }
 
-fn check_version(found: i32) -> Result<(), OpenError> {
-    match found {
-        VERSION => Ok(()),
+fn check(application: i32, version: i32) -> Result<i32, OpenError> {
+    match version {
+        _ if application != APPLICATION => Err(OpenError::Foreign),
+        1..=VERSION => Ok(version),
         found if found > VERSION => Err(OpenError::Newer { found, known: VERSION }),
         _ => Err(OpenError::Foreign),
     }
@@ -108,8 +126,7 @@ fn create(path: &Path, epoch: &Epoch) -> Result<(), OpenError> {
     transaction.commit()?;
     connection.close().map_err(|(_, error)| error)?;
     fs::rename(&new, path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Ok(File::open(folder)?.sync_all()?)
+    Ok(File::open(folder_of(path))?.sync_all()?)
 }
 
 /// The connection that commits. Checkpoints are another thread's.
@@ -144,6 +161,14 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
     Ok(connection)
 }
 
+/// A connection to a file that nobody else knows yet. The caller sees to it that it is durable.
+pub(super) fn open_copy(path: &Path) -> Result<Connection, rusqlite::Error> {
+    let connection = Connection::open_with_flags(path, writing())?;
+    connection.pragma_update(None, "synchronous", "OFF")?;
+    common(&connection)?;
+    Ok(connection)
+}
+
 fn common(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update(None, "trusted_schema", false)?;
@@ -158,8 +183,12 @@ fn reading() -> OpenFlags {
     OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX
 }
 
+pub(super) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// A file beside another, by what follows its name.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

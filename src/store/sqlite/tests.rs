@@ -79,21 +79,96 @@ fn the_file_is_made_as_asked() {
     assert_eq!(fs::metadata(place.path()).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
+/// Where reading goes on, if that is what it says.
+fn beyond<T: std::fmt::Debug>(read: Result<T, ReadError>) -> (u64, u64) {
+    match read {
+        Err(ReadError::Corrupt { first_seq, after, .. }) => (first_seq, after),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn a_damaged_run_is_told_and_the_rest_is_served() {
     let place = Place::new();
-    append(&place.store(), vec![run(1, 1..=3), run(1, 4..=6), run(2, 1..=1)]);
+    append(&place.store(), vec![run(1, 1..=3), run(1, 4..=6), run(2, 1..=1), run(1, 7..=8)]);
     place
         .sql("UPDATE run SET frames = CAST(replace(frames, '\"seq\":5', '\"seq\":7') AS BLOB) WHERE pos = 6");
     let store = place.store();
-    let error = store.read(session(1), 4, 1000).unwrap_err();
-    assert!(matches!(error, ReadError::Corrupt { first_seq: 4, session: of } if of == session(1)), "{error}");
-    assert!(store.read_all(0, 10_000, &|_, _| true).is_err());
-    assert_eq!(seqs(&store.read(session(1), 0, 1).unwrap()), [1, 2, 3]);
-    assert_eq!(seqs(&store.read(session(2), 0, 1000).unwrap()), [1]);
-    place
-        .sql("UPDATE run SET session = (SELECT session FROM run WHERE pos = 6), first_seq = 9, last_seq = 9 WHERE pos = 7");
-    assert!(store.read(session(1), 6, 1000).is_err(), "bytes that are another session's");
+    assert_eq!(seqs(&store.read(session(1), 0, 10_000).unwrap()), [1, 2, 3], "what comes before it is given");
+    for after in 3..=5 {
+        assert_eq!(beyond(store.read(session(1), after, 10_000)), (after + 1, 6));
+    }
+    assert_eq!(seqs(&store.read(session(1), 6, 10_000).unwrap()), [7, 8]);
+    assert_eq!(seqs(&store.read(session(2), 0, 10_000).unwrap()), [1]);
+    let all = |after| store.read_all(after, 10_000, &|_, _| true);
+    let page = all(0).unwrap();
+    assert_eq!((seqs(&page.runs), page.through_pos), (vec![1, 2, 3], 3));
+    assert_eq!(beyond(all(3)), (4, 6));
+    assert_eq!(seqs(&all(6).unwrap().runs), [1, 7, 8]);
+    let (mut after, mut other) = (0, Vec::new());
+    while after < 9 {
+        let page = store.read_all(after, 10_000, &|_, of| of == session(2)).unwrap();
+        other.extend(seqs(&page.runs));
+        assert!(page.through_pos > after, "nobody else is held up");
+        after = page.through_pos;
+    }
+    assert_eq!(other, [1]);
+}
+
+#[test]
+fn a_run_whose_columns_lie_is_damaged_too() {
+    let place = Place::new();
+    append(&place.store(), vec![run(1, 1..=3), run(2, 1..=1), run(1, 4..=6)]);
+    // The index knows whose the run is, so its owner's readers are told and no other's.
+    place.sql(
+        "UPDATE run SET first_seq = 2 WHERE pos = 4; PRAGMA writable_schema = ON;
+         UPDATE sqlite_schema SET sql = 'CREATE INDEX run_session ON run (session, first_seq) WHERE 0'
+         WHERE name = 'run_session'",
+    );
+    place.sql("UPDATE run SET session = (SELECT session FROM run WHERE pos = 7) WHERE pos = 4");
+    place.sql(
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema
+         SET sql = 'CREATE UNIQUE INDEX run_session ON run (session, first_seq)' WHERE name = 'run_session'",
+    );
+    let store = place.store();
+    assert_eq!(seqs(&store.read_all(0, 10_000, &|_, of| of == session(1)).unwrap().runs), [1, 2, 3]);
+    assert_eq!(beyond(store.read_all(3, 10_000, &|_, of| of == session(2))).1, 4);
+    assert_eq!(seqs(&store.read_all(4, 10_000, &|_, of| of == session(1)).unwrap().runs), [4, 5, 6]);
+}
+
+#[test]
+fn a_run_on_pages_that_are_none_is_passed_over() {
+    let place = Place::new();
+    append(&place.store(), vec![run(1, 1..=3), run(1, 4..=1000), run(1, 1001..=1003)]);
+    let mut bytes = fs::read(place.path()).unwrap();
+    // The number of the first page that its cell goes on in, which stands on a leaf of the table (13).
+    let pages = || bytes.chunks(8192).enumerate();
+    let holds = |page: &[u8], text: &[u8]| memchr::memmem::find(page, text).is_some();
+    let goes_on = pages().find(|(_, page)| page[0] != 13 && holds(page, b"\"seq\":100,")).unwrap().0 + 1;
+    let number = u32::try_from(goes_on).unwrap().to_be_bytes();
+    let (leaf, at) = pages()
+        .filter(|(_, page)| page[0] == 13)
+        .find_map(|(leaf, page)| Some((leaf, memchr::memmem::rfind(page, &number)?)))
+        .unwrap();
+    bytes[leaf * 8192 + at..][..4].fill(0xff);
+    fs::write(place.path(), bytes).unwrap();
+    let store = place.store();
+    assert!(seqs(&store.read(session(1), 0, 1 << 20).unwrap()) == [1, 2, 3]);
+    assert_eq!(beyond(store.read(session(1), 3, 1 << 20)), (4, 1000));
+    assert_eq!(beyond(store.read(session(1), 500, 1 << 20)), (501, 1000));
+    assert_eq!(seqs(&store.read(session(1), 1000, 1 << 20).unwrap()), [1001, 1002, 1003]);
+    assert_eq!(beyond(store.read_all(3, 1 << 20, &|_, _| true)), (4, 1000));
+    assert_eq!(seqs(&store.read_all(1000, 1 << 20, &|_, _| true).unwrap().runs), [1001, 1002, 1003]);
+}
+
+#[test]
+fn damage_at_the_end_has_nothing_beyond() {
+    let place = Place::new();
+    append(&place.store(), vec![run(1, 1..=3), run(1, 4..=6), run(1, 7..=9)]);
+    place.sql("UPDATE run SET crc = crc + 1 WHERE pos > 3");
+    let store = place.store();
+    assert_eq!(beyond(store.read(session(1), 3, 1000)), (4, u64::MAX));
+    assert_eq!((beyond(store.read_all(3, 1000, &|_, _| true)).1), 6, "one by one");
 }
 
 #[test]
@@ -134,6 +209,142 @@ fn a_file_with_damage_does_not_open() {
     bytes[100..200].fill(0xff);
     fs::write(place.path(), bytes).unwrap();
     assert!(matches!(place.open().unwrap_err(), OpenError::Damaged(_)));
+}
+
+/// As a process that died leaves a log behind: with its write-ahead log.
+fn left_open(place: &Place) {
+    fs::write(place.path().with_file_name("events.sqlite-wal"), "").unwrap();
+}
+
+fn files(place: &Place) -> usize {
+    fs::read_dir(place.folder.path()).unwrap().count()
+}
+
+#[test]
+fn a_log_that_was_left_open_says_so_until_it_was_checked() {
+    let place = Place::new();
+    let store = place.store();
+    assert!(!store.is_doubtful());
+    append(&store, vec![run(1, 1..=3), run(2, 1..=3)]);
+    drop(store);
+    left_open(&place);
+    for _ in 0..2 {
+        let store = place.store();
+        assert!(store.is_doubtful());
+        append(&store, vec![run(3, 1..=1)]);
+        drop(store);
+        place.sql("DELETE FROM run WHERE pos > 6");
+        left_open(&place);
+    }
+    place.sql("UPDATE run SET crc = crc + 1 WHERE pos = 3");
+    left_open(&place);
+    let store = place.store();
+    let checked = store.check(drop).unwrap();
+    assert_eq!((checked.runs, checked.damaged, store.is_doubtful()), (1, 1, false));
+    drop(store);
+    assert_eq!(files(&place), 1, "what was checked is closed properly");
+    assert!(!place.store().is_doubtful());
+}
+
+#[test]
+fn a_broken_structure_is_found_and_takes_no_commit() {
+    let place = Place::new();
+    append(&place.store(), vec![run(1, 1..=3), run(1, 4..=6)]);
+    // The cells of the table's leaf (13) in another order than that of their places.
+    let mut bytes = fs::read(place.path()).unwrap();
+    let text = b"\"seq\":2,";
+    let leaf =
+        bytes.chunks(8192).position(|page| page[0] == 13 && memchr::memmem::find(page, text).is_some());
+    let cells = leaf.unwrap() * 8192 + 8;
+    let (first, second) = bytes[cells..].split_at_mut(2);
+    first.swap_with_slice(&mut second[..2]);
+    fs::write(place.path(), &bytes).unwrap();
+    left_open(&place);
+    for _ in 0..2 {
+        let store = place.store();
+        assert!(matches!(store.check(drop), Err(CheckError::Malformed(_))));
+        let batch = Batch { runs: vec![run(1, 7..=7)], ..Batch::default() };
+        assert!(matches!(store.commit(&batch), Err(CommitError::Failed(_))));
+        drop(store);
+        assert!(fs::read(place.path()).unwrap() == bytes, "it is left as it is");
+    }
+}
+
+#[test]
+fn a_check_can_be_broken_off() {
+    let place = Place::new();
+    append(&place.store(), vec![run(1, 1..=3)]);
+    left_open(&place);
+    let store = place.store();
+    assert!(matches!(store.check(|stop| stop()), Err(CheckError::Stopped)));
+    assert!(store.is_doubtful());
+}
+
+#[test]
+fn a_copy_is_one_file_of_one_moment_and_overwrites_nothing() {
+    let place = Place::new();
+    let store = place.store();
+    append(&store, vec![run(1, 1..=500)]);
+    let file = place.folder.path().join("copy");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for seq in 501.. {
+                append(&store, vec![run(1, seq..=seq)]);
+                if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        assert_eq!(copy(&place.path(), &file).unwrap().damaged, 0);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let beside = |suffix: &str| place.folder.path().join(format!("copy{suffix}")).exists();
+    assert!(!beside("-wal") && !beside("-shm") && !beside("-journal"));
+    let before = fs::read(&file).unwrap();
+    assert!(matches!(copy(&place.path(), &file), Err(OpenError::Io(_))));
+    assert!(fs::read(&file).unwrap() == before, "it is somebody's");
+    let copied = SqliteStore::open(&file, Ids::system(), &Limits::default()).unwrap();
+    let usage = copied.usage(session(1)).unwrap();
+    let all = seqs(&copied.read(session(1), 0, usize::MAX).unwrap());
+    assert!(all == (1..=usage.last_seq).collect::<Vec<_>>() && usage.last_seq >= 500);
+    assert_eq!(copied.epoch(), store.epoch());
+}
+
+#[test]
+fn a_restore_gives_a_new_epoch_and_keeps_what_was_there() {
+    let place = Place::new();
+    let store = place.store();
+    append(&store, vec![run(1, 1..=3)]);
+    let file = place.folder.path().join("copy");
+    copy(&place.path(), &file).unwrap();
+    append(&store, vec![run(1, 4..=6)]);
+    let epoch = store.epoch();
+    drop(store);
+    let restored = restore(&file, &place.path(), &Ids::system()).unwrap();
+    let store = place.store();
+    assert!(store.epoch() != epoch);
+    let runs = store.read(session(1), 0, 1000).unwrap();
+    assert_eq!(seqs(&runs), [1, 2, 3]);
+    assert!(runs[0].frames.starts_with(format!("id: {}-1\n", store.epoch()).as_bytes()));
+    let kept = SqliteStore::open(&restored.kept.unwrap(), Ids::system(), &Limits::default()).unwrap();
+    assert_eq!((kept.epoch(), kept.usage(session(1)).unwrap().last_seq), (epoch, 6));
+}
+
+#[test]
+fn a_restore_that_was_broken_off_is_told_and_done_again() {
+    let place = Place::new();
+    append(&place.store(), vec![run(1, 1..=3)]);
+    let file = place.folder.path().join("copy");
+    copy(&place.path(), &file).unwrap();
+    // The log has its new name, and the copy not yet the log's.
+    fs::rename(place.path(), place.folder.path().join("events.sqlite.before-1")).unwrap();
+    fs::copy(&file, place.folder.path().join("events.sqlite.restored")).unwrap();
+    assert!(matches!(place.open(), Err(OpenError::HalfRestored)));
+    assert!(!place.path().exists(), "no empty log takes the place of both");
+    assert!(restore(&file, &place.path(), &Ids::system()).unwrap().kept.is_none());
+    assert_eq!(seqs(&place.store().read(session(1), 0, 1000).unwrap()), [1, 2, 3]);
 }
 
 #[test]

@@ -179,10 +179,15 @@ fn prune_one(
     }))
 }
 
+/// Bytes that [`compact`] moves at most.
+pub(super) const COMPACTED: u64 = PAGES * 8192;
+/// Pages that it gives back.
+const PAGES: u64 = 256;
+
 /// Gives some free pages at the end of the file back to the disk; true when there are more.
 pub(super) fn compact(connection: &Connection) -> Result<bool, CommitError> {
     {
-        let mut vacuum = connection.prepare("PRAGMA incremental_vacuum(256)")?;
+        let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
         let mut pages = vacuum.query([])?;
         while pages.next()?.is_some() {}
     }

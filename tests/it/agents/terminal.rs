@@ -1,6 +1,6 @@
 //! Signing in in a terminal.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -201,6 +201,27 @@ async fn limits_end_it_with_a_problem() {
     assert_eq!(socket.next().await.expect("its end")["problem"]["code"], "too_large");
     assert!(socket.shown.len() <= 64 << 10, "{}", socket.shown.len());
     gateway.none_alive().await;
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_keeps_no_sign_in_from_its_end() {
+    let idle = "pool = { max = 1, warm = 0, idle = \"100ms\" }";
+    for stopped in [false, true] {
+        let (setup, _folder) = setup(idle);
+        let sign_in = if stopped { "10m" } else { "2s" };
+        let limits = format!("sign_in = \"{sign_in}\"\nsign_in_bytes = \"1GiB\"\nwrite_stall = \"10m\"");
+        let mut gateway = setup.limits(&limits).start();
+        let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
+        socket.until("the word: ").await;
+        socket.types("flood\n").await;
+        let began = Instant::now();
+        if stopped {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(gateway.stop(), Some(0));
+        }
+        gateway.none_alive().await;
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use crate::support::log::{all, one, said};
 use crate::support::{Answer, Gateway, Setup, eventually};
 
 /// A gateway with the demo agent, and a session of it without pauses, in the mode that asks nothing.
-async fn session(more: &str) -> (Gateway, String) {
+pub(super) async fn session(more: &str) -> (Gateway, String) {
     let table = format!("[agents.demo]\nbuiltin = \"demo\"\npool = {{ max = 2, warm = 0 }}\n{more}\n");
     let gateway = Setup::default().table(&table).start();
     let session = gateway.session("demo").await;
@@ -17,7 +17,7 @@ async fn session(more: &str) -> (Gateway, String) {
     (gateway, session)
 }
 
-async fn quicken(gateway: &Gateway, session: &str) {
+pub(super) async fn quicken(gateway: &Gateway, session: &str) {
     for (path, body) in
         [("config/pace", json!({ "value": "instant" })), ("mode", json!({ "modeId": "auto" }))]
     {
@@ -28,7 +28,7 @@ async fn quicken(gateway: &Gateway, session: &str) {
 }
 
 /// Begins a turn that asks something; the question as the log has it.
-async fn asked(gateway: &Gateway, session: &str, text: &str) -> Value {
+pub(super) async fn asked(gateway: &Gateway, session: &str, text: &str) -> Value {
     // What ACP does not know is only shown while somebody is there to see it.
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
     stream.until("ready").await;
@@ -43,13 +43,19 @@ async fn asked(gateway: &Gateway, session: &str, text: &str) -> Value {
     }
 }
 
-async fn answer(gateway: &Gateway, session: &str, kind: &str, question: &Value, body: &Value) -> Answer {
+pub(super) async fn answer(
+    gateway: &Gateway,
+    session: &str,
+    kind: &str,
+    question: &Value,
+    body: &Value,
+) -> Answer {
     let request = question["requestId"].as_str().expect("an id");
     gateway.posted(&format!("/v1/sessions/{session}/{kind}/{request}"), &[], body).await
 }
 
 /// The events of the turn that a question belongs to, to its end.
-async fn end(gateway: &Gateway, session: &str, question: &Value) -> Vec<Value> {
+pub(super) async fn end(gateway: &Gateway, session: &str, question: &Value) -> Vec<Value> {
     let prompt = &question["promptId"];
     let ends = ["prompt.completed", "prompt.failed"];
     let over = |event: &Value| {
@@ -61,12 +67,12 @@ async fn end(gateway: &Gateway, session: &str, question: &Value) -> Vec<Value> {
 }
 
 /// A turn that asks nothing, to its end.
-async fn played(gateway: &Gateway, session: &str, text: &str) -> Vec<Value> {
+pub(super) async fn played(gateway: &Gateway, session: &str, text: &str) -> Vec<Value> {
     let prompt = gateway.prompt(session, text).await;
     end(gateway, session, &prompt).await
 }
 
-fn updates<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+pub(super) fn updates<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["update"]["sessionUpdate"] == kind).collect()
 }
 

@@ -2,14 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::Case;
+use crate::support::Setup;
 use crate::support::log::{all, kinds, noise, one, said};
-use crate::support::{Gateway, Setup};
-
-async fn fake(args: &[&str]) -> (Gateway, String) {
-    let gateway = Setup::fake(args).start();
-    let session = gateway.session("fake").await;
-    (gateway, session)
-}
 
 fn updates(events: &[Value]) -> Vec<&str> {
     all(events, "session.update").iter().filter_map(|e| e["update"]["sessionUpdate"].as_str()).collect()
@@ -17,7 +12,7 @@ fn updates(events: &[Value]) -> Vec<&str> {
 
 #[tokio::test]
 async fn answers_that_nobody_asked_for_are_ignored() {
-    let (gateway, session) = fake(&[]).await;
+    let (gateway, session) = Case::fake(&[]).await;
     let turn = gateway.turn(&session, "unknown-response").await;
     assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!("after")));
     // The answer to the first prompt comes once more, and is not taken for that of the second.
@@ -25,18 +20,20 @@ async fn answers_that_nobody_asked_for_are_ignored() {
     assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!("hello")));
     let events = gateway.lawful(&session).await;
     assert_eq!(noise(&events), 7, "six ids that were never given, and one that was used up");
+    gateway.holds().await;
 }
 
 #[tokio::test]
 async fn an_answer_may_have_its_id_at_its_end() {
-    let (gateway, session) = fake(&[]).await;
+    let (gateway, session) = Case::fake(&[]).await;
     assert_eq!(gateway.turn(&session, "id-last").await["stopReason"], "end_turn");
+    gateway.holds().await;
 }
 
 #[tokio::test]
 async fn an_update_for_another_session_shows_in_neither() {
-    let (gateway, one) = fake(&["--collide-ids"]).await;
-    let other = gateway.session("fake").await;
+    let (mut gateway, one) = Case::fake(&["--collide-ids"]).await;
+    let other = gateway.session().await;
     // Both sessions are "0" to their agents; "1" is nobody's.
     for foreign in ["not-mine", "1", &other] {
         let turn = gateway.turn(&one, &format!("spoof session={foreign}")).await;
@@ -44,12 +41,13 @@ async fn an_update_for_another_session_shows_in_neither() {
     }
     assert_eq!(said(&gateway.lawful(&one).await), "mineminemine");
     assert_eq!(kinds(&gateway.lawful(&other).await), ["session.created", "session.attached"]);
+    gateway.hold().await;
 }
 
 #[tokio::test]
 async fn sessions_with_the_same_id_at_two_agents_stay_apart() {
-    let (gateway, left) = fake(&["--collide-ids"]).await;
-    let right = gateway.session("fake").await;
+    let (mut gateway, left) = Case::fake(&["--collide-ids"]).await;
+    let right = gateway.session().await;
     let (l, r) = tokio::join!(
         gateway.streamed(&left, "pid; stream n=200 size=20 marker=1000"),
         gateway.streamed(&right, "pid; stream n=200 size=20 marker=2000"),
@@ -62,11 +60,12 @@ async fn sessions_with_the_same_id_at_two_agents_stay_apart() {
     for (events, session) in [(&l, &left), (&r, &right)] {
         assert!(events.iter().all(|event| event["sessionId"] == **session));
     }
+    gateway.hold().await;
 }
 
 #[tokio::test]
 async fn updates_before_the_answer_to_session_new_are_kept() {
-    let (gateway, session) = fake(&["--early-updates"]).await;
+    let (gateway, session) = Case::fake(&["--early-updates"]).await;
     // The session is told of when it is durable, and what came early is so right behind it.
     gateway.log_until(&session, |event| event["update"]["sessionUpdate"] == "usage_update").await;
     let events = gateway.lawful(&session).await;
@@ -75,18 +74,20 @@ async fn updates_before_the_answer_to_session_new_are_kept() {
     let shown = gateway.get_session(&session).await;
     assert_eq!(shown["availableCommands"][0]["name"], "memory show");
     assert_eq!(shown["usage"]["used"], 1);
+    gateway.holds().await;
 }
 
 #[tokio::test]
 async fn updates_for_a_session_that_does_not_exist_yet_disturb_nobody() {
-    let (gateway, session) = fake(&[]).await;
+    let (gateway, session) = Case::fake(&[]).await;
     assert_eq!(gateway.turn(&session, "early n=3").await["status"], "completed");
     assert_eq!(updates(&gateway.lawful(&session).await), Vec::<&str>::new());
+    gateway.holds().await;
 }
 
 #[tokio::test]
 async fn updates_after_the_end_of_their_turn_are_marked_and_end_nothing() {
-    let (gateway, session) = fake(&[]).await;
+    let (gateway, session) = Case::fake(&[]).await;
     assert_eq!(gateway.turn(&session, "late n=3 ms=20").await["status"], "completed");
     let last = |event: &Value| event["update"]["sessionUpdate"] == "session_info_update";
     let events = gateway.log_until(&session, last).await;
@@ -98,12 +99,14 @@ async fn updates_after_the_end_of_their_turn_are_marked_and_end_nothing() {
     let events = gateway.streamed(&session, "hello").await;
     assert!(all(&events, "session.update").iter().all(|e| e["late"].is_null() && e["promptId"] == "p2"));
     assert_eq!(said(&events), "hello");
-    gateway.lawful(&session).await;
+    gateway.holds().await;
 }
 
 #[tokio::test]
 async fn a_request_that_is_not_served_is_answered_and_the_turn_goes_on() {
-    let (gateway, session) = fake(&[]).await;
+    // While somebody follows the session, a request that only clients may know waits for them.
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
     let turn = gateway.turn(&session, "unserved").await;
     let answers = "_vendor/thing=-32601 fs/read_text_file=-32601 terminal/create=-32601 ";
     assert_eq!((&turn["status"], &turn["text"]), (&json!("completed"), &json!(answers)));
@@ -112,7 +115,7 @@ async fn a_request_that_is_not_served_is_answered_and_the_turn_goes_on() {
 
 #[tokio::test]
 async fn a_message_that_says_a_thing_twice_is_not_shown() {
-    let (gateway, session) = fake(&["--collide-ids"]).await;
+    let (gateway, session) = Case::fake(&["--collide-ids"]).await;
     for other in ["other", "1"] {
         let turn = gateway.turn(&session, &format!("dup-keys session={other}")).await;
         assert_eq!(turn["text"], "after", "neither reading of it is taken");
@@ -121,21 +124,23 @@ async fn a_message_that_says_a_thing_twice_is_not_shown() {
     assert_eq!(updates(&events), ["agent_message_chunk"; 2]);
     assert_eq!(noise(&events), 2, "a method that is there twice is no message");
     assert!(all(&events, "ext").is_empty());
+    gateway.holds().await;
 }
 
 #[tokio::test]
 async fn a_notification_that_is_not_known_is_shown_raw_with_our_session_id() {
-    let (gateway, session) = fake(&[]).await;
+    let (gateway, session) = Case::fake(&[]).await;
     gateway.turn(&session, "ext").await;
     let events = gateway.lawful(&session).await;
     let note = one(&events, "ext");
     assert_eq!(note["method"], "_vendor/note");
     assert_eq!(note["params"], json!({ "sessionId": session, "note": "hello" }));
+    gateway.holds().await;
 }
 
 #[tokio::test]
 async fn an_error_of_the_agent_is_the_end_of_its_turn_with_its_own_words() {
-    let (gateway, session) = fake(&[]).await;
+    let (gateway, session) = Case::fake(&[]).await;
     for (code, expected) in [
         (-32603, "agent_error"),
         (-32002, "agent_error"),
@@ -153,13 +158,15 @@ async fn an_error_of_the_agent_is_the_end_of_its_turn_with_its_own_words() {
     let events = gateway.lawful(&session).await;
     assert_eq!(all(&events, "prompt.failed").len(), 6);
     assert_eq!(all(&events, "session.attached").len(), 1, "its process is as good as before");
+    gateway.holds().await;
 }
 
 #[tokio::test]
 async fn any_stop_reason_of_the_agent_is_shown_as_it_is() {
-    let (gateway, session) = fake(&[]).await;
+    let (gateway, session) = Case::fake(&[]).await;
     for reason in ["refusal", "max_tokens", "max_turn_requests", "something_new"] {
         let turn = gateway.turn(&session, &format!("stop reason={reason}")).await;
         assert_eq!((&turn["status"], &turn["stopReason"]), (&json!("completed"), &json!(reason)));
     }
+    gateway.holds().await;
 }

@@ -5,16 +5,9 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::Case;
 use crate::support::log::{all, one, said};
-use crate::support::{Gateway, Setup, eventually, is_alive};
-
-const QUICK: &str = "backoff_min = \"10ms\"";
-
-async fn fake(args: &[&str]) -> (Gateway, String) {
-    let gateway = Setup::fake(args).limits(QUICK).start();
-    let session = gateway.session("fake").await;
-    (gateway, session)
-}
+use crate::support::{eventually, is_alive};
 
 /// Milliseconds of an event's time within its day.
 fn millis(event: &Value) -> u64 {
@@ -25,7 +18,7 @@ fn millis(event: &Value) -> u64 {
 
 #[tokio::test]
 async fn a_crash_fails_the_turn_within_a_second_with_its_code_and_last_words() {
-    let (gateway, session) = fake(&[]).await;
+    let (gateway, session) = Case::fake(&[]).await;
     let began = Instant::now();
     let turn = gateway.turn(&session, "crash code=42").await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
@@ -45,28 +38,29 @@ async fn a_crash_fails_the_turn_within_a_second_with_its_code_and_last_words() {
     let shown = gateway.get_session(&session).await;
     assert_eq!((&shown["state"], &shown["attached"]), (&json!("idle"), &json!(false)));
     assert_eq!(gateway.turn(&session, "hello").await["text"], "hello");
+    gateway.holds().await;
 }
 
 #[tokio::test]
 async fn a_crash_by_a_signal_names_the_signal() {
-    let (gateway, session) = fake(&[]).await;
+    let (gateway, session) = Case::fake(&[]).await;
     for signal in ["KILL", "ABRT"] {
         let turn = gateway.turn(&session, &format!("crash signal={signal}")).await;
         let error = &turn["error"];
         assert_eq!(error["code"], "agent_exited", "{turn}");
         assert_eq!((&error["exitCode"], &error["signal"]), (&Value::Null, &json!(format!("SIG{signal}"))));
     }
-    gateway.lawful(&session).await;
+    gateway.holds().await;
 }
 
 /// A crash and the turn after it; gives the second `session.attached` and the whole log.
 async fn reattached(args: &[&str]) -> (Value, Vec<Value>) {
-    let (gateway, session) = fake(args).await;
+    let (gateway, session) = Case::fake(args).await;
     gateway.turn(&session, "echo one").await;
     assert_eq!(gateway.turn(&session, "crash chunks=0").await["error"]["code"], "agent_exited");
     let turn = gateway.turn(&session, "echo two").await;
     assert_eq!((&turn["status"], &turn["text"]), (&json!("completed"), &json!("two")), "{turn}");
-    let events = gateway.lawful(&session).await;
+    let events = gateway.holds().await;
     assert_eq!(all(&events, "session.attached").len(), 2);
     (all(&events, "session.attached")[1].clone(), events)
 }
@@ -108,20 +102,18 @@ async fn a_load_that_fails_becomes_a_fresh_start() {
 
 #[tokio::test]
 async fn an_agent_that_closes_its_stdout_is_ended() {
-    let (gateway, session) = fake(&[]).await;
+    let (gateway, session) = Case::fake(&[]).await;
     let turn = gateway.turn(&session, "close-stdout").await;
     assert_eq!((&turn["error"]["code"], &turn["text"]), (&json!("agent_exited"), &json!("bye")), "{turn}");
     gateway.none_alive().await;
     assert_eq!(gateway.turn(&session, "hello").await["text"], "hello");
-    gateway.lawful(&session).await;
+    gateway.holds().await;
 }
 
 /// Begins a turn that will not end, and cancels it when the agent is in it.
-async fn cancelled(args: &[&str], text: &str) -> (Gateway, String, Vec<Value>) {
-    let limits = "backoff_min = \"10ms\"\ncancel = \"200ms\"\ncancel_total = \"1s\"\n\
-                  stop_stdin = \"200ms\"\nstop_term = \"200ms\"";
-    let gateway = Setup::fake(args).limits(limits).start();
-    let session = gateway.session("fake").await;
+async fn cancelled(args: &[&str], text: &str) -> (Case, String, Vec<Value>) {
+    let limits = "cancel = \"200ms\"\ncancel_total = \"1s\"";
+    let (gateway, session) = Case::fake_with(args, "", limits).await;
     gateway.prompt(&session, text).await;
     gateway.log_until(&session, |event| event["type"] == "session.update").await;
     let answer = gateway.call(Method::POST, &format!("/v1/sessions/{session}/cancel")).await;
@@ -141,23 +133,23 @@ async fn a_cancel_that_is_ignored_ends_the_agent_and_the_turn() {
         assert_eq!(one(&events, "prompt.failed")["problem"]["code"], "cancel_timeout", "{args:?} {text}");
         gateway.none_alive().await;
         assert_eq!(gateway.turn(&session, "hello").await["text"], "hello");
-        gateway.lawful(&session).await;
+        gateway.holds().await;
     }
 }
 
 #[tokio::test]
 async fn an_agent_that_says_nothing_for_too_long_is_cancelled() {
-    let gateway = Setup::fake_with(&[], "limits = { silence = \"1s\" }").start();
-    let session = gateway.session("fake").await;
+    let (gateway, session) = Case::fake_with(&[], "limits = { silence = \"1s\" }", "").await;
     let turn = gateway.turn(&session, "hang").await;
     assert_eq!((&turn["status"], &turn["stopReason"]), (&json!("completed"), &json!("cancelled")));
     let turn = gateway.turn(&session, "slow chunks=6 ms=200").await;
     assert_eq!(turn["stopReason"], "end_turn", "whoever speaks is not silent");
+    gateway.holds().await;
 }
 
 #[tokio::test]
 async fn what_an_agent_started_dies_with_it() {
-    let (gateway, session) = fake(&[]).await;
+    let (gateway, session) = Case::fake(&[]).await;
     let turn = gateway.turn(&session, "fork; crash chunks=0").await;
     assert_eq!(turn["error"]["code"], "agent_exited");
     let pid = turn["text"].as_str().and_then(|text| text.strip_prefix("pid=")).expect("a pid");
@@ -166,6 +158,7 @@ async fn what_an_agent_started_dies_with_it() {
         (!is_alive(pid)).then_some(())
     })
     .await;
+    gateway.holds().await;
 }
 
 #[tokio::test]
@@ -175,9 +168,7 @@ async fn stderr_is_kept_to_its_last_bytes_without_the_secrets() {
     let file = folder.path().join("secret");
     std::fs::write(&file, format!("{secret}\n")).expect("the folder is ours");
     let env = format!("env = {{ API_KEY = {{ from_file = {file:?} }} }}");
-    let gateway =
-        Setup::fake_with(&[], &env).limits("stderr_bytes = \"4KiB\"\nbackoff_min = \"10ms\"").start();
-    let session = gateway.session("fake").await;
+    let (gateway, session) = Case::fake_with(&[], &env, "stderr_bytes = \"4KiB\"").await;
     let text = format!("env; stderr text=first; stderr bytes=100000; stderr text=key:{secret}:end");
     let turn = gateway.turn(&session, &text).await;
     let environment = turn["text"].as_str().expect("its environment");
@@ -201,4 +192,5 @@ async fn stderr_is_kept_to_its_last_bytes_without_the_secrets() {
     let exited = one(&events, "agent.exited").to_string();
     assert!(exited.contains("[secret]") && !exited.contains(secret), "{exited}");
     assert!(!gateway.log().contains(secret), "the gateway's own log has it");
+    gateway.holds().await;
 }

@@ -3,7 +3,11 @@
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, Setup};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Gateway, Setup, eventually, procfs};
 
 /// A session whose files the gateway serves, with the path of its folder.
 async fn served(gateway: &Gateway, policy: Value) -> (String, String) {
@@ -99,4 +103,51 @@ async fn a_session_may_narrow_what_its_agent_has() {
     let (session, cwd) = served(&gateway, json!({ "files": "off" })).await;
     let read = said(&gateway, &session, &format!("read path={cwd}/x")).await;
     assert_eq!(read, "[error -32601]");
+}
+
+/// MiB that a gateway takes for sixty files of one MiB, of which the agent takes none; with all read in the end.
+async fn taken(answers: usize) -> u64 {
+    let setup = Setup::fake_with(&["--log", "received"], "files = \"gateway\"");
+    let limits = format!("file_answers = {answers}\nstdin_stall = \"2m\"");
+    let gateway = setup.limits(&limits).start();
+    let (session, cwd) = served(&gateway, json!({})).await;
+    std::fs::write(format!("{cwd}/large"), "x".repeat(1 << 20)).expect("the folder is ours");
+    let agent = said(&gateway, &session, "pid")
+        .await
+        .strip_prefix("pid=")
+        .and_then(|pid| pid.parse().ok())
+        .and_then(Pid::from_raw)
+        .expect("a pid");
+    let before = procfs::resident(gateway.pid());
+    let params = format!(r#"{{"sessionId":$SESSION,"path":"{cwd}/large"}}"#);
+    let ask = format!("ask method=fs/read_text_file params={params} n=60 heard=no; freeze");
+    gateway.prompt(&session, &ask).await;
+    let mut seen = Vec::new();
+    // As long as it still grows, or has not begun to.
+    eventually("nothing more is read", Duration::from_mins(1), || {
+        let now = procfs::resident(gateway.pid());
+        seen.push(now);
+        let calm =
+            seen.len() > 30 && seen[seen.len() - 30..].iter().all(|earlier| now.abs_diff(*earlier) < 1024);
+        async move { (calm && now > before + 2048).then_some(()) }
+    })
+    .await;
+    kill_process(agent, Signal::CONT).expect("it is stopped");
+    let events = gateway
+        .log_until(&session, |event| event["promptId"] == "p2" && event["type"] == "prompt.completed")
+        .await;
+    assert!(!events.is_empty());
+    let received = gateway.path("data/homes/default/fake/received");
+    eventually("all are read", Duration::from_mins(1), || async {
+        let log = std::fs::metadata(&received).expect("the agent's own record");
+        (log.len() > 60 << 20).then_some(())
+    })
+    .await;
+    (seen.into_iter().max().expect("it was looked at") - before) / 1024
+}
+
+#[tokio::test]
+async fn an_agent_that_takes_no_answers_is_read_a_few_files_and_no_more() {
+    let (few, all) = tokio::join!(taken(4), taken(60));
+    assert!(few * 2 < all && all >= 50, "{few} MiB with four places, {all} MiB with sixty");
 }

@@ -12,9 +12,9 @@ use crate::support::{Gateway, Setup, figure, procfs};
 const SESSIONS: usize = 300;
 const PROCESSES: u64 = 8;
 
-/// One person with so many sessions at once is more than the defaults allow.
+/// One person with so many sessions at once is more than the defaults allow, and so is the line that they stand in.
 const LIMITS: &str = "requests_per_minute = 1000000\nprompts_per_minute = 1000000\nlive_sessions = 300\n\
-                      line_places = 300\nstreams = 300\nconnections_per_address = 1000\n";
+                      line_places = 300\nsettings_wait = \"5m\"\nstreams = 300\nconnections_per_address = 1000\n";
 
 /// A word that no other session has, and that is no part of another's.
 fn word(of: usize) -> String {

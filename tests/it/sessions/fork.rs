@@ -56,6 +56,30 @@ async fn a_fork_has_what_was_said_and_goes_its_own_way() {
 }
 
 #[tokio::test]
+async fn a_fork_has_its_parents_title_until_its_agent_names_it() {
+    let mut gateway = Setup::fake(&["--fork", "--state", "state"]).start();
+    let body = json!({ "agent": "fake", "title": "Tree" });
+    let parent = id(&gateway.posted("/v1/sessions", &[], &body).await);
+    let forked = id(&fork(&gateway, &parent, None).await);
+    gateway.turn(&parent, "title text=Trunk").await;
+    assert_eq!(gateway.get_session(&parent).await["title"], "Tree", "a person gave it");
+    assert_eq!(gateway.get_session(&forked).await["title"], "Tree");
+    gateway.turn(&forked, "title text=Branch").await;
+    assert_eq!(gateway.get_session(&forked).await["title"], "Branch");
+    gateway.kill();
+    gateway.start();
+    let shown = gateway.get(&format!("/v1/sessions/{forked}/transcript")).await;
+    assert_eq!(
+        (&shown["session"]["title"], &gateway.get_session(&forked).await["title"]),
+        (&json!("Branch"), &json!("Branch"))
+    );
+    let rename = gateway.request(Method::PATCH, &format!("/v1/sessions/{forked}"));
+    assert_eq!(Answer::of(rename.json(&json!({ "title": "Mine" }))).await.status, StatusCode::OK);
+    gateway.turn(&forked, "title text=Twig").await;
+    assert_eq!(gateway.get_session(&forked).await["title"], "Mine");
+}
+
+#[tokio::test]
 async fn a_fork_that_is_deleted_leaves_its_parents_folder() {
     // Without `session/close` the fork is there before anything else is written.
     let gateway = Setup::fake(&["--fork", "--state", "state"]).start();

@@ -49,6 +49,35 @@ async fn a_setting_or_an_attach_is_not_held_for_long_by_a_full_pool() {
 }
 
 #[tokio::test]
+async fn a_new_session_is_not_held_for_long_by_a_full_pool() {
+    let (gateway, _idle, busy) = full("settings_wait = \"300ms\"").await;
+    let body = json!({ "agent": "fake" });
+    let refused = gateway.posted("/v1/sessions", &[("Idempotency-Key", "one")], &body).await;
+    assert!(refused.header("retry-after").is_some());
+    refused.problem(503, "pool_full");
+    assert_eq!(
+        gateway.get("/v1/sessions").await["sessions"].as_array().map(Vec::len),
+        Some(2),
+        "nothing is left"
+    );
+    eventually("its place is given back", Duration::from_secs(5), || async {
+        (gateway.get("/v1/agents/fake").await["pool"]["waiting"] == 0).then_some(())
+    })
+    .await;
+    gateway.call(Method::POST, &format!("/v1/sessions/{busy}/cancel")).await;
+    // The key of a request that failed may be used again.
+    let again = gateway.posted("/v1/sessions", &[("Idempotency-Key", "one")], &body).await;
+    assert_eq!(again.status, StatusCode::CREATED, "{again:?}");
+}
+
+#[tokio::test]
+async fn a_new_session_waits_for_an_agent_that_starts() {
+    let setup = Setup::fake_with(&["--slow-start", "1500"], "pool = { max = 1, warm = 0 }");
+    let gateway = setup.limits("settings_wait = \"200ms\"").start();
+    gateway.session("fake").await;
+}
+
+#[tokio::test]
 async fn a_process_that_starts_is_waited_for() {
     let setup =
         Setup::fake_with(&["--state", "state", "--slow-start", "1500"], "pool = { max = 2, warm = 0 }");

@@ -65,6 +65,11 @@ impl Follower {
         self.with(|reader| reader.frames.iter().filter(is_connection).count())
     }
 
+    /// How many events it has seen, in all of its sessions.
+    pub(crate) fn events(&self) -> u64 {
+        self.places.borrow().values().sum()
+    }
+
     /// The first event that fits, of those that it has seen and will see.
     pub(crate) async fn until(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let began = Instant::now();

@@ -1,5 +1,6 @@
 //! The gateway under test: its process, its folder, its address and a client with the admin key.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ const START: Duration = Duration::from_secs(30);
 pub(crate) struct Setup {
     config: String,
     head: String,
+    run_by: Vec<String>,
 }
 
 impl Setup {
@@ -53,16 +55,32 @@ impl Setup {
         self.table(&format!("[limits]\n{lines}\n"))
     }
 
+    /// The words of a program that becomes the gateway.
+    pub(crate) fn run_by(mut self, words: &[&str]) -> Self {
+        self.run_by = words.iter().map(ToString::to_string).collect();
+        self
+    }
+
     pub(crate) fn start(self) -> Gateway {
+        self.start_with(|_| Vec::new())
+    }
+
+    /// With more in its environment, for which its folder is there already.
+    pub(crate) fn start_with(
+        self,
+        environment: impl FnOnce(&Path) -> Vec<(&'static str, OsString)>,
+    ) -> Gateway {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("config.toml"), format!("{}\n{}", self.head, self.config))
             .expect("the folder is ours");
         std::fs::write(folder.path().join("admin-key"), KEY).expect("the folder is ours");
         let mut gateway = Gateway {
+            environment: environment(folder.path()),
             folder,
             child: None,
             url: String::new(),
             listen: "127.0.0.1:0".to_owned(),
+            run_by: self.run_by,
             http: client(),
         };
         gateway.start();
@@ -72,9 +90,11 @@ impl Setup {
 
 pub(crate) struct Gateway {
     folder: TempDir,
+    environment: Vec<(&'static str, OsString)>,
     child: Option<Child>,
     pub(crate) url: String,
     listen: String,
+    run_by: Vec<String>,
     pub(crate) http: reqwest::Client,
 }
 
@@ -92,7 +112,10 @@ impl Gateway {
     #[expect(clippy::disallowed_methods, reason = "a test may look where the programs are")]
     pub(crate) fn serve(&self, listen: &str) -> Command {
         let folder = self.folder.path();
-        let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
+        let binary = env!("CARGO_BIN_EXE_acp-gateway").to_owned();
+        let mut words = self.run_by.iter().chain([&binary]);
+        let mut command = command(words.next().expect("the binary is one"));
+        command.args(words);
         command
             .args(["serve", "--listen", listen, "--data"])
             .arg(folder.join("data"))
@@ -102,12 +125,20 @@ impl Gateway {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", folder)
             .env("ACP_GATEWAY_ADMIN_KEY_FILE", folder.join("admin-key"))
+            .envs(self.environment.iter().cloned())
             .stdin(Stdio::null());
         command
     }
 
     /// Starts it, on the port that it had if it ran before.
     pub(crate) fn start(&mut self) {
+        if let Err(code) = self.try_start() {
+            panic!("it does not start, but ends with {code:?}: {}", self.log());
+        }
+    }
+
+    /// Gives the exit code when it ends by itself instead.
+    pub(crate) fn try_start(&mut self) -> Result<(), Option<i32>> {
         self.begin();
         let began = Instant::now();
         loop {
@@ -117,11 +148,14 @@ impl Gateway {
                 self.listen = self.url.trim_start_matches("http://").to_owned();
                 // Without the connections of an earlier life.
                 self.http = client();
-                return;
+                return Ok(());
             }
             let child = self.child.as_mut().expect("it was started");
-            let ended = child.try_wait().expect("the child can be asked");
-            assert!(ended.is_none() && began.elapsed() < START, "it does not start: {}", self.log());
+            if let Some(ended) = child.try_wait().expect("the child can be asked") {
+                self.child = None;
+                return Err(ended.code());
+            }
+            assert!(began.elapsed() < START, "it does not start: {}", self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -56,6 +56,13 @@ fn memory(pid: u32, line: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number of KiB")
 }
 
+/// Bytes that a process has written, to files and pipes.
+pub(crate) fn written(pid: u32) -> u64 {
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io")).expect("it runs, and is ours");
+    let line = io.lines().find_map(|line| line.strip_prefix("wchar: ")).expect("a process is accounted for");
+    line.parse().expect("a number")
+}
+
 /// Files that a process has open.
 pub(crate) fn open_files(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count()
@@ -92,4 +99,18 @@ pub(crate) fn called(pids: &[u32], argument: &str) -> usize {
         line.split(|byte| *byte == 0).nth(1).is_some_and(|word| word == argument.as_bytes())
     };
     pids.iter().filter(|pid| first(**pid)).count()
+}
+
+/// Whether somebody on this machine holds the end `port` of a connection with `peer`.
+pub(crate) fn holds(port: u16, peer: u16) -> bool {
+    /// Established, and closed by the other end alone. What a process has closed is the kernel's own.
+    const HELD: [&str; 2] = ["01", "08"];
+    let (port, peer) = (format!(":{port:04X}"), format!(":{peer:04X}"));
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("/proc");
+    table.lines().any(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        fields.next().is_some_and(|local| local.ends_with(&port))
+            && fields.next().is_some_and(|remote| remote.ends_with(&peer))
+            && fields.next().is_some_and(|state| HELD.contains(&state))
+    })
 }

@@ -6,6 +6,10 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 pub(crate) struct Random(u64);
 
 impl Random {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// A new seed at each run, or the one that a failed run has printed.
     #[expect(clippy::disallowed_methods, reason = "the test reads its own seed, and no configuration")]
     pub(crate) fn seeded() -> (u64, Self) {

@@ -1,8 +1,10 @@
 //! What many lives of a gateway come to, in numbers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 use crate::support::History;
 use crate::support::history::{Event, Frame, Rule, Violation, counted};
@@ -11,7 +13,13 @@ pub(super) struct Figures {
     began: Instant,
     pub(super) cycles: usize,
     pub(super) turns: usize,
+    pub(super) completed: usize,
     pub(super) interrupted: usize,
+    /// Other failures, by their code.
+    failed: BTreeMap<String, usize>,
+    /// What agents got: prompts, and answers to what they asked.
+    pub(super) prompts: usize,
+    pub(super) answers: usize,
     pub(super) events: usize,
     pub(super) reconnects: usize,
     /// Processes of earlier lives that ran when the next one could be spoken to.
@@ -29,7 +37,11 @@ impl Figures {
             began: Instant::now(),
             cycles: 0,
             turns: 0,
+            completed: 0,
             interrupted: 0,
+            failed: BTreeMap::new(),
+            prompts: 0,
+            answers: 0,
             events: 0,
             reconnects: 0,
             left_at_start: 0,
@@ -56,8 +68,18 @@ impl Figures {
             let Ok(event) = Event::parse(text) else { continue };
             self.events += 1;
             self.turns += usize::from(event.kind == "prompt.started");
-            self.interrupted +=
-                usize::from(event.kind == "prompt.failed" && text.contains(r#""code":"interrupted""#));
+            self.completed += usize::from(event.kind == "prompt.completed");
+            match failure(&event).as_deref() {
+                Some("interrupted") => self.interrupted += 1,
+                Some(code) => *self.failed.entry(code.to_owned()).or_default() += 1,
+                None => {}
+            }
+        }
+        let got = history.journals.iter().flat_map(|journal| &journal.lines).filter(|line| !line.to_client);
+        for line in got {
+            let Some(message) = line.message() else { continue };
+            self.prompts += usize::from(message.method.as_deref() == Some("session/prompt"));
+            self.answers += usize::from(message.method.is_none());
         }
         let frames = history.readers.iter().flat_map(|reader| &reader.frames);
         let again = |frame: &&Frame| matches!(frame, Frame::Connected { after: Some(_) });
@@ -91,7 +113,11 @@ impl Figures {
         };
         line("time", format!("{:.0?}", self.began.elapsed()));
         line("cycles", self.cycles.to_string());
-        line("turns", format!("{}, {} of them interrupted", self.turns, self.interrupted));
+        line("turns", self.turns.to_string());
+        line("  completed", self.completed.to_string());
+        line("  interrupted", self.interrupted.to_string());
+        line("  failed", format!("{:?}", self.failed));
+        line("agents got", format!("{} prompts, {} answers", self.prompts, self.answers));
         line("events", self.events.to_string());
         line("reconnects", self.reconnects.to_string());
         line("lost", self.of(&[Rule::Lost, Rule::Gap, Rule::Reset, Rule::Words]).to_string());
@@ -117,6 +143,15 @@ impl Figures {
         line("start after a kill", format!("p50 {half:.0?}, p99 {most:.0?}"));
         text
     }
+}
+
+/// The code of a turn that failed.
+fn failure(event: &Event<'_>) -> Option<String> {
+    if event.kind != "prompt.failed" {
+        return None;
+    }
+    let event: Value = serde_json::from_str(event.text).ok()?;
+    event["problem"]["code"].as_str().map(str::to_owned)
 }
 
 /// Of the line that lies closest to these points (least squares).

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::figures::Figures;
 use super::load::{Person, Told};
-use crate::support::history::{Alive, Held, Journals, OUTLIVE, process};
+use crate::support::history::{Alive, Held, Journals, left_of, process};
 use crate::support::{Follower, Gateway, History, Random, Setup, procfs};
 
 pub(super) const SESSIONS: usize = 20;
@@ -47,6 +47,17 @@ pub(super) struct Window {
     people: JoinSet<()>,
     told: Arc<Mutex<Told>>,
     stop: Arc<AtomicBool>,
+}
+
+impl Window {
+    /// Waits until this many events more were shown, or so long.
+    pub(super) async fn shows(&self, more: u64, limit: Duration) {
+        let all = self.followers.last().expect("one follows all");
+        let (before, began) = (all.events(), Instant::now());
+        while all.events() < before + more && began.elapsed() < limit {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
 }
 
 impl World {
@@ -109,7 +120,9 @@ impl World {
         }
         let starting = Instant::now();
         self.gateway.start();
-        figures.started(starting.elapsed());
+        if how != End::Term {
+            figures.started(starting.elapsed());
+        }
         figures.left_at_start += self.look(procfs::started(self.gateway.pid()).expect("it runs"));
     }
 
@@ -150,7 +163,7 @@ impl World {
             let status = request.send().await.expect("an answer").status();
             assert_eq!(status, 204, "{}", self.gateway.log());
         }
-        self.agents_end("their sessions").await;
+        self.alive.extend(left_of(&self.gateway, "their sessions").await);
         history.journals = self.journals.take();
         self.journals.forget(|pid, start| procfs::started(pid) != Some(start));
         let told = std::mem::take(&mut *told.lock().expect("nobody panicked with it"));
@@ -158,6 +171,9 @@ impl World {
         history.alive = std::mem::take(&mut self.alive);
         history.memory = std::mem::take(&mut self.memory);
         history.plain_words = true;
+        assert!(!self.gateway.log().contains("panicked"), "{}", self.gateway.log());
+        // It is appended to, and shall not grow for as long as one asks.
+        std::fs::write(self.gateway.path("stderr"), "").expect("the folder is ours");
         figures.window(&history);
         history
     }
@@ -165,27 +181,7 @@ impl World {
     /// Stops the gateway; what is alive of it when it may not be any more.
     pub(super) async fn end(mut self) -> History {
         self.gateway.kill();
-        self.agents_end("the gateway").await;
+        self.alive.extend(left_of(&self.gateway, "the gateway").await);
         History { alive: self.alive, ..History::default() }
-    }
-
-    /// Waits for the end of all agents, for as long as they may take.
-    async fn agents_end(&mut self, owner: &str) {
-        let began = Instant::now();
-        loop {
-            let gateway = self.gateway.runs().then(|| self.gateway.pid());
-            let mut left = procfs::at_home(&self.gateway.path(""));
-            left.retain(|(pid, ..)| Some(*pid) != gateway);
-            if left.is_empty() {
-                return;
-            }
-            if began.elapsed() >= OUTLIVE {
-                let after = began.elapsed();
-                let alive = |(pid, _, what)| Alive { pid, what, owner: owner.to_owned(), after };
-                self.alive.extend(left.into_iter().map(alive));
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
     }
 }

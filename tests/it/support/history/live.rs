@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Alive, History, Journals, Log};
+use super::{Alive, History, Journals, Log, OUTLIVE};
 use crate::support::{Follower, Gateway, procfs};
 
 /// How long readers may take to come to the end of the log.
@@ -42,12 +42,26 @@ impl History {
         self
     }
 
-    /// With what is alive of a gateway, this long after the end of `owner`, which it belonged to.
-    pub(crate) fn with_left(mut self, gateway: &Gateway, owner: &str, after: Duration) -> Self {
-        let left = procfs::at_home(&gateway.path(""));
-        let alive = |(pid, _, what)| Alive { pid, what, owner: owner.to_owned(), after };
-        self.alive.extend(left.into_iter().map(alive));
+    /// With what is left of the agents when what they belonged to has ended, once they had their time to end.
+    pub(crate) async fn with_left(mut self, gateway: &Gateway, owner: &str) -> Self {
+        self.alive.extend(left_of(gateway, owner).await);
         self
+    }
+}
+
+/// What is alive of a gateway but itself, `OUTLIVE` after the end of `owner`; it does not wait longer than it has to.
+pub(crate) async fn left_of(gateway: &Gateway, owner: &str) -> Vec<Alive> {
+    let began = Instant::now();
+    let itself = gateway.runs().then(|| gateway.pid());
+    loop {
+        let mut left = procfs::at_home(&gateway.path(""));
+        left.retain(|(pid, ..)| Some(*pid) != itself);
+        let after = began.elapsed();
+        if left.is_empty() || after >= OUTLIVE {
+            let alive = |(pid, _, what)| Alive { pid, what, owner: owner.to_owned(), after };
+            return left.into_iter().map(alive).collect();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

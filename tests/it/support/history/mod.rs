@@ -19,6 +19,7 @@ mod turns;
 
 pub(crate) use journal::{Journal, Journals, process};
 pub(crate) use left::{Alive, Held};
+pub(crate) use live::left_of;
 pub(crate) use logs::Event;
 pub(crate) use readers::{Frame, Reader};
 

@@ -87,10 +87,10 @@ fn walk<'a>(
                 if !resets {
                     found.add(Rule::Reset, format!("{name}: {}", short(text)));
                 }
-                places.values_mut().for_each(|place| {
+                for place in places.values_mut() {
                     (place.anywhere, place.began) = (true, 0);
                     place.seen.clear();
-                });
+                }
                 continue;
             }
             Frame::Event { id, text } => (id.as_deref(), text),

@@ -11,7 +11,7 @@ struct Turn<'a> {
     key: Option<&'a str>,
     queued: usize,
     started: usize,
-    ends: usize,
+    ends: Vec<&'a str>,
 }
 
 pub(super) fn check(history: &History, logs: &Logs<'_>, found: &mut Found) {
@@ -40,22 +40,23 @@ fn in_order<'a>(
             "prompt.started" => turn.started += 1,
             "prompt.completed" | "prompt.failed" if turn.started + turn.queued == 0 => {
                 found.add(Rule::End, format!("{session}: {id} ends before it starts: {}", short(event.text)));
-                turn.ends += 1;
+                turn.ends.push(event.text);
             }
-            "prompt.completed" | "prompt.failed" => turn.ends += 1,
+            "prompt.completed" | "prompt.failed" => turn.ends.push(event.text),
             _ => continue,
         }
         if turn.queued > 1 || turn.started > 1 {
             found.add(Rule::Twice, format!("{session}: {id} starts again: {}", short(event.text)));
         }
-        if turn.ends > 0 && !event.is_end() {
+        if !turn.ends.is_empty() && !event.is_end() {
             found.add(Rule::End, format!("{session}: {id} goes on after its end: {}", short(event.text)));
         }
     }
-    turns.retain(|_, turn| turn.started + turn.queued + turn.ends > 0);
+    turns.retain(|_, turn| turn.started + turn.queued + turn.ends.len() > 0);
     for (id, turn) in &turns {
-        if turn.ends > 1 || (turn.ends == 0 && !unfinished) {
-            found.add(Rule::End, format!("{session}: {id} has {} ends", turn.ends));
+        if turn.ends.len() > 1 || (turn.ends.is_empty() && !unfinished) {
+            let ends: Vec<String> = turn.ends.iter().map(|end| short(end)).collect();
+            found.add(Rule::End, format!("{session}: {id} has {} ends: {ends:?}", ends.len()));
         }
     }
     turns

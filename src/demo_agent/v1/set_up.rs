@@ -1,17 +1,15 @@
-//! Sessions are set up, listed and let go: the methods that do it.
+//! Sessions are set up: the methods that do it.
 
 use std::path::PathBuf;
 
 use agent_client_protocol_schema::v1::{
-    CloseSessionRequest, CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse, Error,
-    ForkSessionRequest, ForkSessionResponse, ListSessionsRequest, ListSessionsResponse, LoadSessionRequest,
-    LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse, ResumeSessionRequest,
-    ResumeSessionResponse, SessionId, SessionInfo,
+    Error, ForkSessionRequest, ForkSessionResponse, LoadSessionRequest, LoadSessionResponse, McpServer,
+    NewSessionRequest, NewSessionResponse, ResumeSessionRequest, ResumeSessionResponse, SessionId,
 };
 use serde_json::value::RawValue;
 
-use super::agent::{Agent, parse};
-use super::session::Place;
+use super::super::agent::{Agent, parse};
+use super::super::session::Place;
 
 impl Agent {
     pub(super) fn create(&mut self, params: &RawValue) -> Result<(SessionId, NewSessionResponse), Error> {
@@ -69,53 +67,14 @@ impl Agent {
             .config_options(record.options.list(self.offer.booleans));
         Ok((session.id.clone(), response))
     }
-
-    pub(super) fn list(&self, params: &RawValue) -> Result<ListSessionsResponse, Error> {
-        let request: ListSessionsRequest = parse(params)?;
-        let page = self.sessions.page(request.cwd.as_deref(), request.cursor.as_deref())?;
-        let sessions = page
-            .entries
-            .into_iter()
-            .map(|entry| {
-                SessionInfo::new(entry.session_id, entry.place.cwd)
-                    .additional_directories(entry.place.additional_directories)
-                    .title(entry.title)
-                    .updated_at(entry.updated_at.to_string())
-            })
-            .collect();
-        Ok(ListSessionsResponse::new(sessions).next_cursor(page.next))
-    }
-
-    pub(super) async fn close(&mut self, params: &RawValue) -> Result<CloseSessionResponse, Error> {
-        let request: CloseSessionRequest = parse(params)?;
-        self.sessions.close(&request.session_id).await?;
-        Ok(CloseSessionResponse::new())
-    }
-
-    pub(super) async fn delete(&mut self, params: &RawValue) -> Result<DeleteSessionResponse, Error> {
-        let request: DeleteSessionRequest = parse(params)?;
-        self.sessions.delete(&request.session_id).await?;
-        Ok(DeleteSessionResponse::new())
-    }
 }
 
-/// Where a session works, as ACP wants it: absolute.
 fn place(cwd: PathBuf, directories: Vec<PathBuf>, servers: &[McpServer]) -> Result<Place, Error> {
-    if !cwd.is_absolute() {
-        return Err(Error::invalid_params().data("cwd must be an absolute path"));
-    }
-    if !directories.iter().all(|directory| directory.is_absolute()) {
-        return Err(Error::invalid_params().data("additionalDirectories must be absolute paths"));
-    }
     let name = |server: &McpServer| match server {
         McpServer::Http(server) => Some(server.name.clone()),
         McpServer::Sse(server) => Some(server.name.clone()),
         McpServer::Stdio(server) => Some(server.name.clone()),
         _ => None,
     };
-    Ok(Place {
-        cwd,
-        additional_directories: directories,
-        mcp_servers: servers.iter().filter_map(name).collect(),
-    })
+    Place::new(cwd, directories, servers.iter().filter_map(name).collect())
 }

@@ -1,0 +1,108 @@
+//! The catalogue: every agent and MCP server that clients may name, and which of them holds now.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::spec::AgentSpec;
+use crate::acp::McpServer;
+use crate::types::AgentName;
+
+/// What one reading of the configuration names. It never changes; a reload puts another in its place.
+#[derive(Debug, Clone, Default)]
+pub struct Catalogue {
+    agents: BTreeMap<AgentName, Arc<AgentSpec>>,
+    mcp: BTreeMap<String, McpServer>,
+}
+
+impl Catalogue {
+    pub fn new(agents: impl IntoIterator<Item = AgentSpec>, mcp: BTreeMap<String, McpServer>) -> Self {
+        let agents = agents.into_iter().map(|spec| (spec.name.clone(), Arc::new(spec))).collect();
+        Self { agents, mcp }
+    }
+
+    /// The same, with the very entries of `former` where nothing has changed. Any session may have been given any MCP
+    /// server, so a change of one is a change of every agent's entry.
+    #[must_use]
+    pub fn after(mut self, former: &Self) -> Self {
+        if self.mcp == former.mcp {
+            for (name, spec) in &mut self.agents {
+                match former.agents.get(name) {
+                    Some(old) if old == spec => *spec = Arc::clone(old),
+                    Some(_) | None => {}
+                }
+            }
+        }
+        self
+    }
+
+    pub fn agent(&self, name: &AgentName) -> Option<&Arc<AgentSpec>> {
+        self.agents.get(name)
+    }
+
+    pub fn agents(&self) -> impl Iterator<Item = &Arc<AgentSpec>> {
+        self.agents.values()
+    }
+
+    pub fn mcp(&self, name: &str) -> Option<&McpServer> {
+        self.mcp.get(name)
+    }
+}
+
+/// The catalogue that holds now: a cheap handle. Who has taken an entry goes on with that.
+#[derive(Debug, Clone)]
+pub struct CurrentCatalogue(watch::Receiver<Arc<Catalogue>>);
+
+impl CurrentCatalogue {
+    /// The handle, and the one place that puts another catalogue in.
+    pub fn new(catalogue: Arc<Catalogue>) -> (watch::Sender<Arc<Catalogue>>, Self) {
+        let (sender, receiver) = watch::channel(catalogue);
+        (sender, Self(receiver))
+    }
+
+    pub fn now(&self) -> Arc<Catalogue> {
+        Arc::clone(&self.0.borrow())
+    }
+
+    pub fn agent(&self, name: &AgentName) -> Option<Arc<AgentSpec>> {
+        self.now().agent(name).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(name: &str, arg: &str) -> AgentSpec {
+        AgentSpec { args: vec![arg.into()], ..AgentSpec::gone(name.parse().unwrap()) }
+    }
+
+    fn server(command: &str) -> BTreeMap<String, McpServer> {
+        let server = McpServer::Stdio {
+            name: "docs".into(),
+            command: command.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+        };
+        [("docs".to_owned(), server)].into()
+    }
+
+    #[test]
+    fn only_what_has_changed_is_a_new_entry() {
+        let first = Catalogue::new([spec("a", "1"), spec("b", "1"), spec("c", "1")], server("x"));
+        let second = Catalogue::new([spec("a", "1"), spec("b", "2")], server("x")).after(&first);
+        let same = |one: &Catalogue, other: &Catalogue, name: &str| {
+            let name: AgentName = name.parse().unwrap();
+            Arc::ptr_eq(one.agent(&name).unwrap(), other.agent(&name).unwrap())
+        };
+        assert!(same(&first, &second, "a"));
+        assert!(!same(&first, &second, "b"));
+        assert!(second.agent(&"c".parse().unwrap()).is_none());
+        let third = Catalogue::new([spec("a", "1"), spec("b", "2")], server("y")).after(&second);
+        assert!(
+            !same(&second, &third, "a") && !same(&second, &third, "b"),
+            "each may have been given the server"
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! `[agents]` and `[mcp]` become the catalogue: commands looked up, environments put together, homes made.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::{OWN_PROGRAM, StartError};
+use crate::acp::{McpServer, McpTransport, NameValue};
+use crate::agent::{self, AgentSpec, Catalogue};
+use crate::config::{self, Config, Launch, Secret};
+use crate::process;
+use crate::types::{AgentName, Tenant};
+
+/// Looks up commands and makes the homes of agents.
+pub(super) fn of(config: &Config) -> Result<Catalogue, StartError> {
+    let mut agents = Vec::new();
+    for (name, agent) in &config.agents {
+        agents.push(spec(config, name, agent)?);
+    }
+    let servers: BTreeMap<_, _> =
+        config.mcp.iter().map(|(name, server)| (name.clone(), mcp_server(name, server))).collect();
+    Ok(Catalogue::new(agents, servers))
+}
+
+fn spec(config: &Config, name: &AgentName, agent: &config::Agent) -> Result<AgentSpec, StartError> {
+    let path = process::trusted_path(&config.children.path);
+    let (program, args) = match &agent.launch {
+        Launch::Demo => (OWN_PROGRAM.into(), vec!["demo-agent".into()]),
+        Launch::Command { command, args } => {
+            let found = process::resolve(command.as_ref(), &path);
+            let program = found.unwrap_or_else(|error| {
+                // The other agents still work; this one says the same each time that it is wanted.
+                tracing::warn!(agent = %name, %error, "an agent's command cannot be run");
+                PathBuf::from(command)
+            });
+            (program, args.iter().map(OsString::from).collect())
+        }
+    };
+    let mut env: Vec<(OsString, OsString)> = vec![("PATH".into(), path)];
+    let inherited = |pairs: &[(String, OsString)]| -> Vec<(OsString, OsString)> {
+        pairs.iter().map(|(name, value)| (name.into(), value.clone())).collect()
+    };
+    env.extend(inherited(&config.children.all));
+    let home = match (agent.home, &config.children.home) {
+        (config::Home::User, Some(home)) => {
+            env.extend(inherited(&config.children.user));
+            agent::Home::User(home.clone())
+        }
+        (config::Home::Own, _) | (config::Home::User, None) => {
+            let path = config.data.homes().join(Tenant::default().as_str()).join(name.as_str());
+            let made = std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+                .recursive(true)
+                .create(&path);
+            made.map_err(|source| StartError::Home { path: path.clone(), source })?;
+            agent::Home::Own(path)
+        }
+    };
+    env.extend(agent.env.iter().map(|(name, value)| (name.into(), value.expose().into())));
+    Ok(AgentSpec {
+        name: name.clone(),
+        title: name.to_string(),
+        program,
+        args,
+        env,
+        secrets: secrets(config, agent),
+        home,
+        files: agent.files,
+        terminals: agent.terminals,
+        meta: agent.meta.clone(),
+        rpc: agent.rpc.clone(),
+        terminal_auth: agent.terminal_auth,
+        protocol: agent.protocol,
+        permissions: agent::Permissions {
+            unanswered: match agent.permissions.unanswered {
+                config::Unanswered::Reject => agent::Unanswered::Reject,
+                config::Unanswered::Wait => agent::Unanswered::Wait,
+            },
+            after: agent.permissions.after,
+            allow: agent.permissions.allow.clone(),
+        },
+        pool: agent::PoolSpec { max: agent.pool.max, warm: agent.pool.warm, idle: agent.pool.idle },
+        limits: agent::AgentLimits {
+            start: agent.limits.start,
+            line: agent.limits.line,
+            silence: agent.limits.silence,
+        },
+    })
+}
+
+/// What an agent's stderr must not show: the hidden values of its own environment, and those of every MCP server, since
+/// any of its sessions may be given any of them. A text that stands in the file is no secret.
+fn secrets(config: &Config, agent: &config::Agent) -> Vec<String> {
+    let servers = config.mcp.values().flat_map(|server| match server {
+        config::McpServer::Http { headers, .. } | config::McpServer::Sse { headers, .. } => headers.values(),
+        config::McpServer::Stdio { env, .. } => env.values(),
+    });
+    let hidden = agent.env.values().chain(servers).filter(|value| value.is_hidden()).map(Secret::expose);
+    // `Bearer TOKEN` is one value of a header, and the token alone is what a program complains about.
+    let bare = |value: &str| match value.split_once(' ') {
+        Some(("Bearer" | "Basic" | "Token", credentials)) => Some(credentials.trim().to_owned()),
+        _ => None,
+    };
+    hidden.flat_map(|value| [Some(value.to_owned()), bare(value)]).flatten().collect()
+}
+
+fn mcp_server(name: &str, server: &config::McpServer) -> McpServer {
+    let name = name.to_owned();
+    let pairs = |pairs: &BTreeMap<String, Secret>| -> Vec<NameValue> {
+        pairs.iter().map(|(n, v)| NameValue { name: n.clone(), value: v.expose().to_owned() }).collect()
+    };
+    let remote = |transport, url: &str, headers| McpServer::Remote {
+        transport,
+        name: name.clone(),
+        url: url.to_owned(),
+        headers: pairs(headers),
+    };
+    match server {
+        config::McpServer::Http { url, headers } => remote(McpTransport::Http, url, headers),
+        config::McpServer::Sse { url, headers } => remote(McpTransport::Sse, url, headers),
+        config::McpServer::Stdio { command, args, env } => McpServer::Stdio {
+            name: name.clone(),
+            command: command.clone(),
+            args: args.clone(),
+            env: pairs(env),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_values_of_every_mcp_server_are_masked_for_every_agent() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("gateway.toml");
+        let text = "[agents.a]\ncommand = \"a\"\nenv = { A = { from_env = \"OWN\" }, B = \"plain\" }\n\
+            [mcp.docs]\nurl = \"https://mcp.example\"\nheaders = { Authorization = { from_env = \"HEADER\" } }\n\
+            [mcp.local]\ncommand = \"mcp\"\nenv = { C = { from_env = \"LOCAL\" }, D = \"plain too\" }\n";
+        std::fs::write(&file, text).unwrap();
+        let variables =
+            [("OWN", "own-1"), ("HEADER", "Bearer remote-2"), ("LOCAL", "local 3"), ("HOME", "/")];
+        let flags = config::Flags { config: Some(file), ..config::Flags::default() };
+        let config = config::load(&flags, &variables.into_iter().collect(), &|_| false).unwrap();
+        let secrets = secrets(&config, &config.agents[&"a".parse().unwrap()]);
+        assert_eq!(secrets, ["own-1", "Bearer remote-2", "remote-2", "local 3"]);
+    }
+}

@@ -1,0 +1,105 @@
+//! Another configuration while the gateway runs: agents, MCP servers and the operator's key. All else holds until the
+//! next start.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::catalogue;
+use crate::agent::Catalogue;
+use crate::auth::{KeyHash, Keys};
+use crate::config::Config;
+use crate::pool::Pool;
+use crate::shutdown::Shutdown;
+
+/// Puts what was read again in the place of what holds. Nothing reads the configuration but the start and this, so
+/// what holds goes one way: from here to the pool, then to all who ask the catalogue.
+#[derive(Debug, Clone)]
+pub struct Reloader {
+    pub(super) catalogues: watch::Sender<Arc<Catalogue>>,
+    pub(super) pool: Pool,
+    pub(super) keys: Keys,
+    pub(super) shutdown: Shutdown,
+    /// What holds.
+    pub(super) config: Config,
+}
+
+impl Reloader {
+    /// Reads the configuration by `read`, whole, and goes on with what of it can change. When any of it is wrong
+    /// nothing changes, and the log says what.
+    pub async fn reload<E: fmt::Display + Send + 'static>(
+        &mut self,
+        read: impl FnOnce() -> Result<Config, E> + Send + 'static,
+    ) {
+        let former = self.config.clone();
+        let made = self.shutdown.spawn_blocking(move || {
+            let read = read().map_err(|error| error.to_string())?;
+            // Which agents are offered by themselves depends on who can reach the gateway, and that stays as it is.
+            if former.listen.exposed() && !read.listen.exposed() {
+                return Err("`listen` is loopback now, which holds only from the next start".to_owned());
+            }
+            let differing = former.fixed_differences(&read);
+            let mut config = former;
+            (config.agents, config.mcp) = (read.agents, read.mcp);
+            (config.admin_key, config.warnings) = (read.admin_key, read.warnings);
+            let catalogue = catalogue::of(&config).map_err(|error| error.to_string())?;
+            Ok::<_, String>((config, catalogue, differing))
+        });
+        let (config, catalogue, differing) = match made.await {
+            Ok(Ok(made)) => made,
+            Ok(Err(error)) => {
+                return tracing::error!(%error, "the configuration was not reloaded, and nothing has changed");
+            }
+            Err(error) => {
+                return tracing::error!(%error, "the configuration was not reloaded, and nothing has changed");
+            }
+        };
+        for warning in &config.warnings {
+            tracing::warn!("{warning}");
+        }
+        if !differing.is_empty() {
+            let keys = differing.join(", ");
+            tracing::warn!(%keys, "keys of the configuration have changed that hold only from the next start");
+        }
+        self.take(config, catalogue);
+    }
+
+    fn take(&mut self, config: Config, catalogue: Catalogue) {
+        let former = Arc::clone(&self.catalogues.borrow());
+        let catalogue = Arc::new(catalogue.after(&former));
+        let changes = Changes::between(&former, &catalogue);
+        // The pool first: who finds an agent in the catalogue can have a process of it.
+        self.pool.reload(&catalogue);
+        self.catalogues.send_replace(catalogue);
+        let admin_key = self.keys.set_admin(config.admin_key.map(KeyHash::from_bytes));
+        let mcp = self.config.mcp != config.mcp;
+        self.config = config;
+        let Changes { added, changed, removed } = changes;
+        tracing::info!(added, changed, removed, mcp, admin_key, "the configuration was reloaded");
+    }
+}
+
+/// Names of agents, for the log.
+struct Changes {
+    added: String,
+    changed: String,
+    removed: String,
+}
+
+impl Changes {
+    fn between(former: &Catalogue, next: &Catalogue) -> Self {
+        let names = |catalogue: &Catalogue| -> BTreeSet<_> {
+            catalogue.agents().map(|spec| spec.name.clone()).collect()
+        };
+        let (before, after) = (names(former), names(next));
+        let listed = |names: Vec<String>| names.join(" ");
+        let other = |name: &&_| matches!((former.agent(name), next.agent(name)), (Some(a), Some(b)) if !Arc::ptr_eq(a, b));
+        Self {
+            added: listed(after.difference(&before).map(ToString::to_string).collect()),
+            changed: listed(after.iter().filter(other).map(ToString::to_string).collect()),
+            removed: listed(before.difference(&after).map(ToString::to_string).collect()),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The life of a prompt: it is answered when its message stands in the conversation, and its work ends with a state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_client_protocol_schema::v1::{self, Error, PromptRequest, Usage};
+use agent_client_protocol_schema::v2::{
+    self, ErrorStopReason, IdleStateUpdate, PromptResponse, RequiresActionStateUpdate, RunningStateUpdate,
+    SessionUpdate, StateUpdate, StopReason, UserMessage,
+};
+use serde_json::value::RawValue;
+
+use super::super::agent::{Agent, parse};
+use super::super::offer::Offer;
+use super::super::peer::Peer;
+use super::super::scenes;
+use super::super::session::Session;
+use super::super::turn::Turn;
+use super::super::version::Version;
+use super::updates::{message_id, same};
+use crate::types::Ids;
+
+impl Agent {
+    pub(super) fn prompt_v2(&mut self, id: &RawValue, params: &RawValue) -> Result<(), Error> {
+        let request: PromptRequest = parse(params)?;
+        self.sign_in.check()?;
+        let session = self.sessions.get(&request.session_id)?;
+        let stage = Stage { peer: self.peer.clone(), ids: self.ids.clone(), offer: self.offer, session };
+        let id = id.to_owned();
+        drop(self.shutdown.spawn(async move { stage.play(&id, &request).await }));
+        Ok(())
+    }
+}
+
+/// Where the turns of a session play.
+struct Stage {
+    peer: Peer,
+    ids: Ids,
+    offer: Offer,
+    session: Arc<Session>,
+}
+
+impl Stage {
+    async fn play(&self, id: &RawValue, request: &PromptRequest) {
+        self.session.own_work_over().await;
+        let Some((running, answered)) = self.session.begin(Some(id)) else {
+            return self.peer.answer::<()>(id, Err(Turn::refused())).await;
+        };
+        let mut turn = Turn::new(running, self.peer.clone(), self.ids.clone(), self.offer);
+        let (number, message) = match turn.begin(&request.prompt) {
+            Ok((number, message)) => (number, message_id(&message)),
+            Err(error) => return self.peer.answer::<()>(id, Err(error)).await,
+        };
+        self.peer.answer(id, Ok(PromptResponse::new(message.clone()))).await;
+        turn.send_v2(SessionUpdate::UserMessage(
+            UserMessage::new(message).content(same::<_, Vec<_>>(&request.prompt)),
+        ))
+        .await;
+        turn.tell_state(false).await;
+        let outcome = scenes::play(&mut turn, &request.prompt, number, request.meta.as_ref()).await;
+        // The turn is over before that is said: whoever hears it may prompt again.
+        let afterword = turn.over();
+        self.idle(outcome).await;
+        for update in afterword.updates {
+            self.peer.update(&self.session.id, update).await;
+        }
+        drop(answered);
+        if let Some(time) = afterword.wake {
+            self.wake(time).await;
+        }
+    }
+
+    /// Works by itself, unless somebody has asked for something meanwhile.
+    async fn wake(&self, time: Duration) {
+        tokio::select! {
+            () = self.session.gone() => return,
+            () = tokio::time::sleep(time) => {}
+        }
+        let Some((running, answered)) = self.session.begin(None) else { return };
+        let mut turn = Turn::new(running, self.peer.clone(), self.ids.clone(), self.offer);
+        turn.tell_state(false).await;
+        let outcome = scenes::play_alone(&mut turn).await;
+        self.idle(outcome).await;
+        // Only now, so that the end of this work is not taken for that of the next prompt's.
+        drop(turn);
+        drop(answered);
+    }
+
+    async fn idle(&self, outcome: Result<(v1::StopReason, Usage), Error>) {
+        let state = match outcome {
+            Ok((reason, usage)) => {
+                IdleStateUpdate::new().stop_reason(stop_reason(reason)).usage(same::<_, v2::Usage>(&usage))
+            }
+            Err(error) => {
+                let error = ErrorStopReason::new().error(same::<_, v2::Error>(&error));
+                IdleStateUpdate::new().stop_reason(StopReason::Error(error))
+            }
+        };
+        let update = SessionUpdate::StateUpdate(StateUpdate::Idle(state));
+        self.peer.update_v2(&self.session.id, update).await;
+    }
+}
+
+fn stop_reason(reason: v1::StopReason) -> StopReason {
+    match reason {
+        v1::StopReason::MaxTokens => StopReason::MaxTokens,
+        v1::StopReason::MaxTurnRequests => StopReason::MaxTurnRequests,
+        v1::StopReason::Refusal => StopReason::Refusal,
+        v1::StopReason::Cancelled => StopReason::Cancelled,
+        _ => StopReason::EndTurn,
+    }
+}
+
+impl Turn {
+    /// Tells that the turn runs, or waits for a person. In v1 there is nothing to tell.
+    pub(in super::super) async fn tell_state(&self, waits: bool) {
+        if self.version() == Version::V1 {
+            return;
+        }
+        let state = if waits {
+            StateUpdate::RequiresAction(RequiresActionStateUpdate::new())
+        } else {
+            StateUpdate::Running(RunningStateUpdate::new())
+        };
+        self.send_v2(SessionUpdate::StateUpdate(state)).await;
+    }
+}

@@ -1,0 +1,28 @@
+//! The versions of ACP that the demo speaks. A connection speaks one from its `initialize` to its end.
+
+use serde::Deserialize;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Version {
+    #[default]
+    V1,
+    V2,
+}
+
+/// What both versions have in the params of `initialize`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Wanted {
+    protocol_version: serde_json::Value,
+}
+
+impl Wanted {
+    /// The highest version that is not above the one that the client asks for; the first has to do for the rest.
+    pub(super) fn version(&self) -> Version {
+        if self.protocol_version.as_u64().is_some_and(|version| version >= 2) {
+            Version::V2
+        } else {
+            Version::V1
+        }
+    }
+}

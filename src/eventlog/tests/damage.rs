@@ -1,0 +1,131 @@
+//! What readers get where events are not what was written: a reset past them, and everything behind.
+
+use super::*;
+use crate::store::SqliteStore;
+
+struct Spoilt {
+    log: EventLog,
+    _folder: tempfile::TempDir,
+}
+
+/// Two sessions, in turn, of five runs of two events each; those at the places that SQL names are damaged.
+async fn spoilt(which: &str) -> Spoilt {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("log");
+    let open = || SqliteStore::open(&path, Ids::system(), &Limits::default()).expect("it opens");
+    let log = start(Arc::new(open()), Limits::default());
+    for _ in 0..5 {
+        for number in [1, 2] {
+            let session = super::open(&log, number).await;
+            say(&session, "");
+            let last = say(&session, "");
+            in_time(session.wait(last)).await.expect("it is committed");
+        }
+    }
+    log.close().await;
+    drop(log);
+    until("the store is closed", || !folder.path().join("log-wal").exists()).await;
+    let file = rusqlite::Connection::open(&path).expect("a file");
+    let spoil = format!("UPDATE run SET crc = crc + 1 WHERE {which}");
+    assert!(file.execute(&spoil, []).expect("SQL") > 0);
+    drop(file);
+    // One that reads in small pieces, so that each damaged run is met by itself.
+    let log = start(Arc::new(open()), Limits { store_page_bytes: 1, ..Limits::default() });
+    Spoilt { log, _folder: folder }
+}
+
+/// What is left of a session's ten events, with each reset as the seq that it goes on after.
+async fn read(spoilt: &Spoilt, start: Start) -> (Vec<u64>, Vec<u64>) {
+    let mut reader = open(&spoilt.log, 1).await.reader(start);
+    let (mut events, mut resets) = (Vec::new(), Vec::new());
+    loop {
+        match next(&mut reader).await {
+            Item::Run(run) => events.extend(seqs(&run)),
+            Item::Reset { reason: ResetReason::Damaged, before } => {
+                assert_eq!(reader.cursor(), before);
+                resets.push(before);
+            }
+            Item::Ready { last_seq } => {
+                assert_eq!(last_seq, 10);
+                return (events, resets);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reader_is_reset_past_damaged_events() {
+    // Of session 1 the events 3 to 6, in the middle.
+    let log = spoilt("pos IN (6, 10)").await;
+    assert_eq!(read(&log, Start::Beginning).await, (vec![1, 2, 7, 8, 9, 10], vec![6]));
+    assert_eq!(read(&log, Start::After(2)).await, (vec![7, 8, 9, 10], vec![6]));
+    assert_eq!(read(&log, Start::After(4)).await, (vec![7, 8, 9, 10], vec![6]));
+    assert_eq!(read(&log, Start::After(6)).await, (vec![7, 8, 9, 10], vec![]));
+    let session = open(&log.log, 1).await;
+    let runs = session.read(2, 1 << 20).await.unwrap();
+    assert_eq!(runs.iter().flat_map(seqs).collect::<Vec<_>>(), [7, 8, 9, 10]);
+}
+
+#[tokio::test]
+async fn a_log_with_a_damaged_end_goes_on() {
+    let log = spoilt("pos > 10").await;
+    assert_eq!(read(&log, Start::Beginning).await, ((1..=6).collect(), vec![10]));
+    let session = open(&log.log, 1).await;
+    assert_eq!(session.read(6, 1000).await.unwrap(), []);
+    let mut reader = session.reader(Start::After(8));
+    assert_eq!(next(&mut reader).await, Item::Reset { reason: ResetReason::Damaged, before: 10 });
+    assert_eq!(next(&mut reader).await, Item::Ready { last_seq: 10 });
+    assert_eq!(say(&session, ""), 11);
+    assert_eq!(next_seqs(&mut reader).await, [11]);
+}
+
+#[tokio::test]
+async fn a_log_that_is_all_damaged_has_a_reader_too() {
+    let log = spoilt("pos > 0").await;
+    assert_eq!(read(&log, Start::Beginning).await, (vec![], vec![10]));
+}
+
+#[tokio::test]
+async fn damage_of_one_session_resets_nobody_else_on_the_whole_log() {
+    let spoilt = spoilt("pos IN (6, 10)").await;
+    let tenant = Tenant::default();
+    let only = |sessions: &[(u8, Option<u64>)]| {
+        Some(sessions.iter().map(|(number, start)| (id(*number), *start)).collect::<HashMap<_, _>>())
+    };
+    let told = |before| AllItem::Reset { reason: ResetReason::Damaged, before, session: Some(id(1)) };
+    for (sessions, start, resets, of_the_first, of_the_second) in [
+        (None, AllStart::After(0), vec![told(6), told(10)], vec![1, 2, 7, 8, 9, 10], 10),
+        (None, AllStart::After(5), vec![told(6), told(10)], vec![7, 8, 9, 10], 8),
+        (None, AllStart::After(10), vec![], vec![7, 8, 9, 10], 6),
+        (
+            only(&[(1, None), (2, None)]),
+            AllStart::Beginning,
+            vec![told(6), told(10)],
+            vec![1, 2, 7, 8, 9, 10],
+            10,
+        ),
+        (only(&[(2, None)]), AllStart::Beginning, vec![], vec![], 10),
+        (only(&[(1, Some(6)), (2, Some(0))]), AllStart::Beginning, vec![], vec![7, 8, 9, 10], 10),
+        (
+            only(&[(1, Some(3)), (2, Some(9))]),
+            AllStart::Beginning,
+            vec![told(6), told(10)],
+            vec![7, 8, 9, 10],
+            1,
+        ),
+    ] {
+        let scope = AllScope { tenant: tenant.clone(), sessions };
+        let mut reader = in_time(spoilt.log.reader_all(scope.clone(), start)).await.unwrap();
+        let (mut first, mut second, mut found) = (Vec::new(), 0, Vec::new());
+        loop {
+            match in_time(reader.next()).await.unwrap() {
+                AllItem::Run(run) if run.session == id(1) => first.extend(seqs(&run)),
+                AllItem::Run(run) => second += run.count(),
+                AllItem::Ready { .. } => break,
+                reset @ AllItem::Reset { .. } => found.push(reset),
+            }
+        }
+        assert_eq!((found, first, second), (resets, of_the_first, of_the_second), "{scope:?} {start:?}");
+    }
+}

@@ -1,0 +1,159 @@
+//! A store that is slow, full, broken or unreadable: nothing is seen early, lost, doubled or given wrong.
+
+use std::sync::mpsc;
+use std::time::Instant;
+
+use super::*;
+use crate::store::{Cut, ReadError};
+
+/// Limits that make readers go to the store for everything.
+fn no_tails() -> Limits {
+    Limits { tail_bytes: 1, tails_bytes: 1, store_page_bytes: 300, ..Limits::default() }
+}
+
+fn unreadable() -> ReadError {
+    ReadError::Failed("the disk is on fire".into())
+}
+
+/// A log that tells what it would end the process with.
+fn start_to_fail(store: &Arc<FaultyStore>, limits: Limits) -> (EventLog, mpsc::Receiver<String>) {
+    let (told, why) = mpsc::sync_channel(1);
+    let fatal: Fatal = Box::new(move |why| told.send(why.to_owned()).expect("the test listens"));
+    let store: Arc<dyn EventStore> = Arc::clone(store) as _;
+    let log = EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown::new(), fatal);
+    (log.expect("a thread"), why)
+}
+
+#[tokio::test]
+async fn a_slow_commit_delays_what_is_seen_and_not_what_is_appended() {
+    const SLOW: Duration = Duration::from_millis(200);
+    let store = Arc::new(FaultyStore::new(Outcome::Slow(SLOW)));
+    let log = start(store.clone(), Limits::default());
+    let session = open(&log, 1).await;
+    let mut reader = session.reader(Start::Tail);
+    assert_eq!(next(&mut reader).await, Item::Ready { last_seq: 0 });
+    let began = Instant::now();
+    for _ in 0..1000 {
+        say(&session, "");
+    }
+    assert_eq!(session.appended(), 1000);
+    assert!(session.committed() == 0 && began.elapsed() < SLOW, "nobody who appends waits");
+    let first = next_seqs(&mut reader).await;
+    assert!(began.elapsed() >= SLOW, "seen after its commit");
+    assert_eq!(first[0], 1);
+    assert_eq!(follow(&mut reader, 1000).await.0.last(), Some(&1000));
+    assert!(store.batches().len() < 20, "what came while it synced went together: {}", store.batches().len());
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_now_and_then_keeps_each_batch_whole() {
+    let store = Arc::new(FaultyStore::new(Outcome::Take));
+    let log = start(store.clone(), Limits::default());
+    let session = open(&log, 1).await;
+    let mut reader = session.reader(Start::Tail);
+    assert_eq!(next(&mut reader).await, Item::Ready { last_seq: 0 });
+    for n in 1..=3 {
+        store.set(Outcome::Full);
+        session.append(&event(""), Records::new().put(Table::Fold, "f", n.to_string()));
+        until("the alarm stands", || log.alarm() == Some(Alarm::StorageFull)).await;
+        assert_eq!(session.committed(), n - 1);
+        store.set(Outcome::Take);
+        let write = log.write(Records::new().put(Table::Meta, "w", n.to_string()));
+        in_time(write).await.expect("it waits for room");
+        assert_eq!(next_seqs(&mut reader).await, [n]);
+        assert_eq!(log.alarm(), None);
+    }
+    assert_eq!(store.get(Table::Fold, b"f").unwrap().unwrap(), "3");
+    assert_eq!(store.get(Table::Meta, b"w").unwrap().unwrap(), "3");
+}
+
+#[tokio::test]
+async fn upkeep_waits_for_room_and_ends_the_process_when_it_fails() {
+    let store = Arc::new(FaultyStore::new(Outcome::Take));
+    let (log, why) = start_to_fail(&store, Limits::default());
+    let session = open(&log, 1).await;
+    for n in 1..=5 {
+        say(&session, "");
+        in_time(session.wait(n)).await.unwrap();
+    }
+    let prune = || {
+        let cut = Cut { session: id(1), through: 4 };
+        in_time(log.shared.upkeep(move |store| store.prune(&[cut], 100)))
+    };
+    store.next([Outcome::Full]);
+    assert!(prune().await.is_none(), "a full disk takes no deletes");
+    say(&session, "");
+    in_time(session.wait(6)).await.unwrap();
+    assert_eq!(prune().await.map(|pruned| pruned.runs), Some(4), "and the next time it does");
+    store.set(Outcome::Fail);
+    assert!(prune().await.is_none());
+    assert_eq!(why.recv_timeout(DEADLINE).unwrap(), "the log cannot be written: the disk is on fire");
+}
+
+#[tokio::test]
+async fn a_reader_whose_read_failed_goes_on_where_it_was() {
+    let store = Arc::new(FaultyStore::new(Outcome::Take));
+    let log = start(store.clone(), no_tails());
+    let session = open(&log, 1).await;
+    for n in 1..=60 {
+        say(&session, "");
+        in_time(session.wait(n)).await.unwrap();
+    }
+    let mut reader = session.reader(Start::Beginning);
+    let scope = AllScope { tenant: Tenant::default(), sessions: None };
+    let mut all = log.reader_all(scope, AllStart::Beginning).await.unwrap();
+    let (mut seen, mut of_all, mut failures) = (Vec::new(), Vec::new(), 0);
+    for turn in 0.. {
+        store.set_reads(if turn % 2 == 0 { Some(unreadable) } else { None });
+        let of_one = if seen.last() == Some(&60) { None } else { Some(in_time(reader.next()).await) };
+        match of_one.unwrap_or(Ok(Item::Ready { last_seq: 60 })) {
+            Ok(Item::Run(run)) => seen.extend(seqs(&run)),
+            Ok(other) => assert_eq!(other, Item::Ready { last_seq: 60 }),
+            Err(error) => failures += usize::from(matches!(error, ReadError::Failed(_))),
+        }
+        let of_many = if of_all.last() == Some(&60) { None } else { Some(in_time(all.next()).await) };
+        match of_many.unwrap_or(Ok(AllItem::Ready { last_pos: 60 })) {
+            Ok(AllItem::Run(run)) => of_all.extend(seqs(&run)),
+            Ok(other) => assert_eq!(other, AllItem::Ready { last_pos: 60 }),
+            Err(error) => failures += usize::from(matches!(error, ReadError::Failed(_))),
+        }
+        if seen.last() == Some(&60) && of_all.last() == Some(&60) {
+            break;
+        }
+    }
+    assert!(failures > 10, "{failures}");
+    assert_eq!(seen, (1..=60).collect::<Vec<_>>());
+    assert_eq!(of_all, seen);
+}
+
+#[tokio::test]
+async fn who_follows_the_tail_does_not_notice_that_nothing_can_be_read() {
+    let store = Arc::new(FaultyStore::new(Outcome::Take));
+    let log = start(store.clone(), Limits::default());
+    let session = open(&log, 1).await;
+    let mut reader = session.reader(Start::Tail);
+    store.set_reads(Some(unreadable));
+    assert!(log.get(Table::Meta, b"k".to_vec()).await.is_err());
+    for _ in 0..10 {
+        say(&session, "");
+    }
+    assert_eq!(follow(&mut reader, 10).await.0, (1..=10).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_damaged_part_is_passed_over_once() {
+    let store = Arc::new(FaultyStore::new(Outcome::Take));
+    let log = start(store.clone(), no_tails());
+    let session = open(&log, 1).await;
+    for n in 1..=60 {
+        say(&session, "");
+        in_time(session.wait(n)).await.unwrap();
+    }
+    let mut reader = session.reader(Start::After(10));
+    store.set_reads(Some(|| ReadError::Corrupt { session: id(1), first_seq: 11, last_seq: 20, after: 20 }));
+    assert_eq!(next(&mut reader).await, Item::Reset { reason: ResetReason::Damaged, before: 20 });
+    store.set_reads(None);
+    let (events, ready) = follow(&mut reader, 60).await;
+    assert_eq!((events, ready), ((21..=60).collect(), Vec::new()));
+    assert_eq!(next(&mut reader).await, Item::Ready { last_seq: 60 });
+}

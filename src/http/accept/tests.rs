@@ -1,0 +1,99 @@
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use super::*;
+use crate::http::layers;
+
+#[test]
+fn behind_a_proxy_nobody_comes_past_it() {
+    let proxies = vec!["10.0.0.0/8".parse().unwrap()];
+    let limits = Arc::new(Limits::default());
+    let behind = Acceptor { limits, proxies, only_proxies: true, shutdown: Shutdown::new() };
+    let open = Acceptor { only_proxies: false, ..behind.clone() };
+    for (peer, served) in [
+        ("10.1.2.3", true),
+        ("::ffff:10.1.2.3", true),
+        ("127.0.0.1", true),
+        ("::1", true),
+        ("::ffff:127.0.0.1", true),
+        ("192.0.2.1", false),
+        ("2001:db8::1", false),
+    ] {
+        let peer = peer.parse().unwrap();
+        assert_eq!((behind.serves(peer), open.serves(peer)), (served, true), "{peer}");
+    }
+}
+
+#[test]
+fn connections_are_counted_in_all_and_by_address_but_for_proxies() {
+    let limits = Arc::new(Limits { connections: 4, connections_per_address: 2, ..Limits::default() });
+    let proxies = vec!["10.0.0.0/8".parse().unwrap()];
+    let acceptor = Acceptor { limits, proxies, only_proxies: false, shutdown: Shutdown::new() };
+    let connections = Connections::new(&acceptor);
+    let take = |address: &str| connections.take(address.parse().unwrap());
+    let first = take("192.0.2.1").unwrap();
+    let _second = take("::ffff:192.0.2.1").unwrap();
+    assert!(take("192.0.2.1").is_none(), "one address, however it is spelled");
+    let _proxied: Vec<_> = (0..2).map(|_| take("10.0.0.1").unwrap()).collect();
+    assert!(take("192.0.2.2").is_none(), "full");
+    drop(first);
+    assert!(take("192.0.2.1").is_some());
+    assert_eq!(connections.open().all, 3);
+}
+
+async fn in_time<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), what).await.expect("in time")
+}
+
+/// What one connection is answered up to the end of a chunk that holds `last`, or to its own end.
+async fn asked(stream: &mut TcpStream, path: &str, last: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let (mut answer, mut chunk) = (String::new(), [0; 1024]);
+    while !answer.contains(last) {
+        match in_time(stream.read(&mut chunk)).await {
+            Ok(0) | Err(_) => break,
+            Ok(read) => answer.push_str(std::str::from_utf8(&chunk[..read]).unwrap()),
+        }
+    }
+    answer
+}
+
+#[tokio::test]
+async fn a_panic_in_a_handler_is_a_500_for_its_request_alone() {
+    async fn panics() -> &'static str {
+        panic!("on purpose")
+    }
+    let body =
+        || futures_util::stream::once(async { panic!("on purpose") as Result<bytes::Bytes, std::io::Error> });
+    let router = Router::new()
+        .route("/panics", get(panics))
+        .route("/panics-later", get(move || async move { Body::from_stream(body()).into_response() }))
+        .route("/fine", get(|| async { "it is fine" }))
+        .layer(CatchPanicLayer::custom(layers::panicked));
+    let shutdown = Shutdown::new();
+    let acceptor = Acceptor {
+        limits: Arc::default(),
+        proxies: Vec::new(),
+        only_proxies: false,
+        shutdown: shutdown.clone(),
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(shutdown.spawn_door(serve(listener, router, acceptor)));
+
+    let mut first = TcpStream::connect(address).await.unwrap();
+    assert!(asked(&mut first, "/panics", "\r\n\r\n").await.starts_with("HTTP/1.1 500 "));
+    assert!(
+        asked(&mut first, "/fine", "fine").await.starts_with("HTTP/1.1 200 "),
+        "the same connection goes on"
+    );
+    let mut second = TcpStream::connect(address).await.unwrap();
+    let cut = asked(&mut second, "/panics-later", "0\r\n\r\n").await;
+    assert!(!cut.contains("0\r\n\r\n"), "what broke does not look whole: {cut}");
+    assert!(asked(&mut first, "/fine", "fine").await.starts_with("HTTP/1.1 200 "), "and so do all others");
+    shutdown.begin();
+    assert!(in_time(shutdown.finished(Duration::from_secs(10))).await);
+}

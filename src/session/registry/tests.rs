@@ -1,0 +1,108 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::*;
+use crate::agent::{AgentSpec, Catalogue, CurrentCatalogue, Launcher};
+use crate::api::PromptStatus;
+use crate::eventlog::EventLog;
+use crate::pool::Pool;
+use crate::session::{PromptRequest, Workspaces};
+use crate::shutdown::Shutdown;
+use crate::store::MemoryStore;
+use crate::types::{Ids, Limits, PromptId, Scope};
+
+async fn in_time<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), what).await.expect("in time")
+}
+
+fn prompt(queue: bool) -> PromptRequest {
+    let blocks = RawValue::from_string(r#"[{"type":"text","text":"hello"}]"#.to_owned()).unwrap();
+    PromptRequest { blocks, attachments: Vec::new(), queue, key: None, trace: None }
+}
+
+/// A session whose turns wait for a process for ever. `last_prompt` turns have been there.
+fn record(id: SessionId, by: &Principal, now: crate::types::Timestamp, last_prompt: u32) -> SessionRecord {
+    SessionRecord {
+        session_id: id,
+        tenant: by.tenant.as_str().to_owned(),
+        owner: by.id.to_string(),
+        agent: "a".parse().unwrap(),
+        title: None,
+        metadata: Map::new(),
+        cwd: "/".to_owned(),
+        own_folder: false,
+        shared_folder: false,
+        folder_of: None,
+        additional_directories: Vec::new(),
+        mcp_servers: Vec::new(),
+        meta: None,
+        policy: api::SessionPolicy::default(),
+        state: SessionState::Idle,
+        attached: false,
+        agent_session_id: Some("theirs".to_owned()),
+        created_at: now,
+        updated_at: now,
+        last_prompt,
+        last_request: 0,
+        open_requests: Vec::new(),
+        last_terminal: 0,
+        open_terminals: Vec::new(),
+        prompt_id: None,
+        queued: Vec::new(),
+        prompt_capabilities: None,
+        models: false,
+        unfinished: false,
+        seq: 0,
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_a_sessions_owner_ends_its_turn_and_keeps_nobody_waiting() {
+    let (shutdown, ids, limits) = (Shutdown::new(), Ids::system(), Arc::new(Limits::default()));
+    let store = Arc::new(MemoryStore::new(ids.clone()));
+    let fatal = Box::new(|why: &str| panic!("fatal: {why}"));
+    let log = EventLog::start(store, ids.clone(), Arc::clone(&limits), shutdown.clone(), fatal).unwrap();
+    let catalogue = Arc::new(Catalogue::new([AgentSpec::gone("a".parse().unwrap())], BTreeMap::new()));
+    let launcher = Launcher::of_nothing(&limits, &shutdown);
+    let pool = Pool::start(&catalogue, launcher, Arc::clone(&limits), &shutdown);
+    let folder = tempfile::tempdir().unwrap();
+    let workspaces = Workspaces::new(folder.path(), &[]).unwrap();
+    let (_catalogues, catalogue) = CurrentCatalogue::new(catalogue);
+    let parts = (ids.clone(), limits, shutdown.clone());
+    let registry =
+        SessionRegistry::start(Context::new(log.clone(), pool, catalogue, workspaces, parts)).await.unwrap();
+
+    let by =
+        Principal { id: "alice".into(), tenant: Tenant::default(), scopes: Scope::ALL.into_iter().collect() };
+    let id = ids.session();
+    let session_log = log.session(&by.tenant, id).await.unwrap();
+    // The number after the next one is none: to count on to it panics, as tests are built.
+    let record = record(id, &by, ids.now(), u32::MAX - 1);
+    let (actor, slot) = Actor::new(registry.context(), session_log.clone(), record);
+    registry.install(actor, slot);
+
+    let session = registry.open(&by, id).await.unwrap();
+    let first = in_time(session.prompt(&by, prompt(false))).await.unwrap();
+    assert_eq!(first.prompt.prompt_id, PromptId::new(u32::MAX));
+    let waits = session.clone();
+    let waiting = async move { waits.ended(PromptId::new(u32::MAX), Duration::from_mins(1)).await };
+    let (ended, refused) =
+        in_time(Box::pin(async { tokio::join!(waiting, session.prompt(&by, prompt(true))) })).await;
+    assert!(matches!(refused, Err(Refusal::Internal)), "{refused:?}");
+    let ended = ended.unwrap().expect("it has ended");
+    assert_eq!(
+        (ended.status, ended.error.unwrap().code),
+        (PromptStatus::Failed, api::ProblemCode::Interrupted)
+    );
+
+    // It is there again, also for who holds an old handle, and fails again only where it panics again.
+    let snapshot = in_time(session.snapshot()).await.unwrap();
+    assert_eq!((snapshot.state, snapshot.prompt_id), (SessionState::Idle, None));
+    assert!(matches!(in_time(session.prompt(&by, prompt(false))).await, Err(Refusal::Internal)));
+    assert_eq!(in_time(session.snapshot()).await.unwrap().last_event_id, snapshot.last_event_id);
+    let runs = session_log.read(0, 1 << 20).await.unwrap();
+    let kinds: Vec<_> = runs.iter().flat_map(|run| run.events().map(|event| event.kind.to_owned())).collect();
+    assert_eq!(kinds, ["prompt.started", "prompt.failed"]);
+}

@@ -1,0 +1,33 @@
+use super::*;
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+#[tokio::test(start_paused = true)]
+async fn the_door_shuts_when_the_work_has_ended_and_not_before() {
+    let shutdown = Shutdown::new();
+    let ends = |shutdown: &Shutdown| {
+        let shutdown = shutdown.clone();
+        async move { shutdown.closing().await }
+    };
+    drop(shutdown.spawn(tokio::time::sleep(Duration::from_secs(3))));
+    drop(shutdown.spawn_client(ends(&shutdown)));
+    shutdown.begin();
+    // Whoever comes while we drain does not keep the door open.
+    drop(shutdown.spawn_confined(ends(&shutdown)));
+    let began = Instant::now();
+    assert!(shutdown.finished(LIMIT).await);
+    assert_eq!(began.elapsed(), Duration::from_secs(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_does_not_end_is_waited_for_no_longer_than_the_limit() {
+    let shutdown = Shutdown::new();
+    let ended = shutdown.clone();
+    drop(shutdown.spawn(async move { ended.hard().await }));
+    shutdown.begin();
+    let began = Instant::now();
+    assert!(!shutdown.finished(LIMIT).await);
+    assert_eq!(began.elapsed(), LIMIT);
+    shutdown.abort();
+    assert!(shutdown.finished(LIMIT).await);
+}

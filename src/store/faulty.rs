@@ -1,0 +1,194 @@
+//! A store in memory that a test makes slow, full or broken: what happens to the next calls is scripted.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::types::{Epoch, Ids, SessionId};
+
+use super::{
+    Batch, CommitError, Committed, Cut, Disk, EventStore, LogUsage, MemoryStore, Page, Pruned, ReadError,
+    Record, Run, RunHead, Table, Tail,
+};
+
+/// What becomes of a commit, or of a prune.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Take,
+    /// It waits until the test wants something else.
+    Hold,
+    /// It is taken after this time.
+    Slow(Duration),
+    Full,
+    Fail,
+    Panic,
+}
+
+#[derive(Debug)]
+pub(crate) struct FaultyStore {
+    inner: MemoryStore,
+    script: Mutex<Script>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Script {
+    /// What becomes of the next commits, one each, before it is `always`.
+    next: VecDeque<Outcome>,
+    always: Outcome,
+    /// What reads meet, while it is set.
+    reads: Option<fn() -> ReadError>,
+    batches: Vec<Batch>,
+    asked: usize,
+    /// Free room of a disk of 100 GiB.
+    free: u64,
+}
+
+impl FaultyStore {
+    pub(crate) fn new(always: Outcome) -> Self {
+        let (next, batches) = (VecDeque::new(), Vec::new());
+        let script = Script { next, always, reads: None, batches, asked: 0, free: 50 << 30 };
+        Self { inner: MemoryStore::new(Ids::system()), script: Mutex::new(script), changed: Condvar::new() }
+    }
+
+    /// What becomes of every commit from now on, also of one that is held.
+    pub(crate) fn set(&self, always: Outcome) {
+        let mut script = self.script();
+        script.next.clear();
+        script.always = always;
+        self.changed.notify_all();
+    }
+
+    /// What becomes of the next commits, before it is as it was set.
+    pub(crate) fn next(&self, outcomes: impl IntoIterator<Item = Outcome>) {
+        self.script().next.extend(outcomes);
+    }
+
+    /// Reads of runs and records meet this from now on; `None`: they work.
+    pub(crate) fn set_reads(&self, error: Option<fn() -> ReadError>) {
+        self.script().reads = error;
+    }
+
+    /// Room on its disk of 100 GiB.
+    pub(crate) fn set_free(&self, free: u64) {
+        self.script().free = free;
+    }
+
+    /// Commits that were asked for, also those that are held or refused.
+    pub(crate) fn asked(&self) -> usize {
+        self.script().asked
+    }
+
+    /// What was committed, in order.
+    pub(crate) fn batches(&self) -> Vec<Batch> {
+        self.script().batches.clone()
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for what this call is to meet.
+    fn meet(&self) -> Result<(), CommitError> {
+        let mut script = self.script();
+        script.asked += 1;
+        let outcome = script.next.pop_front();
+        let outcome = outcome.unwrap_or_else(|| {
+            let held = |script: &mut Script| script.always == Outcome::Hold;
+            self.changed.wait_while(script, held).unwrap_or_else(PoisonError::into_inner).always
+        });
+        match outcome {
+            Outcome::Take | Outcome::Hold => Ok(()),
+            Outcome::Slow(time) => {
+                std::thread::sleep(time);
+                Ok(())
+            }
+            Outcome::Full => Err(CommitError::Full),
+            Outcome::Fail => Err(CommitError::Failed("the disk is on fire".into())),
+            Outcome::Panic => panic!("on purpose"),
+        }
+    }
+
+    fn readable(&self) -> Result<&MemoryStore, ReadError> {
+        match self.script().reads {
+            Some(error) => Err(error()),
+            None => Ok(&self.inner),
+        }
+    }
+}
+
+impl EventStore for FaultyStore {
+    fn epoch(&self) -> Epoch {
+        self.inner.epoch()
+    }
+
+    fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
+        self.meet()?;
+        let committed = self.inner.commit(batch)?;
+        self.script().batches.push(batch.clone());
+        Ok(committed)
+    }
+
+    fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
+        self.readable()?.read(session, after, max_bytes)
+    }
+
+    fn read_all(
+        &self,
+        after_pos: u64,
+        max_bytes: usize,
+        wanted: &dyn Fn(&str, SessionId) -> bool,
+    ) -> Result<Page, ReadError> {
+        self.readable()?.read_all(after_pos, max_bytes, wanted)
+    }
+
+    fn usage(&self, session: SessionId) -> Option<LogUsage> {
+        self.inner.usage(session)
+    }
+
+    fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
+        self.inner.usages(limit, wanted)
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.inner.total_bytes()
+    }
+
+    fn tail(&self) -> Tail {
+        self.inner.tail()
+    }
+
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError> {
+        self.readable()?.get(table, key)
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Record>, ReadError> {
+        self.readable()?.scan(table, prefix, after, limit)
+    }
+
+    fn heads(
+        &self,
+        session: Option<SessionId>,
+        after_pos: u64,
+        limit: usize,
+    ) -> Result<Vec<RunHead>, ReadError> {
+        self.readable()?.heads(session, after_pos, limit)
+    }
+
+    fn prune(&self, cuts: &[Cut], max_runs: usize) -> Result<Pruned, CommitError> {
+        self.meet()?;
+        self.inner.prune(cuts, max_runs)
+    }
+
+    fn disk(&self) -> Option<std::io::Result<Disk>> {
+        Some(Ok(Disk { free: self.script().free, total: 100 << 30 }))
+    }
+}

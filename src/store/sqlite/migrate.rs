@@ -1,0 +1,88 @@
+//! Files of earlier versions become files of this one: all steps in one transaction, after a copy was made beside.
+
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::schema::{self, beside};
+use super::{OpenError, copy};
+
+/// What turns a file of one version into one of the next: SQL.
+pub(super) type Migration = &'static str;
+
+/// `steps` lead from each version to the next, beginning with the first; `version` is the file's. What was there before
+/// stays beside it under the name of its version, until somebody removes it.
+pub(super) fn to_newest(path: &Path, version: i32, steps: &[Migration]) -> Result<(), OpenError> {
+    let done = usize::try_from(version - 1).unwrap_or_default();
+    let Some(steps) = steps.get(done..).filter(|steps| !steps.is_empty()) else { return Ok(()) };
+    let kept = beside(path, &format!(".version-{version}"));
+    // Under another name until it is whole, so that a half-made one is never taken for one.
+    let new = beside(path, ".copy");
+    copy::forget(&new);
+    copy::snapshot(path, &new)?;
+    std::fs::rename(&new, &kept)?;
+    std::fs::File::open(schema::folder_of(path))?.sync_all()?;
+    let newest = version + i32::try_from(steps.len()).unwrap_or_default();
+    tracing::info!(version, newest, kept = %kept.display(), "the log is brought to the newest version");
+    let mut file: Connection = schema::open_writer(path)?;
+    let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for step in steps {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "user_version", newest)?;
+    Ok(transaction.commit()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::contract::{append, run, seqs, session};
+    use super::super::super::{EventStore, SqliteStore};
+    use super::*;
+    use crate::types::{Ids, Limits};
+
+    const STEPS: [Migration; 2] = [
+        "ALTER TABLE meta ADD COLUMN note TEXT",
+        "CREATE TABLE added (name TEXT); INSERT INTO added SELECT key FROM meta",
+    ];
+
+    fn version(path: &Path) -> i32 {
+        let file = Connection::open(path).unwrap();
+        file.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn a_file_takes_all_steps_that_it_has_not_taken_and_a_copy_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let store = SqliteStore::open(&path, Ids::system(), &Limits::default()).unwrap();
+        append(&store, vec![run(1, 1..=3)]);
+        let epoch = store.epoch();
+        drop(store);
+        to_newest(&path, 1, &STEPS[..1]).unwrap();
+        assert_eq!(version(&path), 2);
+        to_newest(&path, 2, &STEPS).unwrap();
+        assert_eq!(version(&path), 3);
+        to_newest(&path, 3, &STEPS).unwrap();
+        let file = Connection::open(&path).unwrap();
+        let names: i64 = file.query_row("SELECT count(*) FROM added", [], |row| row.get(0)).unwrap();
+        assert_eq!(names, 3);
+        assert_eq!(version(&beside(&path, ".version-2")), 2);
+        let kept = beside(&path, ".version-1");
+        let store = SqliteStore::open(&kept, Ids::system(), &Limits::default()).unwrap();
+        assert_eq!((seqs(&store.read(session(1), 0, 1000).unwrap()), store.epoch()), (vec![1, 2, 3], epoch));
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_file_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        append(&SqliteStore::open(&path, Ids::system(), &Limits::default()).unwrap(), vec![run(1, 1..=3)]);
+        to_newest(&path, 1, &[STEPS[1], "NOT SQL"]).unwrap_err();
+        assert_eq!(version(&path), 1);
+        let store = SqliteStore::open(&path, Ids::system(), &Limits::default()).unwrap();
+        assert_eq!(seqs(&store.read(session(1), 0, 1000).unwrap()), [1, 2, 3]);
+        drop(store);
+        to_newest(&path, 1, &STEPS).unwrap();
+        assert_eq!((version(&path), version(&beside(&path, ".version-1"))), (3, 1));
+    }
+}

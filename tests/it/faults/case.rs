@@ -1,0 +1,205 @@
+//! A gateway with a fault in it, and what has to hold when the fault is over.
+
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::history::{Alive, Held, OUTLIVE, PromptAnswer, RequestAnswer};
+use crate::support::{Answer, Follower, Gateway, History, Setup, eventually, procfs};
+
+/// What every case's agents are told.
+const JOURNAL: [&str; 2] = ["--journal", "journal"];
+/// How much a gateway may grow by one fault, in KiB.
+const BUDGET: u64 = 48 << 10;
+
+/// A gateway whose sessions are followed from their first event on, and whose clients remember what they were told.
+pub(super) struct Case {
+    gateway: Gateway,
+    /// The sessions, in the order in which they were made.
+    sessions: Vec<String>,
+    followers: Vec<Follower>,
+    /// What clients were told so far.
+    told: Mutex<History>,
+    /// Memory before anything happened, in KiB, and how much may come to it.
+    idle: u64,
+    budget: u64,
+}
+
+impl Case {
+    /// Limits that let a fault come again at once, and let the test ask as often as it wants.
+    pub(super) const LIMITS: &str = "backoff_min = \"10ms\"\nbreaker_crashes = 1000\n\
+                                     requests_per_minute = 1000000\nprompts_per_minute = 1000000\n\
+                                     stop_stdin = \"200ms\"\nstop_term = \"200ms\"\n";
+
+    /// The scripted agent with these arguments, lines of its entry, and more lines of `[limits]`.
+    pub(super) fn with(args: &[&str], entry: &str, limits: &str) -> Self {
+        let args = [args, &JOURNAL].concat();
+        let gateway = Setup::fake_with(&args, entry).limits(&format!("{}{limits}", Self::LIMITS)).start();
+        let idle = procfs::resident(gateway.pid());
+        let (sessions, followers, told) = (Vec::new(), Vec::new(), Mutex::default());
+        Self { gateway, sessions, followers, told, idle, budget: BUDGET }
+    }
+
+    /// The same with one session.
+    pub(super) async fn fake_with(args: &[&str], entry: &str, limits: &str) -> (Self, String) {
+        let mut case = Self::with(args, entry, limits);
+        let session = case.session().await;
+        (case, session)
+    }
+
+    pub(super) async fn fake(args: &[&str]) -> (Self, String) {
+        Self::fake_with(args, "", "").await
+    }
+
+    /// One more session.
+    pub(super) async fn session(&mut self) -> String {
+        let session = self.gateway.session("fake").await;
+        self.follow(&session);
+        session
+    }
+
+    /// A session that somebody else has made.
+    pub(super) fn follow(&mut self, session: &str) {
+        self.followers.push(Follower::start(&self.gateway, session));
+        self.sessions.push(session.to_owned());
+    }
+
+    /// Begins a turn; gives the Prompt.
+    pub(super) async fn prompt(&self, session: &str, text: &str) -> Value {
+        let path = format!("/v1/sessions/{session}/prompts");
+        let answer = self.posted(&path, &[], &json!({ "prompt": text })).await;
+        assert_eq!(answer.status, 202, "{answer:?}");
+        answer.body
+    }
+
+    /// A whole turn; gives the Prompt as it ended.
+    pub(super) async fn turn(&self, session: &str, text: &str) -> Value {
+        let path = format!("/v1/sessions/{session}/prompts");
+        let answer = self.posted(&path, &[("Prefer", "wait=60")], &json!({ "prompt": text })).await;
+        assert_eq!(answer.status, 200, "{answer:?}\n{}", self.log());
+        answer.body
+    }
+
+    pub(super) async fn posted(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+        let answer = self.gateway.posted(path, headers, body).await;
+        let key = headers.iter().find(|(name, _)| *name == "Idempotency-Key").map(|(_, key)| *key);
+        self.answered(path, key, body, &answer);
+        answer
+    }
+
+    /// Remembers what a client was answered to a prompt, or to an answer of its own.
+    pub(super) fn answered(&self, path: &str, key: Option<&str>, body: &Value, answer: &Answer) {
+        let words: Vec<&str> = path.trim_start_matches("/v1/sessions/").split('/').collect();
+        let (status, mut told) = (answer.status.as_u16(), self.told());
+        match words[..] {
+            [session, "prompts"] => told.prompts.push(PromptAnswer {
+                session: session.to_owned(),
+                key: key.map(str::to_owned),
+                status,
+                prompt: answer.body["promptId"].as_str().map(str::to_owned),
+            }),
+            [session, "permissions" | "requests", request] => {
+                let option = body["optionId"].as_str().or(body["result"]["outcome"]["optionId"].as_str());
+                told.answers.push(RequestAnswer {
+                    session: session.to_owned(),
+                    request: request.to_owned(),
+                    status,
+                    option: option.map(str::to_owned),
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn told(&self) -> MutexGuard<'_, History> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much more memory the gateway may come to hold, in KiB.
+    pub(super) const fn budget(&mut self, kib: u64) {
+        self.budget = kib;
+    }
+
+    /// What the gateway has grown by at most since its start, in KiB.
+    pub(super) fn grown(&self) -> u64 {
+        procfs::highest(self.gateway.pid()).saturating_sub(self.idle)
+    }
+
+    fn journals(&self) -> PathBuf {
+        self.gateway.path("data/homes/default/fake/journal")
+    }
+
+    /// How often agents were sent a line with these words in it.
+    pub(super) fn heard(&self, words: &str) -> usize {
+        let Ok(files) = std::fs::read_dir(self.journals()) else { return 0 };
+        let lines = |text: Vec<u8>| {
+            let text = String::from_utf8_lossy(&text).into_owned();
+            text.lines().filter(|line| line.starts_with("< ") && line.contains(words)).count()
+        };
+        files.map(|file| lines(std::fs::read(file.expect("a file").path()).expect("it is the test's"))).sum()
+    }
+
+    /// Waits until agents were sent this so often.
+    pub(super) async fn hears(&self, words: &str, times: usize) {
+        eventually(&format!("{words} reaches the agent"), Duration::from_secs(10), async || {
+            (self.heard(words) == times).then_some(())
+        })
+        .await;
+    }
+
+    /// The end of the case: all that was promised holds. Gives the log of its only session.
+    pub(super) async fn holds(self) -> Vec<Value> {
+        let mut logs = self.hold().await;
+        assert_eq!(logs.len(), 1, "a case of one session");
+        logs.remove(0)
+    }
+
+    /// The same with the logs of all sessions, in the order in which they were made.
+    pub(super) async fn hold(mut self) -> Vec<Vec<Value>> {
+        let mut logs = Vec::new();
+        for session in &self.sessions {
+            logs.push(self.gateway.lawful(session).await);
+        }
+        let followers = std::mem::take(&mut self.followers);
+        let mut history = History::of(&self.gateway, followers).await.with_agents(&self.journals());
+        let told = std::mem::take(&mut *self.told());
+        (history.prompts, history.answers) = (told.prompts, told.answers);
+        history.memory.push(Held { by: "the fault".to_owned(), kib: self.grown() });
+        history.memory_budget = Some(self.budget);
+        for session in &self.sessions {
+            let deleted = self.call(Method::DELETE, &format!("/v1/sessions/{session}")).await;
+            assert_eq!(deleted.status, 204, "{deleted:?}");
+        }
+        history.alive.extend(self.outlive("its session").await);
+        assert_eq!(self.gateway.stop(), Some(0), "{}", self.gateway.log());
+        history.alive.extend(self.outlive("the gateway").await);
+        history.with_left(&self.gateway, "the gateway").await.assert_holds();
+        logs
+    }
+
+    /// What agents have started and is still alive when it may not be any more.
+    async fn outlive(&self, owner: &str) -> Vec<Alive> {
+        let ended = Instant::now();
+        loop {
+            let (after, left) = (ended.elapsed(), self.agents_alive());
+            if left.is_empty() || after >= OUTLIVE {
+                let what = "of an agent".to_owned();
+                let alive = |pid| Alive { pid, what: what.clone(), owner: owner.to_owned(), after };
+                return left.into_iter().map(alive).collect();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl Deref for Case {
+    type Target = Gateway;
+
+    fn deref(&self) -> &Gateway {
+        &self.gateway
+    }
+}

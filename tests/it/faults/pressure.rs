@@ -1,0 +1,228 @@
+//! Backpressure from end to end: an agent that says more than the log takes waits in its write, and nothing else waits.
+
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::Case;
+use super::ids::PERMISSION;
+use crate::support::log::{all, one};
+use crate::support::{Gateway, Setup, eventually, figure, procfs};
+
+/// Bytes of the text of one update, and of its line.
+const TEXT: u64 = 65_000;
+/// How many make 200 MB.
+const UPDATES: u64 = 3077;
+/// How many are enough to look at, about 16 MB.
+const SOME: u64 = 250;
+/// Turns of another session, beside and before.
+const TURNS: usize = 20;
+/// What may be on its way from an agent to the log: a pipe, a line that is read, eight batches, what waits for its
+/// commit, and what one more batch adds to it.
+const ON_ITS_WAY: u64 = 12 << 20;
+/// How much more memory a gateway may hold for all that, and for the tails of the log, in KiB.
+const GROWS: u64 = 48 << 10;
+/// How long an answer or a cancel may take to reach an agent that floods.
+const PROMPT: Duration = Duration::from_secs(5);
+
+/// Another writer has the log's file until this is dropped: nothing is committed, and the gateway waits for its turn.
+pub(super) struct Standstill(#[expect(dead_code, reason = "its end is what counts")] rusqlite::Connection);
+
+impl Standstill {
+    pub(super) fn of(gateway: &Gateway) -> Self {
+        let log =
+            rusqlite::Connection::open(gateway.path("data/private/log.sqlite")).expect("the log is there");
+        log.busy_timeout(Duration::from_secs(10)).expect("it can wait");
+        log.execute_batch("BEGIN IMMEDIATE").expect("the gateway lets go of it between two commits");
+        Self(log)
+    }
+}
+
+/// A gateway with a session that will flood, and the pid of its agent.
+async fn loud() -> (Gateway, String, u32) {
+    let gateway = Setup::fake(&["--log", "received"]).limits(Case::LIMITS).start();
+    let session = gateway.session("fake").await;
+    let turn = gateway.turn(&session, "pid").await;
+    let pid = turn["text"].as_str().and_then(|text| text.strip_prefix("pid=")).expect("a pid");
+    let pid = pid.parse().expect("a number");
+    (gateway, session, pid)
+}
+
+/// Waits until the agent was sent this, and gives how long that took.
+async fn told(gateway: &Gateway, words: &str) -> Duration {
+    let (began, received) = (Instant::now(), gateway.path("data/homes/default/fake/received"));
+    eventually(words, Duration::from_secs(20), async || {
+        let received = std::fs::read_to_string(&received).expect("the agent's own record");
+        received.contains(words).then_some(())
+    })
+    .await;
+    began.elapsed()
+}
+
+/// How long whole turns of a session take, the shortest first.
+async fn turns(gateway: &Gateway, session: &str, count: usize) -> Vec<Duration> {
+    let mut took = Vec::new();
+    for _ in 0..count {
+        let began = Instant::now();
+        assert_eq!(gateway.turn(session, "echo quick").await["text"], "quick");
+        took.push(began.elapsed());
+    }
+    took.sort();
+    took
+}
+
+/// Where the log of a session is, once it is there.
+async fn reaches(gateway: &Gateway, session: &str, seq: u64) {
+    eventually("the flood goes on", Duration::from_mins(1), async || {
+        (gateway.last_seq(session).await >= seq).then_some(())
+    })
+    .await;
+}
+
+/// The most that an agent had written and the log did not have, looked at until the turn is over.
+async fn most_ahead(gateway: &Gateway, session: &str, agent: u32) -> u64 {
+    let (begun, seq) = (procfs::written(agent), gateway.last_seq(session).await);
+    let mut most = 0;
+    loop {
+        let written = procfs::written(agent) - begun;
+        let shown = gateway.get_session(session).await;
+        if shown["state"] == "idle" {
+            return most;
+        }
+        // What the gateway says of a session is durable.
+        let committed = (gateway.last_seq(session).await - seq) * TEXT;
+        most = most.max(written.saturating_sub(committed));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// From the POST until the agent has it, and until the client knows that it is durable.
+struct Served {
+    told: Duration,
+    durable: Duration,
+}
+
+impl Served {
+    async fn of(gateway: &Gateway, path: &str, body: &Value, words: &str) -> Self {
+        let began = Instant::now();
+        let (answer, told) = tokio::join!(
+            async {
+                let answer = gateway.posted(path, &[], body).await;
+                (answer, began.elapsed())
+            },
+            told(gateway, words),
+        );
+        assert!(answer.0.status.is_success(), "{:?}", answer.0);
+        Self { told, durable: answer.1 }
+    }
+}
+
+/// It wants to say 200 MB. All that is said here of its memory and of who is served is so from the first megabyte on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_waits_in_its_agent_and_everybody_is_served_also_its_own_client() {
+    let (gateway, session, agent) = loud().await;
+    let quiet = gateway.session("fake").await;
+    let alone = turns(&gateway, &quiet, TURNS).await;
+    let idle = procfs::resident(gateway.pid());
+    let (began, seq) = (Instant::now(), gateway.last_seq(&session).await);
+    let mut stream = gateway.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
+    stream.until("ready").await;
+    gateway.prompt(&session, &format!("ask {PERMISSION} heard=no; flood n={UPDATES} size={TEXT}")).await;
+    let beside = async {
+        reaches(&gateway, &session, seq + SOME).await;
+        let (path, allow) =
+            (format!("/v1/sessions/{session}/permissions/r1"), json!({ "optionId": "allow" }));
+        let answer = Served::of(&gateway, &path, &allow, r#""optionId":"allow""#).await;
+        let beside = turns(&gateway, &quiet, TURNS).await;
+        reaches(&gateway, &session, seq + 2 * SOME).await;
+        let path = format!("/v1/sessions/{session}/cancel");
+        (answer, beside, Served::of(&gateway, &path, &json!({}), r#""method":"session/cancel""#).await)
+    };
+    let (ahead, (answer, beside, cancel)) = tokio::join!(most_ahead(&gateway, &session, agent), beside);
+    let (took, said) = (began.elapsed(), gateway.last_seq(&session).await - seq);
+    let grown = procfs::highest(gateway.pid()).saturating_sub(idle);
+    figure(&format!(
+        "{} of {} bytes in {took:?}: {ahead} bytes ahead of the log at most, {grown} KiB more memory",
+        said * TEXT,
+        UPDATES * TEXT
+    ));
+    for (what, Served { told, durable }) in [("an answer", &answer), ("a cancel", &cancel)] {
+        figure(&format!("{what} was with the flooding agent after {told:?}, and durable after {durable:?}"));
+        assert!(*told <= PROMPT && *durable <= 2 * PROMPT, "{what}: {told:?} {durable:?}");
+    }
+    figure(&format!(
+        "turns of another session, median and worst: {:?} {:?}; alone {:?} {:?}",
+        beside[TURNS / 2],
+        beside[TURNS - 1],
+        alone[TURNS / 2],
+        alone[TURNS - 1]
+    ));
+    assert!(ahead <= ON_ITS_WAY, "{ahead} bytes ahead");
+    assert!(grown <= GROWS, "{grown} KiB");
+    assert!(beside[TURNS - 1] <= alone[TURNS - 1] + PROMPT, "{beside:?}, alone {alone:?}");
+    let ended = stream.until("prompt.completed").await.pop().expect("until gives it");
+    assert_eq!(ended.data["stopReason"], "cancelled");
+    assert!((2 * SOME..UPDATES).contains(&said), "{said}");
+}
+
+/// While nothing can be committed at all, the agent stands still, memory too, and its cancel is served.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_stands_still_while_the_log_does_and_hears_of_its_cancel() {
+    let (gateway, session, agent) = loud().await;
+    let other = gateway.session("fake").await;
+    let before = gateway.all_events(&other).await;
+    let idle = procfs::resident(gateway.pid());
+    gateway.prompt(&session, "flood n=3000000").await;
+    reaches(&gateway, &session, 1000).await;
+    let still = Standstill::of(&gateway);
+    let begun = procfs::written(agent);
+    let stopped = eventually("the agent waits", Duration::from_secs(8), async || {
+        let written = procfs::written(agent);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        (written == procfs::written(agent)).then_some(written)
+    })
+    .await;
+    // Reads go on meanwhile.
+    let asked = Instant::now();
+    assert_eq!(gateway.all_events(&other).await, before);
+    let read = asked.elapsed();
+    let path = format!("/v1/sessions/{session}/cancel");
+    let (cancelled, told) = tokio::join!(gateway.call(Method::POST, &path), async {
+        let told = told(&gateway, r#""method":"session/cancel""#).await;
+        // It has noted what it was sent, and said nothing.
+        assert!(procfs::written(agent) - stopped < 1000, "it still stands when it hears of it");
+        drop(still);
+        told
+    });
+    assert_eq!(cancelled.status, 202);
+    let log =
+        gateway.log_until(&session, |event| event["type"] == "prompt.completed" && event["promptId"] == "p2");
+    let end = log.await.pop().expect("its end");
+    assert_eq!(end["stopReason"], "cancelled");
+    let (ahead, grown) = (stopped - begun, procfs::highest(gateway.pid()).saturating_sub(idle));
+    figure(&format!(
+        "the agent stood after {ahead} bytes, {grown} KiB more memory; cancel there after {told:?}, a read took {read:?}"
+    ));
+    assert!(ahead <= ON_ITS_WAY, "{ahead}");
+    assert!(grown <= GROWS, "{grown}");
+    assert!(told <= Duration::from_secs(3) && read <= Duration::from_secs(3), "{told:?} {read:?}");
+    gateway.lawful(&session).await;
+    one(&gateway.all_events(&other).await, "session.created");
+}
+
+/// It has much to say, and nobody listens for longer than it may be silent.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_waits_for_the_log_is_not_taken_for_silent() {
+    const SILENCE: Duration = Duration::from_secs(2);
+    let (case, session) = Case::fake_with(&[], "limits = { silence = \"2s\" }", "").await;
+    case.prompt(&session, "flood n=30000").await;
+    reaches(&case, &session, 100).await;
+    let still = Standstill::of(&case);
+    tokio::time::sleep(2 * SILENCE).await;
+    drop(still);
+    case.log_until(&session, |event| event["type"] == "prompt.completed").await;
+    let log = case.holds().await;
+    assert_eq!(one(&log, "prompt.completed")["stopReason"], "end_turn");
+    assert_eq!(all(&log, "session.update").len(), 30_000);
+}

@@ -1,0 +1,67 @@
+//! The log as operators know it: checked, limited, copied, put back.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use rusqlite::Connection;
+
+use crate::support::Gateway;
+use crate::support::gateway::command;
+
+mod backup;
+mod check;
+mod damage;
+mod disk;
+mod quotas;
+mod retention;
+mod versions;
+
+/// The tests ask more often than a person may.
+const LIMITS: &str = "requests_per_minute = 100000\nprompts_per_minute = 100000\nlive_sessions = 200\n";
+
+fn file(gateway: &Gateway) -> PathBuf {
+    gateway.path("data/private/log.sqlite")
+}
+
+/// The log of a gateway that does not run.
+fn open(gateway: &Gateway) -> Connection {
+    Connection::open(file(gateway)).expect("the log")
+}
+
+/// Leaves the log as a process that died does.
+fn leave_open(gateway: &Gateway) {
+    std::fs::write(file(gateway).with_file_name("log.sqlite-wal"), "").expect("the folder is ours");
+}
+
+/// Puts the cells of the leaf that holds this text into an order that is not theirs.
+fn break_structure(gateway: &Gateway, text: &str) {
+    const PAGE: usize = 8192;
+    /// What the first byte of a leaf of a table is.
+    const LEAF: u8 = 13;
+    let mut bytes = std::fs::read(file(gateway)).expect("the log");
+    let holds = |page: &[u8]| page[0] == LEAF && page.windows(text.len()).any(|at| at == text.as_bytes());
+    let leaf = bytes.chunks(PAGE).position(holds).expect("a leaf with the text");
+    let cells = leaf * PAGE + 8;
+    let (first, second) = bytes[cells..].split_at_mut(2);
+    first.swap_with_slice(&mut second[..2]);
+    std::fs::write(file(gateway), bytes).expect("the file is ours");
+}
+
+/// Runs a subcommand on a gateway's data folder.
+fn run(gateway: &Gateway, args: &[&str]) -> Output {
+    let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
+    command.env_clear().env("ACP_GATEWAY_DATA", gateway.path("data")).args(args);
+    command.output().expect("the binary was built")
+}
+
+/// What it said on stdout and stderr; it has to end as told.
+fn said(output: &Output, success: bool) -> String {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    let text = String::from_utf8(text).expect("text");
+    assert_eq!(output.status.success(), success, "{text}");
+    text
+}
+
+fn text_of(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}

@@ -1,0 +1,156 @@
+//! Copies of the log: taken while the gateway works, and put back.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{LIMITS, break_structure, run, said, text_of};
+use crate::support::{Setup, eventually, figure};
+
+/// An event without what names the epoch.
+fn content(event: &Value) -> Value {
+    let mut event = event.clone();
+    event.as_object_mut().expect("an event").remove("id");
+    event
+}
+
+#[tokio::test]
+async fn a_backup_under_load_restores_to_a_prefix_and_every_client_is_told() {
+    let gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut sessions = Vec::new();
+    for _ in 0..3 {
+        let session = gateway.session("fake").await;
+        gateway.prompt(&session, "stream n=100000 rate=500").await;
+        sessions.push(session);
+    }
+    for session in &sessions {
+        gateway.log_until(session, |event| event["seq"].as_u64().is_some_and(|seq| seq > 100)).await;
+    }
+    let mut before = Vec::new();
+    for session in &sessions {
+        before.push(gateway.last_seq(session).await);
+    }
+    let file = gateway.path("backup.sqlite");
+    let began = std::time::Instant::now();
+    let told = said(&run(&gateway, &["backup", text_of(&file)]), true);
+    figure(&format!("a backup under load took {:?}: {}", began.elapsed(), told.trim()));
+    assert_eq!(std::fs::metadata(&file).expect("the backup").permissions().mode() & 0o777, 0o600);
+    // The load went on over the backup.
+    for session in &sessions {
+        let now = gateway.last_seq(session).await;
+        gateway.log_until(session, |event| event["seq"].as_u64().is_some_and(|seq| seq > now)).await;
+    }
+    let mut committed = Vec::new();
+    for session in &sessions {
+        committed.push(gateway.all_events(session).await);
+    }
+
+    let mut second = Setup::fake(&[]).limits(LIMITS).start();
+    let lost = second.session("fake").await;
+    assert_eq!(second.stop(), Some(0));
+    let told = said(&run(&second, &["restore", text_of(&file)]), true);
+    assert!(told.contains("log.sqlite.before-"), "{told}");
+    second.start();
+    assert_eq!(second.call(reqwest::Method::GET, &format!("/v1/sessions/{lost}")).await.status, 404);
+    for ((session, before), committed) in sessions.iter().zip(before).zip(committed) {
+        let restored = second.all_events(session).await;
+        // Behind the prefix there is only what the start closed.
+        let prefix = restored.iter().position(|event| event["type"] == "prompt.failed").expect("it ran");
+        assert!(
+            prefix as u64 >= before,
+            "all that was committed before the backup is in it: {prefix} {before}"
+        );
+        assert!(prefix < committed.len(), "the backup is older");
+        for (ours, theirs) in restored[..prefix].iter().zip(&committed) {
+            assert_eq!(content(ours), content(theirs));
+        }
+        assert_eq!(restored[prefix]["problem"]["code"], "interrupted");
+        assert!(restored[prefix + 1..].iter().all(|event| event["type"] == "session.detached"));
+
+        let path = format!("/v1/sessions/{session}/events?follow=false");
+        let held = committed.last().and_then(|event| event["id"].as_str()).expect("an id");
+        let mut stream = second.events_after(&path, Some(held)).await;
+        let reset = stream.next().await.expect("a reset");
+        assert_eq!((&reset.data["type"], &reset.data["reason"]), (&json!("reset"), &json!("new_epoch")));
+        let events: Vec<Value> = crate::support::log::logged(stream.rest().await);
+        assert_eq!(events, restored, "then all events");
+    }
+    let fresh = second.session("fake").await;
+    assert_eq!(second.turn(&fresh, "echo on").await["text"], "on");
+}
+
+#[tokio::test]
+async fn a_backup_overwrites_nothing_and_leaves_nothing_half_made() {
+    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "echo one").await;
+    let folder = gateway.path("backups");
+    std::fs::create_dir(&folder).expect("the folder is ours");
+    let file = folder.join("one");
+    std::fs::write(&file, "somebody's").expect("the folder is ours");
+    let told = said(&run(&gateway, &["backup", text_of(&file)]), false);
+    assert!(told.contains("overwrites nothing"), "{told}");
+    assert_eq!(std::fs::read(&file).expect("it is there"), b"somebody's");
+    let nowhere = folder.join("none/two");
+    said(&run(&gateway, &["backup", text_of(&nowhere)]), false);
+    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 1);
+    // The same without a gateway, and as a stream.
+    assert_eq!(gateway.stop(), Some(0));
+    let stream = run(&gateway, &["backup", "-"]);
+    assert!(
+        stream.status.success() && stream.stdout.starts_with(b"SQLite format 3\0"),
+        "{:?}",
+        stream.status
+    );
+    let private = std::fs::read_dir(gateway.path("data/private")).expect("a folder");
+    let left: Vec<_> = private.map(|entry| entry.expect("an entry").file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains("part")), "{left:?}");
+    std::fs::remove_file(super::file(&gateway)).expect("it is there");
+    let told = said(&run(&gateway, &["backup", text_of(&folder.join("three"))]), false);
+    assert!(told.contains("there is no log"), "{told}");
+}
+
+#[tokio::test]
+async fn a_restore_takes_no_log_from_a_gateway_and_no_file_that_is_none() {
+    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "echo one").await;
+    let (good, bad) = (gateway.path("good"), gateway.path("bad"));
+    said(&run(&gateway, &["backup", text_of(&good)]), true);
+    let told = said(&run(&gateway, &["restore", text_of(&good)]), false);
+    assert!(told.contains("another gateway uses the data folder"), "{told}");
+    assert_eq!(gateway.turn(&session, "echo two").await["text"], "two");
+    assert_eq!(gateway.stop(), Some(0));
+
+    let before = std::fs::read(super::file(&gateway)).expect("the log");
+    break_structure(&gateway, "session.created");
+    std::fs::rename(super::file(&gateway), &bad).expect("the folder is ours");
+    std::fs::write(super::file(&gateway), &before).expect("the folder is ours");
+    let text = gateway.path("text");
+    std::fs::write(&text, "not a log").expect("the folder is ours");
+    for (file, why) in
+        [(&bad, "damaged"), (&text, "not a log of this program"), (&gateway.path("none"), "No such file")]
+    {
+        let told = said(&run(&gateway, &["restore", text_of(file)]), false);
+        assert!(told.contains(why), "{told}");
+        assert!(std::fs::read(super::file(&gateway)).expect("the log") == before, "the log stays as it is");
+        assert!(!gateway.path("data/private/log.sqlite.restored").exists());
+    }
+    // A kill between its last two steps leaves the old log aside, and no gateway makes an empty one.
+    let log = super::file(&gateway);
+    std::fs::rename(&log, log.with_file_name("log.sqlite.before-1")).expect("the folder is ours");
+    std::fs::copy(&good, log.with_file_name("log.sqlite.restored")).expect("the folder is ours");
+    let refused = gateway.serve("127.0.0.1:0").output().expect("the binary was built");
+    assert!(said(&refused, false).contains("do it again"), "{refused:?}");
+    said(&run(&gateway, &["restore", text_of(&good)]), true);
+    gateway.start();
+    eventually("the session is back", Duration::from_secs(10), || async {
+        (gateway.get(&format!("/v1/sessions/{session}/prompts/p1")).await["text"] == "one").then_some(())
+    })
+    .await;
+    assert_eq!(
+        gateway.call(reqwest::Method::GET, &format!("/v1/sessions/{session}/prompts/p2")).await.status,
+        404
+    );
+}

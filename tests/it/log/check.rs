@@ -1,0 +1,85 @@
+//! What a gateway does with a log that another one left open.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{LIMITS, break_structure, leave_open};
+use crate::support::{Setup, eventually};
+
+const LEFT: &str = "the log was not closed; it is checked";
+const IN_ORDER: &str = "the log was checked, and is in order";
+
+#[tokio::test]
+async fn a_log_that_was_left_open_is_checked_before_it_is_served() {
+    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "echo one").await;
+    let before = gateway.all_events(&session).await;
+    gateway.kill();
+    gateway.start();
+    // It said so before the link that `start` waits for.
+    let said = gateway.log();
+    assert!(said.contains(LEFT) && said.contains(IN_ORDER), "{said}");
+    assert_eq!(gateway.all_events(&session).await[..before.len()], before);
+    assert_eq!(gateway.stop(), Some(0));
+    gateway.start();
+    assert_eq!(
+        gateway.log().matches(LEFT).count(),
+        1,
+        "one that was closed is not checked: {}",
+        gateway.log()
+    );
+}
+
+#[tokio::test]
+async fn a_large_log_is_checked_while_it_is_served() {
+    let mut gateway = Setup::fake(&[]).limits(&format!("{LIMITS}check_bytes = 1")).start();
+    let session = gateway.session("fake").await;
+    gateway.kill();
+    gateway.start();
+    assert_eq!(gateway.turn(&session, "echo one").await["text"], "one");
+    eventually("the log was checked", Duration::from_secs(20), || async {
+        gateway.log().contains(IN_ORDER).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_log_whose_structure_is_broken_is_not_served() {
+    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "echo one").await;
+    assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
+    break_structure(&gateway, "session.created");
+    leave_open(&gateway);
+    let broken = std::fs::read(super::file(&gateway)).expect("the log");
+    for _ in 0..2 {
+        let refused = gateway.serve("127.0.0.1:0").output().expect("the binary was built");
+        let said = super::said(&refused, false);
+        assert!(refused.stdout.is_empty(), "no link of a gateway that does not serve");
+        assert!(said.contains("the log is damaged") && said.contains("acp-gateway restore"), "{said}");
+        assert!(std::fs::read(super::file(&gateway)).expect("the log") == broken, "it is left as it is");
+    }
+}
+
+#[tokio::test]
+async fn a_large_log_whose_structure_is_broken_ends_the_gateway_at_its_next_commit() {
+    let mut gateway = Setup::fake(&[]).limits(&format!("{LIMITS}check_bytes = 1")).start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "echo one").await;
+    assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
+    break_structure(&gateway, "session.created");
+    leave_open(&gateway);
+    gateway.start();
+    eventually("the check has found it", Duration::from_secs(20), || async {
+        gateway.log().contains("the log is damaged").then_some(())
+    })
+    .await;
+    let path = format!("{}/v1/sessions/{session}/prompts", gateway.url);
+    let prompt = gateway.http.post(path).bearer_auth(crate::support::gateway::KEY);
+    drop(prompt.json(&json!({ "prompt": "echo two" })).send().await);
+    let code = gateway.ended(Duration::from_secs(20));
+    assert_eq!(code, Some(1), "{}", gateway.log());
+    assert!(gateway.log().contains("the log failed"), "{}", gateway.log());
+}

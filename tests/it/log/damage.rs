@@ -1,0 +1,165 @@
+//! Bytes on the disk that are not what was written: told, never served, and nobody is stuck before them.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{LIMITS, leave_open, open};
+use crate::support::log::{logged, one};
+use crate::support::{Event, Gateway, Setup};
+
+/// Turns each letter of the word in the log into its capital: the same length, and other bits.
+fn spoil(gateway: &Gateway, word: &str) {
+    let sql = "UPDATE run SET frames = CAST(replace(CAST(frames AS TEXT), ?1, upper(?1)) AS BLOB)
+        WHERE instr(CAST(frames AS TEXT), ?1)";
+    assert!(open(gateway).execute(sql, [word]).expect("SQL") > 0, "nothing has {word}");
+}
+
+/// Two sessions with three turns each; in the first the second turn is damaged. Gives both.
+async fn spoilt(gateway: &mut Gateway) -> (String, String) {
+    let (damaged, whole) = (gateway.session("fake").await, gateway.session("fake").await);
+    for word in ["alpha", "beta", "gamma"] {
+        gateway.turn(&damaged, &format!("echo {word}")).await;
+        gateway.turn(&whole, &format!("echo whole {}", word.len())).await;
+    }
+    assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
+    spoil(gateway, "beta");
+    gateway.start();
+    (damaged, whole)
+}
+
+fn resets(frames: &[Event]) -> Vec<&Event> {
+    frames.iter().filter(|frame| frame.of("reset")).collect()
+}
+
+fn is_end_of(event: &Value, turn: &str) -> bool {
+    event["type"] == "prompt.completed" && event["promptId"] == turn
+}
+
+/// The seq that an id names.
+fn seq_of(id: &str) -> u64 {
+    id.rsplit_once('-').and_then(|(_, seq)| seq.parse().ok()).expect("<epoch>-<seq>")
+}
+
+#[tokio::test]
+async fn a_damaged_run_is_told_once_and_its_readers_are_reset_past_it() {
+    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let (damaged, _) = spoilt(&mut gateway).await;
+    let path = format!("/v1/sessions/{damaged}/events");
+
+    let frames = gateway.events(&format!("{path}?follow=false")).await.rest().await;
+    let told = resets(&frames);
+    assert!(!told.is_empty());
+    for frame in &told {
+        assert_eq!(frame.data["reason"], "damaged", "{}", frame.data);
+        assert_eq!(frame.data["session"]["sessionId"], damaged.as_str());
+    }
+    // Between two resets there is no hole, and each says where it goes on.
+    let mut before = 0;
+    for frame in &frames {
+        match (frame.of("reset"), frame.data["seq"].as_u64()) {
+            (true, _) => {
+                let next = seq_of(frame.id.as_deref().expect("a reset moves the cursor"));
+                assert!(next > before);
+                before = next;
+            }
+            (false, Some(seq)) => {
+                assert_eq!(seq, before + 1, "{}", frame.data);
+                before = seq;
+            }
+            (false, None) => {}
+        }
+    }
+    assert_eq!(before, gateway.last_seq(&damaged).await);
+    let events = logged(frames.clone());
+    assert!(events.iter().any(|event| is_end_of(event, "p1")), "what came before is given");
+    assert!(events.iter().any(|event| is_end_of(event, "p3")), "and what came behind");
+    assert!(!format!("{events:?}").to_lowercase().contains("beta"), "nothing of what is damaged is shown");
+
+    // Who holds the id of the last reset goes on without another one.
+    let last = told.last().and_then(|frame| frame.id.clone());
+    let rest = gateway.events_after(&format!("{path}?follow=false"), last.as_deref()).await.rest().await;
+    assert!(resets(&rest).is_empty() && rest.iter().any(|frame| is_end_of(&frame.data, "p3")));
+
+    let lines = gateway.request(Method::GET, &format!("{path}?follow=false"));
+    let lines = lines.header("Accept", "application/x-ndjson").send().await.expect("an answer");
+    let lines = lines.text().await.expect("a body");
+    let lines: Vec<Value> = lines
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let page = gateway.get(&format!("{path}?limit=1000")).await;
+    for (form, all) in [("NDJSON", &lines), ("a page", page["events"].as_array().expect("events"))] {
+        let same = all.iter().filter(|event| event["seq"].is_u64()).cloned().collect::<Vec<_>>();
+        assert_eq!(same, events, "{form}");
+        assert_eq!(all.iter().filter(|event| event["type"] == "reset").count(), told.len(), "{form}");
+    }
+
+    let transcript = gateway.get(&format!("/v1/sessions/{damaged}/transcript")).await;
+    let turns = format!("{}", transcript["turns"]).to_lowercase();
+    assert!(turns.contains("alpha") && turns.contains("gamma") && !turns.contains("beta"), "{turns}");
+    assert_eq!(gateway.get(&format!("/v1/sessions/{damaged}/prompts/p2")).await["status"], "completed");
+    let turn = gateway.events(&format!("/v1/sessions/{damaged}/prompts/p2/events")).await.rest().await;
+    assert!(!resets(&turn).is_empty(), "a stream of the turn ends too: {turn:?}");
+
+    assert_eq!(gateway.turn(&damaged, "echo delta").await["text"], "delta");
+    let parts = gateway.log().matches("events are damaged on disk").count();
+    assert!((1..=told.len()).contains(&parts), "each part is told once: {}", gateway.log());
+}
+
+#[tokio::test]
+async fn damage_of_one_session_is_no_matter_of_another_on_the_stream_of_many() {
+    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let (damaged, whole) = spoilt(&mut gateway).await;
+    let both = format!("/v1/events?session={damaged}&session={whole}&follow=false");
+    let frames = gateway.events(&both).await.rest().await;
+    let told = resets(&frames);
+    assert!(!told.is_empty());
+    for frame in &told {
+        assert_eq!((&frame.data["reason"], &frame.data["sessionId"]), (&json!("damaged"), &json!(damaged)));
+        assert!(frame.id.as_deref().is_some_and(|id| id.contains("-g")), "{frame:?}");
+    }
+    let other = logged(frames.clone()).into_iter().filter(|event| event["sessionId"] == whole.as_str());
+    let whole_seqs: Vec<u64> = other.map(|event| event["seq"].as_u64().expect("a seq")).collect();
+    assert_eq!(whole_seqs, (1..=gateway.last_seq(&whole).await).collect::<Vec<_>>());
+    let last = told.last().and_then(|frame| frame.id.clone());
+    let rest = gateway.events_after(&both, last.as_deref()).await.rest().await;
+    assert!(resets(&rest).is_empty() && rest.iter().any(|frame| is_end_of(&frame.data, "p3")));
+
+    let place = last.as_deref().and_then(|id| id.split_once("-g")).expect("a place").0.to_owned();
+    let all =
+        gateway.events_after("/v1/events?follow=false", Some(&format!("{place}-g0"))).await.rest().await;
+    let told = resets(&all);
+    assert!(!told.is_empty(), "one who follows everything is told too");
+    for frame in told {
+        assert_eq!((&frame.data["reason"], &frame.data["sessionId"]), (&json!("damaged"), &json!(damaged)));
+        assert_eq!(frame.data.get("session"), None, "{}", frame.data);
+    }
+}
+
+#[tokio::test]
+async fn a_session_whose_last_events_are_damaged_opens_and_its_turn_is_closed() {
+    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "title text=Known").await;
+    let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;
+    gateway.prompt(&session, "title text=epsilon; hang cancel=no").await;
+    loop {
+        let event = stream.next().await.expect("it goes on");
+        if event.data["update"]["title"] == "epsilon" {
+            break;
+        }
+    }
+    gateway.kill();
+    // The words of the turn that ran: they came after its last record.
+    spoil(&gateway, "epsilon");
+    leave_open(&gateway);
+    gateway.start();
+    let now = gateway.get(&format!("/v1/sessions/{session}")).await;
+    assert_eq!((&now["title"], &now["state"]), (&json!("Known"), &json!("idle")), "{now}");
+    let frames = gateway.events(&format!("/v1/sessions/{session}/events?follow=false")).await.rest().await;
+    assert!(!resets(&frames).is_empty());
+    let failed = one(&logged(frames), "prompt.failed").clone();
+    assert_eq!((&failed["promptId"], &failed["problem"]["code"]), (&json!("p2"), &json!("interrupted")));
+    assert_eq!(gateway.turn(&session, "echo zeta").await["text"], "zeta");
+}

@@ -1,0 +1,39 @@
+//! Logs of earlier versions.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{LIMITS, file};
+use crate::support::Setup;
+use crate::support::log::all;
+
+/// A small log as each released version left it, with the number of its format.
+const RELEASED: [(u8, &[u8]); 1] = [(1, include_bytes!("../../fixtures/log-version-1.sqlite"))];
+
+/// What each of them holds: a session with two turns and a title, and a key.
+const SESSION: &str = "01a201c9-bcdf-7b47-9093-eb85feaa1215";
+
+#[tokio::test]
+async fn a_log_of_every_released_version_is_opened_with_everything_in_it() {
+    for (version, log) in RELEASED {
+        let mut gateway = Setup::fake(&[]).limits(&format!("{LIMITS}log_age = \"3650d\"")).start();
+        assert_eq!(gateway.stop(), Some(0));
+        std::fs::write(file(&gateway), log).expect("the folder is ours");
+        gateway.start();
+        let sessions = gateway.get("/v1/sessions").await;
+        assert_eq!(sessions["sessions"][0]["sessionId"], SESSION, "version {version}: {sessions}");
+        let session = gateway.get(&format!("/v1/sessions/{SESSION}")).await;
+        assert_eq!((&session["title"], &session["state"]), (&json!("Kept"), &json!("idle")), "{session}");
+        let events = gateway.lawful(SESSION).await;
+        let ends: Vec<&Value> = all(&events, "prompt.completed");
+        assert_eq!(ends.len(), 2, "version {version}: {events:#?}");
+        assert_eq!(gateway.get(&format!("/v1/sessions/{SESSION}/prompts/p2")).await["text"], "two");
+        let keys = super::said(&super::run(&gateway, &["key", "list"]), true);
+        assert!(keys.contains("kept-key"), "{keys}");
+        let before = events.len();
+        let title = json!({ "title": "Changed" });
+        let (status, _) = gateway.send(Method::PATCH, &format!("/v1/sessions/{SESSION}"), &title).await;
+        assert_eq!(status, 200);
+        assert_eq!(gateway.lawful(SESSION).await.len(), before + 1, "and it goes on");
+    }
+}

@@ -1,0 +1,20 @@
+//! The gateway's own source under shuttle: tasks and threads in thousands of orders, and none in which something hangs,
+//! is lost or comes twice. `tests/models/` has what runs.
+
+use acp_gateway_models::{follow, session};
+
+/// Runs a model in many orders: by chance, and with few but well-placed changes of turn.
+fn in_many_orders(model: fn(), orders: usize) {
+    shuttle::check_random(model, orders);
+    shuttle::check_pct(model, orders, 3);
+}
+
+#[test]
+fn whoever_follows_gets_every_event_once_in_whatever_order_tasks_run() {
+    in_many_orders(follow::every_event_once, 500);
+}
+
+#[test]
+fn the_first_answer_to_a_request_wins_in_whatever_order_tasks_run() {
+    in_many_orders(session::first_answer_wins, 1000);
+}

@@ -1,0 +1,85 @@
+//! More connections than the gateway takes.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use crate::support::gateway::KEY;
+use crate::support::lean::{Kept, Lean};
+use crate::support::{Gateway, History, Setup, eventually, procfs};
+
+const CONNECTIONS: usize = 40;
+const NEWCOMERS: usize = 400;
+
+async fn connect(gateway: &Gateway) -> TcpStream {
+    TcpStream::connect(gateway.address()).await.expect("it listens")
+}
+
+/// Opens streams until there is no place left. The last place was somebody's who did not get it.
+async fn fill(gateway: &Gateway, session: &str) -> Vec<(Kept, Lean)> {
+    let mut held = Vec::new();
+    loop {
+        let mut client = Kept::new(gateway, session);
+        match client.connect(gateway.address()).await {
+            Ok(stream) => held.push((client, stream)),
+            Err(_) => return held,
+        }
+    }
+}
+
+/// Whoever finds a full house is left at once, and costs nobody anything.
+async fn full(limits: &str) {
+    let gateway = Setup::fake(&[]).limits(limits).start();
+    let session = gateway.session("fake").await;
+    // The one through which the turn is asked for.
+    let mut control = connect(&gateway).await;
+    let held = fill(&gateway, &session).await;
+    assert!(held.len() > CONNECTIONS / 2, "{} streams", held.len());
+    let descriptors = procfs::open_files(gateway.pid());
+
+    let body = json!({ "prompt": "flood n=50 rate=50" }).to_string();
+    let host = gateway.address();
+    let length = body.len();
+    let request = format!(
+        "POST /v1/sessions/{session}/prompts HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    control.write_all(request.as_bytes()).await.expect("it is open");
+    let newcomers = async {
+        for _ in 0..NEWCOMERS {
+            let mut newcomer = connect(&gateway).await;
+            let closed = tokio::time::timeout(Duration::from_secs(10), newcomer.read(&mut [0; 1])).await;
+            // A reset is a close too.
+            assert_eq!(closed.expect("at once").unwrap_or(0), 0, "nobody is served");
+        }
+        assert!(procfs::open_files(gateway.pid()) <= descriptors + 8, "nobody is kept");
+    };
+    let mut readers = JoinSet::new();
+    for (mut client, mut stream) in held {
+        readers.spawn(async move {
+            client.read(&mut stream, "prompt.completed").await.expect("who is there stays");
+            (client, stream)
+        });
+    }
+    let (read, ()) = tokio::join!(readers.join_all(), newcomers);
+    let (clients, streams): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+    drop((streams, control));
+    eventually("there is room again", Duration::from_secs(10), || async {
+        gateway.request(reqwest::Method::GET, "/v1").send().await.ok()
+    })
+    .await;
+    History::kept(&gateway, &session, clients).await.assert_holds();
+}
+
+#[tokio::test]
+async fn a_full_gateway_refuses_newcomers_and_serves_who_is_there() {
+    full(&format!("connections = {CONNECTIONS}")).await;
+}
+
+#[tokio::test]
+async fn an_address_with_all_its_connections_gets_no_more_and_keeps_those() {
+    full(&format!("connections_per_address = {CONNECTIONS}")).await;
+}

@@ -1,0 +1,62 @@
+//! What a panic ends: the process where others would go on from what it left, else its own task alone.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use acp_gateway::shutdown::{Shutdown, sound};
+
+use crate::support::gateway::command;
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Runs one of the tests below in a process of its own.
+fn alone(test: &str) -> ExitStatus {
+    let program = std::env::current_exe().expect("a test has a program");
+    let name = format!("panics::{test}");
+    let mut command = command(program.to_str().expect("UTF-8"));
+    let command = command.args(["--exact", &name, "--ignored", "--test-threads=1"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("the program runs")
+}
+
+const ABORTED: Option<i32> = Some(6);
+
+#[test]
+fn a_panic_that_leaves_a_shared_state_unknown_ends_the_process() {
+    assert_eq!(alone("alone_a_task_panics_on_which_others_rely").signal(), ABORTED);
+    assert_eq!(alone("alone_a_lock_is_taken_after_a_panic_under_it").signal(), ABORTED);
+    assert!(alone("alone_a_confined_task_panics").success());
+}
+
+#[tokio::test]
+#[ignore = "its process aborts: another test runs it alone"]
+async fn alone_a_task_panics_on_which_others_rely() {
+    let shutdown = Shutdown::new();
+    drop(shutdown.spawn(async { panic!("on purpose") }).await);
+}
+
+#[test]
+#[ignore = "its process aborts: another test runs it alone"]
+fn alone_a_lock_is_taken_after_a_panic_under_it() {
+    let lock = Arc::new(Mutex::new(0));
+    let held = Arc::clone(&lock);
+    let thread = Shutdown::thread("panics", move || {
+        let _held = sound(held.lock());
+        panic!("on purpose");
+    });
+    assert!(thread.unwrap().join().is_err());
+    *sound(lock.lock()) += 1;
+}
+
+#[tokio::test]
+#[ignore = "another test runs it alone, beside those whose process aborts"]
+async fn alone_a_confined_task_panics() {
+    let shutdown = Shutdown::new();
+    let panicked = shutdown.spawn_confined(async { panic!("on purpose") }).await;
+    assert!(panicked.unwrap_err().is_panic());
+    let panicked = shutdown.spawn_client(async { panic!("on purpose") }).await;
+    assert!(panicked.unwrap_err().is_panic());
+    shutdown.begin();
+    assert!(shutdown.finished(LIMIT).await, "it is not waited for");
+}

@@ -1,0 +1,216 @@
+//! SIGHUP: agents, MCP servers and the operator's key change while the gateway runs.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use reqwest::{Method, StatusCode};
+use rustix::process::Signal;
+use rustix::pty::OpenptFlags;
+use serde_json::{Value, json};
+
+use super::support::gateway::{KEY, command};
+use super::support::log::{all, kinds};
+use super::support::{FAKE, Follower, Gateway, History, Setup, eventually, is_alive};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const RELOADED: &str = "the configuration was reloaded";
+const NOT_RELOADED: &str = "the configuration was not reloaded";
+
+/// A gateway that no terminal can hang up on, wherever the test was started.
+fn start(setup: Setup) -> Gateway {
+    setup.run_by(&["setsid"]).start()
+}
+
+/// Puts another configuration in the place of the file, asks for it, and waits for what the log says of it.
+async fn reload(gateway: &Gateway, config: &str, says: &str) {
+    let said = || gateway.log().matches(says).count();
+    let before = said();
+    std::fs::write(gateway.path("config.toml"), config).expect("the folder is ours");
+    gateway.signal(Signal::HUP);
+    eventually(says, PATIENCE, || async { (said() > before).then_some(()) }).await;
+}
+
+fn agent(name: &str, args: &str) -> String {
+    format!("[agents.{name}]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max = 4, warm = 0 }}\n")
+}
+
+async fn pid(gateway: &Gateway, session: &str) -> u32 {
+    let turn = gateway.turn(session, "pid").await;
+    let said = turn["text"].as_str().expect("a text").strip_prefix("pid=").expect("its pid");
+    said.trim().parse().expect("a pid")
+}
+
+async fn names(gateway: &Gateway) -> Vec<String> {
+    let list = gateway.get("/v1/agents").await;
+    let agents = list["agents"].as_array().expect("a list").iter();
+    agents.map(|agent| agent["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn agents_come_change_and_go_without_a_restart() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let state = format!("\"--state\", {:?}", folder.path().join("state"));
+    let first = [agent("kept", ""), agent("edited", &state), agent("dropped", "")].concat();
+    let gateway = start(Setup::default().table(&first));
+    let mut sessions = Vec::new();
+    for agent in ["kept", "edited", "edited", "dropped"] {
+        sessions.push(gateway.session(agent).await);
+    }
+    let [kept, idle, busy, dropped] = &sessions[..] else { panic!("{sessions:?}") };
+    let follower = Follower::all(&gateway, &sessions);
+    let (kept_pid, idle_pid, busy_pid) =
+        (pid(&gateway, kept).await, pid(&gateway, idle).await, pid(&gateway, busy).await);
+    gateway.turn(dropped, "echo what was said").await;
+    let running = gateway.prompt(busy, "slow chunks=25 ms=100").await;
+
+    let second =
+        [agent("kept", ""), agent("edited", &format!("{state}, \"--resume\"")), agent("added", "")].concat();
+    reload(&gateway, &second, RELOADED).await;
+
+    assert_eq!(names(&gateway).await, ["added", "edited", "kept"]);
+    // What has not changed goes on as it is.
+    assert_eq!(pid(&gateway, kept).await, kept_pid);
+    // An idle process of a changed entry ends; the session's next prompt gets one of the new entry.
+    eventually("the idle process has gone", PATIENCE, || async { (!is_alive(idle_pid)).then_some(()) }).await;
+    assert_ne!(pid(&gateway, idle).await, idle_pid);
+    let log = gateway.lawful(idle).await;
+    assert_eq!(all(&log, "session.detached")[0]["reason"], "recycled");
+    assert_eq!(all(&log, "session.attached")[1]["by"], "resume", "which only the new entry can");
+    // A turn that runs goes on with the process that it began with, which then goes too.
+    let path = format!("/v1/sessions/{busy}/prompts/{}", running["promptId"].as_str().expect("an id"));
+    let ended = gateway.request(Method::GET, &path).header("Prefer", "wait=30").send().await;
+    let ended: Value = ended.expect("an answer").json().await.expect("JSON");
+    assert_eq!(ended["stopReason"], "end_turn", "{ended}");
+    eventually("the busy process has gone", PATIENCE, || async { (!is_alive(busy_pid)).then_some(()) }).await;
+    let log = gateway.lawful(busy).await;
+    let last = kinds(&log).into_iter().rev().take(2).collect::<Vec<_>>();
+    assert_eq!(last, ["session.detached", "prompt.completed"]);
+    // Of a removed agent everything can be read, and nothing asked.
+    let transcript = gateway.get(&format!("/v1/sessions/{dropped}/transcript")).await;
+    assert!(transcript.to_string().contains("what was said"), "{transcript}");
+    let prompts = format!("/v1/sessions/{dropped}/prompts");
+    let refused = gateway.posted(&prompts, &[], &json!({ "prompt": "echo more" })).await;
+    let problem = refused.problem(502, "agent_start_failed");
+    assert!(problem["detail"].as_str().expect("a text").contains("no longer in the gateway's configuration"));
+    let (status, body) = gateway.post("/v1/sessions", &json!({ "agent": "dropped" })).await;
+    assert_eq!((status, &body["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("invalid")));
+    // A new one works, and a removed one that is there again.
+    let added = gateway.session("added").await;
+    assert_eq!(gateway.turn(&added, "echo new").await["text"], "new");
+    reload(&gateway, &[second, agent("dropped", "")].concat(), RELOADED).await;
+    assert_eq!(gateway.turn(dropped, "echo again").await["text"], "again");
+    History::of(&gateway, vec![follower]).await.assert_holds();
+}
+
+#[tokio::test]
+async fn a_configuration_with_a_mistake_changes_nothing_and_fixed_keys_are_named() {
+    let first = agent("kept", "");
+    let gateway = start(Setup::default().table(&first));
+    let session = gateway.session("kept").await;
+    let process = pid(&gateway, &session).await;
+    for (broken, says) in [
+        ("[agents.kept]\ncomand = \"x\"\n", "comand"),
+        ("[agents.", "config.toml"),
+        (
+            "[agents.kept]\ncommand = \"x\"\nenv = { KEY = { from_file = \"/nonexistent/key\" } }\n",
+            "/nonexistent/key",
+        ),
+    ] {
+        reload(&gateway, broken, NOT_RELOADED).await;
+        let log = gateway.log();
+        let line = log.lines().rfind(|line| line.contains(NOT_RELOADED)).expect("it is there");
+        assert!(line.contains(says), "{says}: {line}");
+        assert_eq!(names(&gateway).await, ["kept"]);
+    }
+    assert_eq!(pid(&gateway, &session).await, process, "the process goes on");
+
+    let other = format!("public_url = \"https://elsewhere.example\"\n{first}[limits]\ndrain = \"7s\"\n");
+    reload(&gateway, &other, RELOADED).await;
+    assert!(gateway.log().contains("\"keys\":\"public_url, limits.drain\""), "{}", gateway.log());
+    assert_eq!(pid(&gateway, &session).await, process, "its entry has not changed");
+}
+
+#[tokio::test]
+async fn the_operators_key_changes_and_streams_of_the_former_end() {
+    const OTHER: &str = "another_key_that_is_long_enough_for_an_admin";
+    let first = agent("fake", "");
+    let gateway = start(Setup::default().table(&first));
+    let session = gateway.session("fake").await;
+    let events = format!("/v1/sessions/{session}/events");
+    let mut stream = gateway.events(&events).await;
+    stream.until("ready").await;
+    let ticket = gateway.post("/v1/tickets", &json!({ "paths": [events] })).await.1;
+    std::fs::write(gateway.path("admin-key"), OTHER).expect("the folder is ours");
+    reload(&gateway, &first, RELOADED).await;
+
+    let last = stream.rest().await.pop().expect("it is told why");
+    assert_eq!(last.data["problem"]["code"], "unauthorized", "{last:?}");
+    let status = async |key: &str| {
+        let request = gateway.http.get(format!("{}/v1/sessions", gateway.url)).bearer_auth(key);
+        request.send().await.expect("an answer").status()
+    };
+    assert_eq!((status(KEY).await, status(OTHER).await), (StatusCode::UNAUTHORIZED, StatusCode::OK));
+    let ticketed = format!("{}{events}?ticket={}", gateway.url, ticket["ticket"].as_str().expect("a ticket"));
+    assert_eq!(gateway.http.get(ticketed).send().await.expect("an answer").status(), 401);
+
+    // A key that is none is a mistake: the one that holds goes on.
+    std::fs::write(gateway.path("admin-key"), "short").expect("the folder is ours");
+    reload(&gateway, &first, NOT_RELOADED).await;
+    assert_eq!(status(OTHER).await, StatusCode::OK);
+}
+
+/// A gateway whose controlling terminal is new, and the other end of that terminal.
+fn in_a_terminal(gateway: &Gateway, through: &[&str]) -> (Child, impl AsFd) {
+    let ours = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+        .expect("a terminal");
+    rustix::pty::grantpt(&ours).expect("it is ours");
+    rustix::pty::unlockpt(&ours).expect("it is ours");
+    let name = rustix::pty::ptsname(&ours, Vec::new()).expect("it has a name").into_string().expect("UTF-8");
+    let nobodys = rustix::fs::OFlags::NOCTTY.bits().cast_signed();
+    let theirs =
+        File::options().read(true).write(true).custom_flags(nobodys).open(name).expect("it is there");
+    let served = gateway.serve("127.0.0.1:0");
+    let mut words: Command = command("setsid");
+    words.arg("--ctty").args(through).arg(served.get_program()).args(served.get_args()).env_clear();
+    for (name, value) in served.get_envs() {
+        words.env(name, value.expect("it is set"));
+    }
+    words.stdin(theirs).stdout(Stdio::piped()).stderr(File::create(gateway.path("stderr")).expect("ours"));
+    (words.spawn().expect("setsid is there"), ours)
+}
+
+fn listening(child: &mut Child) {
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut line).expect("text");
+    assert!(line.starts_with("http://"), "{line:?}");
+}
+
+#[tokio::test]
+async fn a_terminal_that_closes_stops_its_gateway_and_not_one_of_nohup() {
+    let mut gateway = Setup::fake(&[]).start();
+    assert_eq!(gateway.stop(), Some(0));
+    let (mut child, terminal) = in_a_terminal(&gateway, &[]);
+    listening(&mut child);
+    drop(terminal);
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is our child") {
+            break status;
+        }
+        assert!(began.elapsed() < PATIENCE, "it runs on: {}", gateway.log());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert_eq!(status.code(), Some(0), "{}", gateway.log());
+
+    let (mut child, terminal) = in_a_terminal(&gateway, &["nohup"]);
+    listening(&mut child);
+    drop(terminal);
+    eventually(RELOADED, PATIENCE, || async { gateway.log().contains(RELOADED).then_some(()) }).await;
+    assert!(child.try_wait().expect("it is our child").is_none(), "it runs on");
+    child.kill().expect("it is our child");
+    child.wait().expect("it is our child");
+}

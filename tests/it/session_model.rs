@@ -1,0 +1,194 @@
+//! A session against a model of it: any steps of clients, in any order, with agents that do what they like. Whatever
+//! comes, each admitted prompt ends once, each request is answered once, the log has no hole and the queue a bound.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::log::all;
+use crate::support::{Gateway, Setup, eventually};
+
+/// Prompts that may wait.
+const QUEUE: usize = 2;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Prompt {
+        text: &'static str,
+        queue: bool,
+    },
+    /// The running turn and all that wait.
+    CancelAll,
+    /// One of the turns, or one that never was.
+    Cancel(u32),
+    /// Two tabs answer this request at once.
+    Answer(u32),
+    Pause,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let text = prop::sample::select(vec![
+        "echo a",
+        "stream n=3 size=8",
+        "hang",
+        "error",
+        "crash chunks=1",
+        "permission",
+        "permission; error",
+        "late n=2 ms=1",
+        "stop reason=refusal",
+    ]);
+    let step = prop_oneof![
+        6 => (text, prop::bool::weighted(0.7)).prop_map(|(text, queue)| Step::Prompt { text, queue }),
+        1 => Just(Step::CancelAll),
+        2 => (0_u32..10).prop_map(Step::Cancel),
+        4 => (0_u32..5).prop_map(Step::Answer),
+        2 => Just(Step::Pause),
+    ];
+    prop::collection::vec(step, 1..14)
+}
+
+/// What clients were told.
+#[derive(Debug, Default)]
+struct Told {
+    /// Turns that were admitted, in their order.
+    prompts: Vec<String>,
+    /// Answers that were taken, by request.
+    answers: HashMap<String, usize>,
+}
+
+async fn play(gateway: &Gateway, session: &str, steps: &[Step]) -> Told {
+    let mut told = Told::default();
+    let of = |what: &str| format!("/v1/sessions/{session}/{what}");
+    for step in steps {
+        match step {
+            Step::Prompt { text, queue } => {
+                let body = json!({ "prompt": text, "queue": queue });
+                let answer = gateway.posted(&of("prompts"), &[], &body).await;
+                match (answer.status.as_u16(), answer.body["code"].as_str()) {
+                    (202, _) => {
+                        told.prompts.push(answer.body["promptId"].as_str().expect("it has an id").to_owned());
+                    }
+                    (409, Some("turn_running")) => assert!(!queue, "who queues is not refused: {answer:?}"),
+                    (429, Some("queue_full")) => assert!(*queue, "{answer:?}"),
+                    _ => panic!("{step:?}: {answer:?}"),
+                }
+            }
+            Step::CancelAll => {
+                let answer = gateway.call(Method::POST, &of("cancel")).await;
+                assert!(matches!(answer.status.as_u16(), 202 | 204), "{answer:?}");
+            }
+            Step::Cancel(number) => {
+                let known = told.prompts.contains(&format!("p{number}"));
+                let answer = gateway.call(Method::POST, &of(&format!("prompts/p{number}/cancel"))).await;
+                // What has ended already is nothing to cancel.
+                let fits = if known { [202, 204] } else { [404, 404] };
+                assert!(fits.contains(&answer.status.as_u16()), "{answer:?}");
+            }
+            Step::Answer(number) => {
+                let path = of(&format!("permissions/r{number}"));
+                let (allow, reject) = (json!({ "optionId": "allow" }), json!({ "optionId": "reject" }));
+                let tabs = (gateway.posted(&path, &[], &allow), gateway.posted(&path, &[], &reject));
+                let (one, two) = tokio::join!(tabs.0, tabs.1);
+                for answer in [one, two] {
+                    match answer.status.as_u16() {
+                        204 => *told.answers.entry(format!("r{number}")).or_default() += 1,
+                        404 | 409 => {}
+                        _ => panic!("{step:?}: {answer:?}"),
+                    }
+                }
+            }
+            Step::Pause => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+        }
+    }
+    told
+}
+
+/// Ends what still runs, and gives the whole log.
+async fn settled(gateway: &Gateway, session: &str) -> Vec<Value> {
+    gateway.call(Method::POST, &format!("/v1/sessions/{session}/cancel")).await;
+    eventually("the session is idle", std::time::Duration::from_mins(1), || async {
+        let shown = gateway.get_session(session).await;
+        (shown["state"] == "idle" && shown["queued"] == json!([])).then_some(())
+    })
+    .await;
+    gateway.lawful(session).await
+}
+
+fn judge(events: &[Value], told: &Told) {
+    let ids = |kinds: &[&str]| -> Vec<String> {
+        let of = events.iter().filter(|event| kinds.iter().any(|kind| event["type"] == *kind));
+        of.filter_map(|event| event["promptId"].as_str().map(str::to_owned)).collect()
+    };
+    let mut ended = ids(&["prompt.completed", "prompt.failed"]);
+    ended.sort_by_key(|id| (id.len(), id.clone()));
+    assert_eq!(ended, told.prompts, "what was admitted ends once, and nothing else does");
+
+    let (mut waiting, mut running) = (Vec::new(), None);
+    for event in events {
+        let turn = event["promptId"].as_str();
+        match event["type"].as_str().expect("an event has a type") {
+            "prompt.queued" => {
+                assert!(running.is_some(), "nothing waits for nobody");
+                waiting.extend(turn);
+                assert!(waiting.len() <= QUEUE, "{waiting:?}");
+            }
+            "prompt.started" => {
+                assert_eq!(running, None, "one turn at a time");
+                if let Some(place) = waiting.iter().position(|id| Some(*id) == turn) {
+                    assert_eq!(place, 0, "in their order");
+                    waiting.remove(0);
+                }
+                running = turn;
+            }
+            "prompt.completed" | "prompt.failed" => {
+                waiting.retain(|id| Some(*id) != turn);
+                running = running.filter(|id| Some(*id) != turn);
+            }
+            "request.created" => assert_eq!(turn, running, "a question is of the turn that runs"),
+            _ => {}
+        }
+    }
+    assert_eq!((waiting.len(), running), (0, None));
+
+    for created in all(events, "request.created") {
+        let id = &created["requestId"];
+        let resolved: Vec<&Value> =
+            all(events, "request.resolved").into_iter().filter(|event| event["requestId"] == *id).collect();
+        assert_eq!(resolved.len(), 1, "{id} ends once");
+        let taken = told.answers.get(id.as_str().expect("it is text")).copied().unwrap_or(0);
+        assert_eq!(taken, usize::from(resolved[0]["resolution"] == "answered"), "{id}: {}", resolved[0]);
+    }
+}
+
+#[tokio::test]
+async fn whatever_clients_do_in_whatever_order_the_session_is_as_its_model() {
+    const SESSIONS: usize = 32;
+    const AT_ONCE: usize = 4;
+    let limits = format!(
+        "queued_prompts = {QUEUE}\nprompts_per_minute = 10000\nbreaker_crashes = 1000\nbackoff_max = \"10ms\"\nbackoff_min = \"1ms\""
+    );
+    let gateway = Setup::fake(&[]).limits(&limits).start();
+    let mut runner = TestRunner::deterministic();
+    let strategy = steps();
+    let mut asked = 0;
+    for _ in 0..SESSIONS / AT_ONCE {
+        let cases: Vec<Vec<Step>> =
+            (0..AT_ONCE).map(|_| strategy.new_tree(&mut runner).expect("steps").current()).collect();
+        let played = cases.iter().map(|steps| async {
+            let session = gateway.session("fake").await;
+            let told = play(&gateway, &session, steps).await;
+            (settled(&gateway, &session).await, told)
+        });
+        for (steps, (events, told)) in cases.iter().zip(futures_util::future::join_all(played).await) {
+            asked += all(&events, "request.created").len();
+            println!("{steps:?}\n  {told:?}");
+            judge(&events, &told);
+        }
+    }
+    assert!(asked > SESSIONS / 4, "agents asked {asked} times");
+}

@@ -1,0 +1,204 @@
+//! Each call to the disk fails once, or from then on until somebody looks: what was acknowledged stays, and what was
+//! refused is taken later.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use acp_gateway::store::{Batch, CommitError, EventStore as _, Put, SqliteStore, Table};
+use acp_gateway::types::Ids;
+
+use super::crash::{again, assert_passed, folder, input, when};
+use super::disk::{Disk, EIO, ENOSPC};
+use super::script::{Script, Step, content, expected, limits, open};
+use crate::support::{Random, figure};
+
+const STEPS: usize = 10;
+/// Write, truncate, sync, unlink and rename.
+const KINDS: &str = "wtsu";
+
+/// Sums over the lives of one run.
+#[derive(Debug, Default)]
+struct Seen {
+    lives: usize,
+    full: usize,
+    failed: usize,
+    did_not_open: usize,
+}
+
+/// A store whose disk fails, and those who open it again.
+struct Life<'a> {
+    path: &'a Path,
+    disk: &'a Disk,
+    errno: i32,
+    expected: &'a [u64],
+    script: Script,
+    done: usize,
+    seen: &'a mut Seen,
+}
+
+impl Life<'_> {
+    fn open(&mut self) -> SqliteStore {
+        SqliteStore::open(self.path, Ids::system(), &limits()).unwrap_or_else(|_| {
+            self.seen.did_not_open += 1;
+            self.disk.heal();
+            open(self.path)
+        })
+    }
+
+    fn run(&mut self) {
+        let mut store = self.open();
+        let mut step = self.script.next();
+        while self.done < STEPS {
+            if self.done == STEPS / 2 {
+                // The end of the one moves the write-ahead log, and the other finds what that has left.
+                drop(store);
+                store = self.open();
+            }
+            match step.take(&store) {
+                Ok(()) => self.taken(&mut step),
+                Err(CommitError::Full) => {
+                    assert_eq!(self.errno, ENOSPC, "only a full disk is full");
+                    assert_eq!(
+                        content(&store),
+                        self.expected[self.done],
+                        "reading goes on, and nothing is half done"
+                    );
+                    self.seen.full += 1;
+                    self.disk.heal();
+                }
+                Err(CommitError::Failed(_)) => {
+                    self.seen.failed += 1;
+                    self.disk.heal();
+                    drop(store);
+                    store = self.open();
+                    // What became of the last commit is known now: it is there, or it was never done.
+                    let found = content(&store);
+                    if found == self.expected[self.done + 1] {
+                        self.taken(&mut step);
+                    } else {
+                        assert_eq!(found, self.expected[self.done]);
+                    }
+                }
+                Err(CommitError::Conflict { index }) => panic!("nobody else writes: {index}"),
+            }
+        }
+        self.disk.heal();
+        drop(store);
+        assert_eq!(content(&open(self.path)), self.expected[STEPS]);
+    }
+
+    fn taken(&mut self, step: &mut Step) {
+        self.done += 1;
+        *step = self.script.next();
+    }
+}
+
+/// Lives in which the first call fails, the second, and so on until none is left to fail.
+#[test]
+#[ignore = "the other half of whichever_call_fails_nothing_acknowledged_is_lost"]
+fn victim() {
+    let words = input();
+    let [place, disk, seed, errno, times] = &words[..] else { return };
+    let (place, disk) = (Path::new(place), Disk::own(disk));
+    let (seed, errno) = (seed.parse().expect("a number"), errno.parse().expect("a number"));
+    let expected = expected(seed, STEPS);
+    let mut sums = Seen::default();
+    let (every, last) = if times == "once" { (1, 0) } else { (4, u64::MAX) };
+    for first in (1..).step_by(every) {
+        let path = place.join(format!("{first}.sqlite"));
+        disk.forget();
+        disk.fail(KINDS, errno, first..=last.max(first));
+        let script = Script::new(seed);
+        let (path, expected) = (&*path, &*expected);
+        Life { path, disk: &disk, errno, expected, script, done: 0, seen: &mut sums }.run();
+        if !disk.has_failed() {
+            break;
+        }
+        sums.lives += 1;
+        std::fs::remove_file(path).expect("a clean end leaves the file");
+    }
+    println!("{times} {errno}: {sums:?}");
+    assert!(sums.did_not_open > 0 && sums.failed > 0 && sums.full + sums.failed > sums.lives / 3, "{sums:?}");
+    assert_eq!(sums.full > sums.failed, errno == ENOSPC, "{sums:?}");
+}
+
+#[test]
+fn whichever_call_fails_nothing_acknowledged_is_lost() {
+    let (seed, _) = Random::seeded();
+    figure(&format!("SEED={seed}"));
+    let start = |(errno, times): (i32, &str)| {
+        let place = folder();
+        let path = place.path().canonicalize().expect("it is there");
+        let disk = Disk::of(&path);
+        let words = format!("{} {} {seed} {errno} {times}\n", path.display(), disk.folder().display());
+        let child = again("store::calls::victim", &disk, &words);
+        (place, disk, child)
+    };
+    let kinds = [(ENOSPC, "once"), (ENOSPC, "on"), (EIO, "once"), (EIO, "on")];
+    let victims: Vec<_> = kinds.into_iter().map(start).collect();
+    for (_place, _disk, child) in victims {
+        let said = assert_passed(child);
+        said.lines().filter(|line| line.contains("Seen")).for_each(figure);
+    }
+}
+
+/// The store's own checkpoint, of which one call fails.
+#[test]
+#[ignore = "the other half of a_checkpoint_that_fails_ends_the_store_and_loses_nothing"]
+fn idle_victim() {
+    let words = input();
+    let [place, disk, seed, errno, kind, nth] = &words[..] else { return };
+    let (path, disk) = (Path::new(place).join("log.sqlite"), Disk::own(disk));
+    let (seed, errno) = (seed.parse().expect("a number"), errno.parse().expect("a number"));
+    let nth: u64 = nth.parse().expect("a number");
+    let expected = expected(seed, STEPS);
+    let (mut script, store) = (Script::new(seed), open(&path));
+    for _ in 0..STEPS - 1 {
+        script.next().take(&store).expect("the disk works");
+    }
+    // Something that is not looked at, so that there is something to move, whatever was moved while this one slept.
+    let touch = Put { table: Table::Meta, key: b"touched".to_vec(), value: "".into() };
+    let touch = Batch { puts: vec![touch], ..Batch::default() };
+    while !disk.has_failed() {
+        disk.heal();
+        store.commit(&touch).expect("the disk works");
+        disk.fail(kind, errno, nth..=nth);
+        let began = Instant::now();
+        while !disk.has_failed() && began.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    assert_eq!(content(&store), expected[STEPS - 1], "reading goes on");
+    disk.heal();
+    if errno == EIO {
+        // The thread that moved the log tells it to those who commit.
+        when(|| store.commit(&Batch::default()).is_err());
+    }
+    let taken = script.next().take(&store);
+    drop(store);
+    let found = content(&open(&path));
+    match taken {
+        Ok(()) => assert_eq!((errno, found), (ENOSPC, expected[STEPS]), "a full disk is tried again"),
+        Err(CommitError::Failed(_)) => assert_eq!((errno, found), (EIO, expected[STEPS - 1])),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_checkpoint_that_fails_ends_the_store_and_loses_nothing() {
+    let (seed, _) = Random::seeded();
+    figure(&format!("SEED={seed}"));
+    let start = |(errno, kind, nth): (i32, &str, u64)| {
+        let place = folder();
+        let path = place.path().canonicalize().expect("it is there");
+        let disk = Disk::of(&path);
+        let words = format!("{} {} {seed} {errno} {kind} {nth}\n", path.display(), disk.folder().display());
+        (place, again("store::calls::idle_victim", &disk, &words), disk)
+    };
+    // Syncs of the write-ahead log and of the file (of the folder is the second), writes to the file, its cut.
+    let calls = [(EIO, "s", 1), (EIO, "s", 3), (EIO, "w", 1), (EIO, "w", 3), (EIO, "t", 1), (ENOSPC, "w", 2)];
+    let victims: Vec<_> = calls.into_iter().map(start).collect();
+    for (_place, child, _disk) in victims {
+        assert_passed(child);
+    }
+}

@@ -1,0 +1,231 @@
+//! A bit that is not what was written. Runs have checksums and the write-ahead log has; the rest of the file has
+//! SQLite's own sense of order. Whatever bit it is: never wrong bytes, and an end with a message or a gateway that works.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use acp_gateway::store::{EventStore as _, OpenError, ReadError, Run, SqliteStore};
+use acp_gateway::types::{Ids, SessionId};
+use memchr::memmem;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::crash::folder;
+use super::script::{Script, limits, open, session};
+use super::{LIMITS, LOG};
+use crate::support::{Gateway, Random, Setup, figure};
+
+const PAGE: usize = 8192;
+const FLIPS: usize = 400;
+
+/// Events by session and seq, as bytes without their ids: a flip in the epoch changes the ids of all.
+type Events = BTreeMap<(SessionId, u64), Vec<u8>>;
+
+fn events(runs: &[Run]) -> Events {
+    runs.iter()
+        .flat_map(|run| run.events().map(|event| ((run.session, event.seq), without_id(event.data))))
+        .collect()
+}
+
+fn without_id(data: &[u8]) -> Vec<u8> {
+    let at = memmem::find(data, b"\"seq\"").expect("an event has a seq");
+    data[at..].to_vec()
+}
+
+/// What can be read: every event is one that was written, or it is told that it cannot be.
+fn read(store: &SqliteStore, whole: &Events) -> usize {
+    let mut told = 0;
+    for number in 1..=5 {
+        let mut after = 0;
+        while let Some(last) =
+            store.usage(session(number)).map(|log| log.last_seq).filter(|last| *last > after)
+        {
+            match store.read(session(number), after, 1) {
+                Ok(runs) => {
+                    for (place, bytes) in events(&runs) {
+                        assert_eq!(
+                            whole.get(&place),
+                            Some(&bytes),
+                            "other bytes than were written: {place:?}"
+                        );
+                    }
+                    after = runs.last().map_or(last, |run| run.last_seq);
+                }
+                Err(ReadError::Corrupt { .. } | ReadError::Failed(_)) => {
+                    told += 1;
+                    after += 1;
+                }
+            }
+        }
+    }
+    told
+}
+
+#[test]
+fn a_flipped_bit_never_becomes_an_event() {
+    let (seed, mut random) = Random::seeded();
+    figure(&format!("SEED={seed}"));
+    let (place, copy) = (folder(), folder());
+    let (path, damaged) = (place.path().join("log.sqlite"), copy.path().join("log.sqlite"));
+    let store = open(&path);
+    let mut script = Script::new(seed);
+    for _ in 0..40 {
+        script.next().take(&store).expect("the disk works");
+    }
+    let whole = events(&store.read_all(0, usize::MAX, &|_, _| true).expect("readable").runs);
+    drop(store);
+    let bytes = fs::read(&path).expect("it is there");
+    let (mut refused, mut told) = (0, 0);
+    for _ in 0..FLIPS {
+        let mut bytes = bytes.clone();
+        let at = usize::try_from(random.below(bytes.len() as u64)).expect("it is an index");
+        bytes[at] ^= 1 << random.below(8);
+        for entry in fs::read_dir(copy.path()).expect("the folder is ours") {
+            fs::remove_file(entry.expect("it is there").path()).expect("the folder is ours");
+        }
+        fs::write(&damaged, bytes).expect("the folder is ours");
+        match SqliteStore::open(&damaged, Ids::system(), &limits()) {
+            Ok(store) => told += usize::from(read(&store, &whole) > 0),
+            Err(OpenError::Io(error)) => panic!("the disk works: {error}"),
+            Err(_) => refused += 1,
+        }
+    }
+    figure(&format!(
+        "{FLIPS} flips of {} bytes: {refused} files did not open, {told} told of damage",
+        bytes.len()
+    ));
+    assert!(told > FLIPS / 8, "most of the file is events: {told}");
+}
+
+/// A place in the file, for a bit to be flipped at.
+fn place(bytes: &[u8], what: &str, epoch: &str) -> usize {
+    let page = |kind: u8, holds: &[u8]| {
+        let pages = bytes.chunks(PAGE).enumerate().skip(1);
+        let mut pages = pages.filter_map(|(n, page)| {
+            let at = memmem::find(page, holds).filter(|_| page[0] == kind);
+            Some(n * PAGE + at?)
+        });
+        pages.next().expect("there is one")
+    };
+    match what {
+        "a run" => page(0x0d, format!("id: {epoch}-9\nevent").as_bytes()) + 40,
+        // A leaf of an index, in its list of cells: nothing is where it should be.
+        "an index" => page(0x0a, b"") + 9,
+        "the schema" => 150,
+        "the header" => 17,
+        _ => panic!("no such place: {what}"),
+    }
+}
+
+/// What the gateway gives of a session, after whatever it does not give.
+async fn readable(gateway: &Gateway, session: &str) -> Vec<Value> {
+    let path = format!("/v1/sessions/{session}/events?limit=1000");
+    let response = gateway.request(Method::GET, &path).send().await.expect("an answer");
+    let status = response.status().as_u16();
+    let body: Value = response.json().await.expect("JSON, whatever it is");
+    assert!([200, 404, 410, 500].contains(&status), "{status} {body}");
+    body["events"].as_array().cloned().unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_on_a_damaged_file_serves_what_is_whole_or_says_why_not() {
+    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let sessions = [gateway.session("fake").await, gateway.session("fake").await];
+    let mut whole: BTreeMap<(String, u64), Value> = BTreeMap::new();
+    for session in &sessions {
+        for _ in 0..5 {
+            gateway.turn(session, "stream n=40; tool; usage").await;
+        }
+    }
+    assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
+    let path = gateway.path(LOG);
+    gateway.start();
+    let mut epoch = String::new();
+    for session in &sessions {
+        for event in gateway.all_events(session).await {
+            let id = event["id"].as_str().expect("an id");
+            id.rsplit_once('-').expect("<epoch>-<seq>").0.clone_into(&mut epoch);
+            whole.insert((session.clone(), event["seq"].as_u64().expect("a seq")), event);
+        }
+    }
+    assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
+    let bytes = fs::read(&path).expect("a clean end leaves one file");
+    for what in ["a run", "an index", "the schema", "the header"] {
+        flip(&path, &bytes, place(&bytes, what, &epoch));
+        if let Err(code) = gateway.try_start() {
+            let log = gateway.log();
+            let why = log.lines().last().unwrap_or_default();
+            assert!(code == Some(1) && why.contains("log cannot be opened"), "{what}: {code:?} {log}");
+            figure(&format!("{what}: {why}"));
+            assert_ne!(what, "a run", "one session's damage is not the others' end");
+        } else {
+            let mut given = 0;
+            for session in &sessions {
+                for event in readable(&gateway, session).await {
+                    let Some(seq) = event["seq"].as_u64() else {
+                        assert_eq!((&event["type"], &event["reason"]), (&json!("reset"), &json!("damaged")));
+                        continue;
+                    };
+                    let place = (session.clone(), seq);
+                    if let Some(written) = whole.get(&place) {
+                        assert_eq!(&event, written, "{what}: other bytes than were written");
+                        given += 1;
+                    }
+                }
+            }
+            figure(&format!("{what}: {given} of {} events are given", whole.len()));
+            assert!(what != "a run" || given >= whole.len() / 2 - 20, "the other session's are");
+            gateway.kill();
+        }
+        assert!(!gateway.log().contains("panicked"), "{what}: {}", gateway.log());
+    }
+    fs::write(&path, &bytes).expect("the folder is ours");
+    gateway.start();
+    assert_eq!(
+        gateway.all_events(&sessions[1]).await.len(),
+        whole.keys().filter(|(of, _)| *of == sessions[1]).count()
+    );
+}
+
+/// The file with one other bit, and nothing beside it.
+fn flip(path: &Path, bytes: &[u8], at: usize) {
+    for suffix in ["-wal", "-shm"] {
+        let beside = format!("{}{suffix}", path.display());
+        assert!(fs::remove_file(&beside).is_ok() || !Path::new(&beside).exists(), "{beside}");
+    }
+    let mut bytes = bytes.to_vec();
+    bytes[at] ^= 4;
+    fs::write(path, bytes).expect("the folder is ours");
+}
+
+/// A flip in what was durable loses what comes after it in the log, and nothing is made of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_bit_in_the_write_ahead_log_ends_it_there() {
+    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let (session, other) = (gateway.session("fake").await, gateway.session("fake").await);
+    // While somebody writes, the log is not moved.
+    gateway.prompt(&other, "slow chunks=4000 ms=20").await;
+    for _ in 0..4 {
+        gateway.turn(&session, "stream n=40").await;
+    }
+    let before = gateway.log_texts(&session, 0).await;
+    gateway.kill();
+    let wal = gateway.path(&format!("{LOG}-wal"));
+    let mut bytes = fs::read(&wal).expect("a killed gateway leaves its log");
+    let id: Value = serde_json::from_str(&before[before.len() - 20]).expect("JSON");
+    let frame = format!("id: {}\nevent", id["id"].as_str().expect("an id"));
+    let at = memmem::find(&bytes, frame.as_bytes()).expect("it is in the log that was not moved yet");
+    bytes[at + 30] ^= 4;
+    fs::write(&wal, bytes).expect("the folder is ours");
+    gateway.start();
+    gateway.lawful(&session).await;
+    let after = gateway.log_texts(&session, 0).await;
+    let same = after.iter().zip(&before).take_while(|(after, before)| after == before).count();
+    figure(&format!("{same} of {} events are left", before.len()));
+    assert!(same > 0 && same < before.len());
+    assert!(
+        !after[same..].iter().any(|text| text.contains("\"type\":\"session.update\"")),
+        "nothing is made up"
+    );
+}

@@ -1,0 +1,93 @@
+//! A write-ahead log that ends oddly between two lives.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::path::PathBuf;
+
+use reqwest::StatusCode;
+use serde_json::Value;
+
+use super::{LIMITS, LOG};
+use crate::support::{Follower, Gateway, History, Random, Setup, figure};
+
+fn wal(gateway: &Gateway) -> PathBuf {
+    gateway.path(&format!("{LOG}-wal"))
+}
+
+/// A gateway whose agent remembers its sessions.
+fn start(folder: &tempfile::TempDir) -> Gateway {
+    let state = folder.path().join("state");
+    Setup::fake(&["--resume", "--state", state.to_str().expect("UTF-8")]).limits(LIMITS).start()
+}
+
+/// Has been killed when something was in its write-ahead log.
+async fn kill_while_it_writes(gateway: &mut Gateway, session: &str, follower: &mut Follower) {
+    let prompt = gateway.prompt(session, "stream n=30; slow chunks=2000 ms=2").await;
+    let said = |event: &Value| event["promptId"] == prompt["promptId"] && event["type"] == "session.update";
+    follower.until("the turn is under way", said).await;
+    gateway.kill();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_machine_half_wrote_behind_the_log_is_ignored() {
+    let (seed, mut random) = Random::seeded();
+    figure(&format!("SEED={seed}"));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut gateway = start(&folder);
+    let session = gateway.session("fake").await;
+    let mut follower = Follower::start(&gateway, &session);
+    for size in [1, 24, 24 + 4096, 2 * 8216] {
+        kill_while_it_writes(&mut gateway, &session, &mut follower).await;
+        // The beginning is that of frames that this log had, as a disk leaves them that did not come to their end.
+        let mut tail = vec![0; size];
+        let mut log = File::open(wal(&gateway)).expect("a killed gateway leaves its log");
+        log.read_exact(&mut [0; 32]).and_then(|()| log.read_exact(&mut tail)).expect("it holds a frame");
+        let half = size / 2;
+        tail[half..].fill_with(|| u8::try_from(random.below(256)).expect("a byte"));
+        let mut log = OpenOptions::new().append(true).open(wal(&gateway)).expect("it is ours");
+        log.write_all(&tail).expect("it is ours");
+        gateway.start();
+    }
+    assert_eq!(gateway.turn(&session, "echo after").await["text"], "after");
+    gateway.lawful(&session).await;
+    History::of(&gateway, vec![follower]).await.assert_holds();
+}
+
+/// A disk that lost what it had acknowledged: what is left is the beginning of what was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_was_cut_gives_the_beginning_of_what_was() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut gateway = start(&folder);
+    let session = gateway.session("fake").await;
+    for lost in [1, 4000, 40_001, 200_001] {
+        let mut follower = Follower::start(&gateway, &session);
+        kill_while_it_writes(&mut gateway, &session, &mut follower).await;
+        let before = follower.end();
+        let before: Vec<&str> = before.events().collect();
+        let log =
+            OpenOptions::new().write(true).open(wal(&gateway)).expect("a killed gateway leaves its log");
+        let size = log.metadata().expect("it is there").len();
+        log.set_len(size.saturating_sub(lost)).expect("it is ours");
+        gateway.start();
+        let found = gateway.request(reqwest::Method::GET, &format!("/v1/sessions/{session}")).send().await;
+        assert_eq!(found.expect("an answer").status(), StatusCode::OK, "{lost} bytes less, of {size}");
+        gateway.lawful(&session).await;
+        let after = gateway.log_texts(&session, 0).await;
+        let same = after.iter().zip(&before).take_while(|(after, before)| ***after == ***before).count();
+        figure(&format!("{lost} of {size} bytes gone: {same} of {} events are the same", before.len()));
+        if same < before.len() {
+            // What comes behind them is what a restart says of the turn that was interrupted.
+            let said =
+                after[same..].iter().filter(|text| text.contains("\"type\":\"session.update\"")).count();
+            assert_eq!(said, 0, "nothing that the agent said is made up, or moved");
+        }
+        let gone: Value = serde_json::from_str(before.last().expect("events")).expect("JSON");
+        if gone["seq"].as_u64() > Some(after.len() as u64) {
+            let path = format!("/v1/sessions/{session}/events");
+            let mut stream = gateway.events_after(&path, gone["id"].as_str()).await;
+            let first = stream.next().await.expect("the stream goes on");
+            assert!(first.of("reset") && first.data["reason"] == "unknown_cursor", "{first:?}");
+        }
+        assert_eq!(gateway.turn(&session, "echo after").await["text"], "after");
+    }
+}

@@ -1,0 +1,129 @@
+//! A session's owner, as far as `requests.rs` sees it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::requests::{Answered, Outcome, Pending, Resolved};
+use super::written::Written;
+use crate::eventlog::{Event, Records, SessionLog};
+use crate::jsonrpc::{IncomingId, Tables};
+use crate::types::{Ids, Limits, PromptId, RequestId, SessionId};
+
+pub(super) struct Actor {
+    pub(super) context: Context,
+    pub(super) log: SessionLog,
+    pub(super) record: Record,
+    pub(super) inputs: Inputs,
+    pub(super) turn: Option<Turn>,
+    pub(super) requests: BTreeMap<RequestId, Pending>,
+    pub(super) resolved: VecDeque<Resolved>,
+    pub(super) outbox: VecDeque<Answered>,
+}
+
+pub(super) struct Context {
+    pub(super) ids: Ids,
+    pub(super) limits: Limits,
+}
+
+pub(super) struct Record {
+    pub(super) session_id: SessionId,
+    pub(super) last_request: u32,
+}
+
+pub(super) struct Turn {
+    pub(super) prompt: PromptId,
+    pub(super) active: Instant,
+}
+
+pub(super) struct Inputs {
+    pub(super) lease: Option<Lease>,
+}
+
+/// The process, and what it has read.
+#[derive(Clone)]
+pub(super) struct Lease(Arc<Process>);
+
+pub(super) struct Process {
+    pub(super) connection: Connection,
+    log: SessionLog,
+    heard: Mutex<Vec<Heard>>,
+}
+
+/// An answer that the agent has read.
+#[derive(Debug, Clone)]
+pub(super) struct Heard {
+    pub(super) id: String,
+    pub(super) outcome: String,
+    /// What was durable then.
+    pub(super) committed: u64,
+}
+
+/// The table that pairs requests with answers is the gateway's own.
+pub(super) struct Connection(Mutex<Tables<()>>);
+
+impl Lease {
+    pub(super) fn new(log: SessionLog) -> Self {
+        let connection = Connection(Mutex::default());
+        Self(Arc::new(Process { connection, log, heard: Mutex::default() }))
+    }
+
+    pub(super) fn process(&self) -> &Process {
+        &self.0
+    }
+}
+
+impl Connection {
+    pub(super) fn received(&self, raw_id: &str) -> IncomingId {
+        let raw = RawValue::from_string(raw_id.to_owned()).expect("it is JSON");
+        self.0.lock().expect("no one panics").received(raw)
+    }
+
+    pub(super) fn find(&self, raw_id: &RawValue) -> Option<IncomingId> {
+        self.0.lock().expect("no one panics").find(raw_id)
+    }
+}
+
+impl Process {
+    pub(super) fn answer(&self, id: IncomingId, outcome: Result<&RawValue, &RawValue>) {
+        let Some(raw) = self.connection.0.lock().expect("no one panics").answer(id) else { return };
+        let (Ok(outcome) | Err(outcome)) = outcome;
+        let committed = self.log.committed();
+        let heard = Heard { id: raw.get().to_owned(), outcome: outcome.get().to_owned(), committed };
+        self.heard.lock().expect("no one panics").push(heard);
+    }
+
+    pub(super) fn heard(&self) -> Vec<Heard> {
+        self.heard.lock().expect("no one panics").clone()
+    }
+}
+
+impl Actor {
+    pub(super) fn running(&self) -> Option<PromptId> {
+        self.turn.as_ref().map(|turn| turn.prompt)
+    }
+
+    pub(super) fn saved(&self, records: Records) -> Records {
+        records
+    }
+
+    pub(super) fn append(
+        &self,
+        prompt: Option<PromptId>,
+        event: impl Into<Written>,
+        records: Records,
+    ) -> u64 {
+        let Written { kind, members } = event.into();
+        self.log.append(&Event { kind, prompt, members: &members }, records)
+    }
+
+    pub(super) fn refuse(&self, incoming: IncomingId, code: i64, message: &str) {
+        let refused: Outcome = Err(crate::acp::error(code, message));
+        self.send_answer(incoming, &refused);
+    }
+
+    /// Files and terminals are not part of this.
+    pub(super) fn stop_serving(&self, _incoming: IncomingId) {}
+}

@@ -1,0 +1,209 @@
+/*
+ * Put before libc by LD_PRELOAD: it writes down what a program does to some files, and makes some of it fail or wait.
+ *
+ * DISK_PREFIX   what the paths of these files begin with. A folder named so is one of them: syncing it is seen.
+ * DISK_JOURNAL  the file that the calls are appended to, in the order of their effect. A record is the line
+ *                   OP NAME AT SIZE TIME
+ *               and SIZE bytes. NAME is the last part of the path, TIME is CLOCK_MONOTONIC in nanoseconds, OP one of
+ *                   c a file is made             u a file is unlinked          r a file is renamed (bytes: its new name)
+ *                   w bytes are written at AT    t a file is cut to AT bytes
+ *                   S a sync begins              s a sync has ended well       F the call fails by us (AT: its errno)
+ * DISK_CONTROL  a file that is read again at each call; without it, nothing happens. It holds one line
+ *                   GENERATION FIRST LAST ERRNO KINDS MILLISECONDS
+ *               Calls of KINDS (o open, r read, w write, t truncate, s sync, u unlink and rename) are counted from 1
+ *               on while GENERATION is the same. Those from FIRST to LAST wait, and then fail unless ERRNO is 0. A
+ *               write that fails leaves half of its bytes: nobody has promised that it leaves none.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *prefix, *control;
+static int journal = -1;
+/* A call and its record are one step, but for a sync: what it covers was recorded before its beginning. */
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
+
+__attribute__((constructor)) static void begin(void) {
+    const char *path = getenv("DISK_JOURNAL");
+    prefix = getenv("DISK_PREFIX");
+    control = getenv("DISK_CONTROL");
+    if (path) journal = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+}
+
+/* The name of a file that is to be looked at; NULL for all others. */
+static const char *ours(const char *path) {
+    if (!prefix || strncmp(path, prefix, strlen(prefix)) != 0) return NULL;
+    return strrchr(path, '/') + 1;
+}
+
+static const char *named(int fd, char room[PATH_MAX]) {
+    char link[32];
+    int before = errno;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, room, PATH_MAX - 1);
+    errno = before;
+    if (length <= 0) return NULL;
+    room[length] = 0;
+    return strchr(room, ' ') ? NULL : ours(room); /* "... (deleted)" is nobody's any more */
+}
+
+static void record(char op, const char *name, long long at, const void *bytes, size_t size) {
+    struct timespec now;
+    char head[NAME_MAX + 96];
+    if (journal < 0) return;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int length = snprintf(head, sizeof head, "%c %s %lld %zu %lld\n", op, name, at, size,
+                          now.tv_sec * 1000000000LL + now.tv_nsec);
+    struct iovec parts[2] = {{head, length}, {(void *)bytes, size}};
+    if (syscall(SYS_writev, journal, parts, 2) != (ssize_t)(length + size)) abort();
+}
+
+static void record_alone(char op, const char *name, long long at) {
+    pthread_mutex_lock(&order);
+    record(op, name, at, "", 0);
+    pthread_mutex_unlock(&order);
+}
+
+/* What the control file wants of this call: an errno, or 0 for none. It has waited already. */
+static int fault(char kind, const char *name) {
+    static unsigned long seen, count;
+    unsigned long generation, first, last;
+    unsigned wait;
+    int error, fd = control ? syscall(SYS_openat, AT_FDCWD, control, O_RDONLY | O_CLOEXEC) : -1;
+    char kinds[16], line[128] = "";
+    if (fd < 0) return 0;
+    ssize_t length = syscall(SYS_read, fd, line, sizeof line - 1);
+    syscall(SYS_close, fd);
+    if (length <= 0 || sscanf(line, "%lu %lu %lu %d %15s %u", &generation, &first, &last, &error, kinds, &wait) != 6) abort();
+    if (!strchr(kinds, kind)) return 0;
+    pthread_mutex_lock(&order);
+    if (generation != seen) count = 0;
+    seen = generation;
+    count += 1;
+    int hit = count >= first && count <= last;
+    if (hit && error) record('F', name, error, "", 0);
+    pthread_mutex_unlock(&order);
+    if (!hit) return 0;
+    struct timespec time = {wait / 1000, wait % 1000 * 1000000L};
+    nanosleep(&time, NULL);
+    return error;
+}
+
+static int failed(int error) {
+    errno = error;
+    return -1;
+}
+
+static ssize_t put(int fd, const void *bytes, size_t size, off_t at, int placed) {
+    char room[PATH_MAX];
+    const char *name = named(fd, room);
+    int error = name ? fault('w', name) : 0;
+    size_t part = error ? size / 2 : size;
+    if (name) pthread_mutex_lock(&order);
+    ssize_t done = placed ? syscall(SYS_pwrite64, fd, bytes, part, at) : syscall(SYS_write, fd, bytes, part);
+    int result = errno;
+    if (name && done > 0) record('w', name, placed ? at : lseek(fd, 0, SEEK_CUR) - done, bytes, done);
+    if (name) pthread_mutex_unlock(&order);
+    errno = error ? error : result;
+    return error ? -1 : done;
+}
+
+ssize_t write(int fd, const void *bytes, size_t size) { return put(fd, bytes, size, 0, 0); }
+ssize_t pwrite(int fd, const void *bytes, size_t size, off_t at) { return put(fd, bytes, size, at, 1); }
+ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t at) { return put(fd, bytes, size, at, 1); }
+
+static int unreadable(int fd) {
+    char room[PATH_MAX];
+    const char *name = control ? named(fd, room) : NULL;
+    return name ? fault('r', name) : 0;
+}
+
+ssize_t read(int fd, void *bytes, size_t size) {
+    int error = unreadable(fd);
+    return error ? failed(error) : syscall(SYS_read, fd, bytes, size);
+}
+
+ssize_t pread64(int fd, void *bytes, size_t size, off64_t at) {
+    int error = unreadable(fd);
+    return error ? failed(error) : syscall(SYS_pread64, fd, bytes, size, at);
+}
+
+static int cut(int fd, off_t size) {
+    char room[PATH_MAX];
+    const char *name = named(fd, room);
+    int error = name ? fault('t', name) : 0;
+    if (error) return failed(error);
+    if (name) pthread_mutex_lock(&order);
+    int result = syscall(SYS_ftruncate, fd, size);
+    if (name && result == 0) record('t', name, size, "", 0);
+    if (name) pthread_mutex_unlock(&order);
+    return result;
+}
+
+int ftruncate(int fd, off_t size) { return cut(fd, size); }
+int ftruncate64(int fd, off64_t size) { return cut(fd, size); }
+
+static int sync_one(int fd, long call) {
+    char room[PATH_MAX];
+    const char *name = named(fd, room);
+    if (!name) return syscall(call, fd);
+    record_alone('S', name, 0);
+    int error = fault('s', name);
+    int result = error ? failed(error) : syscall(call, fd);
+    if (result == 0) record_alone('s', name, 0);
+    return result;
+}
+
+int fsync(int fd) { return sync_one(fd, SYS_fsync); }
+int fdatasync(int fd) { return sync_one(fd, SYS_fdatasync); }
+
+/* A change of names; `to` is NULL for an unlink. */
+static int change(const char *from, const char *to) {
+    const char *name = ours(from);
+    int error = name ? fault('u', name) : 0;
+    if (error) return failed(error);
+    if (name) pthread_mutex_lock(&order);
+    int result = to ? syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0) : syscall(SYS_unlinkat, AT_FDCWD, from, 0);
+    const char *new = name && to ? strrchr(to, '/') + 1 : "";
+    if (name && result == 0) record(to ? 'r' : 'u', name, 0, new, strlen(new));
+    if (name) pthread_mutex_unlock(&order);
+    return result;
+}
+
+int unlink(const char *path) { return change(path, NULL); }
+int rename(const char *from, const char *to) { return change(from, to); }
+
+static int open_one(const char *path, int flags, mode_t mode) {
+    const char *name = ours(path);
+    int error = name ? fault('o', name) : 0;
+    if (error) return failed(error);
+    if (name) pthread_mutex_lock(&order);
+    int made = name && flags & O_CREAT && access(path, F_OK) != 0;
+    int fd = syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    if (made && fd >= 0) record('c', name, 0, "", 0);
+    if (name && flags & O_TRUNC && fd >= 0) record('t', name, 0, "", 0);
+    if (name) pthread_mutex_unlock(&order);
+    return fd;
+}
+
+#define OPEN(function)                                     \
+    int function(const char *path, int flags, ...) {       \
+        va_list rest;                                      \
+        va_start(rest, flags);                             \
+        mode_t mode = va_arg(rest, mode_t);                \
+        va_end(rest);                                      \
+        return open_one(path, flags, mode);                \
+    }
+
+OPEN(open)
+OPEN(open64)
