@@ -15,6 +15,7 @@ mod docs;
 mod eventsource;
 mod faults;
 mod files;
+mod fuzz_corpora;
 mod golden;
 mod history;
 mod key_life;

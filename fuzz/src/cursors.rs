@@ -1,0 +1,294 @@
+//! What a request says of where to go on, which part it wants and of which version.
+
+use acp_gateway::eventlog::ResetReason;
+use acp_gateway::http::wire::{
+    ApiError, Conditions, Cursor, EventsQuery, Form, IdempotencyHeader, IfMatch, LastEventId, Params, Part,
+    Wait, choose, part,
+};
+use acp_gateway::types::{Epoch, EventId, Position};
+use acp_gateway::workspace::Tags;
+use axum::extract::FromRequestParts;
+use futures_util::FutureExt as _;
+use http::request::Parts;
+use http::{HeaderValue, Request};
+
+use super::input::Input;
+
+const HEADERS: [&str; 8] = [
+    "last-event-id",
+    "range",
+    "if-range",
+    "if-match",
+    "if-none-match",
+    "prefer",
+    "idempotency-key",
+    "accept",
+];
+
+/// A size, a query, and headers: each a byte that says which, and its value.
+pub fn cursors(data: &[u8]) {
+    let mut input = Input::new(data);
+    let size = if input.flag() { input.number() } else { u64::from(input.byte()) };
+    let query = input.text().unwrap_or_default();
+    let Ok(uri) = format!("/v1/events?{query}").parse::<http::Uri>() else { return };
+    let mut request = Request::get(uri);
+    while let Some(header) = input.piece() {
+        let Some((which, value)) = header.split_first() else { continue };
+        let Ok(value) = HeaderValue::from_bytes(value) else { continue };
+        request = request.header(HEADERS[usize::from(*which) % HEADERS.len()], value);
+    }
+    let Ok(request) = request.body(()) else { return };
+    let mut parts = request.into_parts().0;
+    place(&mut parts);
+    ranges(&parts, size);
+    tags(&mut parts);
+    rest(&mut parts);
+}
+
+/// An extractor has all that it needs at once.
+fn taken<T: FromRequestParts<()>>(parts: &mut Parts) -> Result<T, T::Rejection> {
+    T::from_request_parts(parts, &()).now_or_never().expect("it waits for nothing")
+}
+
+/// The values of a header, `None` for those that are no text.
+fn values<'a>(parts: &'a Parts, name: &str) -> Vec<Option<&'a str>> {
+    let text = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
+    let values = parts.headers.get_all(name).iter().map(HeaderValue::as_bytes);
+    values.map(|value| std::str::from_utf8(value).ok().filter(|_| value.iter().all(text))).collect()
+}
+
+/// The query, decoded as forms are (URL Standard, application/x-www-form-urlencoded).
+fn pairs(query: &str) -> Vec<(String, String)> {
+    let decode = |text: &str| {
+        let bytes = text.replace('+', " ").into_bytes();
+        let (mut out, mut at) = (Vec::new(), 0);
+        while let Some(byte) = bytes.get(at) {
+            let hex = bytes.get(at + 1..at + 3).filter(|_| *byte == b'%');
+            let hex = hex.filter(|hex| hex.iter().all(u8::is_ascii_hexdigit));
+            let hex = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+            out.push(hex.unwrap_or(*byte));
+            at += if hex.is_some() { 3 } else { 1 };
+        }
+        String::from_utf8_lossy(&out).into_owned()
+    };
+    let pieces = query.split('&').filter(|piece| !piece.is_empty());
+    let pairs = pieces.map(|piece| piece.split_once('=').unwrap_or((piece, "")));
+    let pairs = pairs.map(|(name, value)| (decode(name), decode(value)));
+    pairs.filter(|(name, _)| name != "ticket").collect()
+}
+
+/// Where a stream begins, in a session and in the whole log.
+fn place(parts: &mut Parts) {
+    let epoch: Epoch = "k3".parse().expect("it is one");
+    let Ok(last) = taken::<LastEventId>(parts);
+    let wanted = match &values(parts, "last-event-id")[..] {
+        [] | [Some("")] => "absent",
+        [Some(text)] => text,
+        _ => "unclear",
+    };
+    match &last {
+        LastEventId::Absent => assert_eq!(wanted, "absent"),
+        LastEventId::Text(text) => assert_eq!(wanted, text),
+        LastEventId::Unclear => assert_eq!(wanted, "unclear"),
+    }
+    let pairs = pairs(parts.uri.query().unwrap_or_default());
+    let read = |params: Result<Params, ApiError>, all: bool| {
+        let mut params = params?;
+        let query = if all {
+            EventsQuery::read::<Position>(&mut params, &last, &epoch)?
+        } else {
+            EventsQuery::read::<EventId>(&mut params, &last, &epoch)?
+        };
+        params.end().map(|()| query)
+    };
+    for (all, between) in [(false, "-"), (true, "-g")] {
+        let model = model(&pairs, &last, between);
+        match (read(taken::<Params>(parts), all), model) {
+            (Ok(query), Some((cursor, types, named, follow, limit))) => {
+                let got = (query.cursor, query.types.is_some(), query.named, query.follow, query.limit);
+                assert_eq!(got, (cursor, types, named, follow, limit), "{pairs:?} {last:?}");
+            }
+            (Err(error), None) => assert_eq!(error.problem().status, 422, "{pairs:?} {last:?}"),
+            (got, model) => panic!("{pairs:?} {last:?}: {got:?} and not {model:?}"),
+        }
+    }
+}
+
+type Read = (Cursor, bool, bool, bool, usize);
+
+fn model(pairs: &[(String, String)], last: &LastEventId, between: &str) -> Option<Read> {
+    let known = ["after", "types", "named", "follow", "limit"];
+    let value = |name: &str| pairs.iter().find(|pair| pair.0 == name).map(|pair| &*pair.1);
+    let twice = |name: &str| pairs.iter().filter(|pair| pair.0 == name).count() > 1;
+    if pairs.iter().any(|pair| !known.contains(&&*pair.0)) || known.into_iter().any(twice) {
+        return None;
+    }
+    let of = |text: &str| match super::ids::place(text, between) {
+        Some(("k3", number)) => Ok(Cursor::After(number)),
+        Some(_) => Ok(Cursor::Reset(ResetReason::NewEpoch)),
+        None => Err(Cursor::Reset(ResetReason::UnknownCursor)),
+    };
+    let cursor = match (last, value("after")) {
+        (LastEventId::Text(id), _) => of(id).unwrap_or_else(|unknown| unknown),
+        (LastEventId::Unclear, _) => Cursor::Reset(ResetReason::UnknownCursor),
+        (LastEventId::Absent, None) => Cursor::None,
+        (LastEventId::Absent, Some("tail")) => Cursor::Tail,
+        (LastEventId::Absent, Some(id)) => of(id).ok()?,
+    };
+    let types = value("types");
+    let name = |name: &str| !name.is_empty() && name.chars().all(|c| matches!(c, 'a'..='z' | '.' | '_'));
+    if types.is_some_and(|types| !types.split(',').all(name) || types.split(',').count() > 64) {
+        return None;
+    }
+    let flag = |name| match value(name) {
+        None | Some("true") => Some(true),
+        Some("false") => Some(false),
+        Some(_) => None,
+    };
+    let limit = value("limit").map_or(Some(500), |text| text.parse().ok())?;
+    (1..=1000).contains(&limit).then_some(())?;
+    Some((cursor, types.is_some(), flag("named")?, flag("follow")?, limit))
+}
+
+/// One range of a file of this size (RFC 9110, section 14.1.2).
+fn ranges(parts: &Parts, size: u64) {
+    const ETAG: &str = "\"a\"";
+    let got = part(&parts.headers, size, ETAG);
+    let same = parts.headers.get_all("if-range").iter().all(|known| known.as_bytes() == ETAG.as_bytes());
+    let wanted = match &values(parts, "range")[..] {
+        [Some(range)] if same => wanted_range(range, size.into()),
+        _ => None,
+    };
+    let wanted = match wanted {
+        None => Part::Whole,
+        Some((first, end)) if first >= end => Part::Unsatisfiable,
+        Some((first, end)) => {
+            let narrow = |number: u128| u64::try_from(number).expect("it is within the file");
+            Part::Bytes(narrow(first)..narrow(end))
+        }
+    };
+    assert_eq!(got, wanted, "{:?} of {size}", parts.headers);
+}
+
+/// From the first byte to the one behind the last.
+fn wanted_range(range: &str, size: u128) -> Option<(u128, u128)> {
+    let number = |text: &str| -> Option<u128> {
+        let digits = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+        // No file has as many bytes.
+        digits.then(|| text.parse().unwrap_or(u128::MAX).min(u64::MAX.into()))
+    };
+    let (unit, range) = range.split_at(range.find('=')?);
+    let (first, last) = range[1..].trim().split_once('-')?;
+    if !unit.trim().eq_ignore_ascii_case("bytes") {
+        return None;
+    }
+    Some(match (first.is_empty(), last.is_empty()) {
+        (true, _) => (size - number(last)?.min(size), size),
+        (false, true) => (number(first)?, size),
+        (false, false) => {
+            let (first, last) = (number(first)?, number(last)?);
+            (first <= last).then_some((first, size.min(last + 1)))?
+        }
+    })
+}
+
+/// The versions that a change is for.
+fn tags(parts: &mut Parts) {
+    let (if_match, if_none_match) = (listed(parts, "if-match"), listed(parts, "if-none-match"));
+    let strong = |list: Vec<(bool, String)>| -> Vec<String> {
+        list.into_iter().filter(|(weak, _)| !weak).map(|(_, tag)| tag).collect()
+    };
+    let all = |list: Vec<(bool, String)>| -> Vec<String> { list.into_iter().map(|(_, tag)| tag).collect() };
+    let known = |list: Option<List>, kept: &dyn Fn(Vec<(bool, String)>) -> Vec<String>| match list {
+        None => None,
+        Some(List::Any) => Some(Tags::Any),
+        Some(List::Tags(list)) => Some(Tags::Listed(kept(list))),
+    };
+    match taken::<IfMatch>(parts) {
+        Ok(IfMatch(tags)) => {
+            let model = known(if_match.clone().expect("it is a list"), &strong);
+            let model = model.and_then(|tags| match tags {
+                Tags::Any => None,
+                Tags::Listed(tags) => Some(tags),
+            });
+            assert_eq!(tags, model);
+        }
+        Err(error) => assert!(if_match.is_err() && error.problem().status == 422),
+    }
+    match taken::<Conditions>(parts) {
+        Ok(Conditions(expected)) => {
+            assert_eq!(expected.if_match, known(if_match.expect("it is a list"), &strong));
+            assert_eq!(expected.if_none_match, known(if_none_match.expect("it is a list"), &all));
+        }
+        Err(error) => {
+            assert!(if_match.is_err() || if_none_match.is_err());
+            assert_eq!(error.problem().status, 422);
+        }
+    }
+}
+
+/// What a header lists: weak or not, and the tag with its quotes.
+#[derive(Debug, Clone)]
+enum List {
+    Any,
+    Tags(Vec<(bool, String)>),
+}
+
+/// `Err`: it is malformed.
+fn listed(parts: &Parts, name: &str) -> Result<Option<List>, ()> {
+    let mut tags = None;
+    for value in values(parts, name) {
+        let value = value.ok_or(())?.trim();
+        if value == "*" {
+            return Ok(Some(List::Any));
+        }
+        // Every second piece is the inside of a tag.
+        let pieces: Vec<&str> = value.split('"').collect();
+        if pieces.len() < 3 || pieces.len().is_multiple_of(2) || !pieces[pieces.len() - 1].is_empty() {
+            return Err(());
+        }
+        for (index, pair) in pieces[..pieces.len() - 1].chunks(2).enumerate() {
+            let mark = match index {
+                0 => pair[0],
+                _ => pair[0].trim_start().strip_prefix(',').ok_or(())?.trim_start(),
+            };
+            if !matches!(mark, "" | "W/") {
+                return Err(());
+            }
+            tags.get_or_insert_with(Vec::new).push((mark == "W/", format!("\"{}\"", pair[1])));
+        }
+    }
+    Ok(tags.map(List::Tags))
+}
+
+/// What else a request may say.
+fn rest(parts: &mut Parts) {
+    let Ok(wait) = taken::<Wait>(parts);
+    assert!(wait.seconds(300).is_none_or(|seconds| seconds <= 300));
+    let key = match &values(parts, "idempotency-key")[..] {
+        [] => Ok(None),
+        [Some(key)] if (1..=255).contains(&key.len()) && !key.contains('\t') => Ok(Some(*key)),
+        _ => Err(()),
+    };
+    let route = format!("GET {}", parts.uri.path());
+    let key = key.map(|key| key.map(str::to_owned));
+    match taken::<IdempotencyHeader>(parts) {
+        Ok(header) => {
+            let got = header.with(b"{}");
+            assert_eq!(Ok(got.as_ref().map(|got| got.key.clone())), key);
+            assert!(got.is_none_or(|got| got.route == route));
+        }
+        Err(error) => assert!(key.is_err() && error.problem().status == 422),
+    }
+    let offered = [Form::Json, Form::EventStream, Form::Ndjson];
+    let accept = values(parts, "accept");
+    match choose(&parts.headers, &offered) {
+        Ok(form) => {
+            let named = |form: Form| {
+                accept.iter().flatten().any(|accept| accept.to_ascii_lowercase().contains(form.media_type()))
+            };
+            assert!(form == Form::Json || offered.contains(&form) && named(form), "{accept:?}");
+        }
+        Err(error) => assert!(!accept.is_empty() && error.problem().status == 406),
+    }
+}

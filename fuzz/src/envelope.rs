@@ -1,0 +1,212 @@
+//! A line of an agent: what kind of message it is, and where it belongs. The model reads the line byte by byte.
+
+use std::borrow::Cow;
+
+use acp_gateway::acp::{self, Object};
+use acp_gateway::jsonrpc::{self, BadLine, Message};
+use acp_gateway::types::SessionId;
+use serde_json::value::RawValue;
+
+use super::json::{Member, depth, is_json, members};
+
+const MAX_DEPTH: usize = 16;
+
+/// One line.
+pub fn envelope(data: &[u8]) {
+    let message = jsonrpc::parse(data, MAX_DEPTH);
+    let Ok(line) = std::str::from_utf8(data) else {
+        assert!(matches!(message, Err(BadLine::Utf8(_))));
+        return;
+    };
+    if !is_json(line) {
+        assert!(message.is_err(), "{line}");
+        return;
+    }
+    let deep = depth(line) > MAX_DEPTH;
+    assert_eq!(matches!(message, Err(BadLine::Depth { .. })), deep, "{line}");
+    assert_eq!(acp::check_depth(data, MAX_DEPTH).is_err(), deep, "{line}");
+    if deep {
+        return;
+    }
+    assert_eq!(message.as_ref().ok().map(Told::of), Told::model(line), "{line}");
+    let parts = members(line).unwrap_or_default();
+    for part in parts.iter().filter(|part| matches!(part.name.as_deref(), Some("params" | "result"))) {
+        about_params(&line[part.at.clone()]);
+    }
+    about_params(line);
+}
+
+/// A message by the bytes that it stands for.
+#[derive(Debug, PartialEq, Eq)]
+enum Told<'a> {
+    Request { id: &'a str, method: Cow<'a, str>, params: &'a str },
+    Notification { method: Cow<'a, str>, params: &'a str },
+    Result { id: &'a str, result: &'a str },
+    Error { id: &'a str },
+}
+
+impl<'a> Told<'a> {
+    fn of(message: &'a Message) -> Self {
+        match message {
+            Message::Request { id, method, params } => {
+                Self::Request { id: id.get(), method: (&**method).into(), params: params.get() }
+            }
+            Message::Notification { method, params } => {
+                Self::Notification { method: (&**method).into(), params: params.get() }
+            }
+            Message::Response { id, outcome: Ok(result) } => {
+                Self::Result { id: id.get(), result: result.get() }
+            }
+            Message::Response { id, outcome: Err(_) } => Self::Error { id: id.get() },
+        }
+    }
+
+    /// `None`: the line is no message.
+    fn model(line: &'a str) -> Option<Self> {
+        let parts = members(line)?;
+        let value = |name| once(&parts, name).ok().map(|found| found.map(|member| &line[member.at.clone()]));
+        let (id, method, params) = (value("id")?, value("method")?, value("params")?);
+        let (result, error) = (value("result")?, value("error")?);
+        let params = params.unwrap_or("null");
+        let method = match method.filter(|method| *method != "null") {
+            Some(text) => Some(Cow::Owned(serde_json::from_str::<String>(text).ok()?)),
+            None => None,
+        };
+        Some(match (id, method) {
+            (Some(id), Some(method)) => Self::Request { id, method, params },
+            (None, Some(method)) => Self::Notification { method, params },
+            (id, None) => {
+                let id = id.unwrap_or("null");
+                match (error.filter(|error| *error != "null"), result) {
+                    (Some(_), _) => Self::Error { id },
+                    (None, Some(result)) => Self::Result { id, result },
+                    (None, None) => return None,
+                }
+            }
+        })
+    }
+}
+
+/// It is given twice, or there is a name that is no text.
+struct Unclear;
+
+/// The member of this name, if there is one.
+fn once<'m>(parts: &'m [Member], name: &str) -> Result<Option<&'m Member>, Unclear> {
+    if parts.iter().any(|part| part.name.is_none()) {
+        return Err(Unclear);
+    }
+    let mut found = parts.iter().filter(|part| part.name.as_deref() == Some(name));
+    let first = found.next();
+    if found.next().is_some() { Err(Unclear) } else { Ok(first) }
+}
+
+fn raw(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.to_owned()).expect("it is JSON")
+}
+
+/// Params or a result.
+fn about_params(text: &str) {
+    let params = &*raw(text.trim_matches([' ', '\t', '\r', '\n']));
+    let text = params.get();
+    routed(params);
+    update(params);
+    object(params);
+    let flat = acp::one_line(params.to_owned());
+    assert_eq!(flat.get(), text.replace(['\n', '\r'], " "));
+    let permission = acp::peek_permission(params);
+    if let Ok(peek) = &permission {
+        assert!(peek.check(&peek.reject()).is_ok(), "to say no is always an answer: {text}");
+        assert!(peek.allow_once().is_none_or(|answer| peek.check(&answer).is_ok()), "{text}");
+    }
+    // What these say is for others to judge; they come to an end with whatever they are given, and read it only where
+    // there are members.
+    let read = [
+        permission.is_ok(),
+        acp::peek_elicitation(params).is_ok(),
+        acp::check_form(params).is_ok(),
+        acp::completed_elicitation(params).is_some(),
+        acp::peek_create_terminal(params).is_ok(),
+        acp::peek_terminal(params).is_ok(),
+        acp::peek_read_text_file(params).is_ok(),
+        acp::peek_write_text_file(params).is_ok(),
+        acp::peek_cancel_request(params).is_ok(),
+        acp::NewSession::parse(params).is_ok(),
+        acp::PromptResult::parse(params).is_ok(),
+        acp::config_options_of(params).is_some(),
+    ];
+    assert!(!read.contains(&true) || text.starts_with(['{', '[']), "{text}: {read:?}");
+    let error = jsonrpc::error_of(params);
+    assert!(error.data.is_none_or(|data| text.contains(data.get())), "{text}");
+}
+
+/// The session that they name, and another one in its place.
+fn routed(params: &RawValue) {
+    let text = params.get();
+    let ours: SessionId = "01938c5e-7a3b-7c4d-8e5f-0123456789ab".parse().expect("it is an id");
+    let named = acp::session_id_of(params);
+    let (replaced, given) = (acp::replace_session_id(params, &ours), acp::with_session_id(params, "a\"b"));
+    let Some(parts) = members(text) else {
+        assert!(matches!(named, Ok(None)), "{text}");
+        assert_eq!(replaced.expect("it names none").get(), text);
+        assert!(given.is_err(), "{text}");
+        return;
+    };
+    let Ok(found) = once(&parts, "sessionId") else {
+        assert!(named.is_err() && replaced.is_err() && given.is_err(), "{text}");
+        return;
+    };
+    let put =
+        |id: &str, member: &Member| format!("{}{id}{}", &text[..member.at.start], &text[member.at.end..]);
+    if let Some(member) = found.filter(|member| &text[member.at.clone()] != "null") {
+        let id: Option<String> = serde_json::from_str(&text[member.at.clone()]).ok();
+        assert_eq!(named.ok().flatten().as_deref(), id.as_deref(), "{text}");
+        assert_eq!(replaced.expect("it names one").get(), put(&format!("\"{ours}\""), member));
+    } else {
+        assert!(matches!(named, Ok(None)), "{text}");
+        assert_eq!(replaced.expect("it names none").get(), text);
+    }
+    let given = given.expect("they are an object");
+    if let Some(member) = found {
+        assert_eq!(given.get(), put(r#""a\"b""#, member));
+    }
+    let again = acp::session_id_of(&given);
+    assert_eq!(again.expect("one member").as_deref(), Some("a\"b"), "{text}");
+    let others = |parts: &[Member], text: &str| -> Vec<(Option<String>, String)> {
+        let others = parts.iter().filter(|part| part.name.as_deref() != Some("sessionId"));
+        others.map(|part| (part.name.clone(), text[part.at.clone()].to_owned())).collect()
+    };
+    let after = members(given.get()).expect("it is an object");
+    assert_eq!(others(&after, given.get()), others(&parts, text), "{text}");
+}
+
+fn update(params: &RawValue) {
+    let text = params.get();
+    let Ok(peek) = acp::peek_update(params) else { return };
+    let parts = members(text).expect("only an object is an update");
+    let value = |name: &str| {
+        let mut found = parts.iter().filter(|part| part.name.as_deref() == Some(name));
+        let first = found.next().map(|part| &text[part.at.clone()]);
+        assert!(found.next().is_none(), "{name} is given once: {text}");
+        first
+    };
+    let id: String = serde_json::from_str(value("sessionId").expect("it is there")).expect("it is text");
+    assert_eq!(peek.session_id, id);
+    assert_eq!(Some(peek.update.get()), value("update"));
+    assert_eq!(peek.meta.map(RawValue::get), value("_meta").filter(|meta| *meta != "null"));
+    let known = ["sessionId", "update", "_meta"];
+    let more = |text: &str, parts: &[Member]| -> Vec<(Option<String>, String)> {
+        let more = parts.iter().filter(|part| !known.contains(&part.name.as_deref().unwrap_or_default()));
+        more.map(|part| (part.name.clone(), text[part.at.clone()].to_owned())).collect()
+    };
+    let got = peek.more.as_deref().map_or("{}", RawValue::get);
+    assert_eq!(more(got, &members(got).expect("an object")), more(text, &parts), "{text}");
+}
+
+fn object(params: &RawValue) {
+    let text = params.get();
+    let Some(object) = Object::parse(params) else { return };
+    let parts = members(text).expect("only an object is one");
+    let wanted =
+        parts.iter().map(|part| (part.name.as_deref().expect("a name is text"), &text[part.at.clone()]));
+    assert!(object.iter().map(|(name, value)| (name, value.get())).eq(wanted), "{text}");
+}

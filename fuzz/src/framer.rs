@@ -1,0 +1,69 @@
+//! Bytes of an agent to lines, however they are cut.
+
+use acp_gateway::jsonrpc::{self, LineTooLong, Lines, Message};
+
+use super::input::{Input, chunks};
+
+/// How a stream ended.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// With this many bytes that no newline followed.
+    Rest(usize),
+    TooLong(usize),
+}
+
+/// One byte for the cap, one for the number of cuts, the cuts, and then what an agent wrote.
+pub fn framer(data: &[u8]) {
+    const GOOD: &[u8] = b"{\"method\":\"m\"}";
+    let mut input = Input::new(data);
+    let cap = usize::from(input.byte()) * 2;
+    let cuts: Vec<u8> = (0..input.below(8)).map(|_| input.byte()).collect();
+    // Whatever came before it, a whole message after a newline is read.
+    let whole = [input.rest(), b"\n", GOOD, b"\r\n"].concat();
+    let expected = model(&whole, cap);
+    for sizes in [&cuts[..], &[], &[1], &[2, 3]] {
+        assert_eq!(read(&chunks(&whole, sizes), cap), expected, "cut by {sizes:?}");
+    }
+    if let (lines, End::Rest(rest)) = &expected {
+        assert_eq!(*rest, 0, "the stream ends with a newline");
+        let messages: Vec<bool> = lines.iter().map(|line| jsonrpc::parse(line, 128).is_ok()).collect();
+        assert_eq!(messages.last(), Some(&true), "a bad line says nothing of the next one");
+        let last = jsonrpc::parse(lines.last().expect("there is a line"), 128).expect("it is a message");
+        assert!(matches!(last, Message::Notification { method, .. } if &*method == "m"));
+    }
+}
+
+fn read(chunks: &[&[u8]], cap: usize) -> (Vec<Vec<u8>>, End) {
+    let mut lines = Lines::new(cap);
+    let mut got = Vec::new();
+    for chunk in chunks {
+        lines.space(chunk.len()).extend_from_slice(chunk);
+        loop {
+            match lines.next_line() {
+                Ok(Some(line)) => got.push(line.to_vec()),
+                Ok(None) => break,
+                Err(LineTooLong { cap: told }) => {
+                    assert_eq!(told, cap);
+                    return (got, End::TooLong(cap));
+                }
+            }
+        }
+        assert!(lines.rest() <= cap, "no more than a line is kept");
+    }
+    (got, End::Rest(lines.rest()))
+}
+
+/// The same in one go.
+fn model(whole: &[u8], cap: usize) -> (Vec<Vec<u8>>, End) {
+    let mut lines = Vec::new();
+    let mut pieces: Vec<&[u8]> = whole.split(|byte| *byte == b'\n').collect();
+    let rest = pieces.pop().unwrap_or_default();
+    for line in pieces {
+        if line.len() > cap {
+            return (lines, End::TooLong(cap));
+        }
+        lines.push(line.strip_suffix(b"\r").unwrap_or(line).to_vec());
+    }
+    let end = if rest.len() > cap { End::TooLong(cap) } else { End::Rest(rest.len()) };
+    (lines, end)
+}

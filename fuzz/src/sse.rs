@@ -1,0 +1,144 @@
+//! Events as frames, read back as an EventSource reads them.
+
+use acp_gateway::api::event;
+use acp_gateway::eventlog::{Event, Framer, Run};
+use acp_gateway::http::wire::Shape;
+use acp_gateway::types::{Epoch, PromptId, SessionId, Tenant, Timestamp};
+use bytes::BytesMut;
+use serde_json::value::RawValue;
+
+use super::input::{Input, chunks};
+use super::json::members;
+use super::whatwg::{self, Parser};
+
+/// What an event has to be, however it was sent.
+struct Sent {
+    id: String,
+    kind: &'static str,
+    prompt: Option<PromptId>,
+    members: Option<String>,
+}
+
+/// When a client is to come back, in milliseconds.
+const RETRY: u64 = 1000;
+
+/// The number of the first event, cuts, and a payload an event: what is JSON as it is, everything else as text.
+pub fn sse(data: &[u8]) {
+    let mut input = Input::new(data);
+    let (first_seq, millis) = (input.number().clamp(1, u64::MAX - 300), input.number().cast_signed());
+    let cuts: Vec<u8> = (0..input.below(6)).map(|_| input.byte()).collect();
+    let epoch: Epoch = "k3".parse().expect("it is one");
+    let session: SessionId = "01938c5e-7a3b-7c4d-8e5f-0123456789ab".parse().expect("it is one");
+    let mut framer = Framer::new(&epoch, session);
+    let (mut bytes, mut sent) = (Vec::new(), Vec::new());
+    while sent.len() < 64
+        && let Some(payload) = input.piece()
+    {
+        let (head, payload) = payload.split_at(payload.len().min(2));
+        let kind = event::TYPES[usize::from(head.first().copied().unwrap_or(0)) % event::TYPES.len()].1;
+        let prompt = head.get(1).filter(|byte| **byte > 0).map(|byte| PromptId::new(u32::from(*byte)));
+        let members = payload_members(payload);
+        let event = Event { kind, prompt, members: members.as_deref().unwrap_or_default().as_bytes() };
+        let seq = first_seq + sent.len() as u64;
+        let (before, size) = (bytes.len(), framer.size(&event));
+        framer.frame(&mut bytes, seq, &event, Timestamp::from_millis(millis));
+        assert!(bytes.len() - before <= size, "a frame is no longer than was said");
+        sent.push(Sent { id: format!("k3-{seq}"), kind, prompt, members });
+    }
+    if sent.is_empty() {
+        return;
+    }
+    let tenant = Tenant::default();
+    let last_seq = first_seq + sent.len() as u64 - 1;
+    let run = Run { tenant, session, first_seq, last_seq, last_pos: last_seq, frames: bytes.into() };
+    stored(&run, &sent, &cuts);
+    for named in [true, false] {
+        shaped(&run, &sent, &cuts, Shape::Sse { named });
+    }
+    lines(&run, &sent);
+    let other = run.with_epoch(&"fresh".parse().expect("it is one"));
+    let renamed: Vec<Sent> =
+        sent.into_iter().map(|sent| Sent { id: sent.id.replace("k3-", "fresh-"), ..sent }).collect();
+    stored(&other, &renamed, &cuts);
+}
+
+fn payload_members(payload: &[u8]) -> Option<String> {
+    if payload.is_empty() {
+        return None;
+    }
+    if let Ok(raw) = serde_json::from_slice::<&RawValue>(payload) {
+        return Some(format!("\"update\":{raw}"));
+    }
+    let text = serde_json::to_string(&String::from_utf8_lossy(payload)).expect("a text is JSON");
+    Some(format!("\"update\":{text}"))
+}
+
+/// The bytes as they are stored are the stream, and they can be cut after any event.
+fn stored(run: &Run, sent: &[Sent], cuts: &[u8]) {
+    let stream = [&*Shape::Sse { named: true }.retry(RETRY), &run.frames].concat();
+    judge(&read(&stream, cuts), sent, true);
+    assert_eq!(run.events().count(), sent.len());
+    let cut = run.first_seq + u64::from(cuts.first().copied().unwrap_or(0)) % run.count();
+    let halves = [run.through(cut), run.after(cut)];
+    assert_eq!(halves.iter().flatten().map(Run::count).sum::<u64>(), run.count());
+    let whole: Vec<u8> = halves.iter().flatten().flat_map(|half| half.frames.to_vec()).collect();
+    assert_eq!(whole, run.frames);
+}
+
+fn read(stream: &[u8], cuts: &[u8]) -> Vec<whatwg::Event> {
+    let mut parser = Parser::default();
+    let events = chunks(stream, cuts).into_iter().flat_map(|chunk| parser.push(chunk)).collect();
+    assert_eq!(parser.retry, Some(RETRY), "the opening is read");
+    events
+}
+
+/// The same events, written anew one by one, with what a stream says between them.
+fn shaped(run: &Run, sent: &[Sent], cuts: &[u8], shape: Shape) {
+    let mut out = BytesMut::from(&*shape.retry(RETRY));
+    for frame in run.events() {
+        out.extend_from_slice(shape.keep_alive());
+        shape.put(&mut out, Some(&format!("k3-{}", frame.seq)), frame.kind, frame.data);
+        out.extend_from_slice(&shape.mark(&format!("k3-{}", frame.seq)));
+    }
+    judge(&read(&out, cuts), sent, shape == Shape::Sse { named: true });
+}
+
+fn lines(run: &Run, sent: &[Sent]) {
+    let mut out = BytesMut::new();
+    for frame in run.events() {
+        Shape::Ndjson.put(&mut out, None, frame.kind, frame.data);
+    }
+    let text = std::str::from_utf8(&out).expect("it is text");
+    assert_eq!(text.lines().count(), sent.len());
+    for (line, sent) in text.lines().zip(sent) {
+        same(line, sent);
+    }
+}
+
+fn judge(got: &[whatwg::Event], sent: &[Sent], named: bool) {
+    assert_eq!(got.len(), sent.len());
+    for (got, sent) in got.iter().zip(sent) {
+        assert_eq!((&got.id, &*got.kind), (&sent.id, if named { sent.kind } else { "message" }));
+        same(&got.data, sent);
+    }
+}
+
+/// The line of JSON is the event.
+fn same(line: &str, sent: &Sent) {
+    assert!(super::json::is_json(line), "{line}");
+    let parts = members(line).expect("an event is an object");
+    let value = |name: &str| {
+        let mut found = parts.iter().filter(|part| part.name.as_deref() == Some(name));
+        let first = found.next().map(|part| line[part.at.clone()].to_owned());
+        assert!(found.next().is_none(), "{name} is there once: {line}");
+        first
+    };
+    assert_eq!(value("id"), Some(format!("\"{}\"", sent.id)));
+    assert_eq!(value("seq").as_deref(), sent.id.split_once('-').map(|(_, seq)| seq));
+    assert_eq!(value("type"), Some(format!("\"{}\"", sent.kind)));
+    assert_eq!(value("promptId"), sent.prompt.map(|prompt| format!("\"{prompt}\"")));
+    // A line end between two tokens is a space; everything else is as it was.
+    let update =
+        sent.members.as_deref().map(|members| members["\"update\":".len()..].replace(['\n', '\r'], " "));
+    assert_eq!(value("update"), update);
+}

@@ -1,0 +1,89 @@
+//! An event stream as the HTML standard has it read (section 9.2.6, Interpreting an event stream).
+
+/// What is dispatched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    pub kind: String,
+    pub data: String,
+    /// `lastEventId`: what the stream said last, with this event or before it.
+    pub id: String,
+}
+
+/// Reads a stream in whatever pieces it comes.
+#[derive(Debug, Default)]
+pub struct Parser {
+    /// Bytes of a line that has not ended.
+    line: Vec<u8>,
+    /// The last byte was a CR, so that an LF now is the second half of a line end.
+    after_cr: bool,
+    /// A line has ended, so a byte order mark is not at the stream's start any more.
+    begun: bool,
+    data: String,
+    kind: String,
+    id_buffer: String,
+    /// The id that an EventSource sends when it reconnects.
+    pub last_event_id: String,
+    /// Milliseconds.
+    pub retry: Option<u64>,
+    pub comments: usize,
+}
+
+impl Parser {
+    /// The events that these bytes complete.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
+        let mut events = Vec::new();
+        for byte in bytes {
+            let second_half = std::mem::replace(&mut self.after_cr, *byte == b'\r') && *byte == b'\n';
+            match byte {
+                b'\n' if second_half => {}
+                b'\r' | b'\n' => {
+                    let line = std::mem::take(&mut self.line);
+                    let line = String::from_utf8_lossy(&line).into_owned();
+                    let first = !std::mem::replace(&mut self.begun, true);
+                    let line = if first { line.strip_prefix('\u{feff}').unwrap_or(&line) } else { &line };
+                    events.extend(self.line(line));
+                }
+                other => self.line.push(*other),
+            }
+        }
+        events
+    }
+
+    fn line(&mut self, line: &str) -> Option<Event> {
+        if line.is_empty() {
+            return self.dispatch();
+        }
+        match line.split_once(':') {
+            Some(("", _)) => self.comments += 1,
+            Some((field, value)) => self.field(field, value.strip_prefix(' ').unwrap_or(value)),
+            None => self.field(line, ""),
+        }
+        None
+    }
+
+    fn field(&mut self, field: &str, value: &str) {
+        match field {
+            "event" => value.clone_into(&mut self.kind),
+            "data" => {
+                self.data.push_str(value);
+                self.data.push('\n');
+            }
+            "id" if !value.contains('\0') => value.clone_into(&mut self.id_buffer),
+            "retry" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
+                self.retry = value.parse().ok();
+            }
+            _ => {}
+        }
+    }
+
+    fn dispatch(&mut self) -> Option<Event> {
+        self.last_event_id.clone_from(&self.id_buffer);
+        let (mut data, kind) = (std::mem::take(&mut self.data), std::mem::take(&mut self.kind));
+        if data.is_empty() {
+            return None;
+        }
+        data.pop();
+        let kind = if kind.is_empty() { "message".to_owned() } else { kind };
+        Some(Event { kind, data, id: self.last_event_id.clone() })
+    }
+}
