@@ -29,6 +29,7 @@ mod permissions;
 mod policy;
 mod problems;
 mod process;
+mod promises;
 mod prompts;
 mod readme;
 mod real_agents;
