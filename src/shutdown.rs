@@ -1,7 +1,7 @@
 //! Soft and hard stop, and the one place that starts tasks and threads, so that every one is tracked and a panic in
 //! any of them has a defined end.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -136,12 +136,17 @@ pub fn sound<G>(locked: Result<G, PoisonError<G>>) -> G {
     locked.unwrap_or_else(|_| fail_stop("a lock that is shared was held by what panicked"))
 }
 
+/// The task, watched while it runs: one that is dropped because of somebody else's panic has not panicked.
 async fn vital<F: Future>(task: F) -> F::Output {
-    let _vital = Vital;
-    task.await
+    let mut task = std::pin::pin!(task);
+    poll_fn(|context| {
+        let _vital = Vital;
+        task.as_mut().poll(context)
+    })
+    .await
 }
 
-/// Ends the process when the task that has it panics.
+/// Ends the process when what runs while it is there panics.
 struct Vital;
 
 impl Drop for Vital {

@@ -17,8 +17,15 @@ async fn spoilt(which: &str) -> Spoilt {
     for _ in 0..5 {
         for number in [1, 2] {
             let session = super::open(&log, number).await;
+            // The writer is held up until both are said, so that they are one run.
+            let (go, held) = std::sync::mpsc::channel::<()>();
+            log.shared.queue.push_upkeep(Upkeep(Box::new(move |_| {
+                held.recv().expect("it is let go");
+                Ok(())
+            })));
             say(&session, "");
             let last = say(&session, "");
+            go.send(()).expect("the writer waits");
             in_time(session.wait(last)).await.expect("it is committed");
         }
     }

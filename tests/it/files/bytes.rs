@@ -1,10 +1,12 @@
 //! `GET` and `HEAD` of a file: its bytes, ranges of them, and nothing that a browser would run.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::Value;
 
 use super::{Ground, etag, shown};
-use crate::support::Answer;
+use crate::support::{Answer, eventually};
 
 #[tokio::test]
 async fn a_file_is_always_served_inert() {
@@ -130,5 +132,9 @@ async fn what_is_no_file_is_refused() {
     let deleted = ground.gateway.call(Method::DELETE, &format!("/v1/sessions/{}", ground.session)).await;
     assert_eq!((deleted.status.as_u16(), deleted.body), (204, Value::Null));
     ground.gateway.call(Method::GET, &ground.url("/folder/file")).await.problem(404, "not_found");
-    assert!(!std::path::Path::new(&ground.cwd).exists(), "the session's own folder goes with it");
+    // The session's own folder goes when nothing of the session runs in it any more.
+    eventually("the session's own folder goes with it", Duration::from_secs(10), || async {
+        (!std::path::Path::new(&ground.cwd).exists()).then_some(())
+    })
+    .await;
 }
