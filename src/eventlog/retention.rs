@@ -2,11 +2,13 @@
 //! from there. When all logs together are too large the largest give first, so that a session which writes much drives
 //! out nobody but itself.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::store::{Batch, Cut, Delete, LogUsage, ReadError, RunHead, Table};
 use crate::types::{Limits, SessionId, Timestamp};
@@ -15,6 +17,8 @@ use super::Shared;
 
 /// Between two looks at all logs.
 const LOOK: Duration = Duration::from_mins(1);
+/// Between two looks at what erased sessions left.
+const TOMBSTONES: Duration = Duration::from_hours(1);
 /// Logs, runs or records that one step takes, so that no commit waits for long.
 const STEP: usize = 64;
 
@@ -43,6 +47,9 @@ impl Growth {
 
 /// Keeps the logs within their limits until the log closes.
 pub(super) async fn run(shared: Arc<Shared>) {
+    // All of what erased sessions left is read each time, and most of it stays for days.
+    let tombstones = (shared.limits.tombstone / 24).min(TOMBSTONES);
+    let mut tombstones_at = Instant::now();
     loop {
         tokio::select! {
             () = shared.closed.cancelled() => return,
@@ -50,8 +57,12 @@ pub(super) async fn run(shared: Arc<Shared>) {
             () = shared.growth.much() => {}
             () = tokio::time::sleep(LOOK.min(shared.limits.log_age / 2)) => {}
         }
+        let forget = Instant::now() >= tombstones_at;
+        if forget {
+            tombstones_at = Instant::now() + tombstones;
+        }
         let passed = tokio::select! {
-            passed = pass(&shared) => passed,
+            passed = pass(&shared, forget) => passed,
             () = shared.shutdown.soft() => return,
         };
         if let Err(error) = passed {
@@ -60,9 +71,11 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// One look at all logs.
-pub(super) async fn pass(shared: &Shared) -> Result<(), ReadError> {
-    forget_tombstones(shared).await?;
+/// One look at all logs, and at what erased ones left.
+pub(super) async fn pass(shared: &Shared, tombstones: bool) -> Result<(), ReadError> {
+    if tombstones {
+        forget_tombstones(shared).await?;
+    }
     drop_old(shared).await;
     drop_from_large(shared, shared.limits.session_log_bytes).await?;
     if let Some(level) = level(shared) {
@@ -128,8 +141,12 @@ async fn drop_from_large(shared: &Shared, limit: u64) -> Result<(), ReadError> {
 /// To how many bytes the largest logs have to shrink, so that all together are within their limit.
 fn level(shared: &Shared) -> Option<u64> {
     let over = shared.store.total_bytes().checked_sub(shared.limits.logs_bytes).filter(|over| *over > 0)?;
-    let logs = shared.store.usages(usize::MAX, &|log| log.runs > 1);
-    let mut sizes: Vec<u64> = logs.iter().map(|log| log.bytes).collect();
+    let sizes = RefCell::new(Vec::new());
+    shared.store.usages(1, &|log| {
+        sizes.borrow_mut().extend((log.runs > 1).then_some(log.bytes));
+        false
+    });
+    let mut sizes = sizes.into_inner();
     sizes.sort_unstable_by(|a, b| b.cmp(a));
     let mut sum = 0;
     for (at, size) in sizes.iter().enumerate() {

@@ -11,7 +11,6 @@ use utoipa_axum::routes;
 
 use super::error::ApiError;
 use super::layers;
-use super::openapi::Document;
 use super::routes::{
     agents, auth, auth_terminal, docs, events, files, gateway, health, parts, prompts, requests, rpc,
     sessions, settings, terminals, tickets, transcript,
@@ -65,8 +64,7 @@ pub(super) fn contract() -> OpenApiRouter<Gateway> {
 
 /// Everything that the gateway answers. Build it once: its clones share the table.
 pub fn router(gateway: Gateway) -> Router {
-    let (contract, document) = contract().split_for_parts();
-    let document = Document::new(document);
+    let (contract, _) = contract().split_for_parts();
     contract
         .route("/openapi.json", get(docs::openapi))
         .route("/docs", get(docs::index_without_slash))
@@ -78,7 +76,6 @@ pub fn router(gateway: Gateway) -> Router {
         .route("/favicon.svg", get(web::favicon))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(axum::Extension(document))
         .layer(from_fn_with_state(gateway.clone(), layers::admit))
         .layer(CatchPanicLayer::custom(layers::panicked))
         .layer(from_fn_with_state(gateway.clone(), layers::outermost))

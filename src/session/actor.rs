@@ -50,6 +50,8 @@ pub(super) struct Actor {
     pub(super) fold: SessionFold,
     /// Since its record was written.
     pub(super) fold_changed: bool,
+    /// Events since the session's record was written.
+    pub(super) unsaved: u32,
     pub(super) inputs: Inputs,
     pub(super) attachment: Attachment,
     pub(super) live: Option<Live>,
@@ -240,12 +242,14 @@ impl Actor {
     ) -> u64 {
         let Written { kind, members } = event.into();
         self.quota.count(members.len(), Instant::now());
+        self.unsaved += 1;
         self.log.append(&Event { kind, prompt, members: &members }, records)
     }
 
     /// The session's records as they are with the next event. To be called right before it is appended.
     pub(super) fn saved(&mut self, mut records: Records) -> Records {
         let id = self.record.session_id;
+        self.unsaved = 0;
         self.record.state = self.state();
         self.record.updated_at = self.context.ids.now();
         self.record.title = self.fold.title().map(str::to_owned);

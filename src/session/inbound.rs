@@ -19,6 +19,9 @@ struct Noise {
     bytes: u64,
 }
 
+/// Events that whoever reads the session in after a crash folds at most, about: an agent may say millions in one turn.
+const UNSAVED: u32 = 10_000;
+
 impl Actor {
     pub(super) fn batch(&mut self, batch: Batch) {
         let mut noise = Noise::default();
@@ -111,6 +114,7 @@ impl Actor {
             (None, Some(ended)) if !acp::update::is_state(&peek.kind) => (Some(ended), true),
             (None, _) => (None, false),
         };
+        let records = if self.unsaved < UNSAVED { records } else { self.saved(records) };
         let more = peek.more.as_deref();
         let event = SessionUpdate { update: peek.update, meta: peek.meta, more, subagent, late, replayed };
         self.append(prompt, &event, records);

@@ -1,14 +1,18 @@
 //! The list of a tenant's sessions, the newest first.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use serde::Deserialize;
 
 use super::context::Context;
 use super::record::{self, SessionRecord, index_prefix};
 use super::refusal::Refusal;
 use crate::api::{SessionList, SessionState, SessionSummary};
 use crate::store::Table;
-use crate::types::{AgentName, EventId, Principal, Tenant};
+use crate::types::{AgentName, EventId, Principal, SessionId, Tenant};
 
 /// What narrows a list.
 #[derive(Debug, Clone, Default)]
@@ -39,17 +43,20 @@ pub(super) async fn list(
         None => None,
     };
     let (mut sessions, mut looked_at) = (Vec::new(), 0);
+    // One more than asked for says whether there is more.
+    let size = if query.narrows() { PAGE } else { PAGE.min(query.limit + 1) };
     loop {
-        let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.clone(), PAGE).await;
+        let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.clone(), size).await;
         let page = page.map_err(|error| Refusal::internal(&error))?;
-        let last = page.len() < PAGE;
+        let last = page.len() < size;
         looked_at += page.len();
         for (key, value) in page {
             if sessions.len() == query.limit {
                 return Ok(SessionList { sessions, next_cursor: after.map(encode), last_event_id });
             }
-            let record: SessionRecord = record::read(&value).map_err(|error| Refusal::internal(&error))?;
-            if query.fits(&record) {
+            let looked: Looked<'_> = record::read(&value).map_err(|error| Refusal::internal(&error))?;
+            if query.fits(&looked) {
+                let record = record::read(&value).map_err(|error| Refusal::internal(&error))?;
                 sessions.push(summary(context, record));
             }
             after = Some(key);
@@ -69,8 +76,8 @@ pub(super) async fn works_in(context: &Context, tenant: &Tenant, cwd: &str) -> R
         let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.take(), PAGE).await;
         let page = page.map_err(|error| Refusal::internal(&error))?;
         for (_, value) in &page {
-            let record: SessionRecord = record::read(value).map_err(|error| Refusal::internal(&error))?;
-            if record.cwd == cwd {
+            let looked: Looked<'_> = record::read(value).map_err(|error| Refusal::internal(&error))?;
+            if looked.cwd == cwd {
                 return Ok(true);
             }
         }
@@ -93,13 +100,33 @@ fn decode(cursor: &str, prefix: &[u8]) -> Result<Vec<u8>, Refusal> {
     })
 }
 
+/// What is looked at in a record that may not be wanted: the rest is passed over as it lies there.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Looked<'a> {
+    session_id: SessionId,
+    agent: AgentName,
+    #[serde(borrow)]
+    title: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    cwd: Cow<'a, str>,
+    state: SessionState,
+    #[serde(default)]
+    unfinished: bool,
+}
+
 impl ListQuery {
-    fn fits(&self, record: &SessionRecord) -> bool {
+    /// Whether a record may be there and not be wanted.
+    fn narrows(&self) -> bool {
+        self.agent.is_some() || self.state.is_some() || self.q.is_some() || self.cwd.is_some()
+    }
+
+    fn fits(&self, record: &Looked<'_>) -> bool {
         let contains = |text: &str, part: &str| text.to_lowercase().contains(part);
         !record.unfinished
             && self.agent.as_ref().is_none_or(|agent| *agent == record.agent)
             && self.state.is_none_or(|state| state == record.state)
-            && self.cwd.as_ref().is_none_or(|cwd| *cwd == record.cwd)
+            && self.cwd.as_ref().is_none_or(|cwd| record.cwd == cwd.as_str())
             && self.q.as_ref().map(|q| q.to_lowercase()).is_none_or(|q| {
                 record.title.as_deref().is_some_and(|title| contains(title, &q))
                     || contains(&record.session_id.to_string(), &q)

@@ -87,6 +87,7 @@ impl Actor {
             quota: Quota::new(),
             fold: SessionFold::default(),
             fold_changed: true,
+            unsaved: 0,
             inputs,
             attachment: Attachment::Detached,
             live: None,

@@ -141,6 +141,14 @@ impl SessionRegistry {
         found
     }
 
+    /// This owner is nobody's any more; another may be there already.
+    fn uninstall(&self, id: SessionId, slot: &Arc<Slot>) {
+        let mut slots = self.slots();
+        if slots.get(&id).is_some_and(|(_, installed)| Arc::ptr_eq(installed, slot)) {
+            slots.remove(&id);
+        }
+    }
+
     fn run(&self, actor: Actor, slot: Arc<Slot>) {
         let registry = self.clone();
         let id = actor.record.session_id;
@@ -148,7 +156,7 @@ impl SessionRegistry {
         let owner = shutdown.spawn_confined(actor.run());
         shutdown.spawn_confined(async move {
             let Ok(late) = owner.await else { return registry.bury(id, &slot).await };
-            registry.slots().retain(|at, (_, installed)| *at != id || !Arc::ptr_eq(installed, &slot));
+            registry.uninstall(id, &slot);
             slot.gone.cancel();
             // Who asked while it was ending is answered by the next owner; one that cannot be had answers nobody.
             for command in late {
@@ -165,7 +173,7 @@ impl SessionRegistry {
         tracing::error!(session = %id, "the session's owner panicked: its turn fails, and it begins anew from its log");
         // What it appended is committed before the next one reads.
         drop(slot.log.wait(slot.log.appended()).await);
-        self.slots().retain(|at, (_, installed)| *at != id || !Arc::ptr_eq(installed, slot));
+        self.uninstall(id, slot);
         slot.gone.cancel();
         if let Err(refusal) = self.slot(id).await {
             tracing::warn!(session = %id, %refusal, "the session could not be read in again");

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::idempotency::IdempotencyRecord;
 use super::record;
 use super::refusal::Refusal;
@@ -18,18 +20,25 @@ const STEP: usize = 64;
 /// Runs until a stop is asked for.
 pub(super) async fn run(registry: SessionRegistry) {
     let shutdown = registry.context().shutdown.clone();
+    let mut keys_at = Instant::now();
     loop {
         tokio::select! {
             () = shutdown.soft() => return,
             () = tokio::time::sleep(ROUND) => {}
         }
-        if let Err(refusal) = round(&registry).await {
-            tracing::warn!(%refusal, "old sessions and keys could not be removed");
+        erase_old(&registry).await;
+        // A key that is kept a little too long is not known any more all the same: all of them are not read each minute.
+        if Instant::now() < keys_at {
+            continue;
+        }
+        keys_at = Instant::now() + registry.context().limits.idempotency / 24;
+        if let Err(refusal) = forget_keys(&registry).await {
+            tracing::warn!(%refusal, "old keys could not be removed");
         }
     }
 }
 
-async fn round(registry: &SessionRegistry) -> Result<(), Refusal> {
+async fn erase_old(registry: &SessionRegistry) {
     for (tenant, id) in registry.context().log.expired(STEP) {
         // The age of the log is the operator's word, so it is the operator who deletes.
         let by = Principal { id: "retention".into(), tenant, scopes: Scopes::default() };
@@ -41,7 +50,6 @@ async fn round(registry: &SessionRegistry) -> Result<(), Refusal> {
             tracing::warn!(session = %id, %refusal, "a session past its age could not be erased");
         }
     }
-    forget_keys(registry).await
 }
 
 async fn forget_keys(registry: &SessionRegistry) -> Result<(), Refusal> {

@@ -156,7 +156,7 @@ impl EventStore for MemoryStore {
     }
 
     fn usage(&self, session: SessionId) -> Option<LogUsage> {
-        self.maps().usages.get(session).cloned()
+        self.maps().usages.get(session)
     }
 
     fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {

@@ -23,13 +23,34 @@ pub struct LogUsage {
 /// All logs of a store. It changes after a commit, never before.
 #[derive(Debug, Default)]
 pub(super) struct Usages {
-    logs: HashMap<SessionId, LogUsage>,
+    logs: HashMap<SessionId, Log>,
+    /// Few, while the logs are many.
+    tenants: Vec<Tenant>,
     bytes: u64,
 }
 
+/// A log as it lies in memory, which every stored session costs for as long as the store is open.
+#[derive(Debug, Clone, Copy)]
+struct Log {
+    first_seq: u64,
+    last_seq: u64,
+    first_pos: u64,
+    last_pos: u64,
+    bytes: u64,
+    last_time: Timestamp,
+    runs: u32,
+    /// Which of the tenants.
+    tenant: u32,
+}
+
 impl Usages {
-    pub(super) fn get(&self, session: SessionId) -> Option<&LogUsage> {
-        self.logs.get(&session)
+    /// Room for so many logs, so that none is moved while they are read in.
+    pub(super) fn reserve(&mut self, logs: usize) {
+        self.logs.reserve(logs);
+    }
+
+    pub(super) fn get(&self, session: SessionId) -> Option<LogUsage> {
+        self.logs.get(&session).map(|log| self.shown(session, *log))
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -37,22 +58,41 @@ impl Usages {
     }
 
     pub(super) fn pick(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
-        self.logs.values().filter(|log| wanted(log)).take(limit).cloned().collect()
+        let shown = self.logs.iter().map(|(session, log)| self.shown(*session, *log));
+        shown.filter(|log| wanted(log)).take(limit).collect()
+    }
+
+    /// A log as it was written down.
+    pub(super) fn restore(&mut self, usage: &LogUsage) {
+        let tenant = self.tenant(usage.tenant.as_str());
+        self.bytes += usage.bytes;
+        let log = Log {
+            first_seq: usage.first_seq,
+            last_seq: usage.last_seq,
+            first_pos: usage.first_pos,
+            last_pos: usage.last_pos,
+            bytes: usage.bytes,
+            last_time: usage.last_time,
+            runs: u32::try_from(usage.runs).unwrap_or(u32::MAX),
+            tenant,
+        };
+        self.logs.insert(usage.session, log);
     }
 
     /// A run as it is stored: `head` names its place.
     pub(super) fn append(&mut self, tenant: &str, head: &RunHead) {
         self.bytes += head.bytes;
-        let log = self.logs.entry(head.session).or_insert_with(|| LogUsage {
-            session: head.session,
-            tenant: Tenant::new(tenant),
+        let tenant = self.tenant(tenant);
+        let log = self.logs.entry(head.session).or_insert(Log {
             first_seq: head.first_seq,
             last_seq: 0,
-            first_pos: head.last_pos - (head.last_seq - head.first_seq),
+            // What a damaged row says of itself may be anything.
+            first_pos: head.last_pos.saturating_sub(head.last_seq.saturating_sub(head.first_seq)),
             last_pos: 0,
             bytes: 0,
-            runs: 0,
             last_time: head.time,
+            runs: 0,
+            tenant,
         });
         log.last_seq = head.last_seq;
         log.last_pos = head.last_pos;
@@ -74,8 +114,57 @@ impl Usages {
             log.first_seq = first_seq;
             log.first_pos = first_pos;
             log.bytes -= gone.bytes;
-            log.runs -= gone.runs;
+            log.runs -= u32::try_from(gone.runs).unwrap_or(u32::MAX);
             self.bytes -= gone.bytes;
         }
+    }
+
+    fn tenant(&mut self, name: &str) -> u32 {
+        let known = self.tenants.iter().position(|tenant| tenant.as_str() == name);
+        let at = known.unwrap_or_else(|| {
+            self.tenants.push(Tenant::new(name));
+            self.tenants.len() - 1
+        });
+        u32::try_from(at).unwrap_or(u32::MAX)
+    }
+
+    fn shown(&self, session: SessionId, log: Log) -> LogUsage {
+        LogUsage {
+            session,
+            tenant: self.tenants[log.tenant as usize].clone(),
+            first_seq: log.first_seq,
+            last_seq: log.last_seq,
+            first_pos: log.first_pos,
+            last_pos: log.last_pos,
+            bytes: log.bytes,
+            runs: u64::from(log.runs),
+            last_time: log.last_time,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::contract::session;
+    use super::*;
+
+    #[test]
+    fn a_stored_session_costs_memory_for_its_numbers_alone() {
+        assert_eq!(size_of::<(SessionId, Log)>(), 72);
+        let mut usages = Usages::default();
+        for number in 0..=u8::MAX {
+            let head = RunHead {
+                session: session(number),
+                first_seq: 1,
+                last_seq: 3,
+                last_pos: 3 + 3 * u64::from(number),
+                bytes: 10,
+                time: Timestamp::from_millis(1),
+            };
+            usages.append(if number % 2 == 0 { "a" } else { "b" }, &head);
+        }
+        assert_eq!(usages.tenants.len(), 2, "the name of a tenant is kept once");
+        assert_eq!(usages.get(session(4)).unwrap().tenant.as_str(), "a");
+        assert_eq!(usages.get(session(5)).unwrap().tenant.as_str(), "b");
     }
 }

@@ -64,7 +64,7 @@ async fn a_large_log_loses_its_oldest_events_and_readers_are_told() {
     let large = aging.fill(1, 200).await;
     aging.fill(2, 10).await;
     let mut lagging = large.reader(Start::After(2));
-    pass(&aging.log.shared).await.unwrap();
+    pass(&aging.log.shared, true).await.unwrap();
     let usage = aging.log.shared.store.usage(id(1)).unwrap();
     assert!(usage.bytes <= 10_000 && usage.bytes > 9_000 && usage.last_seq == 200, "{usage:?}");
     assert_eq!(aging.first_seq(2), 1);
@@ -94,7 +94,7 @@ async fn all_logs_together_lose_the_oldest_events_of_the_largest() {
     aging.fill(2, 60).await;
     aging.fill(3, 30).await;
     aging.fill(2, 40).await;
-    pass(&aging.log.shared).await.unwrap();
+    pass(&aging.log.shared, true).await.unwrap();
     let total = aging.log.shared.store.total_bytes();
     assert!(total <= 20_000 && total > 19_000, "{total}");
     assert_eq!(
@@ -111,7 +111,7 @@ async fn large_logs_shrink_to_the_same_size() {
     for (number, events) in [(1, 90), (2, 60), (3, 20)] {
         aging.fill(number, events).await;
     }
-    pass(&aging.log.shared).await.unwrap();
+    pass(&aging.log.shared, true).await.unwrap();
     let bytes = |number| aging.log.shared.store.usage(id(number)).unwrap().bytes;
     assert_eq!(aging.first_seq(3), 1);
     assert!(bytes(1).abs_diff(bytes(2)) < 700, "{} {}", bytes(1), bytes(2));
@@ -126,10 +126,10 @@ async fn an_old_log_keeps_its_last_run_and_is_reported() {
     aging.set(20);
     aging.fill(2, 10).await;
     aging.set(29);
-    pass(&aging.log.shared).await.unwrap();
+    pass(&aging.log.shared, true).await.unwrap();
     assert_eq!((aging.first_seq(1), aging.log.expired(10)), (1, Vec::new()));
     aging.set(31);
-    pass(&aging.log.shared).await.unwrap();
+    pass(&aging.log.shared, true).await.unwrap();
     assert_eq!((aging.first_seq(1), aging.first_seq(2)), (100, 1));
     assert_eq!(aging.log.expired(10), [(Tenant::default(), id(1))]);
     assert_eq!(say(&old, ""), 101, "seq goes on");
@@ -146,10 +146,10 @@ async fn a_tombstone_goes_when_its_time_has_come() {
     drop(erased);
     let left = || aging.log.shared.store.usage(id(1)).map(|log| (log.first_seq, log.last_seq));
     aging.set(6);
-    pass(&aging.log.shared).await.unwrap();
+    pass(&aging.log.shared, true).await.unwrap();
     assert_eq!(left(), Some((4, 4)));
     aging.set(8);
-    pass(&aging.log.shared).await.unwrap();
+    pass(&aging.log.shared, true).await.unwrap();
     assert_eq!(left(), None);
     assert_eq!(aging.log.scan(Table::Tombstone, Vec::new(), None, 10).await.unwrap(), []);
 }
@@ -164,7 +164,7 @@ async fn a_clock_that_jumps_by_years_deletes_nothing() {
     let tombstones = || aging.log.scan(Table::Tombstone, Vec::new(), None, 10);
     for days in [3650, -3650, 3650, 0] {
         aging.set(days);
-        pass(&aging.log.shared).await.unwrap();
+        pass(&aging.log.shared, true).await.unwrap();
         assert_eq!((aging.first_seq(1), aging.log.expired(10)), (1, Vec::new()), "{days}");
         assert_eq!(tombstones().await.unwrap().len(), 1, "{days}");
     }

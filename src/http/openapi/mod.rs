@@ -1,5 +1,7 @@
 //! The OpenAPI document: what the routes say of themselves, and what is true of all of them.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use http::HeaderValue;
 use sha2::{Digest, Sha256};
@@ -21,18 +23,20 @@ use crate::api::{Problem, ProblemCode};
 mod problems;
 
 /// The document as it is served.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Document {
     pub(super) json: Bytes,
     pub(super) etag: HeaderValue,
 }
 
-impl Document {
-    pub(super) fn new(routes: OpenApi) -> Self {
-        let json = Bytes::from(json(&completed(routes)));
+/// Made for who asks first: it would be most of a start, and megabytes that nobody may ever want.
+pub(super) fn served() -> &'static Document {
+    static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
+        let json = Bytes::from(document_json());
         let etag = etag(&Sha256::digest(&json).into());
-        Self { json, etag }
-    }
+        Document { json, etag }
+    });
+    &DOCUMENT
 }
 
 /// The whole document.

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};
 
-use axum::Extension;
 use axum::extract::Path;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -11,16 +10,14 @@ use utoipa_swagger_ui::Config;
 
 use crate::api::ProblemCode;
 use crate::http::error::ApiError;
-use crate::http::openapi::Document;
+use crate::http::openapi;
 
 /// The page's own scripts and styles, and the document that it shows.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-pub(in crate::http) async fn openapi(
-    Extension(document): Extension<Document>,
-    headers: HeaderMap,
-) -> Response {
+pub(in crate::http) async fn openapi(headers: HeaderMap) -> Response {
+    let document = openapi::served();
     let known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == document.etag);
     let mut response = if known {
         StatusCode::NOT_MODIFIED.into_response()

@@ -38,12 +38,24 @@ mod tests {
     use super::super::super::contract::{append, run, seqs, session};
     use super::super::super::{EventStore, SqliteStore};
     use super::*;
-    use crate::types::{Ids, Limits};
+    use crate::types::{Epoch, Ids, Limits};
 
     const STEPS: [Migration; 2] = [
         "ALTER TABLE meta ADD COLUMN note TEXT",
         "CREATE TABLE added (name TEXT); INSERT INTO added SELECT key FROM meta",
     ];
+
+    /// A log as the first version made it, with three events.
+    fn first_version(path: &Path) -> Epoch {
+        let store = SqliteStore::open(path, Ids::system(), &Limits::default()).unwrap();
+        append(&store, vec![run(1, 1..=3)]);
+        let epoch = store.epoch();
+        drop(store);
+        let file = Connection::open(path).unwrap();
+        file.execute_batch("DROP TABLE log; DELETE FROM meta WHERE key = 'summed_pos'").unwrap();
+        file.pragma_update(None, "user_version", 1).unwrap();
+        epoch
+    }
 
     fn version(path: &Path) -> i32 {
         let file = Connection::open(path).unwrap();
@@ -54,10 +66,7 @@ mod tests {
     fn a_file_takes_all_steps_that_it_has_not_taken_and_a_copy_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let store = SqliteStore::open(&path, Ids::system(), &Limits::default()).unwrap();
-        append(&store, vec![run(1, 1..=3)]);
-        let epoch = store.epoch();
-        drop(store);
+        let epoch = first_version(&path);
         to_newest(&path, 1, &STEPS[..1]).unwrap();
         assert_eq!(version(&path), 2);
         to_newest(&path, 2, &STEPS).unwrap();
@@ -76,12 +85,15 @@ mod tests {
     fn a_step_that_fails_leaves_the_file_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        append(&SqliteStore::open(&path, Ids::system(), &Limits::default()).unwrap(), vec![run(1, 1..=3)]);
+        first_version(&path);
+        let there = std::fs::read(&path).unwrap();
         to_newest(&path, 1, &[STEPS[1], "NOT SQL"]).unwrap_err();
         assert_eq!(version(&path), 1);
         let store = SqliteStore::open(&path, Ids::system(), &Limits::default()).unwrap();
         assert_eq!(seqs(&store.read(session(1), 0, 1000).unwrap()), [1, 2, 3]);
         drop(store);
+        assert_eq!(version(&beside(&path, ".version-1")), 1);
+        std::fs::write(&path, there).unwrap();
         to_newest(&path, 1, &STEPS).unwrap();
         assert_eq!((version(&path), version(&beside(&path, ".version-1"))), (3, 1));
     }

@@ -12,8 +12,11 @@ mod copy;
 mod migrate;
 mod read;
 mod schema;
+mod sums;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod work;
 mod write;
 
 use std::io;
@@ -36,6 +39,8 @@ use super::{
 use check::Check;
 use checkpoint::Checkpointer;
 use read::Readers;
+use sums::{Sums, Unsummed};
+use write::PrunedLog;
 
 pub use check::{CheckError, Checked};
 pub use copy::{Restored, copy, restore};
@@ -94,6 +99,7 @@ struct Index {
     usages: Usages,
     last_pos: u64,
     pruned_pos: u64,
+    unsummed: Unsummed,
 }
 
 impl SqliteStore {
@@ -179,24 +185,58 @@ impl Drop for SqliteStore {
 }
 
 impl Index {
-    /// One walk over the rows; it does not touch the bytes of the frames.
+    /// What was written down of each log, and a walk over the rows that came since; it does not touch the bytes of the
+    /// frames.
     fn load(connection: &Connection) -> Result<Self, OpenError> {
         let place = |key: &str| {
             let select = "SELECT value FROM meta WHERE key = ?1";
             connection.query_row(select, [key], |row| row.get(0)).map(from_sql)
         };
-        let (last_pos, pruned_pos) = (place("last_pos")?, place("pruned_pos")?);
-        let mut index = Self { usages: Usages::default(), last_pos, pruned_pos };
+        let (last_pos, pruned_pos, summed_pos) =
+            (place("last_pos")?, place("pruned_pos")?, place("summed_pos")?);
+        let last_pos = last_pos.max(summed_pos);
+        let mut index = Self { last_pos, pruned_pos, ..Self::default() };
+        sums::load(connection, &mut index.usages)?;
         let mut select = connection.prepare(
-            "SELECT session, first_seq, last_seq, pos, length(frames), time, tenant FROM run ORDER BY pos",
+            "SELECT session, first_seq, last_seq, pos, length(frames), time, tenant FROM run
+             WHERE pos > ?1 ORDER BY pos",
         )?;
-        let mut rows = select.query([])?;
+        let mut rows = select.query([to_sql(summed_pos)])?;
         while let Some(row) = rows.next()? {
             let head = read::head(row)?;
-            index.last_pos = index.last_pos.max(head.last_pos);
-            index.usages.append(row.get_ref(6)?.as_str().map_err(|_| OpenError::Foreign)?, &head);
+            index.append(row.get_ref(6)?.as_str().map_err(|_| OpenError::Foreign)?, &head);
         }
         Ok(index)
+    }
+
+    fn append(&mut self, tenant: &str, head: &RunHead) {
+        self.last_pos = self.last_pos.max(head.last_pos);
+        self.usages.append(tenant, head);
+        self.unsummed.append(head.session);
+    }
+
+    /// What a commit is to write down, if it is time for that. Who writes records alone may not be the one that knows
+    /// the logs.
+    fn sums_with(&self, batch: &Batch) -> Option<Sums> {
+        let due = !batch.runs.is_empty() && self.unsummed.is_much();
+        due.then(|| self.unsummed.sums(&self.usages, self.last_pos))
+    }
+
+    /// The sums with which these runs go.
+    fn sums_after(&self, pruned: &[PrunedLog]) -> Sums {
+        let mut sums = self.unsummed.sums(&self.usages, self.last_pos);
+        sums.logs.retain(|log| pruned.iter().all(|pruned| pruned.session != log.session));
+        sums.logs.extend(pruned.iter().filter_map(|pruned| {
+            let log = self.usages.get(pruned.session)?;
+            Some(LogUsage {
+                first_seq: pruned.first_seq,
+                first_pos: pruned.first_pos,
+                bytes: log.bytes - pruned.gone.bytes,
+                runs: log.runs - pruned.gone.runs,
+                ..log
+            })
+        }));
+        sums
     }
 }
 
@@ -226,9 +266,18 @@ impl EventStore for SqliteStore {
         let time = self.ids.now();
         let mut writer = self.writer();
         self.checkpointer.check()?;
-        let first = self.index().last_pos;
-        let positions = self.noted(write::commit(&mut writer, batch, &self.epoch, first, time))?;
-        self.index().committed(batch, &positions, time);
+        let (first, sums) = {
+            let index = self.index();
+            (index.last_pos, index.sums_with(batch))
+        };
+        let positions =
+            self.noted(write::commit(&mut writer, batch, &self.epoch, first, time, sums.as_ref()))?;
+        let mut index = self.index();
+        if sums.is_some() {
+            index.unsummed.clear();
+        }
+        index.committed(batch, &positions, time);
+        drop(index);
         drop(writer);
         self.checkpointer.wrote(write::size(batch));
         Ok(Committed { positions })
@@ -256,7 +305,7 @@ impl EventStore for SqliteStore {
     }
 
     fn usage(&self, session: SessionId) -> Option<LogUsage> {
-        self.index().usages.get(session).cloned()
+        self.index().usages.get(session)
     }
 
     fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
@@ -303,8 +352,12 @@ impl EventStore for SqliteStore {
             let with_last = |cut: &Cut| index.usages.get(cut.session).map(|log| (*cut, log.last_pos));
             (index.pruned_pos, cuts.iter().filter_map(with_last).collect::<Vec<_>>())
         };
-        let pruned = self.noted(write::prune(&mut writer, &cuts, max_runs, pruned_pos))?;
+        let sums = |pruned: &[PrunedLog]| self.index().sums_after(pruned);
+        let pruned = self.noted(write::prune(&mut writer, &cuts, max_runs, pruned_pos, sums))?;
         let mut index = self.index();
+        if !pruned.is_empty() {
+            index.unsummed.clear();
+        }
         let mut sum = Pruned::default();
         for cut in pruned {
             index.usages.cut(cut.session, cut.first_seq, cut.first_pos, cut.gone);
@@ -342,8 +395,7 @@ impl Index {
             self.usages.erase(*session);
         }
         for (run, pos) in batch.runs.iter().zip(positions) {
-            self.usages.append(run.tenant.as_str(), &RunHead::of(run, *pos, time));
-            self.last_pos = *pos;
+            self.append(run.tenant.as_str(), &RunHead::of(run, *pos, time));
         }
     }
 }

@@ -10,19 +10,21 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::types::Epoch;
 
-use super::OpenError;
 use super::migrate::{self, Migration};
+use super::{OpenError, sums};
 
 /// `acpg`, at byte 68 of the file: it is ours.
 const APPLICATION: i32 = 0x6163_7067;
 /// What leads from each released version to the next, beginning with the first.
-const MIGRATIONS: [Migration; 0] = [];
+const MIGRATIONS: [Migration; 1] = [sums::MIGRATION];
 /// What this build reads and writes, at byte 60 of the file.
 #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "they are a few")]
 const VERSION: i32 = 1 + MIGRATIONS.len() as i32;
 /// Only we and a person at the `sqlite3` prompt write to the file.
 const BUSY: Duration = Duration::from_secs(10);
 
+/// The first version of the file; a new one takes the same steps from there as an old one.
+///
 /// A run's place is its rowid, so that appending touches the end of the table and one place of one index.
 const SCHEMA: &str = "
 CREATE TABLE run (
@@ -104,15 +106,16 @@ fn check(application: i32, version: i32) -> Result<i32, OpenError> {
 /// Makes the file under another name, so that a half-made one is never found under its own.
 fn create(path: &Path, epoch: &Epoch) -> Result<(), OpenError> {
     let new = beside(path, ".new");
-    for left in [&new, &beside(path, ".new-journal")] {
-        match fs::remove_file(left) {
+    for left in [".new", ".new-journal", ".new-wal", ".new-shm"].map(|suffix| beside(path, suffix)) {
+        match fs::remove_file(&left) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
     }
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let mut connection = Connection::open_with_flags(&new, writing())?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
+    // It is durable as a whole before it has its name: a start waits for one sync of it and not for one a step.
+    connection.pragma_update(None, "synchronous", "OFF")?;
     connection.pragma_update(None, "page_size", 8192)?;
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     let transaction = connection.transaction()?;
@@ -123,8 +126,13 @@ fn create(path: &Path, epoch: &Epoch) -> Result<(), OpenError> {
         "INSERT INTO meta (key, value) VALUES ('epoch', ?1), ('last_pos', 0), ('pruned_pos', 0)",
         [epoch.as_str()],
     )?;
+    for step in MIGRATIONS {
+        transaction.execute_batch(step)?;
+    }
     transaction.commit()?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.close().map_err(|(_, error)| error)?;
+    file.sync_all()?;
     fs::rename(&new, path)?;
     Ok(File::open(folder_of(path))?.sync_all()?)
 }

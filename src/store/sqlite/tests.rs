@@ -67,7 +67,7 @@ fn the_file_is_made_as_asked() {
     let wal = fs::metadata(place.folder.path().join("events.sqlite-wal")).unwrap();
     assert_eq!(wal.permissions().mode() & 0o777, 0o600);
     let writer = store.writer();
-    for (pragma, value) in [("page_size", 8192), ("auto_vacuum", 2), ("synchronous", 2), ("user_version", 1)]
+    for (pragma, value) in [("page_size", 8192), ("auto_vacuum", 2), ("synchronous", 2), ("user_version", 2)]
     {
         let found: i64 = writer.pragma_query_value(None, pragma, |row| row.get(0)).unwrap();
         assert_eq!(found, value, "{pragma}");
@@ -182,9 +182,9 @@ fn what_is_not_ours_is_refused_untouched() {
         assert!(fs::read(place.path()).unwrap() == before, "{found}");
         assert_eq!(fs::read_dir(place.folder.path()).unwrap().count(), 1);
     };
-    place.sql("PRAGMA user_version = 2");
-    refused("Newer { found: 2, known: 1 }");
-    place.sql("PRAGMA user_version = 1; PRAGMA application_id = 7");
+    place.sql("PRAGMA user_version = 3");
+    refused("Newer { found: 3, known: 2 }");
+    place.sql("PRAGMA user_version = 2; PRAGMA application_id = 7");
     refused("Foreign");
     fs::write(place.path(), "not a database").unwrap();
     refused("Foreign");
@@ -195,9 +195,9 @@ fn a_newer_version_in_the_write_ahead_log_is_seen() {
     let place = Place::new();
     drop(place.store());
     let newer = Connection::open(place.path()).unwrap();
-    newer.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 2").unwrap();
+    newer.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 3").unwrap();
     let before = fs::read(place.path()).unwrap();
-    assert!(matches!(place.open().unwrap_err(), OpenError::Newer { found: 2, .. }));
+    assert!(matches!(place.open().unwrap_err(), OpenError::Newer { found: 3, .. }));
     assert!(fs::read(place.path()).unwrap() == before);
 }
 

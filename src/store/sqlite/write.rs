@@ -5,6 +5,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, Transactio
 use crate::types::{Epoch, SessionId, Timestamp};
 
 use super::super::{Batch, CommitError, Cut, Expect, Pruned};
+use super::sums::{self, Sums};
 use super::{checksum, from_sql, to_sql};
 
 impl From<rusqlite::Error> for CommitError {
@@ -25,11 +26,16 @@ pub(super) fn commit(
     epoch: &Epoch,
     last_pos: u64,
     time: Timestamp,
+    sums: Option<&Sums>,
 ) -> Result<Vec<u64>, CommitError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     check(&transaction, &batch.expect)?;
+    if let Some(sums) = sums {
+        sums::write(&transaction, sums)?;
+    }
     for session in &batch.erase {
         transaction.execute("DELETE FROM run WHERE session = ?1", [session.as_bytes()])?;
+        sums::erase(&transaction, *session)?;
     }
     if !batch.erase.is_empty() {
         // The places that go are not given again, should they have been the last.
@@ -102,7 +108,7 @@ fn append(
     Ok(positions)
 }
 
-fn set_place(transaction: &Transaction<'_>, key: &str, pos: u64) -> Result<(), rusqlite::Error> {
+pub(super) fn set_place(transaction: &Transaction<'_>, key: &str, pos: u64) -> Result<(), rusqlite::Error> {
     transaction.execute("UPDATE meta SET value = ?2 WHERE key = ?1", params![key, to_sql(pos)]).map(drop)
 }
 
@@ -130,6 +136,7 @@ pub(super) fn prune(
     cuts: &[(Cut, u64)],
     max_runs: usize,
     pruned_pos: u64,
+    sums: impl FnOnce(&[PrunedLog]) -> Sums,
 ) -> Result<Vec<PrunedLog>, CommitError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut pruned = Vec::with_capacity(cuts.len());
@@ -138,6 +145,9 @@ pub(super) fn prune(
     }
     if let Some(pos) = pruned.iter().map(|log| log.pruned_pos).max().filter(|pos| *pos > pruned_pos) {
         set_place(&transaction, "pruned_pos", pos)?;
+    }
+    if !pruned.is_empty() {
+        sums::write(&transaction, &sums(&pruned))?;
     }
     transaction.commit()?;
     Ok(pruned)
@@ -151,7 +161,7 @@ fn prune_one(
 ) -> Result<Option<PrunedLog>, CommitError> {
     let mut select = transaction.prepare(
         "SELECT pos, length(frames) FROM run
-         WHERE session = ?1 AND last_seq <= ?2 AND pos < ?3 ORDER BY first_seq LIMIT ?4",
+         WHERE session = ?1 AND first_seq <= ?2 AND last_seq <= ?2 AND pos < ?3 ORDER BY first_seq LIMIT ?4",
     )?;
     let oldest =
         params![cut.session.as_bytes(), to_sql(cut.through), to_sql(last_pos), to_sql(max_runs as u64)];

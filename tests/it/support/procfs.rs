@@ -58,8 +58,17 @@ fn memory(pid: u32, line: &str) -> u64 {
 
 /// Bytes that a process has written, to files and pipes.
 pub(crate) fn written(pid: u32) -> u64 {
+    transferred(pid, "wchar: ")
+}
+
+/// Bytes that it has read, from files, pipes and sockets.
+pub(crate) fn read(pid: u32) -> u64 {
+    transferred(pid, "rchar: ")
+}
+
+fn transferred(pid: u32, line: &str) -> u64 {
     let io = std::fs::read_to_string(format!("/proc/{pid}/io")).expect("it runs, and is ours");
-    let line = io.lines().find_map(|line| line.strip_prefix("wchar: ")).expect("a process is accounted for");
+    let line = io.lines().find_map(|text| text.strip_prefix(line)).expect("a process is accounted for");
     line.parse().expect("a number")
 }
 

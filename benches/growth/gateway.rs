@@ -1,0 +1,129 @@
+//! The gateway with a large log: started on a free port, asked over loopback, stopped by its pid.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::Outcome;
+use super::client::{self, Events};
+
+/// A key for this run only; nothing outside loopback ever sees it.
+const KEY: &str = "growth-generator-key-0123456789abcdef0123456789abcdef";
+const STOP: Duration = Duration::from_secs(20);
+
+/// What runs, and where its data is.
+pub(crate) struct Place {
+    pub(crate) program: PathBuf,
+    pub(crate) folder: PathBuf,
+}
+
+pub(crate) struct Gateway {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    /// From the start of the process to its first answer.
+    pub(crate) ready: Duration,
+}
+
+impl Gateway {
+    #[expect(clippy::disallowed_methods, reason = "it starts the gateway, as an operator would")]
+    pub(crate) fn start(place: &Place, limits: &str) -> Outcome<Self> {
+        let path = |name: &str| place.folder.join(name);
+        fs::write(path("key"), KEY)?;
+        let agent = json!(env!("CARGO_BIN_EXE_fake-agent"));
+        let many = "requests_per_minute = 1000000\nprompts_per_minute = 1000000\nlogs_bytes = \"1TiB\"\n\
+            free_disk_percent = 0\nsession_events_per_hour = 1000000000\nsession_bytes_per_hour = \"1TiB\"\n";
+        let config = format!("[agents.fake]\ncommand = {agent}\n[limits]\n{many}{limits}\n");
+        fs::write(path("gateway.toml"), config)?;
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let began = Instant::now();
+        let child = Command::new(&place.program)
+            .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--config"])
+            .arg(path("gateway.toml"))
+            .arg("--data")
+            .arg(path("data"))
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", &place.folder)
+            .env("ACP_GATEWAY_ADMIN_KEY_FILE", path("key"))
+            .env("RUST_LOG", "error")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()?;
+        let mut gateway = Self { child, address: ([127, 0, 0, 1], port).into(), ready: Duration::ZERO };
+        loop {
+            if client::send(gateway.address, KEY, "GET", "/readyz", "").is_ok_and(|(status, _)| status == 200)
+            {
+                gateway.ready = began.elapsed();
+                return Ok(gateway);
+            }
+            if let Some(status) = gateway.child.try_wait()? {
+                return Err(format!("the gateway did not start: {status}").into());
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Outcome<Value> {
+        let (status, answer) = client::send(self.address, KEY, "GET", path, "")?;
+        if status != 200 {
+            return Err(format!("GET {path}: {status} {answer}").into());
+        }
+        Ok(serde_json::from_str(&answer)?)
+    }
+
+    pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Outcome<Value> {
+        let (status, answer) = client::send(self.address, KEY, method, path, &body.to_string())?;
+        if !(200..300).contains(&status) {
+            return Err(format!("{method} {path}: {status} {answer}").into());
+        }
+        Ok(serde_json::from_str(&answer)?)
+    }
+
+    pub(crate) fn events(&self, path: &str) -> Outcome<Events> {
+        Events::open(self.address, KEY, path)
+    }
+
+    /// KiB of a line of its `status`, such as `VmRSS`.
+    pub(crate) fn memory(&self, line: &str) -> Outcome<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let found = status.lines().find_map(|at| at.strip_prefix(line)?.strip_prefix(':'));
+        Ok(found.and_then(|rest| rest.split_whitespace().next()).ok_or("no such line")?.parse()?)
+    }
+
+    /// The time that all of its threads had a processor for.
+    pub(crate) fn cpu(&self) -> Outcome<Duration> {
+        let mut nanos = 0;
+        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let schedstat = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+            nanos += schedstat.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0);
+        }
+        Ok(Duration::from_nanos(nanos))
+    }
+
+    /// Asks it to end, and waits until it did.
+    pub(crate) fn stop(mut self) -> Outcome {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).ok_or("it has no pid")?;
+        kill_process(pid, Signal::TERM)?;
+        let end = Instant::now() + STOP;
+        while Instant::now() < end {
+            if let Some(status) = self.child.try_wait()? {
+                return if status.success() { Ok(()) } else { Err(format!("the gateway: {status}").into()) };
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err(format!("the gateway was still there {STOP:?} after TERM").into())
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // Both fail when it has ended, and that is what is wanted.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

@@ -1,0 +1,217 @@
+//! What is measured on a filled folder. Each figure is a line of JSON; times are in milliseconds.
+
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+use acp_gateway::store::{EventStore, SqliteStore, Table};
+use acp_gateway::types::{Ids, Limits};
+
+use super::Outcome;
+use super::fill::title;
+use super::gateway::{Gateway, Place};
+use super::template::log;
+
+/// Updates of a turn whose cost is measured.
+const FLOOD: u32 = 20_000;
+
+/// What of the log is asked for.
+struct Places {
+    sessions: usize,
+    events: u64,
+    epoch: String,
+    /// The long session, and its last seq.
+    long: (String, u64),
+    /// Some of the others, spread over all.
+    some: Vec<String>,
+    /// A cursor in the middle of the list.
+    middle: String,
+}
+
+pub(crate) fn all(place: &Place, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
+    let places = places(place)?;
+    let starts = (0..3).map(|_| start(place)).collect::<Outcome<Vec<_>>>()?;
+    let gateway = Gateway::start(place, "")?;
+    std::thread::sleep(Duration::from_secs(1));
+    report(&json!({
+        "figure": "start", "sessions": places.sessions, "events": places.events, "ready": median(starts),
+        "rssKiB": gateway.memory("VmRSS")?, "anonymousKiB": gateway.memory("RssAnon")?,
+    }))?;
+    lists(&gateway, &places, report)?;
+    opens(&gateway, &places, report)?;
+    streams(&gateway, &places, report)?;
+    let resident = gateway.memory("RssAnon")?;
+    report(&json!({ "figure": "after", "anonymousKiB": resident }))?;
+    appends(&gateway, &places, report)?;
+    gateway.stop()?;
+    pruning(place, report)
+}
+
+fn start(place: &Place) -> Outcome<f64> {
+    let gateway = Gateway::start(place, "")?;
+    let ready = gateway.ready;
+    gateway.stop()?;
+    Ok(millis(ready))
+}
+
+fn places(place: &Place) -> Outcome<Places> {
+    let store = SqliteStore::open(&log(&place.folder), Ids::system(), &Limits::default())?;
+    let mut logs = store.usages(usize::MAX, &|_| true);
+    logs.sort_by_key(|log| std::cmp::Reverse(log.last_seq));
+    let long = logs.first().ok_or("no session")?;
+    let others = &logs[1..];
+    let some = others.iter().step_by((others.len() / 100).max(1)).map(|log| log.session.to_string());
+    let mut keys = Vec::new();
+    let mut after: Option<Vec<u8>> = None;
+    while keys.len() < logs.len() / 2 {
+        let page = store.scan(Table::SessionIndex, b"", after.as_deref(), 1000)?;
+        let Some((last, _)) = page.last() else { break };
+        after = Some(last.clone());
+        keys.extend(page.into_iter().map(|(key, _)| key));
+    }
+    Ok(Places {
+        sessions: logs.len(),
+        events: store.tail().last_pos,
+        epoch: store.epoch().to_string(),
+        long: (long.session.to_string(), long.last_seq),
+        some: some.collect(),
+        middle: URL_SAFE_NO_PAD.encode(keys.get(logs.len() / 2).or(keys.last()).ok_or("no index")?),
+    })
+}
+
+fn lists(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
+    let page = |path: &str| timed(30, || gateway.get(path).map(drop));
+    let first = page("/v1/sessions?limit=20")?;
+    let deep = page(&format!("/v1/sessions?limit=20&cursor={}", places.middle))?;
+    // One that was changed long ago: the whole list is looked through.
+    let wanted = title(1);
+    let began = Instant::now();
+    let (mut requests, mut longest, mut cursor) = (0, Duration::ZERO, String::new());
+    loop {
+        let asked = Instant::now();
+        let q = wanted.replace(' ', "%20");
+        let found = gateway.get(&format!("/v1/sessions?limit=20&q={q}{cursor}"))?;
+        longest = longest.max(asked.elapsed());
+        requests += 1;
+        match found["nextCursor"].as_str() {
+            Some(next) if found["sessions"] == json!([]) => cursor = format!("&cursor={next}"),
+            _ if found["sessions"][0]["title"] == wanted.as_str() => break,
+            _ => return Err(format!("{wanted} was not found: {found}").into()),
+        }
+    }
+    report(&json!({
+        "figure": "list", "first": first, "middle": deep, "search": millis(began.elapsed()),
+        "searchRequests": requests, "searchRequest": millis(longest),
+    }))
+}
+
+fn opens(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
+    let mut times = Vec::new();
+    for session in &places.some {
+        times.push(once(|| gateway.get(&format!("/v1/sessions/{session}")).map(drop))?);
+    }
+    let long = once(|| gateway.get(&format!("/v1/sessions/{}", places.long.0)).map(drop))?;
+    report(&json!({ "figure": "open", "cold": median(times), "coldLong": long }))
+}
+
+fn streams(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
+    let (long, last) = &places.long;
+    let epoch = &places.epoch;
+    let first = |path: &str, id: String| {
+        timed(10, || {
+            let (found, _) = gateway.events(path)?.next()?;
+            if found == id { Ok(()) } else { Err(format!("{path}: {found} and not {id}").into()) }
+        })
+    };
+    let replay = |seq: u64| {
+        first(&format!("/v1/sessions/{long}/events?after={epoch}-{seq}"), format!("{epoch}-{}", seq + 1))
+    };
+    let (begin, middle, end) = (replay(1)?, replay(last / 2)?, replay(last - 2)?);
+    let pos = places.events / 2;
+    let all = timed(10, || gateway.events(&format!("/v1/events?after={epoch}-g{pos}"))?.next().map(drop))?;
+    let one = places.some.last().unwrap_or(long);
+    let named = timed(10, || gateway.events(&format!("/v1/events?sessions={one}"))?.next().map(drop))?;
+    report(&json!({
+        "figure": "firstEvent", "begin": begin, "middle": middle, "end": end, "allFromTheMiddle": all,
+        "allOfOneSession": named,
+    }))
+}
+
+/// What an event costs at the end of the long session, and in a new one.
+fn appends(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
+    let new = gateway.send("POST", "/v1/sessions", &json!({ "agent": "fake" }))?;
+    let new = new["sessionId"].as_str().ok_or("no id")?.to_owned();
+    let mut figures = Vec::new();
+    for session in [&new, &places.long.0, &new, &places.long.0] {
+        let (cpu, began) = (gateway.cpu()?, Instant::now());
+        turn(gateway, session, &format!("flood n={FLOOD} size=64"))?;
+        let each = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(FLOOD);
+        figures.push(json!({
+            "long": *session == places.long.0, "microsecondsPerEvent": each(began.elapsed()),
+            "cpuMicrosecondsPerEvent": each(gateway.cpu()?.checked_sub(cpu).unwrap_or_default()),
+        }));
+    }
+    report(&json!({ "figure": "append", "turns": figures }))
+}
+
+/// A turn from its prompt to its end.
+fn turn(gateway: &Gateway, session: &str, prompt: &str) -> Outcome {
+    let last = gateway.get(&format!("/v1/sessions/{session}"))?["lastEventId"].clone();
+    let last = last.as_str().ok_or("no id")?;
+    let mut events = gateway.events(&format!("/v1/sessions/{session}/events?after={last}"))?;
+    gateway.send("POST", &format!("/v1/sessions/{session}/prompts"), &json!({ "prompt": prompt }))?;
+    loop {
+        match events.next()?.1.as_str() {
+            "prompt.completed" => return Ok(()),
+            "prompt.failed" => return Err(format!("the turn of {session} failed").into()),
+            _ => {}
+        }
+    }
+}
+
+/// How long a small turn takes while the long session loses most of its events, and while nothing else happens.
+fn pruning(place: &Place, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
+    let quiet = turns(&Gateway::start(place, "")?, None)?;
+    let gateway = Gateway::start(place, "session_log_bytes = \"1MiB\"")?;
+    // What is written makes retention look, without a wait for its time.
+    let busy = turns(&gateway, Some("flood n=2000 size=64"))?;
+    gateway.stop()?;
+    report(&json!({ "figure": "turnWhilePruned", "quiet": quiet, "pruned": busy }))
+}
+
+fn turns(gateway: &Gateway, first: Option<&str>) -> Outcome<Value> {
+    let new = gateway.send("POST", "/v1/sessions", &json!({ "agent": "fake" }))?;
+    let session = new["sessionId"].as_str().ok_or("no id")?.to_owned();
+    turn(gateway, &session, "say hello")?;
+    if let Some(prompt) = first {
+        turn(gateway, &session, prompt)?;
+    }
+    let mut times = Vec::new();
+    for _ in 0..200 {
+        times.push(once(|| turn(gateway, &session, "say hello"))?);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(json!({ "p50": times[99], "p99": times[197] }))
+}
+
+fn timed(count: usize, mut work: impl FnMut() -> Outcome) -> Outcome<f64> {
+    let times = (0..count).map(|_| once(&mut work)).collect::<Outcome<Vec<_>>>()?;
+    Ok(median(times))
+}
+
+fn once(work: impl FnOnce() -> Outcome) -> Outcome<f64> {
+    let began = Instant::now();
+    work()?;
+    Ok(millis(began.elapsed()))
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}

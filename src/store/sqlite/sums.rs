@@ -1,0 +1,258 @@
+//! What each log is, written down now and then, so that a start reads a row a session and the few runs that came since,
+//! and not every run.
+//!
+//! The sums are exact at the place `summed_pos`. A commit writes down those of the logs that changed once so many runs
+//! came after it; whatever takes runs away writes down all that changed with it.
+
+use std::collections::HashSet;
+
+use rusqlite::{Connection, Row, Transaction, params};
+
+use crate::types::{SessionId, Tenant, Timestamp};
+
+use super::super::LogUsage;
+use super::super::usage::Usages;
+use super::{from_sql, to_sql, write};
+
+/// Runs that a start reads at most, about, beside a row a session. Writing down that many sums is a few milliseconds.
+const EVERY: u64 = 1024;
+
+/// From a file without sums to one with them, be it a new one.
+pub(super) const MIGRATION: &str = "
+CREATE TABLE log (
+    session BLOB PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    first_seq INTEGER NOT NULL,
+    last_seq INTEGER NOT NULL,
+    first_pos INTEGER NOT NULL,
+    last_pos INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    runs INTEGER NOT NULL,
+    last_time INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO log
+    SELECT session, min(tenant), min(first_seq), max(last_seq), min(pos - (last_seq - first_seq)), max(pos),
+        sum(length(frames)), count(*), max(time)
+    FROM run GROUP BY session;
+INSERT INTO meta SELECT 'summed_pos', coalesce(max(pos), 0) FROM run;
+";
+
+/// What is written down in one transaction.
+#[derive(Debug)]
+pub(super) struct Sums {
+    pub(super) logs: Vec<LogUsage>,
+    /// The place that they are exact at.
+    pub(super) pos: u64,
+}
+
+/// Logs that changed since their sums were written down.
+#[derive(Debug, Default)]
+pub(super) struct Unsummed {
+    sessions: HashSet<SessionId>,
+    runs: u64,
+}
+
+impl Unsummed {
+    pub(super) fn append(&mut self, session: SessionId) {
+        self.sessions.insert(session);
+        self.runs += 1;
+    }
+
+    pub(super) fn is_much(&self) -> bool {
+        self.runs >= EVERY
+    }
+
+    /// The sums of all that changed, as they are in memory.
+    pub(super) fn sums(&self, usages: &Usages, pos: u64) -> Sums {
+        Sums { logs: self.sessions.iter().filter_map(|session| usages.get(*session)).collect(), pos }
+    }
+
+    /// They are written down.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+pub(super) fn write(transaction: &Transaction<'_>, sums: &Sums) -> Result<(), rusqlite::Error> {
+    let mut insert =
+        transaction.prepare("INSERT OR REPLACE INTO log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?;
+    for log in &sums.logs {
+        insert.execute(params![
+            log.session.as_bytes(),
+            log.tenant.as_str(),
+            to_sql(log.first_seq),
+            to_sql(log.last_seq),
+            to_sql(log.first_pos),
+            to_sql(log.last_pos),
+            to_sql(log.bytes),
+            to_sql(log.runs),
+            log.last_time.as_millis(),
+        ])?;
+    }
+    write::set_place(transaction, "summed_pos", sums.pos)
+}
+
+pub(super) fn erase(transaction: &Transaction<'_>, session: SessionId) -> Result<(), rusqlite::Error> {
+    transaction.execute("DELETE FROM log WHERE session = ?1", [session.as_bytes()]).map(drop)
+}
+
+/// All sums as they were written down.
+pub(super) fn load(connection: &Connection, usages: &mut Usages) -> Result<(), rusqlite::Error> {
+    let count: i64 = connection.query_row("SELECT count(*) FROM log", [], |row| row.get(0))?;
+    usages.reserve(usize::try_from(count).unwrap_or_default());
+    let mut select = connection.prepare(
+        "SELECT session, tenant, first_seq, last_seq, first_pos, last_pos, bytes, runs, last_time FROM log",
+    )?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        usages.restore(&usage(row)?);
+    }
+    Ok(())
+}
+
+fn usage(row: &Row<'_>) -> Result<LogUsage, rusqlite::Error> {
+    let number = |column| row.get(column).map(from_sql);
+    Ok(LogUsage {
+        session: SessionId::from_uuid(uuid::Uuid::from_bytes(row.get(0)?)),
+        tenant: Tenant::new(row.get_ref(1)?.as_str()?),
+        first_seq: number(2)?,
+        last_seq: number(3)?,
+        first_pos: number(4)?,
+        last_pos: number(5)?,
+        bytes: number(6)?,
+        runs: number(7)?,
+        last_time: Timestamp::from_millis(row.get(8)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use proptest::prelude::*;
+
+    use super::super::super::contract::{append, run, session};
+    use super::super::super::{Batch, Cut, EventStore, SqliteStore};
+    use super::super::schema;
+    use super::*;
+    use crate::types::{Ids, Limits};
+
+    fn open(path: &Path) -> SqliteStore {
+        SqliteStore::open(path, Ids::system(), &Limits::default()).expect("it opens")
+    }
+
+    fn logs(store: &SqliteStore) -> Vec<LogUsage> {
+        let mut logs = store.usages(usize::MAX, &|_| true);
+        logs.sort_by_key(|log| log.session.as_bytes().to_owned());
+        logs
+    }
+
+    /// Runs that a start would read.
+    fn unsummed(path: &Path) -> i64 {
+        let file = schema::open_reader(path).unwrap();
+        let select = "SELECT count(*) FROM run WHERE pos > (SELECT value FROM meta WHERE key = 'summed_pos')";
+        file.query_row(select, [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn a_start_reads_few_runs_however_many_there_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let store = open(&path);
+        let each = EVERY / 4;
+        for round in 0..12 {
+            append(&store, (0..each).map(|n| run(1, round * each + n + 1..=round * each + n + 1)).collect());
+            append(&store, vec![run(2, round + 1..=round + 1)]);
+        }
+        let (before, total, tail) = (logs(&store), store.total_bytes(), store.tail());
+        drop(store);
+        assert!(unsummed(&path) < i64::try_from(EVERY + each).unwrap(), "{}", unsummed(&path));
+        let store = open(&path);
+        assert_eq!((logs(&store), store.total_bytes(), store.tail()), (before, total, tail));
+    }
+
+    #[test]
+    fn a_file_without_sums_gets_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let store = open(&path);
+        for round in 0..20 {
+            append(&store, vec![run(1, round * 3 + 1..=round * 3 + 3), run(2, round + 1..=round + 1)]);
+        }
+        store.prune(&[Cut { session: session(1), through: 30 }], 100).unwrap();
+        let before = (logs(&store), store.total_bytes(), store.tail());
+        drop(store);
+        let file = Connection::open(&path).unwrap();
+        file.execute_batch("DROP TABLE log; DELETE FROM meta WHERE key = 'summed_pos'").unwrap();
+        file.pragma_update(None, "user_version", 1).unwrap();
+        drop(file);
+        let store = open(&path);
+        assert_eq!((logs(&store), store.total_bytes(), store.tail()), before);
+        drop(store);
+        assert_eq!(unsummed(&path), 0);
+    }
+
+    #[derive(Debug, Clone, Copy)]
+    enum Step {
+        Append(u8, u64),
+        Prune(u8, u64),
+        Erase(u8),
+        /// As many runs as make a commit write its sums down.
+        Much(u8),
+        Open,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            4 => (1..5u8, 1..4u64).prop_map(|(of, count)| Step::Append(of, count)),
+            2 => (1..5u8, 1..60u64).prop_map(|(of, through)| Step::Prune(of, through)),
+            1 => (1..5u8).prop_map(Step::Erase),
+            1 => (1..5u8).prop_map(Step::Much),
+            1 => Just(Step::Open),
+        ];
+        prop::collection::vec(step, 1..24)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(12))]
+
+        #[test]
+        fn what_is_read_in_is_what_was_in_memory(steps in steps()) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("log");
+            let mut store = open(&path);
+            let mut last = [0; 5];
+            for step in steps {
+                match step {
+                    Step::Append(of, count) => {
+                        let seq = &mut last[usize::from(of)];
+                        append(&store, vec![run(of, *seq + 1..=*seq + count)]);
+                        *seq += count;
+                    }
+                    Step::Prune(of, through) => {
+                        store.prune(&[Cut { session: session(of), through }], 3).unwrap();
+                    }
+                    Step::Erase(of) => {
+                        let batch = Batch { erase: vec![session(of)], ..Batch::default() };
+                        store.commit(&batch).unwrap();
+                    }
+                    Step::Much(of) => {
+                        let seq = &mut last[usize::from(of)];
+                        append(&store, (1..=EVERY).map(|n| run(of, *seq + n..=*seq + n)).collect());
+                        *seq += EVERY;
+                    }
+                    Step::Open => {
+                        let before = (logs(&store), store.total_bytes(), store.tail());
+                        drop(store);
+                        store = open(&path);
+                        prop_assert_eq!((logs(&store), store.total_bytes(), store.tail()), before);
+                    }
+                }
+            }
+            let before = (logs(&store), store.total_bytes(), store.tail());
+            drop(store);
+            let store = open(&path);
+            prop_assert_eq!((logs(&store), store.total_bytes(), store.tail()), before);
+        }
+    }
+}
