@@ -47,7 +47,8 @@ impl Shutdown {
         self.spawn_confined(vital(task))
     }
 
-    /// Starts the task that lets clients in. It goes on until [`Shutdown::closing`], and a panic in it ends the process.
+    /// Starts a task on which all clients rely, like the one that lets them in. It may outlast all work, and a panic in
+    /// it ends the process.
     pub fn spawn_door<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -101,6 +102,11 @@ impl Shutdown {
 
     pub fn draining(&self) -> bool {
         self.soft.is_cancelled()
+    }
+
+    /// Whether everything has to end now.
+    pub fn aborted(&self) -> bool {
+        self.hard.is_cancelled()
     }
 
     /// Resolves when a stop was asked for.

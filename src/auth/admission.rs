@@ -31,6 +31,11 @@ impl Admission {
             None => std::future::pending().await,
         }
     }
+
+    /// Whether the key behind the request still holds; true without one.
+    pub fn key_holds(&self) -> bool {
+        self.credential.as_ref().is_none_or(|credential| credential.keys.holds(&credential.verified.key))
+    }
 }
 
 /// The key behind a request. A stream keeps it and ends with it.

@@ -188,6 +188,11 @@ impl Keys {
         }
     }
 
+    /// Changes when any key ended.
+    pub fn endings(&self) -> watch::Receiver<u64> {
+        self.0.ended.subscribe()
+    }
+
     /// Makes a key for a person or a program. The text is given once.
     pub fn create(&self, new: &NewKey<'_>) -> Result<(KeyText, Key), CreateKeyError> {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'@');

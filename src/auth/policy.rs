@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, Method};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::admission::{Admission, Credential, Refusal};
@@ -63,6 +64,11 @@ impl Policy {
             && parts.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
         let credential = if public || preflight { None } else { Some(self.credential(parts, client)?) };
         Ok(Admission { client, credential, preflight })
+    }
+
+    /// Changes when any key ended, for who has to look then whether its own one holds.
+    pub fn key_endings(&self) -> watch::Receiver<u64> {
+        self.keys.endings()
     }
 
     /// The origin of the request's page, if it is another one that the operator allows: whatever the answer is, that

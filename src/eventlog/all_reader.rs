@@ -10,6 +10,7 @@ use crate::store::{Page, ReadError, Run};
 use crate::types::{SessionId, Tenant};
 
 use super::followers::{Following, Follows};
+use super::reader::Later;
 use super::tails::Found;
 use super::{EventLog, ResetReason, Shared};
 
@@ -210,11 +211,23 @@ impl AllReader {
                         return Ok(item);
                     }
                 }
-                Step::Wait => {
-                    self.told.changed().await.expect("the reader holds the log");
-                }
+                Step::Wait => self.moved().await,
             }
         }
+    }
+
+    /// What comes next if it is there. To leave out much is for [`next`](Self::next), which lets others run.
+    pub fn try_next(&mut self) -> Result<AllItem, Later> {
+        match self.step() {
+            Step::Give(item) => Ok(item),
+            Step::Again | Step::ReadStore => Err(Later::Read),
+            Step::Wait => Err(Later::Wait),
+        }
+    }
+
+    /// Resolves when something was committed since the reader looked.
+    pub async fn moved(&mut self) {
+        self.told.changed().await.expect("the reader holds the log");
     }
 
     fn step(&mut self) -> Step {

@@ -42,7 +42,7 @@ pub use crate::store::{Frame, ReadError, Run};
 pub use alarm::Alarm;
 pub use all_reader::{AllItem, AllReader, AllScope, AllStart};
 pub use event::{Event, Framer};
-pub use reader::{Item, Reader, ResetReason, Start};
+pub use reader::{Item, Later, Reader, ResetReason, Start};
 pub use records::Records;
 pub use session::{Closed, SessionLog};
 pub use writer::Fatal;

@@ -70,6 +70,15 @@ struct Page {
     run: JoinHandle<Result<Option<Run>, ReadError>>,
 }
 
+/// Why a reader gives nothing at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Later {
+    /// What comes next is in the store: its `next` reads it.
+    Read,
+    /// The reader is at the tail: its `moved` waits for more.
+    Wait,
+}
+
 enum Step {
     Give(Item),
     ReadStore,
@@ -113,12 +122,24 @@ impl Reader {
                     }
                     (_, Err(error)) => return Err(error),
                 },
-                Step::Wait => {
-                    // The state that the reader holds keeps the sender: it cannot be gone.
-                    self.commits.changed().await.expect("the reader holds its session's state");
-                }
+                Step::Wait => self.moved().await,
             }
         }
+    }
+
+    /// What comes next if it is there: for who gathers, and holds little while there is nothing.
+    pub fn try_next(&mut self) -> Result<Item, Later> {
+        match self.step() {
+            Step::Give(item) => Ok(item),
+            Step::ReadStore => Err(Later::Read),
+            Step::Wait => Err(Later::Wait),
+        }
+    }
+
+    /// Resolves when something was committed since the reader looked.
+    pub async fn moved(&mut self) {
+        // The state that the reader holds keeps the sender: it cannot be gone.
+        self.commits.changed().await.expect("the reader holds its session's state");
     }
 
     fn step(&mut self) -> Step {

@@ -2,8 +2,12 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
@@ -20,7 +24,8 @@ use super::activity::Activity;
 use super::answer::{Answer, unless_stalled};
 use super::connection::Guarded;
 use super::layers::Peer;
-use crate::shutdown::Shutdown;
+use super::takeover::{Takeover, may_leave};
+use crate::shutdown::{Shutdown, sound};
 use crate::types::{Limits, Network};
 
 /// How connections are taken.
@@ -43,6 +48,7 @@ impl Acceptor {
 
 /// Connections that may wait to be accepted.
 const QUEUE: i32 = 4096;
+const QUEUED: usize = 4096;
 /// How long a connection without a request stays open once the door is shut: a request may be on its way.
 const LAST_REQUEST: Duration = Duration::from_millis(200);
 
@@ -74,14 +80,23 @@ pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
     }
     // Whom the system has let in already would be cut off with the listener.
     let Ok(listener) = listener.into_std() else { return };
-    for _ in 0..QUEUE {
-        let Ok((stream, peer)) = listener.accept() else { break };
+    for (stream, peer) in waiting(|| listener.accept()) {
         if stream.set_nonblocking(true).is_ok()
             && let Ok(stream) = TcpStream::from_std(stream)
         {
             door.let_in(stream, peer);
         }
     }
+}
+
+/// What the queue of new connections holds. Who left it meanwhile is an error of its own, with others behind it.
+fn waiting<T>(mut accept: impl FnMut() -> io::Result<T>) -> impl Iterator<Item = T> {
+    use io::ErrorKind::{ConnectionAborted, Interrupted};
+    let next = move || match accept() {
+        Ok(accepted) => Some(Some(accepted)),
+        Err(error) => matches!(error.kind(), ConnectionAborted | Interrupted).then_some(None),
+    };
+    std::iter::from_fn(next).take(QUEUED).flatten()
 }
 
 /// What each new connection gets.
@@ -102,32 +117,43 @@ impl Door {
         // Over the limit: closing at once is the cheapest answer.
         let Some(counted) = connections.take(peer.ip()) else { return };
         prepare(&stream, &acceptor.limits);
-        let io = Guarded::new(stream, acceptor.limits.write_stall);
         let from = (peer, Held { _counted: Arc::new(counted) });
-        let served = connection(Arc::clone(builder), io, from, router.clone(), acceptor.clone());
+        let served = connection(Arc::clone(builder), stream, from, router.clone(), acceptor.clone());
         acceptor.shutdown.spawn_client(served);
     }
 }
 
 async fn connection(
     builder: Arc<Builder<Streams>>,
-    io: Guarded<TcpStream>,
+    stream: TcpStream,
     (peer, held): (SocketAddr, Held),
     router: Router,
     Acceptor { limits, shutdown, .. }: Acceptor,
 ) {
     let activity = Activity::new();
-    let of_service = activity.clone();
+    let (lent, takeover) = Takeover::lend(stream);
+    let io = Guarded::new(lent, limits.write_stall);
     let unwritten = io.unwritten();
+    let of_service = (activity.clone(), unwritten.clone(), takeover.clone(), held.clone());
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let open = of_service.begin(request.version());
+        let (activity, unwritten, takeover, held) = of_service.clone();
+        let open = activity.begin(request.version());
+        let may_leave = may_leave(&request);
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
-        request.extensions_mut().insert(held.clone());
+        request.extensions_mut().insert(held);
         // A router is always ready, and its clone is a reference.
         let answer = router.clone().call(request);
-        let unwritten = unwritten.clone();
-        async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer::new(body, unwritten, open))) }
+        async move {
+            let mut response = answer.await?;
+            // Nothing of the answer before may be in the buffers, which are dropped.
+            if may_leave && unwritten.is_empty() && takeover.takes(&mut response) {
+                drop((response, open));
+                return std::future::pending().await;
+            }
+            unwritten.answers();
+            Ok::<_, Infallible>(response.map(|body| Answer::new(body, unwritten, open)))
+        }
     });
     // By itself, since a future that is moved into another one is there twice.
     let mut connection = Box::pin(builder.serve_connection_with_upgrades(TokioIo::new(io), service));
@@ -136,12 +162,14 @@ async fn connection(
     let mut look = Instant::now() + limits.header;
     loop {
         tokio::select! {
-            ended = connection.as_mut() => {
-                if let Err(error) = ended {
+            served = served(connection.as_mut(), &takeover) => match served {
+                Served::Left => break,
+                Served::Ended(Ok(())) => return,
+                Served::Ended(Err(error)) => {
                     tracing::debug!(%peer, error, "a connection ended early");
+                    return;
                 }
-                return;
-            }
+            },
             () = shutdown.soft(), if !draining => {
                 draining = true;
                 // HTTP/2 loses nothing by a GOAWAY. On HTTP/1.1 it would cut off who is about to ask: there each
@@ -161,6 +189,10 @@ async fn connection(
             () = shutdown.hard() => return,
             () = tokio::time::sleep_until(look) => {
                 let now = Instant::now();
+                // An answer of one piece is handed over at once, and may be on its way for long.
+                if !unwritten.is_empty() {
+                    activity.writes();
+                }
                 match activity.idle_since().map(|since| since + limits.header) {
                     None => (look, asked) = (now + limits.header, false),
                     Some(end) if now < end => (look, asked) = (end, false),
@@ -174,6 +206,23 @@ async fn connection(
             }
         }
     }
+    drop(connection);
+    takeover.begin(held, &limits, &shutdown);
+}
+
+enum Served<T> {
+    Ended(T),
+    /// A stream wants the socket.
+    Left,
+}
+
+async fn served<C: Future>(mut connection: Pin<&mut C>, takeover: &Takeover) -> Served<C::Output> {
+    poll_fn(|context| match connection.as_mut().poll(context) {
+        Poll::Ready(ended) => Poll::Ready(Served::Ended(ended)),
+        Poll::Pending if takeover.is_asked() => Poll::Ready(Served::Left),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
 }
 
 async fn at(time: Option<Instant>) {
@@ -285,7 +334,7 @@ impl Connections {
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
-        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.0.open.lock())
     }
 
     fn take(&self, address: IpAddr) -> Option<ConnectionGuard> {

@@ -1,9 +1,11 @@
 //! How busy a connection is: its open requests, and since when there is none.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use http::Version;
 use tokio::time::Instant;
+
+use crate::shutdown::sound;
 
 /// A cheap handle on a connection's requests.
 #[derive(Debug, Clone)]
@@ -24,7 +26,7 @@ impl Activity {
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.0.lock())
     }
 
     /// A request has come; it is open until its guard is dropped.
@@ -39,6 +41,11 @@ impl Activity {
     /// Whether requests share the connection, by HTTP/2.
     pub(super) fn multiplexed(&self) -> bool {
         self.open().multiplexed
+    }
+
+    /// An answer whose request is over is still on its way.
+    pub(super) fn writes(&self) {
+        self.open().idle_since = Instant::now();
     }
 
     /// `None` while a request is open.

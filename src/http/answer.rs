@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::activity::RequestGuard;
 use super::connection::Unwritten;
+use crate::shutdown::sound;
 
 /// The largest piece of an answer that counts as progress: a frame of HTTP/2.
 const PIECE: usize = 16 << 10;
@@ -31,13 +32,13 @@ struct Progress(Arc<Mutex<Option<Instant>>>);
 
 impl Progress {
     fn waits(&self, since: Option<Instant>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
+        *sound(self.0.lock()) = since;
     }
 
     /// Resolves when the answer has waited for `stall`.
     async fn stalled(&self, stall: Duration) {
         loop {
-            let (since, now) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+            let (since, now) = (*sound(self.0.lock()), Instant::now());
             let look = since.unwrap_or(now) + stall;
             if now >= look {
                 return;

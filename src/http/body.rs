@@ -6,12 +6,14 @@
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use axum::body::Body;
 use bytes::Bytes;
 use http_body::Frame;
+
+use crate::shutdown::sound;
 
 /// The place of the one chunk that is on its way.
 #[derive(Debug, Clone, Default)]
@@ -19,7 +21,7 @@ struct Slot(Arc<Mutex<Option<Bytes>>>);
 
 impl Slot {
     fn lock(&self) -> MutexGuard<'_, Option<Bytes>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.0.lock())
     }
 }
 
@@ -30,12 +32,19 @@ pub(crate) struct Out(Slot);
 impl Out {
     /// Resolves when the connection has taken the chunk.
     pub(crate) async fn send(&mut self, chunk: Bytes) {
-        if chunk.is_empty() {
-            return;
-        }
-        *self.0.lock() = Some(chunk);
-        // The body polls the future again when it is asked for the next chunk, so no waker is needed.
-        poll_fn(|_| if self.0.lock().is_some() { Poll::Pending } else { Poll::Ready(()) }).await;
+        self.give(chunk);
+        poll_fn(|_| self.poll_taken()).await;
+    }
+
+    /// Hands a chunk over, once the one before was taken.
+    pub(crate) fn give(&mut self, chunk: Bytes) {
+        *self.0.lock() = Some(chunk).filter(|chunk| !chunk.is_empty());
+    }
+
+    /// Ready when the connection has what was given. The body polls the future again when it is asked for the next
+    /// chunk, so no waker is needed.
+    pub(crate) fn poll_taken(&self) -> Poll<()> {
+        if self.0.lock().is_some() { Poll::Pending } else { Poll::Ready(()) }
     }
 }
 

@@ -26,6 +26,8 @@ struct Handed {
     bytes: AtomicUsize,
     /// A body was told to wait.
     asked: AtomicBool,
+    /// An answer was begun and not all that was handed over is written.
+    answers: AtomicBool,
 }
 
 impl Unwritten {
@@ -40,8 +42,19 @@ impl Unwritten {
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// An answer begins.
+    pub(super) fn answers(&self) {
+        self.0.answers.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether all that was handed over is written.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.0.answers.load(Ordering::Relaxed)
+    }
+
     fn written(&self, context: &Context<'_>) {
         self.0.bytes.store(0, Ordering::Relaxed);
+        self.0.answers.store(false, Ordering::Relaxed);
         if self.0.asked.swap(false, Ordering::Relaxed) {
             context.waker().wake_by_ref();
         }

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use super::error::ApiError;
+use crate::shutdown::sound;
 use crate::types::{Limits, Principal, Tenant};
 
 /// Who is counted: the holder of a key, in its tenant.
@@ -84,7 +85,7 @@ impl Streams {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<Who, usize>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.open.lock())
     }
 
     pub(crate) fn take(&self, principal: &Principal) -> Result<StreamGuard, ApiError> {

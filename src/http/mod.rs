@@ -22,6 +22,7 @@ mod routes;
 mod socket;
 mod state;
 mod stream;
+mod takeover;
 mod web;
 pub mod wire;
 

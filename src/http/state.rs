@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::limits::{Rates, Streams};
+use super::stream::Pulse;
 use crate::agent::CurrentCatalogue;
 use crate::auth::{Policy, Tickets};
 use crate::eventlog::EventLog;
@@ -35,13 +36,15 @@ pub(super) struct Shared {
     parts: GatewayParts,
     rates: Rates,
     streams: Streams,
+    pulse: Pulse,
 }
 
 impl Gateway {
     pub fn new(parts: GatewayParts) -> Self {
         let rates = Rates::new(&parts.limits);
         let streams = Streams::new(parts.limits.streams);
-        Self(Arc::new(Shared { parts, rates, streams }))
+        let pulse = Pulse::new(&parts.limits, parts.shutdown.clone(), parts.policy.key_endings());
+        Self(Arc::new(Shared { parts, rates, streams, pulse }))
     }
 
     pub(super) fn epoch(&self) -> Epoch {
@@ -54,6 +57,10 @@ impl Gateway {
 
     pub(super) fn streams(&self) -> &Streams {
         &self.0.streams
+    }
+
+    pub(super) fn pulse(&self) -> &Pulse {
+        &self.0.pulse
     }
 }
 

@@ -27,12 +27,22 @@ impl Timestamp {
     pub fn after(self, span: std::time::Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }
+
+    fn moment(self) -> jiff::Timestamp {
+        jiff::Timestamp::from_millisecond(self.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+    }
+
+    /// As the header `Date` spells it (RFC 9110).
+    pub fn http_date(self) -> String {
+        let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
+        // It fails for years before 0 alone.
+        printer.timestamp_to_rfc9110_string(&self.moment()).unwrap_or_default()
+    }
 }
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let moment = jiff::Timestamp::from_millisecond(self.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-        write!(f, "{moment:.3}")
+        write!(f, "{:.3}", self.moment())
     }
 }
 
@@ -144,6 +154,7 @@ mod tests {
     fn timestamps_have_milliseconds_and_z() {
         let time = Timestamp::from_millis(1_795_299_303_123);
         assert_eq!(time.to_string(), "2026-11-21T22:15:03.123Z");
+        assert_eq!(time.http_date(), "Sat, 21 Nov 2026 22:15:03 GMT");
         assert_eq!(Timestamp::from_millis(0).to_string(), "1970-01-01T00:00:00.000Z");
         let back: Timestamp = serde_json::from_str("\"2026-11-21T22:15:03.123Z\"").unwrap();
         assert_eq!(back, time);

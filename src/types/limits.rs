@@ -142,6 +142,9 @@ pub struct Limits {
     pub http_buffer_bytes: usize,
     /// Bytes that the kernel keeps for a client that reads slowly: then the stream waits.
     pub send_buffer_bytes: usize,
+    /// The same for a stream of events that has its socket to itself: what many readers of one log have on their way does
+    /// not fit into a processor's cache, and each byte costs more for it.
+    pub stream_buffer_bytes: usize,
     /// Bytes of a page of events: then there is more.
     pub page_bytes: usize,
     /// HTTP/2: requests at a time, resets that wait, bytes of a request's head: then refused.
@@ -261,12 +264,13 @@ impl Default for Limits {
             connections_per_address: 256,
             http_buffer_bytes: 64 << 10,
             send_buffer_bytes: 256 << 10,
+            stream_buffer_bytes: 128 << 10,
             page_bytes: 4 << 20,
             h2_streams: 128,
             h2_pending_resets: 20,
             h2_header_bytes: 16 << 10,
             bad_keys_per_minute: 10,
-            tail_bytes: 512 << 10,
+            tail_bytes: 2 << 20,
             tails_bytes: 64 << 20,
             store_readers: 4,
             store_page_bytes: 32 << 10,

@@ -43,6 +43,7 @@ mod sessions;
 mod store;
 mod streams;
 mod subagents;
+mod takeover;
 mod terminals;
 mod support;
 mod v2;

@@ -27,6 +27,17 @@ fn behind_a_proxy_nobody_comes_past_it() {
 }
 
 #[test]
+fn who_left_the_queue_keeps_nobody_behind_it_out() {
+    use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+    let mut queue = [Ok(1), Err(ConnectionAborted), Ok(2), Err(Interrupted), Ok(3), Err(WouldBlock), Ok(4)]
+        .map(|accepted| accepted.map_err(io::Error::from))
+        .into_iter();
+    let taken: Vec<_> = waiting(|| queue.next().expect("it stops at the queue's end")).collect();
+    assert_eq!(taken, [1, 2, 3]);
+    assert_eq!(waiting(|| Err::<(), _>(ConnectionAborted.into())).count(), 0, "and it has an end");
+}
+
+#[test]
 fn connections_are_counted_in_all_and_by_address_but_for_proxies() {
     let limits = Arc::new(Limits { connections: 4, connections_per_address: 2, ..Limits::default() });
     let proxies = vec!["10.0.0.0/8".parse().unwrap()];

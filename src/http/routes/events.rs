@@ -245,7 +245,7 @@ pub(in crate::http) async fn all_events(
     let scope =
         AllScope { tenant: by.tenant.clone(), sessions: (!chosen.is_empty()).then_some(sessions_from) };
     let reader = log.reader_all(scope, start).await?;
-    let feed = feed(&gateway, Source::All { reader, sessions }, &query);
+    let feed = feed(&gateway, Source::All { reader: Box::new(reader), sessions }, &query);
     answer(&gateway, &by, feed, &query, form, wait).await
 }
 

@@ -3,12 +3,12 @@
 use bytes::{Bytes, BytesMut};
 
 use super::frame::{Own, Shape, prompt_of};
-use super::source::{Next, Source};
+use super::source::{Next, Reset, Source};
 use super::types::Types;
-use crate::api::event::{Ready, Reset, ResetReason as ApiReason};
+use crate::api::event::{self, Ready, ResetReason as ApiReason};
 use crate::eventlog::{Frame, ReadError, ResetReason, Run};
 use crate::session::SessionHandle;
-use crate::types::{Epoch, Ids, PromptId, SessionId};
+use crate::types::{Epoch, Ids, PromptId};
 
 /// One turn of a session.
 #[derive(Debug, Clone)]
@@ -50,21 +50,29 @@ pub(super) enum Piece {
 }
 
 impl Feed {
-    /// What comes next; several resets come one by one. Dropping the future loses nothing.
+    /// What comes next; several resets come one by one.
     pub(super) async fn next(&mut self) -> Result<Vec<Piece>, ReadError> {
-        Ok(match self.source.next().await? {
+        let next = self.source.next().await?;
+        Ok(match self.piece(next) {
+            Ok(piece) => vec![piece],
+            Err(reset) => self.reset(reset).await,
+        })
+    }
+
+    /// The one piece that something is, unless it is a reset: that takes a while and may be several.
+    pub(super) fn piece(&self, next: Next) -> Result<Piece, Reset> {
+        Ok(match next {
             Next::Run(run) => {
                 let last = self.turn_end(&run);
                 let run = last.and_then(|seq| run.through(seq)).unwrap_or(run);
-                vec![Piece::Events { run, last: last.is_some() }]
+                Piece::Events { run, last: last.is_some() }
             }
             Next::Ready { cursor } => {
                 let over = self.turn.as_ref().and_then(|turn| turn.last_seq).is_some_and(|seq| seq <= cursor);
-                vec![Piece::Ready { own: self.ready(cursor), last: over }]
+                Piece::Ready { own: self.ready(cursor), last: over }
             }
-            // Rare, and large: each stream has room for what may be awaited here.
-            Next::Reset { reason, before, about } => Box::pin(self.reset(reason, before, about)).await,
-            Next::End => vec![Piece::End],
+            Next::Reset(reset) => return Err(reset),
+            Next::End => Piece::End,
         })
     }
 
@@ -85,14 +93,14 @@ impl Feed {
 
     /// One for each session that it is about and that the client named, with its snapshot; one without a snapshot when
     /// it named none.
-    async fn reset(&self, reason: ResetReason, before: u64, about: Option<SessionId>) -> Vec<Piece> {
+    pub(super) async fn reset(&self, Reset { reason, before, about }: Reset) -> Vec<Piece> {
         let mut resets = Vec::new();
         let sessions = self.source.sessions().iter();
         for session in sessions.filter(|session| about.is_none_or(|id| session.id() == id)) {
             resets.extend(self.reset_of(session, reason).await);
         }
         if resets.is_empty() {
-            let own = Own::new(&Reset { reason: told(reason), session: None }, self.ids.now());
+            let own = Own::new(&event::Reset { reason: told(reason), session: None }, self.ids.now());
             resets.push(Own { session: about, ..own });
         }
         // Who holds the id has seen all of them; who breaks off before gets them again.
@@ -105,7 +113,7 @@ impl Feed {
     /// `None` when the session is gone meanwhile; its end follows.
     async fn reset_of(&self, session: &SessionHandle, reason: ResetReason) -> Option<Own<'static>> {
         let snapshot = session.snapshot().await.ok()?;
-        let own = Own::new(&Reset { reason: told(reason), session: Some(&snapshot) }, self.ids.now());
+        let own = Own::new(&event::Reset { reason: told(reason), session: Some(&snapshot) }, self.ids.now());
         Some(Own { session: Some(session.id()), ..own })
     }
 

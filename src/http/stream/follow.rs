@@ -1,38 +1,57 @@
 //! Streams: the loop that writes a feed until it ends, its key ends, or the gateway does.
 
-use std::pin::pin;
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
 use super::feed::{Feed, Piece};
 use super::frame::{Own, Shape};
+use super::pulse::Heart;
+use super::source::{Next, Reset};
 use crate::api::Problem;
 use crate::api::event::{ProblemFrame, ShutdownFrame};
 use crate::auth::Admission;
+use crate::eventlog::{Later, ReadError};
 use crate::http::body::{Out, written};
 use crate::http::error::ApiError;
 use crate::http::limits::StreamGuard;
 use crate::http::state::Gateway;
+use crate::shutdown::sound;
 use crate::types::{Ids, Timestamp};
 
 /// Everything that one stream holds.
-struct Stream {
+#[derive(Debug)]
+pub(crate) struct Stream {
     feed: Feed,
     shape: Shape,
     /// Goes on after the replay.
     follows: bool,
     gateway: Gateway,
-    /// Keeps a ticket alive, and knows when the key ends.
+    /// Keeps a ticket alive, and knows whether the key holds.
     admission: Arc<Admission>,
-    /// When the client has to hear of us again.
-    beat: Instant,
+    heart: Heart,
+    /// The id of its request, once that has ended: its faults are logged under it.
+    request: Option<HeaderValue>,
     _counted: StreamGuard,
+}
+
+/// In the extensions of an answer that streams: what writes it. Who takes it writes the body; the answer's own body is
+/// empty then.
+#[derive(Debug, Clone)]
+pub(crate) struct Live(Arc<Mutex<Option<Box<Stream>>>>);
+
+impl Live {
+    pub(crate) fn take(&self) -> Option<Box<Stream>> {
+        sound(self.0.lock()).take()
+    }
 }
 
 /// The answer that streams the feed. While the gateway drains it is a stream too, of `shutdown` alone: a status would end
@@ -51,11 +70,27 @@ pub(crate) fn respond(
         follows,
         gateway: gateway.clone(),
         admission: Arc::clone(admission),
-        beat: Instant::now() + gateway.limits.keep_alive,
+        heart: gateway.pulse().enter(),
+        request: None,
         _counted: counted,
     });
+    let live = Live(Arc::new(Mutex::new(Some(stream))));
+    let of_body = live.clone();
     // The body is written after the request's span has ended, and its faults have the same id.
-    headed(shape, written(|out| stream.run(out).in_current_span()))
+    let body = |out| {
+        async move {
+            if let Some(stream) = of_body.take() {
+                stream.run(Chunks::new(out)).await;
+            }
+        }
+        .in_current_span()
+    };
+    let mut response = headed(shape, written(body));
+    // One that ends with the log is an answer like any other: its connection has more.
+    if follows {
+        response.extensions_mut().insert(live);
+    }
+    response
 }
 
 /// When a client is to come back, in milliseconds: each after a time of its own, so that those whose streams end at the
@@ -88,105 +123,292 @@ fn headed(shape: Shape, body: Body) -> Response {
     response
 }
 
-/// Why the loop woke.
-enum Wake {
-    Draining,
-    KeyEnded,
-    Pieces(Result<Vec<Piece>, crate::eventlog::ReadError>),
-    Quiet,
+/// Nobody is at the other end any more.
+#[derive(Debug)]
+pub(in crate::http) struct Gone;
+
+/// The way to one client.
+pub(in crate::http) trait Wire {
+    /// Gathers a piece. It is bounded by who asks whether it is full.
+    fn push(&mut self, piece: Bytes);
+    /// What was gathered is to be flushed before there is more.
+    fn is_full(&self) -> bool;
+    /// Nothing follows: what is flushed next says so.
+    fn end(&mut self);
+    /// Ready when everything is handed to the peer's kernel, or to the connection.
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Gone>>;
+    /// Whether the peer took something while a flush waited; none when it is not for the stream to watch over it.
+    fn took(&mut self) -> Option<bool>;
+    /// Ready when the client has left.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()>;
+}
+
+/// What is to be done once what was there is flushed.
+enum Step {
+    /// There may be more.
+    Again,
+    ReadStore,
+    Reset(Reset),
+    Wait,
+    /// That was the last.
+    Over,
+}
+
+enum Wake<T> {
+    News(T),
+    /// It is due, or something was signalled.
+    Heart,
+    Gone,
 }
 
 impl Stream {
-    /// Boxed, since what a future takes by value is in it twice, and there is one for each stream.
-    async fn run(mut self: Box<Self>, mut out: Out) {
+    /// From now on its faults are logged under this id.
+    pub(crate) fn of_request(&mut self, id: Option<&HeaderValue>) {
+        self.request = id.cloned();
+    }
+
+    /// Boxed, since what a future takes by value is in it twice, and there is one for each stream. What is awaited rarely
+    /// is boxed too: a stream at the tail has room for its wait alone.
+    pub(crate) async fn run<W: Wire>(mut self: Box<Self>, mut wire: W) {
         let opening = self.shape.retry(spread(&self.gateway.ids, 1000, 1000));
-        self.send(opening, &mut out).await;
-        // Made once, because each begins with a look through all keys.
-        let admission = Arc::clone(&self.admission);
-        let mut key_ended = pin!(admission.key_ended());
+        self.send(opening, &mut wire);
+        let mut read = None;
         loop {
-            let wake = tokio::select! {
-                biased;
-                () = self.gateway.shutdown.soft() => Wake::Draining,
-                () = key_ended.as_mut() => Wake::KeyEnded,
-                pieces = self.feed.next() => Wake::Pieces(pieces),
-                () = sleep_until(self.beat) => Wake::Quiet,
-            };
-            match wake {
-                Wake::Pieces(Ok(pieces)) => {
-                    for piece in pieces {
-                        if self.piece(piece, &mut out).await {
-                            return;
-                        }
+            let step = self.step(read.take(), &mut wire);
+            let over = matches!(step, Step::Over);
+            if over {
+                wire.end();
+            }
+            if self.flush(&mut wire).await.is_err() || over {
+                return;
+            }
+            let Self { feed, heart, .. } = &mut *self;
+            let gone = match step {
+                Step::Wait => matches!(woken(heart, &mut wire, pin!(feed.source.moved())).await, Wake::Gone),
+                Step::ReadStore => match woken(heart, &mut wire, Box::pin(feed.source.next())).await {
+                    Wake::News(next) => {
+                        read = Some(next);
+                        false
                     }
-                    // Events that are not for this client wake the stream too, and may come without a pause.
-                    if Instant::now() >= self.beat {
-                        self.quiet(&mut out).await;
+                    wake => matches!(wake, Wake::Gone),
+                },
+                // To its end, or nobody would hear of it.
+                Step::Reset(reset) => {
+                    for piece in Box::pin(feed.reset(reset)).await {
+                        self.piece(piece, &mut wire);
                     }
+                    false
                 }
-                Wake::Quiet => self.quiet(&mut out).await,
-                Wake::Pieces(Err(error)) => return self.fail(error.into(), &mut out).await,
-                Wake::KeyEnded => return self.fail(ApiError::key_ended(), &mut out).await,
-                Wake::Draining => return self.drain(&mut out).await,
+                // Who has much to write lets others run.
+                Step::Again | Step::Over => {
+                    tokio::task::consume_budget().await;
+                    false
+                }
+            };
+            if gone {
+                return;
             }
         }
     }
 
-    async fn send(&mut self, chunk: Bytes, out: &mut Out) {
+    /// Gathers what is there: what was read from the store, then what the tail has.
+    fn step<W: Wire>(&mut self, mut read: Option<Result<Next, ReadError>>, wire: &mut W) -> Step {
+        if self.heart.look() && self.is_told_to_end(wire) {
+            return Step::Over;
+        }
+        // Events that are not for this client wake the stream too, and may come without a pause.
+        if self.heart.is_due() {
+            self.quiet(wire);
+        }
+        while read.is_some() || !wire.is_full() {
+            let next = match read.take() {
+                Some(Ok(next)) => next,
+                Some(Err(error)) => {
+                    self.fail(error.into(), wire);
+                    return Step::Over;
+                }
+                None => match self.feed.source.try_next() {
+                    Ok(next) => next,
+                    Err(Later::Read) => return Step::ReadStore,
+                    Err(Later::Wait) => return Step::Wait,
+                },
+            };
+            match self.feed.piece(next) {
+                Ok(piece) => {
+                    if self.piece(piece, wire) {
+                        return Step::Over;
+                    }
+                }
+                Err(reset) => return Step::Reset(reset),
+            }
+        }
+        Step::Again
+    }
+
+    /// Something was signalled: if the stream ends by it, its client is told why.
+    fn is_told_to_end<W: Wire>(&mut self, wire: &mut W) -> bool {
+        if self.gateway.shutdown.draining() {
+            let retry_ms = spread(&self.gateway.ids, 1000, 3000);
+            self.send(self.shape.retry(retry_ms), wire);
+            self.send(Own::new(&ShutdownFrame { retry_ms }, self.now()).write(self.shape), wire);
+            return true;
+        }
+        let holds = self.admission.key_holds();
+        if !holds {
+            self.fail(ApiError::key_ended(), wire);
+        }
+        !holds
+    }
+
+    fn send<W: Wire>(&mut self, chunk: Bytes, wire: &mut W) {
         if !chunk.is_empty() {
-            out.send(chunk).await;
-            self.beat = Instant::now() + self.gateway.limits.keep_alive;
+            wire.push(chunk);
+            self.heart.told();
         }
     }
 
-    /// Writes a piece; true when it was the last.
-    async fn piece(&mut self, piece: Piece, out: &mut Out) -> bool {
+    /// Until all is handed over. A client that takes nothing for long is left, here or by its connection.
+    async fn flush<W: Wire>(&mut self, wire: &mut W) -> Result<(), Gone> {
+        let mut waits = false;
+        let flushed = poll_fn(|context| {
+            if let Poll::Ready(flushed) = wire.poll_flush(context) {
+                return Poll::Ready(flushed);
+            }
+            match wire.took() {
+                None => self.heart.never_due(),
+                Some(took) if took || !waits => self.heart.took(),
+                Some(_) => {}
+            }
+            waits = true;
+            self.heart.wakes(context);
+            let left = self.heart.is_due() || self.gateway.shutdown.aborted();
+            if left { Poll::Ready(Err(Gone)) } else { Poll::Pending }
+        })
+        .await;
+        if waits {
+            self.heart.told();
+        }
+        flushed
+    }
+
+    /// Gathers a piece; true when it was the last.
+    fn piece<W: Wire>(&mut self, piece: Piece, wire: &mut W) -> bool {
         match piece {
             Piece::Events { run, last } => {
                 let written = self.feed.write(&run, self.shape);
-                self.send(written, out).await;
-                last && self.over(out).await
+                self.send(written, wire);
+                last && self.over(wire)
             }
             Piece::Own(own) => {
-                self.send(own.write(self.shape), out).await;
+                self.send(own.write(self.shape), wire);
                 false
             }
             Piece::Ready { own, last } => {
-                self.send(own.write(self.shape), out).await;
-                (last || !self.follows) && self.over(out).await
+                self.send(own.write(self.shape), wire);
+                (last || !self.follows) && self.over(wire)
             }
             Piece::End => true,
         }
     }
 
     /// Leaves the client with the cursor that gets it 204 when it asks again, also if the last events were not for it.
-    async fn over(&mut self, out: &mut Out) -> bool {
+    fn over<W: Wire>(&mut self, wire: &mut W) -> bool {
         if let Some(id) = self.feed.mark() {
-            self.send(self.shape.mark(&id), out).await;
+            self.send(self.shape.mark(&id), wire);
         }
         true
     }
 
     /// Nothing came for a while: say so, and how far a client that wants few types has come.
-    async fn quiet(&mut self, out: &mut Out) {
-        self.send(Bytes::from_static(self.shape.keep_alive()), out).await;
+    fn quiet<W: Wire>(&mut self, wire: &mut W) {
+        self.send(Bytes::from_static(self.shape.keep_alive()), wire);
         if let Some(id) = self.feed.mark() {
-            self.send(self.shape.mark(&id), out).await;
+            self.send(self.shape.mark(&id), wire);
         }
     }
 
-    async fn fail(&self, error: ApiError, out: &mut Out) {
+    fn fail<W: Wire>(&mut self, error: ApiError, wire: &mut W) {
+        let id = self.request.as_ref().and_then(|id| id.to_str().ok());
+        let _span = id.map(|id| tracing::error_span!("request", id).entered());
         let problem = error.into_problem();
-        out.send(Own::new(&ProblemFrame { problem: &problem }, self.now()).write(self.shape)).await;
+        self.send(Own::new(&ProblemFrame { problem: &problem }, self.now()).write(self.shape), wire);
     }
 
-    async fn drain(&self, out: &mut Out) {
-        let retry_ms = spread(&self.gateway.ids, 1000, 3000);
-        out.send(self.shape.retry(retry_ms)).await;
-        out.send(Own::new(&ShutdownFrame { retry_ms }, self.now()).write(self.shape)).await;
-    }
-
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.gateway.ids.now()
+    }
+}
+
+/// Waits for news, for the heart, or until the client leaves. Dropping the news loses nothing.
+async fn woken<W: Wire, F: Future + Unpin>(heart: &Heart, wire: &mut W, mut news: F) -> Wake<F::Output> {
+    poll_fn(|context| {
+        if let Poll::Ready(news) = Pin::new(&mut news).poll(context) {
+            return Poll::Ready(Wake::News(news));
+        }
+        heart.wakes(context);
+        if heart.is_due() || heart.is_signalled() {
+            return Poll::Ready(Wake::Heart);
+        }
+        wire.poll_gone(context).map(|()| Wake::Gone)
+    })
+    .await
+}
+
+/// The way through the body of an answer, whose connection watches over its client.
+struct Chunks {
+    out: Out,
+    pieces: VecDeque<Bytes>,
+}
+
+impl Chunks {
+    fn new(out: Out) -> Self {
+        Self { out, pieces: VecDeque::new() }
+    }
+}
+
+impl Wire for Chunks {
+    fn push(&mut self, piece: Bytes) {
+        self.pieces.push_back(piece);
+    }
+
+    fn is_full(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    fn end(&mut self) {}
+
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        while self.out.poll_taken().is_ready() {
+            match self.pieces.pop_front() {
+                Some(piece) => self.out.give(piece),
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        Poll::Pending
+    }
+
+    fn took(&mut self) -> Option<bool> {
+        None
+    }
+
+    fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::socket::Socket;
+    use super::*;
+
+    fn size_of_returned<A, B, F>(_: fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn what_a_stream_holds_is_small() {
+        let (task, stream) = (size_of_returned(Stream::run::<Socket>), size_of::<Stream>());
+        assert!(task <= 640, "{task} bytes for its task");
+        assert!(stream <= 448, "{stream} bytes beside");
     }
 }

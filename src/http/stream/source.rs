@@ -1,6 +1,6 @@
 //! What a stream reads: one session's log, or the whole store's.
 
-use crate::eventlog::{AllItem, AllReader, Item, ReadError, Reader, ResetReason, Run};
+use crate::eventlog::{AllItem, AllReader, Item, Later, ReadError, Reader, ResetReason, Run};
 use crate::session::SessionHandle;
 use crate::types::{Epoch, EventId, Position, SessionId};
 
@@ -13,7 +13,8 @@ pub(crate) enum Source {
     },
     /// `sessions` is empty for all that the key may read.
     All {
-        reader: AllReader,
+        /// Boxed: it is rare, and larger than everything else that a stream holds.
+        reader: Box<AllReader>,
         sessions: Vec<SessionHandle>,
     },
 }
@@ -22,34 +23,66 @@ pub(crate) enum Source {
 #[derive(Debug)]
 pub(super) enum Next {
     Run(Run),
-    Ready {
-        cursor: u64,
-    },
-    /// With a session it is about that one alone.
-    Reset {
-        reason: ResetReason,
-        before: u64,
-        about: Option<SessionId>,
-    },
+    Ready { cursor: u64 },
+    Reset(Reset),
     End,
+}
+
+/// What was given so far does not count.
+#[derive(Debug)]
+pub(super) struct Reset {
+    pub(super) reason: ResetReason,
+    pub(super) before: u64,
+    /// With a session it is about that one alone.
+    pub(super) about: Option<SessionId>,
+}
+
+impl From<Item> for Next {
+    fn from(item: Item) -> Self {
+        match item {
+            Item::Run(run) => Self::Run(run),
+            Item::Ready { last_seq } => Self::Ready { cursor: last_seq },
+            Item::Reset { reason, before } => Self::Reset(Reset { reason, before, about: None }),
+            Item::End => Self::End,
+        }
+    }
+}
+
+impl From<AllItem> for Next {
+    fn from(item: AllItem) -> Self {
+        match item {
+            AllItem::Run(run) => Self::Run(run),
+            AllItem::Ready { last_pos } => Self::Ready { cursor: last_pos },
+            AllItem::Reset { reason, before, session } => {
+                Self::Reset(Reset { reason, before, about: session })
+            }
+        }
+    }
 }
 
 impl Source {
     /// Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Result<Next, ReadError> {
-        Ok(match self {
-            Self::Session { reader, .. } => match reader.next().await? {
-                Item::Run(run) => Next::Run(run),
-                Item::Ready { last_seq } => Next::Ready { cursor: last_seq },
-                Item::Reset { reason, before } => Next::Reset { reason, before, about: None },
-                Item::End => Next::End,
-            },
-            Self::All { reader, .. } => match reader.next().await? {
-                AllItem::Run(run) => Next::Run(run),
-                AllItem::Ready { last_pos } => Next::Ready { cursor: last_pos },
-                AllItem::Reset { reason, before, session } => Next::Reset { reason, before, about: session },
-            },
-        })
+        match self {
+            Self::Session { reader, .. } => reader.next().await.map(Next::from),
+            Self::All { reader, .. } => reader.next().await.map(Next::from),
+        }
+    }
+
+    /// What comes next if it is there.
+    pub(super) fn try_next(&mut self) -> Result<Next, Later> {
+        match self {
+            Self::Session { reader, .. } => reader.try_next().map(Next::from),
+            Self::All { reader, .. } => reader.try_next().map(Next::from),
+        }
+    }
+
+    /// Resolves when there is more than there was.
+    pub(super) async fn moved(&mut self) {
+        match self {
+            Self::Session { reader, .. } => reader.moved().await,
+            Self::All { reader, .. } => reader.moved().await,
+        }
     }
 
     pub(crate) fn cursor(&self) -> u64 {

@@ -87,6 +87,53 @@ async fn two_thousand_subscribers_miss_nothing_and_cost_little() {
     assert!(each <= SUBSCRIBER, "{each} KiB each");
 }
 
+const IDLE: usize = 2000;
+/// What one that waits may cost, in KiB; of these hyper's buffers alone are 16.
+const IDLE_STREAM: u64 = 8;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_waits_costs_little_and_is_told_that_it_lives() {
+    let _alone = ALONE.lock().await;
+    let gateway = Setup::fake(&[]).limits(&format!("{LIMITS}{MANY}keep_alive = \"2s\"")).start();
+    let (to, pid) = (gateway.address(), gateway.pid());
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "echo it-runs").await;
+    let path = format!("/v1/sessions/{session}/events?after=tail");
+    let open = async |count: usize| {
+        let mut streams = Vec::with_capacity(count);
+        for _ in 0..count {
+            let mut stream = Lean::open(to, &path, None).await.expect("a stream");
+            stream.frames().await.expect("it does not break");
+            streams.push(stream);
+        }
+        streams
+    };
+    // Until memory has its shape.
+    drop(open(50).await);
+    let before = procfs::resident(pid);
+    let mut streams = open(IDLE).await;
+    let after = procfs::resident(pid);
+    let each = after.saturating_sub(before) * 1024 / IDLE as u64;
+    figure(&format!("{IDLE} idle streams: {before} KiB before, {after} KiB after, {each} bytes each"));
+    assert!(each <= IDLE_STREAM << 10, "{each} bytes each");
+    // Each is told within its time, and goes on.
+    for stream in streams.iter_mut().step_by(100) {
+        stream.said().await.expect("it does not break");
+    }
+    gateway.turn(&session, "echo it-lives").await;
+    for mut stream in streams {
+        let lives = async {
+            loop {
+                let frames = stream.frames().await.expect("it does not break").expect("it has no end");
+                if frames.iter().any(|frame| frame.of("prompt.completed")) {
+                    return;
+                }
+            }
+        };
+        lives.await;
+    }
+}
+
 fn seq_of(id: &str) -> u64 {
     id.rsplit_once('-').and_then(|(_, seq)| seq.parse().ok()).expect("<epoch>-<seq>")
 }

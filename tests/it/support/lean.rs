@@ -141,6 +141,14 @@ impl Lean {
         self.ended || self.body.len() > before
     }
 
+    /// Waits until anything comes, were it a comment.
+    pub(crate) async fn said(&mut self) -> io::Result<()> {
+        while !self.dechunk() {
+            self.fill().await?;
+        }
+        Ok(())
+    }
+
     /// The frames that came, at least one; `None` at the stream's own end. Fails when it breaks off.
     pub(crate) async fn frames(&mut self) -> io::Result<Option<Vec<Frame>>> {
         loop {

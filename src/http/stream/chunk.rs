@@ -1,0 +1,196 @@
+//! The frame of a body whose length nobody knows: chunks (RFC 9112, section 7.1), made of bytes that others hold too.
+
+use std::io::IoSlice;
+
+use bytes::{Buf, Bytes};
+
+/// Pieces of one chunk. More of them than a write takes go with the next write.
+pub(super) const PIECES: usize = 16;
+
+const END: &[u8] = b"\r\n";
+const LAST_END: &[u8] = b"\r\n0\r\n\r\n";
+const LAST: &[u8] = b"0\r\n\r\n";
+
+/// What is to be written: first it is gathered, then it is a chunk of which less and less is left.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    /// The answer's head, before the first one.
+    head: Bytes,
+    line: Line,
+    pieces: Vec<Bytes>,
+    /// What ends the chunk, and the answer after its last one.
+    tail: &'static [u8],
+    /// It is on its way, and nothing can be added.
+    begun: bool,
+}
+
+/// The line before a chunk: how long that is.
+#[derive(Debug)]
+struct Line {
+    text: [u8; 10],
+    from: u8,
+}
+
+impl Line {
+    const NONE: Self = Self { text: [0; 10], from: 10 };
+
+    fn of(mut bytes: usize) -> Self {
+        let mut line = Self { text: *b"        \r\n", from: 8 };
+        while bytes > 0 && line.from > 0 {
+            line.from -= 1;
+            line.text[usize::from(line.from)] = b"0123456789abcdef"[bytes & 0xf];
+            bytes >>= 4;
+        }
+        line
+    }
+
+    fn left(&self) -> &[u8] {
+        &self.text[usize::from(self.from)..]
+    }
+}
+
+impl Chunk {
+    pub(super) fn after(head: Bytes) -> Self {
+        Self { head, line: Line::NONE, pieces: Vec::new(), tail: &[], begun: false }
+    }
+
+    pub(super) fn push(&mut self, piece: Bytes) {
+        debug_assert!(!self.begun, "what was begun is written first");
+        self.pieces.push(piece);
+    }
+
+    /// How many bytes were gathered, and in how many pieces.
+    pub(super) fn gathered(&self) -> (usize, usize) {
+        (self.pieces.iter().map(Bytes::len).sum(), self.pieces.len())
+    }
+
+    /// Makes a chunk of what was gathered, if it is none yet; the last one when `last`.
+    pub(super) fn begin(&mut self, last: bool) {
+        if std::mem::replace(&mut self.begun, true) {
+            return;
+        }
+        let (bytes, _) = self.gathered();
+        (self.line, self.tail) = match (bytes, last) {
+            (0, false) => (Line::NONE, &[][..]),
+            (0, true) => (Line::NONE, LAST),
+            (_, false) => (Line::of(bytes), END),
+            (_, true) => (Line::of(bytes), LAST_END),
+        };
+    }
+
+    /// What is left of it, as far as one write goes.
+    pub(super) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; PIECES + 3]) -> usize {
+        let edges = [&*self.head, self.line.left()];
+        let parts = edges.into_iter().chain(self.pieces.iter().map(|piece| &**piece)).chain([self.tail]);
+        let mut count = 0;
+        for (slice, part) in slices.iter_mut().zip(parts.filter(|part| !part.is_empty())) {
+            *slice = IoSlice::new(part);
+            count += 1;
+        }
+        count
+    }
+
+    /// Forgets what is written. Nothing of a piece that is through is kept for who takes no more.
+    pub(super) fn advance(&mut self, mut written: usize) {
+        let mut take = |len: usize| {
+            let taken = written.min(len);
+            written -= taken;
+            taken
+        };
+        self.head.advance(take(self.head.len()));
+        if self.head.is_empty() {
+            self.head = Bytes::new();
+        }
+        self.line.from += u8::try_from(take(self.line.left().len())).expect("a line has ten bytes");
+        let mut whole = 0;
+        for piece in &mut self.pieces {
+            piece.advance(take(piece.len()));
+            if !piece.is_empty() {
+                break;
+            }
+            whole += 1;
+        }
+        self.pieces.drain(..whole);
+        self.tail = &self.tail[take(self.tail.len())..];
+    }
+
+    /// Whether it is through; then it keeps no room for the next.
+    pub(super) fn is_over(&mut self) -> bool {
+        let over = self.head.is_empty()
+            && self.line.left().is_empty()
+            && self.pieces.is_empty()
+            && self.tail.is_empty();
+        if over {
+            self.pieces = Vec::new();
+            self.begun = false;
+        }
+        over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Everything that is written, in steps of these sizes.
+    fn written(chunk: &mut Chunk, last: bool, steps: &mut impl Iterator<Item = usize>) -> Vec<u8> {
+        let mut out = Vec::new();
+        chunk.begin(last);
+        while !chunk.is_over() {
+            let mut slices = [IoSlice::new(&[]); PIECES + 3];
+            let count = chunk.slices(&mut slices);
+            let all: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
+            let step = steps.next().expect("they have no end").min(all.len());
+            out.extend_from_slice(&all[..step]);
+            chunk.advance(step);
+            // As when a write had to wait.
+            chunk.begin(last);
+        }
+        out
+    }
+
+    #[test]
+    fn a_chunk_says_how_long_it_is_and_the_last_one_that_it_is() {
+        let mut chunk = Chunk::after(Bytes::from_static(b"head\r\n\r\n"));
+        let mut steps = std::iter::repeat(1000);
+        for piece in ["0123456789", "abcdef"] {
+            chunk.push(Bytes::from(piece));
+        }
+        assert_eq!(written(&mut chunk, false, &mut steps), b"head\r\n\r\n10\r\n0123456789abcdef\r\n");
+        assert_eq!(
+            written(&mut chunk, false, &mut steps),
+            b"",
+            "nothing to say is no chunk: it would be the last"
+        );
+        chunk.push(Bytes::from_static(b"end"));
+        assert_eq!(written(&mut chunk, true, &mut steps), b"3\r\nend\r\n0\r\n\r\n");
+        assert_eq!(written(&mut chunk, true, &mut steps), b"0\r\n\r\n");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_does_not_depend_on_the_steps(
+            chunks in prop::collection::vec(prop::collection::vec(1_usize..5000, 0..40), 1..5),
+            steps in prop::collection::vec(1_usize..3000, 1..20),
+        ) {
+            let mut chunk = Chunk::after(Bytes::from_static(b"head"));
+            let (mut out, mut expected) = (Vec::new(), b"head".to_vec());
+            let mut steps = steps.into_iter().cycle();
+            for pieces in chunks {
+                let bytes: usize = pieces.iter().sum();
+                if bytes > 0 {
+                    expected.extend_from_slice(format!("{bytes:x}\r\n").as_bytes());
+                    expected.extend(std::iter::repeat_n(b'x', bytes));
+                    expected.extend_from_slice(b"\r\n");
+                }
+                for piece in pieces {
+                    chunk.push(Bytes::from(vec![b'x'; piece]));
+                }
+                out.extend(written(&mut chunk, false, &mut steps));
+            }
+            prop_assert_eq!(out, expected);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! One clock for all streams: who was silent for long is woken, and everybody when the gateway stops or a key ended.
+//!
+//! A timer and three waits for each of ten thousand idle streams would be most of what such a stream costs. Here it
+//! has a number, the tick at which it is due, and a place for its waker. One task looks at all numbers at each tick; it
+//! is there while there are streams.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::shutdown::{Shutdown, sound};
+use crate::types::Limits;
+
+/// A number of ticks of the pulse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticks(u64);
+
+/// A cheap handle on the clock.
+#[derive(Debug, Clone)]
+pub(crate) struct Pulse(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    shutdown: Shutdown,
+    key_endings: watch::Receiver<u64>,
+    began: Instant,
+    tick: Duration,
+    keep_alive: Ticks,
+    stall: Ticks,
+    /// Ticks since `began`, as the task counts them.
+    now: AtomicU64,
+    /// Changes when everybody has to look whether it goes on.
+    signals: AtomicU32,
+    hearts: Mutex<Hearts>,
+}
+
+#[derive(Debug, Default)]
+struct Hearts {
+    /// The task is there.
+    beats: bool,
+    entered: u64,
+    slots: Vec<Arc<Slot>>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// The tick at which its stream wants to be woken; [`NEVER`], or [`GONE`] once there is no stream.
+    due: AtomicU64,
+    waker: Mutex<Option<Waker>>,
+}
+
+const NEVER: u64 = u64::MAX - 1;
+const GONE: u64 = u64::MAX;
+
+impl Slot {
+    fn wake(&self) {
+        if let Some(waker) = sound(self.waker.lock()).take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Pulse {
+    pub(crate) fn new(limits: &Limits, shutdown: Shutdown, key_endings: watch::Receiver<u64>) -> Self {
+        /// Ticks from one comment to the next.
+        const BEATS: u32 = 16;
+        let (shortest, longest) = (Duration::from_millis(10), Duration::from_secs(1));
+        let tick = (limits.keep_alive.min(limits.write_stall) / BEATS).clamp(shortest, longest);
+        let ticks = |span: Duration| u64::try_from(span.as_nanos() / tick.as_nanos()).unwrap_or(NEVER / 2);
+        Self(Arc::new(Inner {
+            shutdown,
+            key_endings,
+            began: Instant::now(),
+            tick,
+            keep_alive: Ticks(ticks(limits.keep_alive).max(1)),
+            // The tick that runs does not count: nobody is left early.
+            stall: Ticks(ticks(limits.write_stall) + 1),
+            now: AtomicU64::new(0),
+            signals: AtomicU32::new(0),
+            hearts: Mutex::default(),
+        }))
+    }
+
+    /// The part of one stream. It is to look for signals at once: what was before is told to nobody.
+    pub(crate) fn enter(&self) -> Heart {
+        let slot = Arc::new(Slot { due: AtomicU64::new(NEVER), waker: Mutex::default() });
+        let mut hearts = self.hearts();
+        hearts.slots.push(Arc::clone(&slot));
+        hearts.entered += 1;
+        // Those that were woken together by an event are not all due at the same tick.
+        let early = Ticks(hearts.entered % (self.0.keep_alive.0 / 4 + 1));
+        if !std::mem::replace(&mut hearts.beats, true) {
+            self.0.look_at_clock();
+            let pulse = self.clone();
+            drop(self.0.shutdown.spawn_door(async move { pulse.run().await }));
+        }
+        drop(hearts);
+        let seen = self.0.signals.load(Ordering::Acquire).wrapping_sub(1);
+        Heart { pulse: self.clone(), slot, seen, early }
+    }
+
+    fn hearts(&self) -> MutexGuard<'_, Hearts> {
+        sound(self.0.hearts.lock())
+    }
+
+    async fn run(self) {
+        let Inner { shutdown, tick, .. } = &*self.0;
+        let (mut drains, mut ends) = (false, false);
+        let mut key_endings = self.0.key_endings.clone();
+        let mut next = Instant::now() + *tick;
+        loop {
+            tokio::select! {
+                () = shutdown.soft(), if !drains => {
+                    drains = true;
+                    self.signal();
+                }
+                () = shutdown.hard(), if !ends => {
+                    ends = true;
+                    self.signal();
+                }
+                Ok(()) = key_endings.changed() => self.signal(),
+                () = tokio::time::sleep_until(next) => {
+                    next = Instant::now() + *tick;
+                    if !self.beat() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn signal(&self) {
+        self.0.signals.fetch_add(1, Ordering::Release);
+        self.hearts().slots.iter().for_each(|slot| slot.wake());
+    }
+
+    /// False when nobody is there any more.
+    fn beat(&self) -> bool {
+        let now = self.0.look_at_clock();
+        let mut hearts = self.hearts();
+        hearts.slots.retain(|slot| {
+            let due = slot.due.load(Ordering::Acquire);
+            if due <= now {
+                slot.wake();
+            }
+            due != GONE
+        });
+        if hearts.slots.capacity() > 64 && hearts.slots.len() < hearts.slots.capacity() / 4 {
+            hearts.slots.shrink_to_fit();
+        }
+        hearts.beats = !hearts.slots.is_empty();
+        hearts.beats
+    }
+}
+
+impl Inner {
+    fn look_at_clock(&self) -> u64 {
+        let ticks = self.began.elapsed().as_nanos() / self.tick.as_nanos();
+        let now = u64::try_from(ticks).unwrap_or(NEVER / 2);
+        self.now.store(now, Ordering::Release);
+        now
+    }
+}
+
+/// A stream's part of the pulse.
+#[derive(Debug)]
+pub(crate) struct Heart {
+    pulse: Pulse,
+    slot: Arc<Slot>,
+    seen: u32,
+    early: Ticks,
+}
+
+impl Heart {
+    /// Its peer was told something: the next comment is due after `keep_alive`, at the latest.
+    pub(crate) fn told(&self) {
+        self.due_in(self.pulse.0.keep_alive.0 - self.early.0);
+    }
+
+    /// Its peer took something of what is written: it is left after `write_stall` without more.
+    pub(crate) fn took(&self) {
+        self.due_in(self.pulse.0.stall.0);
+    }
+
+    /// Somebody else watches over its peer.
+    pub(crate) fn never_due(&self) {
+        self.slot.due.store(NEVER, Ordering::Release);
+    }
+
+    fn due_in(&self, ticks: u64) {
+        let now = self.pulse.0.now.load(Ordering::Relaxed);
+        self.slot.due.store(now + ticks, Ordering::Release);
+    }
+
+    pub(crate) fn is_due(&self) -> bool {
+        self.pulse.0.now.load(Ordering::Relaxed) >= self.slot.due.load(Ordering::Relaxed)
+    }
+
+    /// Whether something was signalled since it looked.
+    pub(crate) fn is_signalled(&self) -> bool {
+        self.pulse.0.signals.load(Ordering::Acquire) != self.seen
+    }
+
+    /// The same, and looks.
+    pub(crate) fn look(&mut self) -> bool {
+        let signals = self.pulse.0.signals.load(Ordering::Acquire);
+        std::mem::replace(&mut self.seen, signals) != signals
+    }
+
+    /// Has the task woken when it is due or something is signalled. Look afterwards whether that was before.
+    pub(crate) fn wakes(&self, context: &Context<'_>) {
+        let mut waker = sound(self.slot.waker.lock());
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+    }
+}
+
+impl Drop for Heart {
+    fn drop(&mut self) {
+        self.slot.due.store(GONE, Ordering::Release);
+        drop(sound(self.slot.waker.lock()).take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    use super::*;
+
+    fn pulse(shutdown: &Shutdown, key_endings: watch::Receiver<u64>) -> Pulse {
+        let limits = Limits { keep_alive: Duration::from_secs(15), ..Limits::default() };
+        Pulse::new(&limits, shutdown.clone(), key_endings)
+    }
+
+    /// Resolves when it is woken for a reason.
+    async fn woken(heart: &Heart) {
+        poll_fn(|context| {
+            heart.wakes(context);
+            if heart.is_due() || heart.is_signalled() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_told_nothing_is_woken_before_the_keep_alive_is_over_and_not_all_at_once() {
+        let (shutdown, (_keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let pulse = pulse(&shutdown, endings);
+        let began = Instant::now();
+        let wait = |mut heart: Heart| async move {
+            assert!(heart.look(), "it looks at once");
+            heart.told();
+            woken(&heart).await;
+            began.elapsed()
+        };
+        let hearts: Vec<_> = (0..20).map(|_| wait(pulse.enter())).collect();
+        let mut times = futures_util::future::join_all(hearts).await;
+        times.sort();
+        let (first, last) = (times[0], times[19]);
+        assert!(last <= Duration::from_secs(15), "{last:?}");
+        assert!(first >= Duration::from_secs(10), "{first:?}");
+        times.dedup();
+        assert!(times.len() >= 4, "{times:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stall_is_not_over_early_and_progress_puts_it_off() {
+        let (shutdown, (_keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let pulse = pulse(&shutdown, endings);
+        let mut heart = pulse.enter();
+        heart.look();
+        heart.took();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(!heart.is_due());
+        let progress = Instant::now();
+        heart.took();
+        woken(&heart).await;
+        let stalled = progress.elapsed();
+        assert!((Duration::from_secs(30)..Duration::from_secs(33)).contains(&stalled), "{stalled:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn everybody_hears_of_a_stop_and_of_a_key_that_ended_and_the_task_ends_with_the_last() {
+        let (shutdown, (keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let pulse = pulse(&shutdown, endings);
+        let mut hearts = [pulse.enter(), pulse.enter()];
+        let key_ends = || assert_eq!(keys.send_replace(1), 0);
+        for cause in [&key_ends as &dyn Fn(), &|| shutdown.begin(), &|| shutdown.abort()] {
+            hearts.iter_mut().for_each(|heart| assert!(heart.look()));
+            assert!(hearts.iter().all(|heart| !heart.is_signalled()));
+            cause();
+            for heart in &hearts {
+                woken(heart).await;
+            }
+        }
+        let left = tokio::time::timeout(Duration::from_secs(10), shutdown.finished(Duration::from_secs(5)));
+        assert!(!left.await.expect("it has an end"), "it is there while streams are");
+        drop(hearts);
+        assert!(shutdown.finished(Duration::from_secs(5)).await);
+        assert_eq!(pulse.hearts().slots.len(), 0);
+    }
+}

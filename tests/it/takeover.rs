@@ -1,0 +1,302 @@
+//! Streams that have the socket of their connection: whatever was asked before, beside and after.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::gateway::KEY;
+use crate::support::lean::{self, Lean};
+use crate::support::{Gateway, Setup};
+
+/// How long anything may take, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn connect(gateway: &Gateway) -> TcpStream {
+    TcpStream::connect(gateway.address()).await.expect("it listens")
+}
+
+fn events(session: &str) -> String {
+    format!("/v1/sessions/{session}/events")
+}
+
+/// A request's head with the key, and these lines more.
+fn request(method: &str, to: SocketAddr, path: &str, more: &str) -> String {
+    format!("{method} {path} HTTP/1.1\r\nhost: {to}\r\nauthorization: Bearer {KEY}\r\n{more}\r\n")
+}
+
+const STREAM: &str = "accept: text/event-stream\r\n";
+
+/// Reads until `end` has come, with whatever came after it; panics when the connection ends before.
+async fn until(socket: &mut TcpStream, end: &str) -> String {
+    let mut text = Vec::new();
+    while memchr::memmem::find(&text, end.as_bytes()).is_none() {
+        let read = tokio::time::timeout(PATIENCE, socket.read_buf(&mut text)).await;
+        let read = read.unwrap_or_else(|_| panic!("{end:?} in time: {}", String::from_utf8_lossy(&text)));
+        assert!(read.expect("it is open") > 0, "{end:?} before the end: {}", String::from_utf8_lossy(&text));
+    }
+    String::from_utf8(text).expect("text")
+}
+
+/// Everything up to the connection's end.
+async fn rest(socket: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    // A reset is an end too.
+    drop(tokio::time::timeout(PATIENCE, socket.read_to_end(&mut text)).await.expect("it ends in time"));
+    String::from_utf8(text).expect("text")
+}
+
+/// A stream that is open: its head, and the frames up to `ready`.
+async fn opened(socket: &mut TcpStream) -> String {
+    let text = until(socket, "event: ready").await;
+    assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+    let (head, _) = text.split_once("\r\n\r\n").expect("a head");
+    for line in [
+        "content-type: text/event-stream",
+        "cache-control: no-store, no-transform",
+        "connection: close",
+        "transfer-encoding: chunked",
+        "x-content-type-options: nosniff",
+    ] {
+        assert!(head.lines().any(|is| is == line), "{line}: {head}");
+    }
+    for name in ["date: ", "x-request-id: "] {
+        assert!(head.lines().any(|is| is.starts_with(name)), "{name}: {head}");
+    }
+    text
+}
+
+/// It gets what comes.
+async fn lives(gateway: &Gateway, session: &str, socket: &mut TcpStream) {
+    let turn = gateway.turn(session, "echo it-lives");
+    let (_, text) = tokio::join!(turn, until(socket, "event: prompt.completed"));
+    assert!(text.contains("it-lives"), "{text}");
+}
+
+async fn with_session() -> (Gateway, String, SocketAddr) {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let to = gateway.address();
+    (gateway, session, to)
+}
+
+#[tokio::test]
+async fn a_request_for_a_stream_may_take_every_form() {
+    let (gateway, session, to) = with_session().await;
+    let path = events(&session);
+    let (status, ticket) = gateway.post("/v1/tickets", &json!({ "paths": [path] })).await;
+    assert_eq!(status, 201);
+    let ticket = ticket["ticket"].as_str().expect("a text");
+    let by_ticket =
+        format!("GET {path}?ticket={ticket} HTTP/1.1\r\nhost: {to}\r\naccept: text/event-stream\r\n\r\n");
+    let upgrade = format!("{STREAM}connection: upgrade\r\nupgrade: websocket\r\n");
+    for head in [
+        request("GET", to, &path, STREAM),
+        request("GET", to, &format!("http://{to}{path}"), STREAM),
+        request("GET", to, &path, &format!("{STREAM}connection: close\r\n")),
+        request("GET", to, &path, &format!("{STREAM}connection: keep-alive\r\n")),
+        request("GET", to, &path, &upgrade),
+        request("GET", to, &path, &format!("{STREAM}content-length: 0\r\n")),
+        by_ticket,
+        request("GET", to, &format!("/v1/events?session={session}"), STREAM),
+    ] {
+        let mut socket = connect(&gateway).await;
+        socket.write_all(head.as_bytes()).await.expect("it is open");
+        opened(&mut socket).await;
+        lives(&gateway, &session, &mut socket).await;
+    }
+    // Byte by byte.
+    let mut socket = connect(&gateway).await;
+    for byte in request("GET", to, &path, STREAM).bytes() {
+        socket.write_all(&[byte]).await.expect("it is open");
+        tokio::task::yield_now().await;
+    }
+    opened(&mut socket).await;
+    lives(&gateway, &session, &mut socket).await;
+}
+
+#[tokio::test]
+async fn who_does_not_know_chunks_gets_a_stream_without() {
+    let (gateway, session, to) = with_session().await;
+    let mut socket = connect(&gateway).await;
+    let head = request("GET", to, &events(&session), STREAM).replacen("HTTP/1.1", "HTTP/1.0", 1);
+    socket.write_all(head.as_bytes()).await.expect("it is open");
+    let text = until(&mut socket, "event: ready").await;
+    assert!(text.starts_with("HTTP/1.0 200 OK\r\n") && !text.contains("chunked"), "{text}");
+    assert!(text.contains("\r\n\r\nretry: "), "{text}");
+    lives(&gateway, &session, &mut socket).await;
+}
+
+#[tokio::test]
+async fn a_connection_has_other_answers_before_its_stream() {
+    let (gateway, session, to) = with_session().await;
+    let path = events(&session);
+    let mut socket = connect(&gateway).await;
+    let unknown = "/v1/sessions/01938c5e-7a3b-7c4d-8e5f-0123456789ab/events";
+    let nobody = format!("GET {path} HTTP/1.1\r\nhost: {to}\r\naccept: text/event-stream\r\n\r\n");
+    for (head, status, end) in [
+        (request("GET", to, "/v1", ""), "200", "}"),
+        (nobody, "401", "}"),
+        (request("GET", to, unknown, STREAM), "404", "}"),
+        (request("GET", to, &format!("{path}?x=1"), STREAM), "422", "}"),
+        (request("HEAD", to, &path, STREAM), "200", "\r\n\r\n"),
+        (request("OPTIONS", to, &path, STREAM), "405", "}"),
+        (request("GET", to, &format!("{path}?follow=false"), STREAM), "200", "\r\n0\r\n\r\n"),
+        (request("GET", to, &path, "accept: application/json\r\n"), "200", "}"),
+    ] {
+        socket.write_all(head.as_bytes()).await.expect("it is open");
+        let text = until(&mut socket, "\r\n\r\n").await;
+        assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{head}{text}");
+        assert!(!text.contains("connection: close"), "{head}{text}");
+        if !text.ends_with(end) {
+            until(&mut socket, end).await;
+        }
+    }
+    socket.write_all(request("GET", to, &path, STREAM).as_bytes()).await.expect("it is open");
+    opened(&mut socket).await;
+    lives(&gateway, &session, &mut socket).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_was_asked_for_in_the_same_breath_comes_before_the_stream_whole() {
+    let (gateway, session, to) = with_session().await;
+    let mut socket = connect(&gateway).await;
+    let both = request("GET", to, "/v1", "") + &request("GET", to, &events(&session), STREAM);
+    socket.write_all(both.as_bytes()).await.expect("it is open");
+    let text = until(&mut socket, "event: ready").await;
+    assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 2, "{text}");
+    lives(&gateway, &session, &mut socket).await;
+}
+
+#[tokio::test]
+async fn what_a_client_says_after_its_request_is_not_heard_and_too_much_of_it_ends_the_stream() {
+    let (gateway, session, to) = with_session().await;
+    let mut socket = connect(&gateway).await;
+    let both = request("GET", to, &events(&session), STREAM) + &request("GET", to, "/v1", "");
+    socket.write_all(both.as_bytes()).await.expect("it is open");
+    opened(&mut socket).await;
+    socket.write_all(request("GET", to, "/v1", "").as_bytes()).await.expect("it is open");
+    let turn = gateway.turn(&session, "echo it-lives");
+    let (_, text) = tokio::join!(turn, until(&mut socket, "event: prompt.completed"));
+    assert!(!text.contains("HTTP/1.1"), "{text}");
+    let noise = vec![b'x'; 1 << 20];
+    let (mut reads, mut writes) = socket.split();
+    let (text, said) = tokio::join!(
+        async {
+            let mut text = Vec::new();
+            drop(tokio::time::timeout(PATIENCE, reads.read_to_end(&mut text)).await.expect("it is left"));
+            text
+        },
+        writes.write_all(&noise),
+    );
+    assert!(said.is_err() || !text.ends_with(b"0\r\n\r\n"), "it is cut, and does not look whole");
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_is_whole_and_so_is_its_connection() {
+    let (gateway, session, to) = with_session().await;
+    let prompt = gateway.prompt(&session, "stream n=5; permission; echo done").await;
+    let path =
+        format!("/v1/sessions/{session}/prompts/{}/events", prompt["promptId"].as_str().expect("an id"));
+    let mut socket = connect(&gateway).await;
+    socket.write_all(request("GET", to, &path, STREAM).as_bytes()).await.expect("it is open");
+    until(&mut socket, "event: request.created").await;
+    let asked = gateway.get(&format!("/v1/sessions/{session}/requests")).await;
+    let asked = asked["requests"][0]["requestId"].as_str().expect("it waits");
+    let answer = format!("/v1/sessions/{session}/permissions/{asked}");
+    assert_eq!(gateway.post(&answer, &json!({ "optionId": "allow" })).await.0, 204);
+    let text = rest(&mut socket).await;
+    assert!(text.contains("event: prompt.completed") && text.ends_with("\r\n0\r\n\r\n"), "{text}");
+}
+
+#[tokio::test]
+async fn heads_that_are_wrong_large_or_late_get_no_stream() {
+    let gateway = Setup::fake(&[]).limits("header = \"1s\"").start();
+    let session = gateway.session("fake").await;
+    let (to, path) = (gateway.address(), events(&session));
+    let large = format!("{STREAM}x-large: {}\r\n", "x".repeat(100_000));
+    for (head, status) in [
+        (request("GET", to, &path, &format!("{STREAM}host: evil\r\n")), "421"),
+        (request("GET", to, &format!("http://evil{path}"), STREAM), "421"),
+        (request("GET", to, &path, &large), "431"),
+        (
+            request(
+                "GET",
+                to,
+                &path,
+                &format!("{STREAM}transfer-encoding: chunked\r\ncontent-length: 1\r\n"),
+            ),
+            "400",
+        ),
+    ] {
+        let mut socket = connect(&gateway).await;
+        // The answer may come, and the connection close, before everything is written.
+        drop(socket.write_all(head.as_bytes()).await);
+        let mut answer = [0; 12];
+        let read = tokio::time::timeout(PATIENCE, socket.read_exact(&mut answer)).await;
+        read.expect("in time").expect("an answer");
+        assert_eq!(String::from_utf8_lossy(&answer), format!("HTTP/1.1 {status}"));
+    }
+    let mut late = connect(&gateway).await;
+    let head = request("GET", to, &path, STREAM);
+    let began = Instant::now();
+    late.write_all(&head.as_bytes()[..head.len() - 1]).await.expect("it is open");
+    let text = rest(&mut late).await;
+    assert!(!text.contains("200 OK") && began.elapsed() >= Duration::from_millis(900), "{text}");
+}
+
+/// A client that takes a whole answer slowly, and no faster than this.
+async fn sip(socket: &mut TcpStream, head: &str, bytes: usize, pause: Duration) -> Vec<u8> {
+    socket.write_all(head.as_bytes()).await.expect("it is open");
+    let (mut taken, mut piece) = (Vec::new(), vec![0; bytes]);
+    loop {
+        tokio::time::sleep(pause).await;
+        match socket.read(&mut piece).await {
+            Ok(0) | Err(_) => return taken,
+            Ok(read) => taken.extend_from_slice(&piece[..read]),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_one_piece_is_not_cut_while_its_client_takes_it() {
+    let gateway = Setup::fake(&[])
+        .limits("header = \"1s\"\nwrite_stall = \"1s\"\nsend_buffer_bytes = \"32KiB\"")
+        .start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "flood n=700 size=4000").await;
+    let to = gateway.address();
+    let path = format!("{}?limit=1000", events(&session));
+    let head = request("GET", to, &path, "accept: application/json\r\nconnection: close\r\n");
+    let mut socket = lean::connect_small(to).await.expect("a connection");
+    let began = Instant::now();
+    let taken = sip(&mut socket, &head, 32 << 10, Duration::from_millis(40)).await;
+    assert!(began.elapsed() > Duration::from_secs(3), "it took its time: {:?}", began.elapsed());
+    let text = String::from_utf8(taken).expect("text");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("its length");
+    assert_eq!(length, body.len().to_string(), "all of it came");
+}
+
+#[tokio::test]
+async fn a_stream_of_many_pieces_is_the_log_to_the_byte_however_slowly_it_is_taken() {
+    let gateway = Setup::fake(&[]).limits("send_buffer_bytes = \"8KiB\"").start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "flood n=600 size=1000").await;
+    let to = gateway.address();
+    let mut socket = lean::connect_small(to).await.expect("a connection");
+    socket.write_all(lean::head(to, &events(&session), None).as_bytes()).await.expect("it is open");
+    let mut stream = Lean::answered(socket).await.expect("a stream");
+    let log = gateway.all_events(&session).await;
+    let mut came = Vec::new();
+    while came.len() < log.len() {
+        let frames = stream.frames().await.expect("it does not break").expect("it has no end");
+        for frame in frames.into_iter().filter(|frame| frame.seq().is_some()) {
+            let data = frame.0.lines().find_map(|line| line.strip_prefix("data: ")).expect("data").to_owned();
+            came.push(serde_json::from_str::<serde_json::Value>(&data).expect("JSON"));
+        }
+    }
+    assert_eq!(came, log);
+}
