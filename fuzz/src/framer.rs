@@ -38,10 +38,11 @@ fn read(chunks: &[&[u8]], cap: usize) -> (Vec<Vec<u8>>, End) {
     let mut got = Vec::new();
     for chunk in chunks {
         lines.space(chunk.len()).extend_from_slice(chunk);
-        loop {
-            match lines.next_line() {
-                Ok(Some(line)) => got.push(line.to_vec()),
-                Ok(None) => break,
+        let block = lines.block();
+        assert!(block.is_empty() || block.ends_with(b"\n"), "a block holds whole lines");
+        for line in lines.each(&block).chain(lines.check().err().map(Err)) {
+            match line {
+                Ok(line) => got.push(block[line].to_vec()),
                 Err(LineTooLong { cap: told }) => {
                     assert_eq!(told, cap);
                     return (got, End::TooLong(cap));

@@ -1,7 +1,7 @@
 //! Events as frames, read back as an EventSource reads them.
 
 use acp_gateway::api::event;
-use acp_gateway::eventlog::{Event, Framer, Run};
+use acp_gateway::eventlog::{Event, Framer, Members, Run};
 use acp_gateway::http::wire::Shape;
 use acp_gateway::types::{Epoch, PromptId, SessionId, Tenant, Timestamp};
 use bytes::BytesMut;
@@ -38,7 +38,7 @@ pub fn sse(data: &[u8]) {
         let kind = event::TYPES[usize::from(head.first().copied().unwrap_or(0)) % event::TYPES.len()].1;
         let prompt = head.get(1).filter(|byte| **byte > 0).map(|byte| PromptId::new(u32::from(*byte)));
         let members = payload_members(payload);
-        let event = Event { kind, prompt, members: members.as_deref().unwrap_or_default().as_bytes() };
+        let event = Event { kind, prompt, members: Members::whole(members.as_deref().unwrap_or_default().as_bytes()) };
         let seq = first_seq + sent.len() as u64;
         let (before, size) = (bytes.len(), framer.size(&event));
         framer.frame(&mut bytes, seq, &event, Timestamp::from_millis(millis));

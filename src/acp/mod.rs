@@ -27,6 +27,7 @@ mod setup;
 mod terminal;
 mod trace;
 pub mod update;
+mod update_line;
 mod v2;
 
 pub use ask::{Ask, Misfit, Outcome, error};
@@ -70,6 +71,7 @@ pub use terminal::{
     terminal_output,
 };
 pub use trace::{TraceContext, traced};
+pub use update_line::UpdateLine;
 pub use v2::{Part, WorkEnd, WorkState, cancel_part, cancellable, mode_option};
 
 use serde::Serialize;

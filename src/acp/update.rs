@@ -81,6 +81,13 @@ pub fn is_history(kind: &str) -> bool {
     )
 }
 
+/// Whether the kind, as its bytes, says only what was said: it changes nothing that the gateway keeps of a session.
+pub fn is_chunk(kind: &[u8]) -> bool {
+    [AGENT_MESSAGE_CHUNK, AGENT_THOUGHT_CHUNK, TOOL_CALL_CONTENT_CHUNK, TERMINAL_OUTPUT_CHUNK]
+        .iter()
+        .any(|chunk| chunk.as_bytes() == kind)
+}
+
 /// The kind of an update.
 pub fn kind_of(update: &RawValue) -> Result<Cow<'_, str>, PeekError> {
     #[derive(Deserialize)]

@@ -66,7 +66,10 @@ impl Process {
                         answer = Some(outcome);
                     }
                     Inbound::Request { id, method, .. } => self.turn_down(id, &method),
-                    Inbound::Notification { .. } | Inbound::Response { .. } | Inbound::Noise { .. } => {}
+                    Inbound::Update(_)
+                    | Inbound::Notification { .. }
+                    | Inbound::Response { .. }
+                    | Inbound::Noise { .. } => {}
                 }
             }
             if let Some(outcome) = answer {

@@ -3,6 +3,7 @@
 //! One task reads the agent's stdout, in order, and hands batches to the one who holds the connection. When that
 //! one is slow the batches wait, then the pipe fills, then the agent waits: nothing grows.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -12,14 +13,17 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::acp::UpdateLine;
 use crate::jsonrpc::{self, CallId, IncomingId, Lines, Message, RpcError, Tables};
 use crate::process::StdinWriter;
-use crate::shutdown::Shutdown;
+use crate::shutdown::{Shutdown, sound};
 use crate::types::Limits;
 
 /// What an agent said, in its order.
 #[derive(Debug)]
 pub enum Inbound {
+    /// A `session/update` as nearly all are: its parts stand in the batch's own bytes.
+    Update(UpdateLine),
     Notification {
         method: Box<str>,
         params: Box<RawValue>,
@@ -42,8 +46,17 @@ pub enum Inbound {
 /// Messages that came in one read.
 #[derive(Debug, Default)]
 pub struct Batch {
+    /// What was read, as whole lines.
+    pub block: Bytes,
     pub messages: Vec<Inbound>,
     bytes: usize,
+}
+
+impl Batch {
+    /// A part of the block, as one of its messages names it; such a part is JSON.
+    pub fn raw(&self, part: &Range<usize>) -> Option<&RawValue> {
+        serde_json::from_slice(self.block.get(part.clone())?).ok()
+    }
 }
 
 /// A cheap handle on the way to the agent.
@@ -108,7 +121,7 @@ impl Connection {
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables<()>> {
-        self.tables.lock().expect("no one panics while holding the tables")
+        sound(self.tables.lock())
     }
 
     /// Sends a request; its answer comes in a batch.
@@ -201,35 +214,39 @@ impl Reader {
         if self.lines.rest() > 0 {
             let noise = Inbound::Noise { bytes: self.lines.rest() };
             // Whoever held the connection may be gone, and then nobody counts.
-            drop(self.batches.send(Batch { messages: vec![noise], bytes: 0 }).await);
+            drop(self.batches.send(Batch { messages: vec![noise], ..Batch::default() }).await);
         }
         Over::EndOfFile
     }
 
     /// Hands on what is whole. False when nobody holds the connection any more.
     async fn drain(&mut self) -> Result<bool, Over> {
-        let mut batch = Batch::default();
-        loop {
-            let line = match self.lines.next_line() {
-                Ok(Some(line)) => line,
-                Ok(None) => break,
+        let block = self.lines.block();
+        // Once for all of its lines; if it is not, each line for itself.
+        let text = std::str::from_utf8(&block).is_ok();
+        let empty = || Batch { block: block.clone(), ..Batch::default() };
+        let mut batch = empty();
+        for line in self.lines.each(&block).chain(self.lines.check().err().map(Err)) {
+            let line = match line {
+                Ok(line) if line.is_empty() => continue,
+                Ok(line) => line,
                 Err(too_long) => {
                     drop(self.batches.send(batch).await);
                     return Err(Over::LineTooLong { cap: too_long.cap });
                 }
             };
-            if line.is_empty() {
-                continue;
-            }
             batch.bytes += line.len();
-            let message = self.message(&line);
+            let update = if text { UpdateLine::scan(&block, line.clone(), self.limits.json_depth) } else { None };
+            let message = update.map_or_else(|| self.message(&block[line]), Inbound::Update);
             let bad = matches!(message, Inbound::Noise { .. });
             batch.messages.push(message);
             if bad && !self.bad.one_more() {
                 drop(self.batches.send(batch).await);
                 return Err(Over::BadLines { per_minute: self.limits.bad_lines_per_minute });
             }
-            if batch.bytes >= self.limits.batch_bytes && !self.send(std::mem::take(&mut batch)).await {
+            if batch.bytes >= self.limits.batch_bytes
+                && !self.send(std::mem::replace(&mut batch, empty())).await
+            {
                 return Ok(false);
             }
         }
@@ -242,8 +259,9 @@ impl Reader {
 
     fn message(&self, line: &[u8]) -> Inbound {
         let noise = Inbound::Noise { bytes: line.len() };
-        let mut tables = self.tables.lock().expect("no one panics while holding the tables");
-        match jsonrpc::parse(line, self.limits.json_depth) {
+        let message = jsonrpc::parse(line, self.limits.json_depth);
+        let mut tables = sound(self.tables.lock());
+        match message {
             Ok(Message::Notification { method, params }) => Inbound::Notification { method, params },
             Ok(Message::Request { id, method, params }) => {
                 Inbound::Request { id: tables.received(id), method, params }

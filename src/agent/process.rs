@@ -128,7 +128,10 @@ impl Launcher {
                     }
                     Inbound::Request { id, .. } => refuse(connection, id),
                     // Nothing that comes before the handshake belongs to a session.
-                    Inbound::Notification { .. } | Inbound::Response { .. } | Inbound::Noise { .. } => {}
+                    Inbound::Update(_)
+                    | Inbound::Notification { .. }
+                    | Inbound::Response { .. }
+                    | Inbound::Noise { .. } => {}
                 }
             }
         }

@@ -248,6 +248,17 @@ pub struct SessionUpdate<'a> {
     pub replayed: bool,
 }
 
+impl SessionUpdate<'_> {
+    /// The members of an update that has none but these, in pieces: what [`EventMembers::members`] gives, and no copy.
+    pub fn pieces<'a>(update: &'a [u8], meta: Option<&'a [u8]>, late: bool) -> [&'a [u8]; 5] {
+        let late: &[u8] = if late { b",\"late\":true" } else { b"" };
+        match meta {
+            Some(meta) => [b"\"update\":", update, b",\"_meta\":", meta, late],
+            None => [b"\"update\":", update, late, b"", b""],
+        }
+    }
+}
+
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptCompleted<'a> {

@@ -2,6 +2,8 @@
 //!
 //! This runs once for every event of every agent: bytes are copied into place, nothing is parsed or serialised.
 
+use std::fmt::Write as _;
+
 use crate::types::{Epoch, PromptId, SessionId, Timestamp};
 
 /// What is appended.
@@ -11,81 +13,111 @@ pub struct Event<'a> {
     pub kind: &'a str,
     /// The turn that it belongs to.
     pub prompt: Option<PromptId>,
-    /// The JSON members after `time` and `promptId`, without braces and without a comma in front; may be empty.
-    pub members: &'a [u8],
+    pub members: Members<'a>,
+}
+
+/// The JSON members after `time` and `promptId`, without braces and without a comma in front; may be empty. They are
+/// given in pieces, so that an agent's words go from where they were read to their frame in one copy.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Members<'a>([&'a [u8]; 5]);
+
+impl<'a> Members<'a> {
+    pub const fn whole(bytes: &'a [u8]) -> Self {
+        Self([bytes, b"", b"", b"", b""])
+    }
+
+    pub const fn pieces(pieces: [&'a [u8]; 5]) -> Self {
+        Self(pieces)
+    }
+
+    /// How many bytes they are.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|piece| piece.len()).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// Writes the frames of one session.
 #[derive(Debug)]
 pub struct Framer {
-    /// `id: <epoch>-`
-    head: String,
-    /// `data: {"id":"<epoch>-`
-    data: String,
+    /// `<epoch>-`
+    epoch: String,
     /// `","sessionId":"<session>","time":"`
     session: String,
-    /// The time as it was last written: most events of a burst share their millisecond.
-    time: (Timestamp, String),
+    around: Around,
+}
+
+/// What stands around the numbers of an event: most events of a burst have the same.
+#[derive(Debug)]
+struct Around {
+    kind: String,
+    prompt: Option<PromptId>,
+    time: Timestamp,
+    /// `\nevent: <kind>\ndata: {"id":"<epoch>-`
+    before: String,
+    /// `,"type":"<kind>","sessionId":"<session>","time":"<time>"`, and the prompt's id if there is one.
+    after: String,
 }
 
 impl Framer {
     pub fn new(epoch: &Epoch, session: SessionId) -> Self {
-        let start = Timestamp::from_millis(0);
-        Self {
-            head: format!("id: {epoch}-"),
-            data: format!("data: {{\"id\":\"{epoch}-"),
-            session: format!("\",\"sessionId\":\"{session}\",\"time\":\""),
-            time: (start, start.to_string()),
-        }
+        let (before, after) = (String::new(), String::new());
+        let around =
+            Around { kind: String::new(), prompt: None, time: Timestamp::from_millis(0), before, after };
+        let session = format!("\",\"sessionId\":\"{session}\",\"time\":\"");
+        Self { epoch: format!("{epoch}-"), session, around }
     }
 
     /// About how long the frame of `event` is, never less.
     pub fn size(&self, event: &Event<'_>) -> usize {
-        // Beyond the texts: three numbers of 20 digits, a prompt's id, and 88 bytes of names and quotes.
-        const REST: usize = 192;
-        self.head.len()
-            + self.data.len()
-            + self.session.len()
-            + self.time.1.len()
-            + 2 * event.kind.len()
-            + event.members.len()
-            + REST
+        // Beyond the texts: a time, three numbers of 20 digits, a prompt's id, and 73 bytes of names and quotes.
+        const REST: usize = 168;
+        2 * self.epoch.len() + self.session.len() + 2 * event.kind.len() + event.members.len() + REST
     }
 
     pub fn frame(&mut self, out: &mut Vec<u8>, seq: u64, event: &Event<'_>, now: Timestamp) {
-        if self.time.0 != now {
-            self.time = (now, now.to_string());
+        let around = &self.around;
+        if around.time != now || around.prompt != event.prompt || around.kind != event.kind {
+            self.write_around(event, now);
         }
-        debug_assert!(event.kind.bytes().all(|b| b.is_ascii_lowercase() || b == b'.'), "a type of ours");
         let mut digits = [0; 20];
         let seq = decimal(seq, &mut digits);
-        let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
-        put(self.head.as_bytes());
-        put(seq);
-        put(b"\nevent: ");
-        put(event.kind.as_bytes());
-        put(b"\n");
-        put(self.data.as_bytes());
-        put(seq);
-        put(b"\",\"seq\":");
-        put(seq);
-        put(b",\"type\":\"");
-        put(event.kind.as_bytes());
-        put(self.session.as_bytes());
-        put(self.time.1.as_bytes());
-        put(b"\"");
-        if let Some(prompt) = event.prompt {
-            put(b",\"promptId\":\"p");
-            put(decimal(prompt.number().into(), &mut [0; 20]));
-            put(b"\"");
+        for piece in [b"id: ", self.epoch.as_bytes(), seq, self.around.before.as_bytes(), seq, b"\",\"seq\":", seq]
+        {
+            out.extend_from_slice(piece);
         }
+        out.extend_from_slice(self.around.after.as_bytes());
         if !event.members.is_empty() {
-            put(b",");
+            out.push(b',');
             let start = out.len();
-            out.extend_from_slice(event.members);
+            for piece in event.members.0 {
+                out.extend_from_slice(piece);
+            }
             one_line(&mut out[start..]);
         }
         out.extend_from_slice(b"}\n\n");
+    }
+
+    fn write_around(&mut self, event: &Event<'_>, now: Timestamp) {
+        let (kind, around) = (event.kind, &mut self.around);
+        debug_assert!(kind.bytes().all(|b| b.is_ascii_lowercase() || b == b'.'), "a type of ours");
+        (around.prompt, around.time) = (event.prompt, now);
+        for text in [&mut around.kind, &mut around.before, &mut around.after] {
+            text.clear();
+        }
+        around.kind.push_str(kind);
+        for piece in ["\nevent: ", kind, "\ndata: {\"id\":\"", &self.epoch] {
+            around.before.push_str(piece);
+        }
+        for piece in [",\"type\":\"", kind, &self.session] {
+            around.after.push_str(piece);
+        }
+        let prompt = event.prompt.map(|prompt| format!(",\"promptId\":\"{prompt}\"")).unwrap_or_default();
+        // Writing to a string cannot fail.
+        write!(around.after, "{now}\"{prompt}").ok();
     }
 }
 
@@ -126,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_the_contract_to_the_byte() {
-        let members = br#""update":{"sessionUpdate":"plan"}"#;
+        let members = Members::whole(br#""update":{"sessionUpdate":"plan"}"#);
         let event = Event { kind: "session.update", prompt: Some(PromptId::new(2)), members };
         let id = r#""sessionId":"01938c5e-7a3b-7c4d-8e5f-0123456789ab","time":"2026-11-21T22:15:03.123Z""#;
         let update = r#""update":{"sessionUpdate":"plan"}"#;
@@ -136,14 +168,15 @@ mod tests {
                 "id: k3-42\nevent: session.update\ndata: {{\"id\":\"k3-42\",\"seq\":42,\"type\":\"session.update\",{id},\"promptId\":\"p2\",{update}}}\n\n"
             )
         );
-        let event = Event { kind: "session.detached", prompt: None, members: b"" };
+        let event = Event { kind: "session.detached", prompt: None, members: Members::default() };
         assert!(framed(u64::MAX, &event).ends_with("22:15:03.123Z\"}\n\n"));
         assert!(framed(u64::MAX, &event).starts_with("id: k3-18446744073709551615\n"));
     }
 
     #[test]
     fn white_space_of_an_agent_ends_no_line() {
-        let event = Event { kind: "ext", prompt: None, members: b"\"params\":{\r\n\n\"a\":\r1}" };
+        let members = Members::pieces([b"\"params\":", b"{\r\n", b"\n\"a\"", b":\r", b"1}"]);
+        let event = Event { kind: "ext", prompt: None, members };
         let frame = framed(1, &event);
         assert!(frame.ends_with("\"params\":{   \"a\": 1}}\n\n"));
         assert_eq!(frame.matches(['\n', '\r']).count(), 4);

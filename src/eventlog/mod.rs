@@ -41,7 +41,7 @@ use writer::{Queue, Upkeep, Write};
 pub use crate::store::{Frame, ReadError, Run};
 pub use alarm::Alarm;
 pub use all_reader::{AllItem, AllReader, AllScope, AllStart};
-pub use event::{Event, Framer};
+pub use event::{Event, Framer, Members};
 pub use reader::{Item, Later, Reader, ResetReason, Start};
 pub use records::Records;
 pub use session::{Closed, SessionLog};

@@ -59,20 +59,47 @@ impl Pending {
         if self.erased {
             return self.appended;
         }
+        self.push(event, now, run_bytes, 0);
+        if let Some(chunk) = self.chunks.back_mut() {
+            let bytes = chunk.changes.add(records);
+            chunk.bytes += bytes;
+            self.bytes += bytes;
+        }
+        self.appended
+    }
+
+    /// Several events without records. Each run gets its room at once.
+    pub(super) fn append_all<'a>(
+        &mut self,
+        events: impl Iterator<Item = Event<'a>> + Clone,
+        now: Timestamp,
+        run_bytes: usize,
+    ) {
+        if self.erased {
+            return;
+        }
+        let mut ahead: usize = events.clone().map(|event| self.framer.size(&event)).sum();
+        for event in events {
+            self.push(&event, now, run_bytes, ahead.min(run_bytes));
+            ahead -= self.framer.size(&event);
+        }
+    }
+
+    /// Frames an event into the last run, or into a new one with so much room.
+    fn push(&mut self, event: &Event<'_>, now: Timestamp, run_bytes: usize, room: usize) {
         let size = self.framer.size(event);
         let fits = |chunk: &Chunk| chunk.frames.is_empty() || chunk.frames.len() + size <= run_bytes;
         if !self.chunks.back().is_some_and(fits) {
-            self.start_chunk();
+            self.start_chunk(room.max(size));
         }
         self.appended += 1;
         let chunk = self.chunks.back_mut().expect("one was started if there was none");
         let before = chunk.frames.len();
         self.framer.frame(&mut chunk.frames, self.appended, event, now);
         chunk.last_seq = self.appended;
-        let bytes = chunk.frames.len() - before + chunk.changes.add(records);
+        let bytes = chunk.frames.len() - before;
         chunk.bytes += bytes;
         self.bytes += bytes;
-        self.appended
     }
 
     /// Records without an event, with what is appended next or alone.
@@ -81,7 +108,7 @@ impl Pending {
             return;
         }
         if self.chunks.is_empty() {
-            self.start_chunk();
+            self.start_chunk(0);
         }
         let chunk = self.chunks.back_mut().expect("one was started if there was none");
         let bytes = chunk.changes.add(records);
@@ -94,7 +121,7 @@ impl Pending {
         if self.erased {
             return self.appended;
         }
-        self.start_chunk();
+        self.start_chunk(0);
         let seq = self.append(last, records, now, usize::MAX);
         self.chunks.back_mut().expect("it was started above").erase = true;
         self.erased = true;
@@ -104,6 +131,11 @@ impl Pending {
     /// True once for each time that the session has to enter the writer's queue.
     pub(super) fn enter_queue(&mut self) -> bool {
         !self.chunks.is_empty() && !std::mem::replace(&mut self.queued, true)
+    }
+
+    /// The oldest chunk erases what came before it.
+    pub(super) fn erases_next(&self) -> bool {
+        self.chunks.front().is_some_and(|chunk| chunk.erase)
     }
 
     /// The oldest chunk, and whether there is more: then the session stays in the queue.
@@ -117,11 +149,11 @@ impl Pending {
         self.bytes -= bytes;
     }
 
-    fn start_chunk(&mut self) {
+    fn start_chunk(&mut self, room: usize) {
         self.chunks.push_back(Chunk {
             first_seq: self.appended + 1,
             last_seq: self.appended,
-            frames: Vec::new(),
+            frames: Vec::with_capacity(room),
             changes: Changes::default(),
             erase: false,
             bytes: 0,

@@ -64,7 +64,7 @@ impl State {
         Some(self.erased_at.load(Ordering::Acquire)).filter(|seq| *seq > 0)
     }
 
-    /// What the writer does once a run is committed: tails move, then readers wake.
+    /// What the writer does once a run is committed: tails move. Readers wake with [`tell`](Self::tell).
     pub(super) fn publish(self: &Arc<Self>, run: Run, erase: bool) {
         let last_seq = run.last_seq;
         let limits = &self.shared.limits;
@@ -84,7 +84,15 @@ impl State {
         if erase {
             self.erased_at.store(last_seq, Ordering::Release);
         }
-        self.committed.send_replace(last_seq);
+    }
+
+    /// Wakes readers, unless they have been told of a later event.
+    pub(super) fn tell(&self, last_seq: u64) {
+        self.committed.send_if_modified(|told| {
+            let later = last_seq > *told;
+            *told = last_seq.max(*told);
+            later
+        });
     }
 }
 
@@ -125,6 +133,15 @@ impl SessionLog {
         let seq = pending.append(event, records, now, shared.limits.run_bytes);
         self.enter_queue(pending);
         seq
+    }
+
+    /// Several events without records: one look at the clock, one lock, one place in the writer's line.
+    pub fn append_all<'a>(&self, events: impl Iterator<Item = Event<'a>> + Clone) {
+        let shared = &self.state.shared;
+        let now = shared.ids.now();
+        let mut pending = self.state.pending();
+        pending.append_all(events, now, shared.limits.run_bytes);
+        self.enter_queue(pending);
     }
 
     /// Records in the session's next commit, without an event. After [`erase`](Self::erase) they are dropped: what is

@@ -105,16 +105,21 @@ impl Queue {
         drop(rest);
     }
 
-    /// How many wait, once someone does; `None` when there is nobody and never will be.
-    fn wait(&self) -> Option<usize> {
+    /// Returns once someone waits; false when there is nobody and never will be.
+    fn wait(&self) -> bool {
         let mut line = self.line();
         while line.turns.is_empty() {
             if line.closing {
-                return None;
+                return false;
             }
             line = self.wake.wait(line).unwrap_or_else(PoisonError::into_inner);
         }
-        Some(line.turns.len())
+        true
+    }
+
+    /// Puts back what [`pop`](Self::pop) gave, for the next transaction.
+    fn push_front(&self, turn: Turn) {
+        self.line().turns.push_front(turn);
     }
 
     /// Waits until the next try; false when the log closes.
@@ -172,8 +177,8 @@ pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
     let mut end = End { shared: Some(Arc::clone(&log)), fatal: Some(fatal) };
     // After `end`, so that it goes before the end is told.
     let shared = log;
-    while let Some(waiting) = shared.queue.wait() {
-        let done = match gather(&shared, waiting) {
+    while shared.queue.wait() {
+        let done = match gather(&shared) {
             Next::Commit(transaction) => commit(&shared, transaction),
             Next::Upkeep(Upkeep(work)) => match work(&*shared.store) {
                 Err(CommitError::Failed(cause)) => Err(Stop::Failed(cause)),
@@ -226,15 +231,20 @@ enum Next {
     Upkeep(Upkeep),
 }
 
-/// One turn for each of those that wait now, as far as a transaction goes.
-fn gather(shared: &Shared, waiting: usize) -> Next {
+/// All that waits now, turn by turn, as far as a transaction goes. A session with several runs goes to the end of the
+/// line after each, so nobody waits for more than one of another's.
+fn gather(shared: &Shared) -> Next {
     let mut transaction = Transaction::default();
-    for _ in 0..waiting {
+    loop {
         let alone = shared.queue.next_is_alone();
         if alone && !transaction.is_empty() {
             break;
         }
         match shared.queue.pop() {
+            Some(Turn::Session(state)) if transaction.must_end_before(&state) => {
+                shared.queue.push_front(Turn::Session(state));
+                break;
+            }
             Some(Turn::Session(state)) => transaction.add_session(state),
             Some(Turn::Write(write)) => transaction.add_write(write),
             Some(Turn::Upkeep(upkeep)) => return Next::Upkeep(upkeep),
@@ -251,6 +261,11 @@ fn gather(shared: &Shared, waiting: usize) -> Next {
 impl Transaction {
     fn is_empty(&self) -> bool {
         self.parts.is_empty() && self.writes.is_empty()
+    }
+
+    /// What a session erases has to be committed, and given to its readers, before that.
+    fn must_end_before(&self, state: &Arc<State>) -> bool {
+        state.pending().erases_next() && self.parts.iter().any(|part| Arc::ptr_eq(&part.state, state))
     }
 
     fn add_session(&mut self, state: Arc<State>) {
@@ -331,13 +346,20 @@ fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
     let bytes = transaction.batch.runs.iter().map(|run| run.frames.len() as u64).sum();
     shared.growth.add(bytes, &shared.limits);
     let mut runs = transaction.batch.runs.into_iter().zip(&committed.positions);
+    let mut told = Vec::with_capacity(transaction.parts.len());
     for part in transaction.parts {
         part.state.pending().committed(part.bytes);
         if part.run
             && let Some((run, last_pos)) = runs.next()
         {
+            let last_seq = run.last_seq;
             part.state.publish(Run { last_pos: *last_pos, ..run }, part.erase);
+            told.push((part.state, last_seq));
         }
+    }
+    // The last run of each session first: one wake-up for all of them.
+    for (state, last_seq) in told.into_iter().rev() {
+        state.tell(last_seq);
     }
     if let Some(last) = committed.positions.last() {
         shared.last_pos.send_replace(*last);

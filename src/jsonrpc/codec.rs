@@ -1,6 +1,8 @@
 //! Bytes to lines. A line ends with `\n`; a `\r` before it is dropped.
 
-use bytes::{Buf, Bytes, BytesMut};
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
 
 /// A line grew over the cap before its end came. What follows cannot be told apart, so the stream is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -9,7 +11,7 @@ pub struct LineTooLong {
     pub cap: usize,
 }
 
-/// Cuts a stream into lines of at most `cap` bytes, whatever the chunks are.
+/// Cuts a stream behind its last line end, whatever the chunks are: what came in one read is one block of lines.
 #[derive(Debug)]
 pub struct Lines {
     buffer: BytesMut,
@@ -19,6 +21,7 @@ pub struct Lines {
 }
 
 impl Lines {
+    /// For lines of at most `cap` bytes.
     pub fn new(cap: usize) -> Self {
         Self { buffer: BytesMut::new(), seen: 0, cap }
     }
@@ -29,23 +32,35 @@ impl Lines {
         &mut self.buffer
     }
 
-    /// The next whole line without its end, or `None` until more bytes came.
-    pub fn next_line(&mut self) -> Result<Option<Bytes>, LineTooLong> {
-        let Some(offset) = memchr::memchr(b'\n', &self.buffer[self.seen..]) else {
+    /// All lines that are whole, with their ends, as one piece of memory. Empty until there is one.
+    pub fn block(&mut self) -> Bytes {
+        let Some(last) = memchr::memrchr(b'\n', &self.buffer[self.seen..]) else {
             self.seen = self.buffer.len();
-            return if self.seen > self.cap { Err(LineTooLong { cap: self.cap }) } else { Ok(None) };
+            return Bytes::new();
         };
-        let end = self.seen + offset;
-        if end > self.cap {
-            return Err(LineTooLong { cap: self.cap });
-        }
-        let mut line = self.buffer.split_to(end);
-        self.buffer.advance(1);
-        self.seen = 0;
-        if line.last() == Some(&b'\r') {
-            line.truncate(end - 1);
-        }
-        Ok(Some(line.freeze()))
+        let block = self.buffer.split_to(self.seen + last + 1).freeze();
+        self.seen = self.buffer.len();
+        block
+    }
+
+    /// Where the lines of a block stand in it, without their ends. A line that is too long is the last.
+    pub fn each(&self, block: &[u8]) -> impl Iterator<Item = Result<Range<usize>, LineTooLong>> {
+        let cap = self.cap;
+        let mut start = 0;
+        memchr::memchr_iter(b'\n', block).map(move |end| {
+            let line = start..end;
+            start = end + 1;
+            if line.len() > cap {
+                return Err(LineTooLong { cap });
+            }
+            let end = if block[line.clone()].ends_with(b"\r") { end - 1 } else { end };
+            Ok(line.start..end)
+        })
+    }
+
+    /// An error when what waits for its end is too long already.
+    pub fn check(&self) -> Result<(), LineTooLong> {
+        if self.buffer.len() > self.cap { Err(LineTooLong { cap: self.cap }) } else { Ok(()) }
     }
 
     /// What came after the last line's end. At the end of the stream it is a line that nobody finished.
@@ -64,9 +79,11 @@ mod tests {
         let mut got = Vec::new();
         for chunk in chunks {
             lines.space(chunk.len()).extend_from_slice(chunk);
-            while let Some(line) = lines.next_line()? {
-                got.push(line);
+            let block = lines.block();
+            for line in lines.each(&block) {
+                got.push(block.slice(line?));
             }
+            lines.check()?;
         }
         Ok(got)
     }

@@ -7,8 +7,10 @@ mod codec;
 mod envelope;
 mod line;
 mod pending;
+mod scan;
 
 pub use codec::{LineTooLong, Lines};
 pub use envelope::{BadLine, Message, RpcError, error_of, parse};
 pub use line::{error, notification, request, result};
 pub use pending::{CallId, IncomingId, Tables};
+pub use scan::Scan;

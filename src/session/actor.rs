@@ -28,7 +28,7 @@ use super::written::Written;
 use crate::agent::AgentSpec;
 use crate::api::event::DetachedReason;
 use crate::api::{Session, SessionState};
-use crate::eventlog::{Event, Records, SessionLog};
+use crate::eventlog::{Event, Members, Records, SessionLog};
 use crate::jsonrpc::CallId;
 use crate::pool::Standing;
 use crate::transcript::SessionFold;
@@ -51,7 +51,7 @@ pub(super) struct Actor {
     /// Since its record was written.
     pub(super) fold_changed: bool,
     /// Events since the session's record was written.
-    pub(super) unsaved: u32,
+    pub(super) unsaved: usize,
     pub(super) inputs: Inputs,
     pub(super) attachment: Attachment,
     pub(super) live: Option<Live>,
@@ -241,9 +241,9 @@ impl Actor {
         records: Records,
     ) -> u64 {
         let Written { kind, members } = event.into();
-        self.quota.count(members.len(), Instant::now());
+        self.quota.count(1, members.len(), Instant::now());
         self.unsaved += 1;
-        self.log.append(&Event { kind, prompt, members: &members }, records)
+        self.log.append(&Event { kind, prompt, members: Members::whole(&members) }, records)
     }
 
     /// The session's records as they are with the next event. To be called right before it is appended.

@@ -17,7 +17,7 @@ use crate::acp::TraceContext;
 use crate::agent::AgentFailure;
 use crate::api::event::{DetachedReason, SessionChanged, SessionClosed, SessionDeleted};
 use crate::api::{SessionPatch, SessionState};
-use crate::eventlog::{Event, Records};
+use crate::eventlog::{Event, Members, Records};
 use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::Fate;
 use crate::store::{Delete, Table};
@@ -226,7 +226,7 @@ impl Actor {
         }
         put_open(id, false, &mut records);
         let Written { kind, members } = Written::from(&SessionDeleted { by });
-        let seq = self.log.erase(&Event { kind, prompt: None, members: &members }, records);
+        let seq = self.log.erase(&Event { kind, prompt: None, members: Members::whole(&members) }, records);
         self.erased = true;
         self.over = true;
         seq

@@ -29,6 +29,11 @@ impl Foreground {
     pub(super) fn new() -> Self {
         Self { busy: false, heard: Instant::now(), cancellable: Vec::new() }
     }
+
+    /// The agent said something of this session.
+    pub(super) fn heard(&mut self, now: Instant) {
+        self.heard = now;
+    }
 }
 
 /// How far the agent is with the prompt of a turn.
@@ -62,7 +67,7 @@ impl Actor {
     /// What an update of this session says of the agent's work. It is called right before the update is appended, and
     /// gives what is saved with it; [`Actor::work_over`] follows.
     pub(super) fn work(&mut self, kind: &str, raw: &RawValue) -> Records {
-        self.foreground.heard = Instant::now();
+        self.foreground.heard(Instant::now());
         if self.dialect() != Dialect::V2 {
             return Records::default();
         }

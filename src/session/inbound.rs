@@ -8,9 +8,10 @@ use super::attachment::{Attachment, By};
 use super::subagents::Whose;
 use crate::acp;
 use crate::agent::{Batch, Inbound};
-use crate::api::event::{AgentNoise, Ext, SessionUpdate};
-use crate::eventlog::Records;
+use crate::api::event::{AgentNoise, EventMembers as _, Ext, SessionUpdate};
+use crate::eventlog::{Event, Members, Records};
 use crate::jsonrpc::{CallId, RpcError};
+use crate::types::PromptId;
 
 /// Lines that were no messages.
 #[derive(Debug, Default)]
@@ -20,16 +21,24 @@ struct Noise {
 }
 
 /// Events that whoever reads the session in after a crash folds at most, about: an agent may say millions in one turn.
-const UNSAVED: u32 = 10_000;
+const UNSAVED: usize = 10_000;
 
 impl Actor {
-    pub(super) fn batch(&mut self, batch: Batch) {
-        let mut noise = Noise::default();
+    pub(super) fn batch(&mut self, mut batch: Batch) {
+        let (mut noise, now) = (Noise::default(), Instant::now());
         if let Some(turn) = &mut self.turn {
-            turn.active = Instant::now();
+            turn.active = now;
         }
-        for message in batch.messages {
+        let mut messages = std::mem::take(&mut batch.messages).into_iter();
+        loop {
+            let chunks = self.chunks(&batch.block, messages.as_slice(), now);
+            let Some(message) = messages.nth(chunks) else { break };
             match message {
+                Inbound::Update(line) => {
+                    if let Some(params) = batch.raw(&line.params) {
+                        self.notified(acp::method::SESSION_UPDATE, params.to_owned());
+                    }
+                }
                 Inbound::Notification { method, params } => self.notified(&method, params),
                 Inbound::Request { id, method, params } => self.asked(id, &method, &params),
                 Inbound::Response { call, outcome } => {
@@ -46,6 +55,46 @@ impl Actor {
         self.noise(noise);
     }
 
+    /// Appends the chunks that come first, in one go, and gives how many they are: nothing changes between them that
+    /// says where they belong.
+    fn chunks(&mut self, block: &[u8], messages: &[Inbound], now: Instant) -> usize {
+        // One that is to take the session's record along goes alone.
+        let alone = self.unsaved >= UNSAVED || self.takes_history();
+        let attached = matches!(self.attachment, Attachment::Attached) && !alone;
+        let Some(own) = self.record.agent_session_id.as_deref().filter(|_| attached) else { return 0 };
+        let lines = messages.iter().map_while(|message| match message {
+            Inbound::Update(line) if line.chunk && block[line.session_id.clone()] == *own.as_bytes() => Some(line),
+            _ => None,
+        });
+        let (prompt, late) = self.place(false);
+        let events = lines.map(|line| {
+            let meta = line.meta.clone().map(|meta| &block[meta]);
+            let pieces = SessionUpdate::pieces(&block[line.update.clone()], meta, late);
+            Event { kind: SessionUpdate::TYPE, prompt, members: Members::pieces(pieces) }
+        });
+        let (mut count, mut bytes) = (0, 0);
+        for event in events.clone() {
+            count += 1;
+            bytes += event.members.len();
+        }
+        if count > 0 {
+            self.log.append_all(events);
+            self.quota.count(count, bytes, now);
+            self.unsaved += count;
+            self.foreground.heard(now);
+        }
+        count
+    }
+
+    /// The turn that an update belongs to, and whether that has ended. What tells how the session stands is of none.
+    fn place(&self, tells_state: bool) -> (Option<PromptId>, bool) {
+        match (self.running(), self.late_of) {
+            (Some(running), _) => (Some(running), false),
+            (None, Some(ended)) if !tells_state => (Some(ended), true),
+            (None, _) => (None, false),
+        }
+    }
+
     fn noise(&mut self, Noise { lines, bytes }: Noise) {
         if lines > 0 && self.record.attached {
             let prompt = self.running();
@@ -54,7 +103,7 @@ impl Actor {
     }
 
     /// The turn that the agent works on.
-    pub(super) fn running(&self) -> Option<crate::types::PromptId> {
+    pub(super) fn running(&self) -> Option<PromptId> {
         self.turn.as_ref().filter(|turn| turn.call.is_some()).map(|turn| turn.record.prompt_id)
     }
 
@@ -109,11 +158,7 @@ impl Actor {
         } else {
             Records::default()
         };
-        let (prompt, late) = match (self.running(), self.late_of) {
-            (Some(running), _) => (Some(running), false),
-            (None, Some(ended)) if !acp::update::is_state(&peek.kind) => (Some(ended), true),
-            (None, _) => (None, false),
-        };
+        let (prompt, late) = self.place(acp::update::is_state(&peek.kind));
         let records = if self.unsaved < UNSAVED { records } else { self.saved(records) };
         let more = peek.more.as_deref();
         let event = SessionUpdate { update: peek.update, meta: peek.meta, more, subagent, late, replayed };

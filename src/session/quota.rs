@@ -29,13 +29,13 @@ impl Quota {
         Self { since: Instant::now(), bytes: 0, events: 0 }
     }
 
-    /// One more event, with so many bytes of its own.
-    pub(super) fn count(&mut self, bytes: usize, now: Instant) {
+    /// So many events more, with so many bytes of their own.
+    pub(super) fn count(&mut self, events: usize, bytes: usize, now: Instant) {
         if now >= self.since + HOUR {
             *self = Self { since: now, bytes: 0, events: 0 };
         }
-        self.bytes += bytes as u64 + HEAD;
-        self.events += 1;
+        self.bytes += bytes as u64 + HEAD * events as u64;
+        self.events += events as u64;
     }
 
     /// When the session may go on, if it has written too much.
@@ -92,14 +92,14 @@ mod tests {
         let mut quota = Quota::new();
         let at = |minutes| start + Duration::from_mins(minutes);
         for minute in 0..3 {
-            quota.count(10, at(minute));
+            quota.count(1, 10, at(minute));
         }
         assert_eq!(quota.over_until(&limits, at(3)), None);
-        quota.count(10, at(3));
+        quota.count(1, 10, at(3));
         let until = quota.over_until(&limits, at(4)).expect("four events are too many");
         assert!(until >= at(60) && until < at(61));
         assert_eq!(quota.over_until(&limits, at(61)), None, "the hour is over");
-        quota.count(20_000, at(61));
+        quota.count(1, 20_000, at(61));
         assert!(
             quota.over_until(&limits, at(61)).is_some_and(|until| until >= at(121)),
             "one event is too large"

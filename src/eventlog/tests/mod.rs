@@ -32,7 +32,7 @@ async fn open(log: &EventLog, number: u8) -> SessionLog {
 }
 
 const fn event(members: &str) -> Event<'_> {
-    Event { kind: "test", prompt: None, members: members.as_bytes() }
+    Event { kind: "test", prompt: None, members: Members::whole(members.as_bytes()) }
 }
 
 fn say(session: &SessionLog, members: &str) -> u64 {

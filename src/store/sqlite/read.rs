@@ -75,7 +75,7 @@ pub(super) fn session(
     max_bytes: usize,
 ) -> Result<Vec<Run>, ReadError> {
     // The first is the run that holds the event, found by its start.
-    let mut select = connection.prepare(&format!(
+    let mut select = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM run WHERE session = ?1 AND last_seq > ?2 AND first_seq >= coalesce(
             (SELECT max(first_seq) FROM run WHERE session = ?1 AND first_seq <= ?2 + 1), 0) ORDER BY first_seq"
     ))?;
@@ -337,7 +337,7 @@ pub(super) fn scan(
         Some(after) if after >= prefix => (">", after),
         _ => (">=", prefix),
     };
-    let mut select = connection.prepare(&format!(
+    let mut select = connection.prepare_cached(&format!(
         "SELECT key, value FROM record WHERE tbl = ?1 AND key {sign} ?2 ORDER BY key LIMIT ?3"
     ))?;
     let mut rows = select.query(params![table as u8, from, to_sql(limit as u64)])?;

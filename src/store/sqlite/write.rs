@@ -44,13 +44,13 @@ pub(super) fn commit(
     let positions = append(&transaction, batch, epoch, last_pos, time)?;
     if !batch.puts.is_empty() {
         let mut put =
-            transaction.prepare("INSERT OR REPLACE INTO record (tbl, key, value) VALUES (?1, ?2, ?3)")?;
+            transaction.prepare_cached("INSERT OR REPLACE INTO record (tbl, key, value) VALUES (?1, ?2, ?3)")?;
         for record in &batch.puts {
             put.execute(params![record.table as u8, record.key, record.value.as_ref()])?;
         }
     }
     if !batch.deletes.is_empty() {
-        let mut delete = transaction.prepare("DELETE FROM record WHERE tbl = ?1 AND key = ?2")?;
+        let mut delete = transaction.prepare_cached("DELETE FROM record WHERE tbl = ?1 AND key = ?2")?;
         for record in &batch.deletes {
             delete.execute(params![record.table as u8, record.key])?;
         }
@@ -85,7 +85,7 @@ fn append(
     if batch.runs.is_empty() {
         return Ok(Vec::new());
     }
-    let mut insert = transaction.prepare(
+    let mut insert = transaction.prepare_cached(
         "INSERT INTO run (pos, session, first_seq, last_seq, tenant, epoch, time, crc, frames)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use acp_gateway::store::{Batch, EventStore, Put, Record, Run, SqliteStore, Table};
-use acp_gateway::types::{Ids, Limits, SessionId, Tenant, Timestamp};
+use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
 use memchr::memmem;
 use rusqlite::Connection;
 use serde_json::Value;

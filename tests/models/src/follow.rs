@@ -7,7 +7,8 @@ use shuttle::future::{block_on, spawn};
 use shuttle::rand::Rng as _;
 
 use crate::eventlog::{
-    AllItem, AllReader, AllScope, AllStart, Event, EventLog, Item, Reader, Records, SessionLog, Start,
+    AllItem, AllReader, AllScope, AllStart, Event, EventLog, Item, Members, Reader, Records, SessionLog,
+    Start,
 };
 use crate::shutdown::Shutdown;
 use crate::store::MemoryStore;
@@ -35,7 +36,7 @@ pub(crate) async fn open(log: &EventLog, number: u128) -> SessionLog {
 }
 
 fn say(session: &SessionLog) -> u64 {
-    session.append(&Event { kind: "test", prompt: None, members: b"\"text\":\"some words\"" }, Records::new())
+    session.append(&Event { kind: "test", prompt: None, members: Members::whole(b"\"text\":\"some words\"") }, Records::new())
 }
 
 fn pick(below: u64) -> u64 {
@@ -75,7 +76,7 @@ pub fn every_event_once() {
                 }
                 session.wait(EVENTS).await.expect("the log is open");
                 if erase {
-                    let last = Event { kind: "test", prompt: None, members: b"" };
+                    let last = Event { kind: "test", prompt: None, members: Members::default() };
                     assert_eq!(session.erase(&last, Records::new()), EVENTS + 1);
                 }
             }));

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::requests::{Answered, Outcome, Pending, Resolved};
 use super::written::Written;
-use crate::eventlog::{Event, Records, SessionLog};
+use crate::eventlog::{Event, Members, Records, SessionLog};
 use crate::jsonrpc::{IncomingId, Tables};
 use crate::types::{Ids, Limits, PromptId, RequestId, SessionId};
 
@@ -116,7 +116,7 @@ impl Actor {
         records: Records,
     ) -> u64 {
         let Written { kind, members } = event.into();
-        self.log.append(&Event { kind, prompt, members: &members }, records)
+        self.log.append(&Event { kind, prompt, members: Members::whole(&members) }, records)
     }
 
     pub(super) fn refuse(&self, incoming: IncomingId, code: i64, message: &str) {

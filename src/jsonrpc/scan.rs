@@ -1,0 +1,363 @@
+//! JSON by its bytes in one pass: whether it is well-formed, and where its parts stand. Nothing is built or allocated.
+//!
+//! It takes what the parser takes and nothing else. Text has to be UTF-8 already; every byte that it decides by is
+//! ASCII.
+
+use std::ops::Range;
+
+/// Nested deeper than this nothing is scanned, whatever the limit: a bit remembers each level.
+const LEVELS: usize = 128;
+
+/// A place in the text. Each step gives `None` when the text is not what it asks for; then it is to be parsed, which
+/// tells why.
+#[derive(Debug)]
+pub struct Scan<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    depth: usize,
+    max_depth: usize,
+}
+
+impl<'a> Scan<'a> {
+    pub fn new(bytes: &'a [u8], max_depth: usize) -> Self {
+        Self { bytes, at: 0, depth: 0, max_depth: max_depth.min(LEVELS) }
+    }
+
+    /// Steps over an object and gives its place. `member` gets each name, as it is written, and has to step over its
+    /// value.
+    pub fn object(
+        &mut self,
+        mut member: impl FnMut(&mut Self, &'a [u8]) -> Option<()>,
+    ) -> Option<Range<usize>> {
+        self.space();
+        let start = self.at;
+        self.take(b'{')?;
+        self.deeper()?;
+        self.space();
+        if self.peek()? == b'}' {
+            self.at += 1;
+            self.depth -= 1;
+            return Some(start..self.at);
+        }
+        loop {
+            let name = self.string()?;
+            self.space();
+            self.take(b':')?;
+            member(self, &self.bytes[name])?;
+            self.space();
+            match self.peek()? {
+                b',' => {
+                    self.at += 1;
+                    self.space();
+                }
+                b'}' => {
+                    self.at += 1;
+                    self.depth -= 1;
+                    return Some(start..self.at);
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// Steps over a value of any kind and gives its place.
+    pub fn value(&mut self) -> Option<Range<usize>> {
+        self.space();
+        let start = self.at;
+        let floor = self.depth;
+        // A bit for each level that is open here: an object or an array.
+        let mut objects: u128 = 0;
+        loop {
+            let byte = self.peek()?;
+            match byte {
+                b'"' => drop(self.string()?),
+                b'{' | b'[' => {
+                    self.at += 1;
+                    self.deeper()?;
+                    self.space();
+                    let object = byte == b'{';
+                    if self.peek()? == if object { b'}' } else { b']' } {
+                        self.at += 1;
+                        self.depth -= 1;
+                    } else {
+                        objects = objects << 1 | u128::from(object);
+                        if object {
+                            self.name()?;
+                        }
+                        continue;
+                    }
+                }
+                b'-' | b'0'..=b'9' => self.number()?,
+                b't' => self.word(b"true")?,
+                b'f' => self.word(b"false")?,
+                b'n' => self.word(b"null")?,
+                _ => return None,
+            }
+            loop {
+                if self.depth == floor {
+                    return Some(start..self.at);
+                }
+                self.space();
+                let in_object = objects & 1 == 1;
+                match self.peek()? {
+                    b',' => {
+                        self.at += 1;
+                        self.space();
+                        if in_object {
+                            self.name()?;
+                        }
+                        break;
+                    }
+                    b'}' if in_object => {}
+                    b']' if !in_object => {}
+                    _ => return None,
+                }
+                self.at += 1;
+                self.depth -= 1;
+                objects >>= 1;
+            }
+        }
+    }
+
+    /// A string without an escape, and where its text stands, without the quotes.
+    pub fn plain_text(&mut self) -> Option<Range<usize>> {
+        self.space();
+        let text = self.string()?;
+        (!self.bytes[text.clone()].contains(&b'\\')).then_some(text)
+    }
+
+    /// The end of the text, with nothing but white space before it.
+    pub fn end(&mut self) -> Option<()> {
+        self.space();
+        (self.at == self.bytes.len()).then_some(())
+    }
+
+    /// A member's name and the colon behind it.
+    fn name(&mut self) -> Option<()> {
+        self.string()?;
+        self.space();
+        self.take(b':')?;
+        self.space();
+        Some(())
+    }
+
+    /// Gives the place of what is between the quotes.
+    fn string(&mut self) -> Option<Range<usize>> {
+        self.take(b'"')?;
+        let start = self.at;
+        loop {
+            self.at += ordinary(&self.bytes[self.at..]);
+            match self.peek()? {
+                b'"' => {
+                    self.at += 1;
+                    return Some(start..self.at - 1);
+                }
+                b'\\' => {
+                    let escape = *self.bytes.get(self.at + 1)?;
+                    self.at += 2;
+                    match escape {
+                        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => {}
+                        b'u' => {
+                            let digits = self.bytes.get(self.at..self.at + 4)?;
+                            if !digits.iter().all(u8::is_ascii_hexdigit) {
+                                return None;
+                            }
+                            self.at += 4;
+                        }
+                        _ => return None,
+                    }
+                }
+                // A control character.
+                _ => return None,
+            }
+        }
+    }
+
+    fn number(&mut self) -> Option<()> {
+        if self.peek()? == b'-' {
+            self.at += 1;
+        }
+        if self.peek()? == b'0' {
+            self.at += 1;
+            if self.bytes.get(self.at).is_some_and(u8::is_ascii_digit) {
+                return None;
+            }
+        } else {
+            self.digits()?;
+        }
+        if self.bytes.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if matches!(self.bytes.get(self.at), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.bytes.get(self.at), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Some(())
+    }
+
+    /// At least one.
+    fn digits(&mut self) -> Option<()> {
+        let start = self.at;
+        while self.bytes.get(self.at).is_some_and(u8::is_ascii_digit) {
+            self.at += 1;
+        }
+        (self.at > start).then_some(())
+    }
+
+    fn word(&mut self, word: &[u8]) -> Option<()> {
+        self.bytes[self.at..].starts_with(word).then(|| self.at += word.len())
+    }
+
+    fn deeper(&mut self) -> Option<()> {
+        self.depth += 1;
+        (self.depth <= self.max_depth).then_some(())
+    }
+
+    fn take(&mut self, byte: u8) -> Option<()> {
+        (self.peek()? == byte).then(|| self.at += 1)
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while matches!(self.bytes.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+}
+
+/// How many bytes come before the first quote, backslash or control character; eight at a time.
+fn ordinary(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
+    // Sets the top bit of the first byte below `n`, and perhaps of later ones.
+    let below = |word: u64, n: u8| word.wrapping_sub(ONES * u64::from(n)) & !word;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let quote = below(word ^ ONES * u64::from(b'"'), 1);
+        let backslash = below(word ^ ONES * u64::from(b'\\'), 1);
+        let found = (quote | backslash | below(word, b' ')) & TOPS;
+        if found != 0 {
+            return at * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let special = |byte: &u8| *byte == b'"' || *byte == b'\\' || *byte < b' ';
+    words.len() * 8 + rest.iter().position(special).unwrap_or(rest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    /// What the scanner takes for one value with nothing behind it.
+    fn whole(text: &str) -> bool {
+        let mut scan = Scan::new(text.as_bytes(), LEVELS);
+        scan.value().is_some() && scan.end().is_some()
+    }
+
+    #[test]
+    fn what_json_is() {
+        for good in [
+            "0", "-0", "10", "1.5e+10", "1E-2", "true", "false", "null", r#""""#, r#""\u00e9\ud83d\/""#, "[]",
+            "{}", " [ 1 , {} , [ ] ]\r\n", r#"{"a":{"b":[1,"x"]},"c":null}"#, "\"é☃\"",
+        ] {
+            assert!(whole(good), "{good}");
+        }
+        for bad in [
+            "", "01", "-", "1.", "1e", ".5", "+1", "tru", "nul", "True", "\"", "\"\\x\"", "\"\\u12g4\"", "\"\u{1f}\"",
+            "\"a\nb\"", "[", "[1", "[1,]", "[,1]", "[1 2]", "{", "{]", "[}", r#"{"a"}"#, r#"{"a":}"#, r#"{"a":1,}"#,
+            "{1:2}", r#"{"a":1 "b":2}"#, "1 2", "{}}", "\u{feff}1", "\u{a0}1",
+        ] {
+            assert!(!whole(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn depth_has_an_end() {
+        for (text, depth) in [("[[]]", 2), (r#"{"a":[{"b":1}]}"#, 3), ("1", 0), ("[[],[[]],[]]", 3)] {
+            assert!(Scan::new(text.as_bytes(), depth).value().is_some(), "{text}");
+            assert!(depth == 0 || Scan::new(text.as_bytes(), depth - 1).value().is_none(), "{text}");
+        }
+        let deep = |n: usize| "[".repeat(n) + &"]".repeat(n);
+        assert!(whole(&deep(LEVELS)) && !whole(&deep(LEVELS + 1)));
+        assert!(Scan::new(deep(LEVELS + 1).as_bytes(), usize::MAX).value().is_none());
+    }
+
+    #[test]
+    fn members_come_as_they_are_written() {
+        let text = r#" { "a\u0062" : [1, {"a":2}] ,"c":"x" } "#;
+        let mut scan = Scan::new(text.as_bytes(), 8);
+        let mut seen = Vec::new();
+        scan.object(|scan, name| {
+            seen.push((name, &text[scan.value()?]));
+            Some(())
+        })
+        .unwrap();
+        scan.end().unwrap();
+        assert_eq!(seen, [(&br"a\u0062"[..], r#"[1, {"a":2}]"#), (b"c", r#""x""#)]);
+        let text = |text: &'static str| Scan::new(text.as_bytes(), 1).plain_text().map(|at| &text[at]);
+        assert_eq!((text("\"a b\""), text("\"a\\n\""), text("1")), (Some("a b"), None, None));
+    }
+
+    /// Values, and what becomes of them when bytes are changed, lost or doubled.
+    fn texts() -> impl Strategy<Value = String> {
+        let leaf = prop_oneof![
+            Just("null".to_owned()),
+            Just("true".to_owned()),
+            "-?(0|[1-9][0-9]{0,3})(\\.[0-9]{1,3})?([eE][+-]?[0-9]{1,2})?",
+            "[a-z \\\\\"é☃\u{0}-\u{1f}]{0,24}".prop_map(|text| serde_json::to_string(&text).unwrap()),
+            Just(r#""\ud83d""#.to_owned()),
+        ];
+        let value = leaf.prop_recursive(4, 24, 4, |inner| {
+            let member = ("[a-z]{0,3}", inner.clone()).prop_map(|(name, value)| format!("\"{name}\" :{value}"));
+            prop_oneof![
+                prop::collection::vec(inner, 0..4).prop_map(|items| format!("[{}]", items.join(", "))),
+                prop::collection::vec(member, 0..4).prop_map(|members| format!("{{{}}}", members.join(","))),
+            ]
+        });
+        (value, prop::collection::vec((any::<prop::sample::Index>(), 0..4u8, any::<char>()), 0..3)).prop_map(
+            |(value, edits)| {
+                let mut text: Vec<char> = value.chars().collect();
+                for (at, how, other) in edits {
+                    let at = at.index(text.len() + 1);
+                    let punctuation = ['{', '}', '[', ']', '"', '\\', ',', ':', '0', ' '];
+                    match how {
+                        0 if at < text.len() => drop(text.remove(at)),
+                        1 => text.insert(at, punctuation[other as usize % punctuation.len()]),
+                        2 if at < text.len() => text[at] = other,
+                        _ => text.truncate(at.max(1)),
+                    }
+                }
+                text.into_iter().collect()
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn it_takes_what_the_parser_takes(text in texts()) {
+            let parsed = serde_json::from_str::<&RawValue>(&text);
+            prop_assert_eq!(whole(&text), parsed.is_ok(), "{}", text);
+            if let Ok(raw) = parsed {
+                let at = Scan::new(text.as_bytes(), LEVELS).value().unwrap();
+                prop_assert_eq!(&text[at], raw.get());
+            }
+        }
+
+        #[test]
+        fn eight_at_a_time_finds_what_one_at_a_time_does(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let first = bytes.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
+            prop_assert_eq!(ordinary(&bytes), first.unwrap_or(bytes.len()));
+        }
+    }
+}
