@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use acp_gateway::acp::{self, Object};
+use acp_gateway::acp::{self, Object, UpdateLine};
 use acp_gateway::jsonrpc::{self, BadLine, Message};
 use acp_gateway::types::SessionId;
 use serde_json::value::RawValue;
@@ -18,17 +18,22 @@ pub fn envelope(data: &[u8]) {
         assert!(matches!(message, Err(BadLine::Utf8(_))));
         return;
     };
+    let scanned = UpdateLine::scan(data, 0..data.len(), MAX_DEPTH);
     if !is_json(line) {
-        assert!(message.is_err(), "{line}");
+        assert!(message.is_err() && scanned.is_none(), "{line}");
         return;
     }
     let deep = depth(line) > MAX_DEPTH;
+    assert!(!deep || scanned.is_none(), "{line}");
     assert_eq!(matches!(message, Err(BadLine::Depth { .. })), deep, "{line}");
     assert_eq!(acp::check_depth(data, MAX_DEPTH).is_err(), deep, "{line}");
     if deep {
         return;
     }
     assert_eq!(message.as_ref().ok().map(Told::of), Told::model(line), "{line}");
+    if let Some(parts) = scanned {
+        found(line, &parts);
+    }
     let parts = members(line).unwrap_or_default();
     for part in parts.iter().filter(|part| matches!(part.name.as_deref(), Some("params" | "result"))) {
         about_params(&line[part.at.clone()]);
@@ -98,6 +103,28 @@ fn once<'m>(parts: &'m [Member], name: &str) -> Result<Option<&'m Member>, Uncle
     let mut found = parts.iter().filter(|part| part.name.as_deref() == Some(name));
     let first = found.next();
     if found.next().is_some() { Err(Unclear) } else { Ok(first) }
+}
+
+/// An update that was found without parsing is one by the model too, with the same parts.
+fn found(line: &str, parts: &UpdateLine) {
+    let params = &line[parts.params.clone()];
+    assert_eq!(Told::model(line), Some(Told::Notification { method: acp::method::SESSION_UPDATE.into(), params }));
+    let value = |text: &str, name: &str| -> Option<String> {
+        let parts = members(text).expect("it is an object");
+        let member = once(&parts, name).ok().expect("it is given once");
+        member.map(|member| text[member.at.clone()].to_owned())
+    };
+    let quoted = |at: &std::ops::Range<usize>| format!("\"{}\"", &line[at.clone()]);
+    let update = &line[parts.update.clone()];
+    assert_eq!(value(params, "sessionId"), Some(quoted(&parts.session_id)), "{line}");
+    assert_eq!(value(params, "update").as_deref(), Some(update), "{line}");
+    let meta = value(params, "_meta").filter(|meta| meta != "null");
+    assert_eq!(meta.as_deref(), parts.meta.clone().map(|meta| &line[meta]), "{line}");
+    let known = ["sessionId", "update", "_meta"];
+    let names = members(params).expect("it is an object");
+    assert!(names.iter().all(|part| known.contains(&part.name.as_deref().unwrap_or_default())), "{line}");
+    assert_eq!(value(update, "sessionUpdate"), Some(quoted(&parts.kind)), "{line}");
+    assert_eq!(parts.chunk, acp::update::is_chunk(line[parts.kind.clone()].as_bytes()), "{line}");
 }
 
 fn raw(text: &str) -> Box<RawValue> {

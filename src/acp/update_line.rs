@@ -92,3 +92,160 @@ impl UpdateLine {
         Some((update, kind?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::peek_update;
+    use super::*;
+    use crate::jsonrpc::{self, Message};
+
+    const DEPTH: usize = 6;
+
+    fn scan(line: &str) -> Option<UpdateLine> {
+        // The parts are told by their place in the whole, so something stands before them.
+        UpdateLine::scan(format!("{{}}\n{line}\n").as_bytes(), 3..3 + line.len(), DEPTH)
+    }
+
+    /// What parsing sees in the line, as the scanner would tell it.
+    fn parsed(line: &str) -> Option<[Option<String>; 5]> {
+        let Ok(Message::Notification { method, params }) = jsonrpc::parse(line.as_bytes(), DEPTH) else {
+            return None;
+        };
+        let peek = peek_update(&params).ok().filter(|_| &*method == method::SESSION_UPDATE)?;
+        let own = |text: &str| Some(text.to_owned());
+        let meta = peek.meta.map(|meta| meta.get().to_owned());
+        peek.more.is_none().then(|| {
+            [own(params.get()), own(&peek.session_id), own(peek.update.get()), own(&peek.kind), meta]
+        })
+    }
+
+    fn told(line: &str, parts: &UpdateLine) -> [Option<String>; 5] {
+        let text = |at: &Range<usize>| Some(line[at.start - 3..at.end - 3].to_owned());
+        let UpdateLine { params, session_id, update, kind, meta, .. } = parts;
+        [text(params), text(session_id), text(update), text(kind), meta.as_ref().and_then(text)]
+    }
+
+    #[test]
+    fn lines_of_real_agents_are_scanned() {
+        for (line, chunk) in [
+            (
+                r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a\nb\ud83d"}}}}"#,
+                true,
+            ),
+            (
+                r#"{"method":"session/update","params":{"update":{"content":{"n":1e400},"sessionUpdate":"agent_thought_chunk"},"_meta":{"k":[1.10]},"sessionId":""},"jsonrpc":"2.0"}"#,
+                true,
+            ),
+            (
+                r#" { "params" : { "_meta" : null , "sessionId" : "a b" , "update" : { "sessionUpdate" : "plan" , "x" : "\u0061" } } , "method" : "session/update" } "#,
+                false,
+            ),
+        ] {
+            let parts = scan(line).unwrap_or_else(|| panic!("{line}"));
+            assert_eq!(Some(told(line, &parts)), parsed(line), "{line}");
+            assert_eq!(parts.chunk, chunk, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_has_to_be_parsed_is_left() {
+        let line = |params: &str| format!(r#"{{"method":"session/update","params":{{{params}}}}}"#);
+        let update = r#""update":{"sessionUpdate":"plan"}"#;
+        assert!(scan(&line(&format!(r#""sessionId":"s",{update}"#))).is_some());
+        for params in [
+            format!(r#""sessionId":"\u0073",{update}"#),
+            format!(r#""sessionId":"s","sessionId":"s",{update}"#),
+            format!(r#""session\u0049d":"s","sessionId":"s",{update}"#),
+            format!(r#""sessionId":"s",{update},{update}"#),
+            format!(r#""sessionId":"s",{update},"later":1"#),
+            format!(r#""sessionId":1,{update}"#),
+            r#""sessionId":"s","update":{"sessionUpdate":"plan","sessionUpdate":"plan"}"#.to_owned(),
+            r#""sessionId":"s","update":{"sessionUpdate":"plan","session\u0055pdate":"plan"}"#.to_owned(),
+            r#""sessionId":"s","update":{"sessionUpdate":"pl\u0061n"}"#.to_owned(),
+            r#""sessionId":"s","update":["plan"]"#.to_owned(),
+            r#""sessionId":"s","update":{"sessionUpdate":"plan","x":[[[[1]]]]}"#.to_owned(),
+            r#""sessionId":"s""#.to_owned(),
+            update.to_owned(),
+        ] {
+            assert_eq!(scan(&line(&params)), None, "{params}");
+        }
+        let params = format!(r#""params":{{"sessionId":"s",{update}}}"#);
+        for (before, after) in [
+            (r#""id":1,"method":"session/update","#, ""),
+            (r#""method":"session/update","method":"session/update","#, ""),
+            (r#""method":"session/request_permission","#, ""),
+            ("", ""),
+            (r#""method":"session/update","#, r#","result":1"#),
+            (r#""method":"session/update","#, r#","\u0069d":1"#),
+        ] {
+            assert_eq!(scan(&format!("{{{before}{params}{after}}}")), None, "{before} {after}");
+        }
+        assert_eq!(scan(&format!(r#"{{"method":"session/update",{params}}} x"#)), None);
+    }
+
+    /// Lines that are nearly updates: members in any order, some twice or missing or spelled oddly, with white space.
+    fn lines() -> impl Strategy<Value = String> {
+        let space = || prop::sample::select(vec!["", "", "", " ", "\t", "\r "]);
+        let member = move |names: Vec<&'static str>, values: BoxedStrategy<String>| {
+            (prop::sample::select(names), space(), values, space())
+                .prop_map(|(name, before, value, after)| format!("{after}\"{name}\"{before}:{before}{value}{after}"))
+        };
+        let texts = |texts: Vec<&'static str>| prop::sample::select(texts).prop_map(|text| format!("\"{text}\"")).boxed();
+        let odd = || {
+            let values = vec!["null", "{}", "[1,{\"a\":2}]", "\"\\ud800\"", "-1.50e+3", "true", "[[[[[0]]]]]", "{\"a\":}", "01", "\"\t\""];
+            prop::sample::select(values).prop_map(str::to_owned).boxed()
+        };
+        let object = |members: Vec<BoxedStrategy<String>>| {
+            let keep = prop::collection::vec(0..10u8, members.len());
+            (members, keep, any::<prop::sample::Index>()).prop_map(|(mut members, keep, turn)| {
+                let again = turn.index(members.len());
+                let doubled = members[again].clone();
+                members.rotate_left(again);
+                let mut kept: Vec<_> =
+                    members.into_iter().zip(&keep).filter(|(_, keep)| **keep > 0).map(|(member, _)| member).collect();
+                if keep.iter().all(|keep| *keep > 8) {
+                    kept.push(doubled);
+                }
+                format!("{{{}}}", kept.join(","))
+            }).boxed()
+        };
+        let kinds = texts(vec!["agent_message_chunk", "plan", "pl\\u0061n", ""]);
+        let update = object(vec![
+            member(vec!["sessionUpdate", "sessionUpdate", "session\\u0055pdate"], kinds).boxed(),
+            member(vec!["content", "sessionId", "\\ud800"], odd()).boxed(),
+        ]);
+        let params = object(vec![
+            member(vec!["sessionId"], texts(vec!["s", "é\\\\", ""])).boxed(),
+            member(vec!["update"], prop_oneof![4 => update, 1 => odd()].boxed()).boxed(),
+            member(vec!["_meta", "_meta", "more"], odd()).boxed(),
+        ]);
+        object(vec![
+            member(vec!["jsonrpc", "jsonrpc", "id"], texts(vec!["2.0"])).boxed(),
+            member(vec!["method"], texts(vec!["session/update", "session/update", "session\\/update", "x"])).boxed(),
+            member(vec!["params"], prop_oneof![8 => params, 1 => odd()].boxed()).boxed(),
+        ])
+    }
+
+    proptest! {
+        #[test]
+        fn it_sees_what_parsing_sees(line in lines(), cut in 0..200usize) {
+            for line in [&*line, line.get(..cut).unwrap_or_default(), &format!("{line}{}", &line[..line.len().min(1)])] {
+                if let Some(parts) = scan(line) {
+                    prop_assert_eq!(Some(told(line, &parts)), parsed(line), "{}", line);
+                }
+            }
+        }
+
+        #[test]
+        fn what_parsing_routes_it_finds(text in "\\PC*", session in "[a-z0-9-]{0,12}", n in any::<f64>()) {
+            let text = serde_json::to_string(&text).unwrap();
+            let line = format!(
+                r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}","update":{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":{text}}}}},"_meta":{n:e}}}}}"#
+            );
+            let seen = parsed(&line);
+            prop_assert_eq!(scan(&line).map(|parts| told(&line, &parts)), seen);
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! A scripted stdio ACP agent that plays faults for the tests, and the synthetic agent of the benchmarks.
+//! A scripted stdio ACP agent that plays faults for the tests.
 //!
 //! What it does at its start is chosen by flags, what it does in a turn by the text of the prompt. Without either it
 //! is a plain, correct agent: it echoes the prompt and ends the turn.

@@ -170,6 +170,7 @@ impl Stream {
     /// Boxed, since what a future takes by value is in it twice, and there is one for each stream. What is awaited rarely
     /// is boxed too: a stream at the tail has room for its wait alone.
     pub(crate) async fn run<W: Wire>(mut self: Box<Self>, mut wire: W) {
+        self.heart.told();
         let opening = self.shape.retry(spread(&self.gateway.ids, 1000, 1000));
         self.send(opening, &mut wire);
         let mut read = None;

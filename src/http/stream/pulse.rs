@@ -58,7 +58,9 @@ const GONE: u64 = u64::MAX;
 
 impl Slot {
     fn wake(&self) {
-        if let Some(waker) = sound(self.waker.lock()).take() {
+        // Not under the lock: what is woken may end here, and then takes it.
+        let waker = sound(self.waker.lock()).take();
+        if let Some(waker) = waker {
             waker.wake();
         }
     }
@@ -108,6 +110,8 @@ impl Pulse {
     }
 
     async fn run(self) {
+        /// How soon after the last stream a stop goes on.
+        const LAST: Duration = Duration::from_millis(10);
         let Inner { shutdown, tick, .. } = &*self.0;
         let (mut drains, mut ends) = (false, false);
         let mut key_endings = self.0.key_endings.clone();
@@ -116,6 +120,7 @@ impl Pulse {
             tokio::select! {
                 () = shutdown.soft(), if !drains => {
                     drains = true;
+                    next = Instant::now() + LAST;
                     self.signal();
                 }
                 () = shutdown.hard(), if !ends => {
@@ -124,7 +129,7 @@ impl Pulse {
                 }
                 Ok(()) = key_endings.changed() => self.signal(),
                 () = tokio::time::sleep_until(next) => {
-                    next = Instant::now() + *tick;
+                    next = Instant::now() + if drains { LAST } else { *tick };
                     if !self.beat() {
                         return;
                     }

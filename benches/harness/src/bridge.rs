@@ -1,0 +1,170 @@
+//! What agents say, published to a server that takes messages by HTTP: such servers start no agents.
+//!
+//! `POST /s/<session>/prompt` prompts a session's agent with the body as text, and what it answers is posted to the
+//! server on one connection, with several requests on the way at a time.
+
+use std::collections::HashMap;
+use std::io::{Read, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use memchr::{memchr_iter, memmem, memrchr};
+
+use crate::http::{Head, request};
+use crate::{Outcome, http, rpc};
+
+/// A read of a pipe: all that it holds.
+const PIPE: usize = 64 << 10;
+/// How each answer of a server that took the message begins.
+const TAKEN: &[u8] = b"HTTP/1.1 2";
+
+/// How a server takes messages.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    /// One a request, as nchan wants them.
+    Lines,
+    /// As many as a read gave, in a JSON array, as durable-streams wants them.
+    Arrays,
+}
+
+impl Form {
+    fn path(self, session: &str) -> String {
+        match self {
+            Self::Lines => format!("/pub?id=s{session}"),
+            Self::Arrays => format!("/s{session}"),
+        }
+    }
+
+    /// Requests without an answer.
+    fn window(self) -> usize {
+        match self {
+            Self::Lines => 256,
+            Self::Arrays => 8,
+        }
+    }
+}
+
+/// Serves on a port of loopback until it is killed.
+pub fn serve(port: u16, agent: &str, server: &str, form: &str) -> Outcome {
+    let server: SocketAddr = server.parse()?;
+    let form = if form == "arrays" { Form::Arrays } else { Form::Lines };
+    let mut agents: HashMap<String, ChildStdin> = HashMap::new();
+    for client in TcpListener::bind((Ipv4Addr::LOCALHOST, port))?.incoming() {
+        let mut client = client?;
+        let Some((session, text)) = prompt(&mut client)? else { continue };
+        if !agents.contains_key(&session) {
+            let mut child = Command::new(agent).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+            let (stdin, stdout) =
+                child.stdin.take().zip(child.stdout.take()).ok_or("an agent without pipes")?;
+            let path = form.path(&session);
+            std::thread::spawn(move || {
+                if let Err(error) = publish(stdout, server, &path, form) {
+                    eprintln!("{path}: {error}");
+                }
+                child.wait()
+            });
+            agents.insert(session.clone(), stdin);
+        }
+        if let Some(stdin) = agents.get_mut(&session) {
+            writeln!(stdin, "{}", rpc::prompt(&text))?;
+        }
+        client.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
+    }
+    Ok(())
+}
+
+/// The session and the text that a client posted; none for who only tries the port.
+fn prompt(client: &mut TcpStream) -> Outcome<Option<(String, String)>> {
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 8192]);
+    loop {
+        if let Some((head, length)) = Head::parse(&bytes)? {
+            let end = length + head.length().unwrap_or_default();
+            if bytes.len() >= end {
+                let session = head.request_line().1.split('/').nth(2).unwrap_or_default().to_owned();
+                return Ok(Some((session, String::from_utf8_lossy(&bytes[length..end]).into_owned())));
+            }
+        }
+        match client.read(&mut buffer)? {
+            0 => return Ok(None),
+            read => bytes.extend_from_slice(&buffer[..read]),
+        }
+    }
+}
+
+/// Requests that have no answer yet.
+#[derive(Debug, Default)]
+struct Flight {
+    open: Mutex<usize>,
+    landed: Condvar,
+}
+
+impl Flight {
+    /// Waits for places, and takes them.
+    fn depart(&self, requests: usize, window: usize) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        while *open > 0 && *open + requests > window {
+            open = self.landed.wait(open).unwrap_or_else(PoisonError::into_inner);
+        }
+        *open += requests;
+    }
+
+    fn land(&self, requests: usize) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        *open = open.saturating_sub(requests);
+        self.landed.notify_one();
+    }
+}
+
+fn publish(mut stdout: ChildStdout, server: SocketAddr, path: &str, form: Form) -> Outcome {
+    let mut stream = http::connect(server)?;
+    stream.set_read_timeout(None)?;
+    let flight = Arc::new(Flight::default());
+    let (answers, landing) = (stream.try_clone()?, flight.clone());
+    std::thread::spawn(move || count_answers(answers, &landing));
+    let (mut pending, mut buffer, mut out) = (Vec::new(), vec![0; PIPE], Vec::new());
+    loop {
+        let read = stdout.read(&mut buffer)?;
+        if read == 0 {
+            return Ok(());
+        }
+        pending.extend_from_slice(&buffer[..read]);
+        let Some(end) = memrchr(b'\n', &pending) else { continue };
+        let lines: Vec<u8> = pending.drain(..=end).collect();
+        match form {
+            Form::Arrays => {
+                let body = String::from_utf8_lossy(&lines[..end]).replace('\n', ",");
+                flight.depart(1, form.window());
+                stream.write_all(&request("POST", server, path, &[], Some(&format!("[{body}]"))))?;
+            }
+            Form::Lines => {
+                let (mut from, mut count) = (0, 0);
+                for end in memchr_iter(b'\n', &lines) {
+                    let line = String::from_utf8_lossy(&lines[from..end]);
+                    out.extend_from_slice(&request("POST", server, path, &[], Some(&line)));
+                    (from, count) = (end + 1, count + 1);
+                    if count == form.window() / 2 || from == lines.len() {
+                        flight.depart(count, form.window());
+                        stream.write_all(&out)?;
+                        out.clear();
+                        count = 0;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn count_answers(mut stream: impl Read, flight: &Flight) {
+    let (search, mut buffer, mut seen) = (memmem::Finder::new(TAKEN), vec![0; PIPE], Vec::new());
+    while let Ok(read) = stream.read(&mut buffer) {
+        if read == 0 {
+            break;
+        }
+        seen.extend_from_slice(&buffer[..read]);
+        flight.land(search.find_iter(&seen).count());
+        // The beginning of an answer may have come without its end.
+        let keep = seen.len().saturating_sub(TAKEN.len() - 1);
+        seen.drain(..keep);
+    }
+}

@@ -1,0 +1,163 @@
+//! The driver: every target in every test, round by round, so that what changes on the machine changes for all.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::document::{self, Context};
+use crate::goals::{GOALS, Verdict, digits};
+use crate::measure::{Sample, Scale, measure};
+use crate::options::{Options, USAGE};
+use crate::results::{Line, Results};
+use crate::server::Scratch;
+use crate::targets::{self, GATEWAY, Places, Target};
+use crate::{Outcome, gate};
+
+pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
+    let mut args = args.peekable();
+    if args.peek().is_some_and(|arg| arg == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    match Options::parse(args).and_then(|options| bench(&options)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether all is as it must be.
+fn bench(options: &Options) -> Outcome<bool> {
+    let root = options.root.canonicalize()?;
+    let below = root.join("target/bench");
+    std::fs::create_dir_all(&below)?;
+    let scratch = Scratch::new(&below, "scratch")?;
+    let places = Places {
+        gateway: root.join(&options.gateway),
+        // They are built together with this one.
+        programs: std::env::current_exe()?.parent().ok_or("a program without a folder")?.to_owned(),
+        peers: below.join("peers"),
+        scratch: scratch.path().to_owned(),
+    };
+    let targets = targets::all(&places);
+    let results = if let Some(file) = &options.results {
+        Results::read(file)?
+    } else {
+        raise_files()?;
+        let results = Results::create(&below.join("results.jsonl"))?;
+        rounds(options, &targets, &places, results)?
+    };
+    report(options, &root, &Context { results: &results, targets: &targets, machine: machine(&results) })
+}
+
+fn machine(results: &Results) -> String {
+    document::describe_machine(results.lines.iter().map(|line| line.round + 1).max().unwrap_or_default())
+}
+
+/// A thousand readers and ten thousand idle streams need as many files.
+fn raise_files() -> Outcome {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+}
+
+fn rounds(
+    options: &Options,
+    targets: &[Box<dyn Target>],
+    places: &Places,
+    mut results: Results,
+) -> Outcome<Results> {
+    let scale = if options.gate {
+        gate::scale()
+    } else {
+        Scale {
+            divisor: if options.quick { 5 } else { 1 },
+            fan: 1000,
+            idle: if options.quick { 2000 } else { 10_000 },
+            sessions: options.sessions.clone(),
+            events: options.events.clone(),
+        }
+    };
+    let tests = if options.gate { gate::TESTS.to_vec() } else { options.tests.clone() };
+    let chosen = chosen(options, targets)?;
+    for round in 0..options.rounds() {
+        for &test in &tests {
+            for place in 0..chosen.len() {
+                // Who comes first changes from round to round.
+                let target = chosen[(place + round) % chosen.len()];
+                let folder = places.scratch.join(target.name());
+                // A server that could not be measured is an incomplete reader, and its folder must not be found again.
+                let sample = measure(test, target, &scale, round, &folder).unwrap_or_else(|error| {
+                    drop(std::fs::remove_dir_all(&folder));
+                    Some(Sample { readers: 1, complaint: Some(error.to_string()), ..Sample::default() })
+                });
+                if let Some(sample) = sample {
+                    let line = Line { round, test, target: target.name().to_owned(), sample };
+                    say(&line);
+                    results.push(line)?;
+                }
+            }
+        }
+    }
+    Ok(results)
+}
+
+/// Those that were asked for and are there.
+fn chosen<'a>(options: &Options, targets: &'a [Box<dyn Target>]) -> Outcome<Vec<&'a dyn Target>> {
+    let wanted: Vec<&str> = if options.gate {
+        gate::TARGETS.to_vec()
+    } else {
+        options.targets.iter().map(String::as_str).collect()
+    };
+    if let Some(unknown) = wanted.iter().find(|name| !targets.iter().any(|target| target.name() == **name)) {
+        return Err(format!("there is no target {unknown}").into());
+    }
+    let mut chosen = Vec::new();
+    for target in targets.iter().filter(|target| wanted.is_empty() || wanted.contains(&target.name())) {
+        match target.missing() {
+            None => chosen.push(target.as_ref()),
+            Some(why) if target.gateway().is_some() => return Err(format!("the gateway is {why}").into()),
+            Some(why) => eprintln!("{}: {why}", target.title()),
+        }
+    }
+    Ok(chosen)
+}
+
+fn say(line: &Line) {
+    let Line { round, test, target, sample } = line;
+    let figures: Vec<String> =
+        sample.figures.iter().map(|(name, figure)| format!("{name} {}", digits(*figure))).collect();
+    let complaint = sample.complaint.as_ref().map_or(String::new(), |complaint| format!(" - {complaint}"));
+    let (complete, readers) = (sample.complete, sample.readers);
+    println!(
+        "{round} {:<8} {target:<16} {complete}/{readers} {}{complaint}",
+        test.name(),
+        figures.join(", ")
+    );
+}
+
+fn report(options: &Options, root: &Path, context: &Context<'_>) -> Outcome<bool> {
+    if options.gate {
+        let wrong = gate::judge(context.results);
+        for wrong in &wrong {
+            eprintln!("{wrong}");
+        }
+        return Ok(wrong.is_empty());
+    }
+    println!("\n{}\n{}", document::goals(context.results), document::targets(context));
+    for part in [document::gateway(context.results), document::growth(context.results)].into_iter().flatten()
+    {
+        println!("{part}");
+    }
+    if options.write || options.results.is_some() || options.whole() {
+        let path: PathBuf = root.join("docs/performance.md");
+        document::write(&path, context)?;
+        println!("docs/performance.md is written.");
+    }
+    let (readers, complete) = context.results.completeness(None, GATEWAY);
+    let missed = GOALS.iter().any(|goal| goal.verdict(context.results) == Verdict::Missed);
+    Ok(readers == complete && !(options.must && missed))
+}

@@ -1,0 +1,39 @@
+//! From the start of the program to its first answer, and what it costs while it does nothing.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::Sample;
+use crate::stats::Spread;
+use crate::targets::Gateway;
+use crate::{Outcome, proc};
+
+const STARTS: usize = 5;
+
+/// The data folder is there already, as at every start but the first.
+pub(super) fn measure(gateway: &Gateway, folder: &Path) -> Outcome<Sample> {
+    fs::create_dir_all(folder)?;
+    let (mut first, address) = gateway.launch(folder)?;
+    first.answers(address, "/readyz")?;
+    first.stop()?;
+    let (mut starts, mut memory, mut threads) = (Vec::new(), Vec::new(), 0.0);
+    for _ in 0..STARTS {
+        let begun = Instant::now();
+        let (mut server, address) = gateway.launch(folder)?;
+        server.answers(address, "/readyz")?;
+        starts.push(begun.elapsed().as_secs_f64() * 1000.0);
+        std::thread::sleep(Duration::from_millis(500));
+        memory.push(proc::rss(&[server.pid()]) / 1024.0);
+        threads = proc::threads(server.pid());
+        server.stop()?;
+    }
+    fs::remove_dir_all(folder)?;
+    let median = |figures| Spread::of(figures).map_or(f64::NAN, |spread| spread.median);
+    Ok(Sample::default().with([
+        ("cold_ms", median(starts)),
+        ("idle_mib", median(memory)),
+        ("threads", threads),
+        ("binary_mib", gateway.size()?),
+    ]))
+}

@@ -1,0 +1,130 @@
+//! nginx with nchan, which the bridge feeds.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use super::durable_streams::bridge;
+use super::{Amounts, Places, Running, STREAM, Session, Target, absent, stop_all};
+use crate::server::{Server, free_port};
+use crate::{Outcome, http, proc};
+
+const NGINX: &str = "/usr/sbin/nginx";
+const MODULE: &str = "/usr/lib/nginx/modules/ngx_nchan_module.so";
+
+#[derive(Debug)]
+pub(super) struct Nchan(pub(super) Places);
+
+impl Target for Nchan {
+    fn name(&self) -> &'static str {
+        "nchan"
+    }
+
+    fn title(&self) -> String {
+        "nchan 1.3.6 behind a bridge".to_owned()
+    }
+
+    fn amounts(&self) -> Amounts {
+        // A channel takes about 32,000 messages a second and then drops some.
+        Amounts {
+            single: 30_000,
+            fan: Some(500),
+            sessions: Some(300),
+            idle: Some(10_000),
+            replay: None,
+            stalled: None,
+        }
+    }
+
+    fn missing(&self) -> Option<String> {
+        absent(Path::new(NGINX)).or_else(|| absent(Path::new(MODULE)))
+    }
+
+    fn start(&self, folder: &Path) -> Outcome<Box<dyn Running>> {
+        let (address, prompts) = (free_port()?, free_port()?);
+        let config = folder.join("nchan.conf");
+        fs::write(&config, configuration(folder, address))?;
+        let command: [&OsStr; 5] =
+            [NGINX.as_ref(), "-e".as_ref(), "stderr".as_ref(), "-c".as_ref(), config.as_ref()];
+        let mut server = Server::start(&command, &[], folder.join("nchan.log"))?;
+        server.listens(address)?;
+        // The master listens before it has its worker, which is the one that costs something.
+        while proc::children(server.pid()).is_empty() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let bridge = bridge(&self.0, folder, prompts, address, "lines")?;
+        Ok(Box::new(Up { server, bridge, address, prompts }))
+    }
+}
+
+/// As fast as it goes: no logs, no compression, every message kept as long as a measurement takes.
+fn configuration(folder: &Path, address: SocketAddr) -> String {
+    let folder = folder.display();
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("  {name}_temp_path {folder}/{name};\n"))
+        .concat();
+    let kept = "nchan_message_buffer_length 300000; nchan_message_timeout 60s;";
+    format!(
+        "load_module {MODULE};
+worker_processes 1;
+worker_rlimit_nofile 20000;
+daemon off;
+pid {folder}/nchan.pid;
+events {{ worker_connections 15000; }}
+http {{
+{temporary}  access_log off;
+  keepalive_requests 100000000; keepalive_timeout 600s;
+  tcp_nodelay on;
+  nchan_shared_memory_size 1024m;
+  server {{
+    listen {address} backlog=4096;
+    location /health {{ return 200 ok; }}
+    location /pub {{ nchan_publisher; nchan_channel_id $arg_id; {kept} }}
+    location /sub {{
+      nchan_subscriber eventsource; nchan_channel_id $arg_id; nchan_subscriber_first_message newest; {kept}
+    }}
+  }}
+}}
+"
+    )
+}
+
+struct Up {
+    server: Server,
+    bridge: Server,
+    address: SocketAddr,
+    prompts: SocketAddr,
+}
+
+impl Running for Up {
+    fn session(&mut self, number: usize) -> Outcome<Session> {
+        let (address, prompts) = (self.address, self.prompts);
+        Ok(Session {
+            address,
+            follow: http::request("GET", address, &format!("/sub?id=s{number}"), &[STREAM.to_owned()], None),
+            replay: None,
+            prompt_address: prompts,
+            prompt: Box::new(move |text| {
+                http::request("POST", prompts, &format!("/s/{number}/prompt"), &[], Some(text))
+            }),
+            turn_end: None,
+            _held: Vec::new(),
+        })
+    }
+
+    fn workers(&self) -> Vec<u32> {
+        [self.holders(), vec![self.bridge.pid()]].concat()
+    }
+
+    /// The master and its worker.
+    fn holders(&self) -> Vec<u32> {
+        let master = self.server.pid();
+        [vec![master], proc::children(master)].concat()
+    }
+
+    fn stop(self: Box<Self>) -> Outcome {
+        stop_all([self.bridge, self.server])
+    }
+}
