@@ -16,7 +16,7 @@ use crate::config::{Config, DataDir};
 use crate::eventlog::EventLog;
 use crate::http;
 use crate::pool::Pool;
-use crate::process::{self, Spawner};
+use crate::process::{self, OpenFiles, Spawner};
 use crate::session::{Context, SessionRegistry, Workspaces};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, Checked, EventStore, OpenError, SqliteStore};
@@ -28,6 +28,10 @@ pub use reload::Reloader;
 const SWEEP: Duration = Duration::from_secs(5);
 /// The file that runs as this process. A path on disk could lead to another version by the time that it is wanted.
 const OWN_PROGRAM: &str = "/proc/self/exe";
+/// Descriptors of one agent's process: its pipes, its keeper's sockets, its pidfd, and a terminal or two.
+const PROCESS_FILES: usize = 16;
+/// Descriptors of all else: the store and its readers, the log of the start, sockets of the runtime.
+const OWN_FILES: usize = 128;
 /// What a drain may take beyond its own limits, for commits and connections.
 const SLACK: Duration = Duration::from_secs(2);
 
@@ -120,6 +124,7 @@ async fn check(store: &Arc<SqliteStore>, limits: &Limits, shutdown: &Shutdown) -
 /// Builds everything and accepts connections. The data folder is the caller's: laid out and locked.
 pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) -> Result<Gateway, StartError> {
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
+    let open_files = open_files(&config);
     let run_dir = config.data.run();
     let swept = shutdown.spawn_blocking(move || process::sweep(&run_dir, SWEEP)).await;
     if let Ok(Ok(swept @ 1..)) = swept {
@@ -140,8 +145,9 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
 
     let catalogue = Arc::new(catalogue::of(&config)?);
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
+    let spawner = spawner.handing_down(open_files);
     let launcher = Launcher::new(spawner, Arc::clone(&limits), shutdown.clone(), env!("CARGO_PKG_VERSION"));
-    let pool = Pool::start(&catalogue, launcher, Arc::clone(&limits), &shutdown);
+    let pool = Pool::new(&catalogue, launcher, Arc::clone(&limits), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
     let workspaces = workspaces.map_err(StartError::Workspaces)?;
@@ -152,6 +158,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let bound = listener.local_addr().map_err(StartError::Listener)?;
     let policy =
         Arc::new(Policy::new(&policy_options(&config, bound), keys.clone(), tickets.clone(), &limits));
+    let warm = pool.clone();
     let reloader = Reloader { catalogues, pool: pool.clone(), keys, shutdown: shutdown.clone(), config };
     let config = &reloader.config;
     let router = http::router(http::Gateway::new(http::GatewayParts {
@@ -176,7 +183,30 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
         shutdown: shutdown.clone(),
     };
     shutdown.spawn_door(http::serve(listener, router, acceptor));
+    // Only now: what starts beside us would keep the first who come waiting.
+    warm.keep_warm();
     Ok(Gateway { link_key, shutdown, limits, log, fatal, reloader })
+}
+
+/// Raises the limit of open files, and tells the operator when that is not enough.
+fn open_files(config: &Config) -> Option<OpenFiles> {
+    let raised = OpenFiles::raise();
+    let raised =
+        raised.inspect_err(|error| tracing::warn!(%error, "the limit of open files stays as it is")).ok()?;
+    let processes = config.agents.values().map(|agent| agent.pool.max).sum::<usize>();
+    let connections = config.limits.connections;
+    let wanted = connections + processes * PROCESS_FILES + OWN_FILES;
+    if let Some(limit) = raised.too_few_for(wanted) {
+        tracing::warn!(
+            limit,
+            wanted,
+            connections,
+            processes,
+            "the hard limit of open files is too low for the configured connections and agents: raise it (LimitNOFILE= of \
+             systemd, --ulimit nofile= of a container, ulimit -Hn), or lower limits.connections"
+        );
+    }
+    Some(raised)
 }
 
 impl Gateway {

@@ -1,4 +1,4 @@
-//! The catalogue: every agent and MCP server that clients may name, and which of them holds now.
+//! The catalogue: every agent that clients may name, and which entry of it holds now.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,32 +6,28 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::spec::AgentSpec;
-use crate::acp::McpServer;
 use crate::types::AgentName;
 
 /// What one reading of the configuration names. It never changes; a reload puts another in its place.
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
     agents: BTreeMap<AgentName, Arc<AgentSpec>>,
-    mcp: BTreeMap<String, McpServer>,
 }
 
 impl Catalogue {
-    pub fn new(agents: impl IntoIterator<Item = AgentSpec>, mcp: BTreeMap<String, McpServer>) -> Self {
+    pub fn new(agents: impl IntoIterator<Item = AgentSpec>) -> Self {
         let agents = agents.into_iter().map(|spec| (spec.name.clone(), Arc::new(spec))).collect();
-        Self { agents, mcp }
+        Self { agents }
     }
 
     /// The same, with the very entries of `former` where nothing has changed. Any session may have been given any MCP
-    /// server, so a change of one is a change of every agent's entry.
+    /// server, so each entry has them all, and a change of one is a change of every entry.
     #[must_use]
     pub fn after(mut self, former: &Self) -> Self {
-        if self.mcp == former.mcp {
-            for (name, spec) in &mut self.agents {
-                match former.agents.get(name) {
-                    Some(old) if old == spec => *spec = Arc::clone(old),
-                    Some(_) | None => {}
-                }
+        for (name, spec) in &mut self.agents {
+            match former.agents.get(name) {
+                Some(old) if old == spec => *spec = Arc::clone(old),
+                Some(_) | None => {}
             }
         }
         self
@@ -43,10 +39,6 @@ impl Catalogue {
 
     pub fn agents(&self) -> impl Iterator<Item = &Arc<AgentSpec>> {
         self.agents.values()
-    }
-
-    pub fn mcp(&self, name: &str) -> Option<&McpServer> {
-        self.mcp.get(name)
     }
 }
 
@@ -73,25 +65,29 @@ impl CurrentCatalogue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acp::McpServer;
 
-    fn spec(name: &str, arg: &str) -> AgentSpec {
-        AgentSpec { args: vec![arg.into()], ..AgentSpec::gone(name.parse().unwrap()) }
+    fn spec(name: &str, arg: &str, mcp: &Arc<BTreeMap<String, McpServer>>) -> AgentSpec {
+        let mcp = Arc::clone(mcp);
+        AgentSpec { args: vec![arg.into()], mcp, ..AgentSpec::gone(name.parse().unwrap()) }
     }
 
-    fn server(command: &str) -> BTreeMap<String, McpServer> {
+    fn server(command: &str) -> Arc<BTreeMap<String, McpServer>> {
         let server = McpServer::Stdio {
             name: "docs".into(),
             command: command.into(),
             args: Vec::new(),
             env: Vec::new(),
         };
-        [("docs".to_owned(), server)].into()
+        Arc::new([("docs".to_owned(), server)].into())
     }
 
     #[test]
     fn only_what_has_changed_is_a_new_entry() {
-        let first = Catalogue::new([spec("a", "1"), spec("b", "1"), spec("c", "1")], server("x"));
-        let second = Catalogue::new([spec("a", "1"), spec("b", "2")], server("x")).after(&first);
+        let x = server("x");
+        let first = Catalogue::new([spec("a", "1", &x), spec("b", "1", &x), spec("c", "1", &x)]);
+        let x = server("x");
+        let second = Catalogue::new([spec("a", "1", &x), spec("b", "2", &x)]).after(&first);
         let same = |one: &Catalogue, other: &Catalogue, name: &str| {
             let name: AgentName = name.parse().unwrap();
             Arc::ptr_eq(one.agent(&name).unwrap(), other.agent(&name).unwrap())
@@ -99,7 +95,8 @@ mod tests {
         assert!(same(&first, &second, "a"));
         assert!(!same(&first, &second, "b"));
         assert!(second.agent(&"c".parse().unwrap()).is_none());
-        let third = Catalogue::new([spec("a", "1"), spec("b", "2")], server("y")).after(&second);
+        let y = server("y");
+        let third = Catalogue::new([spec("a", "1", &y), spec("b", "2", &y)]).after(&second);
         assert!(
             !same(&second, &third, "a") && !same(&second, &third, "b"),
             "each may have been given the server"

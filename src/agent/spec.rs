@@ -1,10 +1,12 @@
 //! What the operator says about an agent. Clients name an agent; they never define one.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acp::ClientCapabilities;
+use crate::acp::{ClientCapabilities, McpServer};
 use crate::types::{AgentName, ServedBy};
 
 /// One `[agents.<name>]` entry, with its command looked up and its secrets read.
@@ -17,8 +19,11 @@ pub struct AgentSpec {
     pub args: Vec<OsString>,
     /// The whole environment of the process but `HOME`.
     pub env: Vec<(OsString, OsString)>,
-    /// Values that stderr must not show.
+    /// Values that stderr must not show, those of `mcp` among them.
     pub secrets: Vec<String>,
+    /// The MCP servers that its sessions may be given, by name. A process is told of those of its own entry alone,
+    /// because of others it does not hide the secrets.
+    pub mcp: Arc<BTreeMap<String, McpServer>>,
     pub home: Home,
     /// Who serves `fs/*`.
     pub files: ServedBy,
@@ -48,6 +53,7 @@ impl AgentSpec {
             args: Vec::new(),
             env: Vec::new(),
             secrets: Vec::new(),
+            mcp: Arc::default(),
             home: Home::Own(PathBuf::new()),
             files: ServedBy::Off,
             terminals: ServedBy::Off,
@@ -56,7 +62,7 @@ impl AgentSpec {
             rpc: Vec::new(),
             terminal_auth: false,
             protocol: 1,
-            pool: PoolSpec { max: 0, warm: 0, idle: hour },
+            pool: PoolSpec { max: 0, warm: 0, warm_for: hour, idle: hour },
             limits: AgentLimits { start: hour, line: 0, silence: hour },
         }
     }
@@ -109,6 +115,8 @@ pub struct PoolSpec {
     pub max: usize,
     /// Processes that wait initialised.
     pub warm: usize,
+    /// After so long without anybody who wants the agent, none waits.
+    pub warm_for: Duration,
     /// A session without a turn gives its process up after this.
     pub idle: Duration,
 }

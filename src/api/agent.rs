@@ -35,9 +35,13 @@ pub struct PoolFigures {
     pub max: usize,
     /// Processes that live or start.
     pub processes: usize,
+    /// Those that start.
+    pub starting: usize,
     /// Those that hold a session.
     pub leased: usize,
-    /// Those that wait warm.
+    /// How many should wait warm: none while the agent wants a sign-in, or when nobody has come for long.
+    pub warm: usize,
+    /// Those that wait warm, or for the principal whom they served before.
     pub spare: usize,
     /// Turns and sessions that wait in line for a process.
     pub waiting: usize,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::{OWN_PROGRAM, StartError};
 use crate::acp::{McpServer, McpTransport, NameValue};
@@ -13,16 +14,20 @@ use crate::types::{AgentName, Tenant};
 
 /// Looks up commands and makes the homes of agents.
 pub(super) fn of(config: &Config) -> Result<Catalogue, StartError> {
+    let servers = config.mcp.iter().map(|(name, server)| (name.clone(), mcp_server(name, server)));
+    let servers = Arc::new(servers.collect());
     let mut agents = Vec::new();
     for (name, agent) in &config.agents {
-        agents.push(spec(config, name, agent)?);
+        agents.push(spec(config, (name, agent), &servers)?);
     }
-    let servers: BTreeMap<_, _> =
-        config.mcp.iter().map(|(name, server)| (name.clone(), mcp_server(name, server))).collect();
-    Ok(Catalogue::new(agents, servers))
+    Ok(Catalogue::new(agents))
 }
 
-fn spec(config: &Config, name: &AgentName, agent: &config::Agent) -> Result<AgentSpec, StartError> {
+fn spec(
+    config: &Config,
+    (name, agent): (&AgentName, &config::Agent),
+    servers: &Arc<BTreeMap<String, McpServer>>,
+) -> Result<AgentSpec, StartError> {
     let path = process::trusted_path(&config.children.path);
     let (program, args) = match &agent.launch {
         Launch::Demo => (OWN_PROGRAM.into(), vec!["demo-agent".into()]),
@@ -63,6 +68,7 @@ fn spec(config: &Config, name: &AgentName, agent: &config::Agent) -> Result<Agen
         args,
         env,
         secrets: secrets(config, agent),
+        mcp: Arc::clone(servers),
         home,
         files: agent.files,
         terminals: agent.terminals,
@@ -78,7 +84,12 @@ fn spec(config: &Config, name: &AgentName, agent: &config::Agent) -> Result<Agen
             after: agent.permissions.after,
             allow: agent.permissions.allow.clone(),
         },
-        pool: agent::PoolSpec { max: agent.pool.max, warm: agent.pool.warm, idle: agent.pool.idle },
+        pool: agent::PoolSpec {
+            max: agent.pool.max,
+            warm: agent.pool.warm,
+            warm_for: agent.pool.warm_for,
+            idle: agent.pool.idle,
+        },
         limits: agent::AgentLimits {
             start: agent.limits.start,
             line: agent.limits.line,

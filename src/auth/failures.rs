@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::shutdown::sound;
 
 const WINDOW: Duration = Duration::from_mins(1);
 /// Addresses that are remembered at a time; the window that began first goes.
@@ -33,7 +35,7 @@ impl Failures {
     /// Only wrong keys are refused so: a right one always passes, because behind one address (loopback,
     /// a company's gateway) there are others than the one who guesses.
     pub(super) fn count(&self, address: IpAddr, now: Instant) -> Option<Duration> {
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = sound(self.windows.lock());
         if windows.len() >= ADDRESSES {
             windows.retain(|_, window| now < window.began + WINDOW);
         }

@@ -39,6 +39,9 @@ struct Inner {
     each: usize,
     /// Under the hash of their text, for the reason that keys are.
     tickets: Mutex<HashMap<KeyHash, Ticket>>,
+    /// Held from the look at the tickets to the end of what follows from it in the store: the last to write there is
+    /// who knows best.
+    books: Mutex<()>,
     /// The store has to learn of something soon.
     changed: Notify,
 }
@@ -119,6 +122,7 @@ impl Tickets {
             after: limits.ticket_after,
             each: limits.tickets,
             tickets: Mutex::default(),
+            books: Mutex::default(),
             changed: Notify::new(),
         }));
         tickets.read_in(keys)?;
@@ -161,14 +165,21 @@ impl Tickets {
         let until = now + self.0.unused;
         let expires_at = self.0.ids.now().after(self.0.unused);
         let ticket = Ticket { holder: holder.clone(), paths, streams: 0, until, stored: until };
+        let _alone = sound(self.0.books.lock());
         let surplus = self.surplus(holder);
         let deletes = surplus.iter().map(|hash| delete(*hash)).collect();
         self.commit(vec![ticket.record(hash, expires_at)], deletes)?;
         let mut tickets = self.tickets();
         for hash in surplus {
-            tickets.remove(&hash);
+            match tickets.get_mut(&hash) {
+                // Somebody has opened a stream by it meanwhile: it goes on, and the store has to have it again.
+                Some(ticket) if ticket.streams > 0 => ticket.stored = now,
+                Some(_) | None => drop(tickets.remove(&hash)),
+            }
         }
         tickets.insert(hash, ticket);
+        drop(tickets);
+        self.0.changed.notify_one();
         Ok(IssuedTicket { ticket: text, expires_at })
     }
 
@@ -227,6 +238,7 @@ impl Tickets {
 
     /// Writes how long each ticket holds where the store has it otherwise, and forgets those that are over.
     fn flush(&self) -> Result<(), TicketStoreError> {
+        let _alone = sound(self.0.books.lock());
         let now = Instant::now();
         let (wall, after) = (self.0.ids.now(), self.0.after);
         let (mut puts, mut stored, mut over) = (Vec::new(), Vec::new(), Vec::new());

@@ -69,6 +69,8 @@ pub struct Pool {
     pub max: usize,
     /// Spares that wait, started.
     pub warm: usize,
+    /// An agent that nobody has wanted for so long keeps no spares.
+    pub warm_for: Duration,
     /// A process without a turn: then its lease goes back.
     pub idle: Duration,
 }
@@ -91,7 +93,7 @@ impl Default for Permissions {
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { max: 8, warm: 1, idle: Duration::from_mins(10) }
+        Self { max: 8, warm: 1, warm_for: Duration::from_hours(24), idle: Duration::from_mins(10) }
     }
 }
 
@@ -249,6 +251,9 @@ fn read_pool(field: Field) -> Result<Pool, ConfigError> {
             }
         }
         None => pool.warm = pool.warm.min(pool.max),
+    }
+    if let Some(warm_for) = section.take("warm_for") {
+        pool.warm_for = positive(&warm_for)?;
     }
     if let Some(idle) = section.take("idle") {
         pool.idle = positive(&idle)?;

@@ -128,7 +128,9 @@ impl Page<'_> {
         self.line("terminal_auth", &agent.terminal_auth.to_string());
         self.line("protocol", &agent.protocol.to_string());
         let (max, warm, idle) = (agent.pool.max, agent.pool.warm, duration_text(agent.pool.idle));
-        self.line("pool", &format!("{{ max = {max}, warm = {warm}, idle = \"{idle}\" }}"));
+        let warm_for = duration_text(agent.pool.warm_for);
+        let spares = format!("warm = {warm}, warm_for = \"{warm_for}\"");
+        self.line("pool", &format!("{{ max = {max}, {spares}, idle = \"{idle}\" }}"));
         let (start, silence) = (duration_text(agent.limits.start), duration_text(agent.limits.silence));
         let line = size_text(agent.limits.line as u64);
         self.line(

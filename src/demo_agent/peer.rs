@@ -1,7 +1,7 @@
 //! The client, as the agent talks to it: answers, notifications, and requests that wait for an answer.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use agent_client_protocol_schema::v1::{
     CancelRequestNotification, Error, RequestId, SessionId, SessionNotification, SessionUpdate,
@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::v2;
 use super::version::Version;
+use crate::shutdown::sound;
 
 type Outcome = Result<Box<RawValue>, Error>;
 
@@ -97,7 +98,7 @@ impl Peer {
     ) -> Result<R, Error> {
         let (sender, answer) = oneshot::channel();
         let question = {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = sound(self.waiting.lock());
             waiting.last += 1;
             let id = waiting.last;
             waiting.answers.insert(id, sender);
@@ -111,7 +112,7 @@ impl Peer {
     /// The client's answer to one of our requests. Others are ignored: they came late or were never asked.
     pub(super) fn answered(&self, id: &RawValue, outcome: Result<&RawValue, Error>) {
         let Ok(id) = id.get().parse::<i64>() else { return };
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).answers.remove(&id);
+        let waiting = sound(self.waiting.lock()).answers.remove(&id);
         if let Some(sender) = waiting {
             // The turn may have ended between the two lines; then nobody waits any more.
             drop(sender.send(outcome.map(ToOwned::to_owned)));
@@ -144,7 +145,7 @@ struct Question {
 
 impl Drop for Question {
     fn drop(&mut self) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).answers.remove(&self.id);
+        let waiting = sound(self.waiting.lock()).answers.remove(&self.id);
         if waiting.is_some() {
             let params = CancelRequestNotification::new(RequestId::Number(self.id));
             let call = Call { jsonrpc: "2.0", id: None, method: "$/cancel_request", params };

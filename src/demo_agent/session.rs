@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use agent_client_protocol_schema::v1::{Error, SessionId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::shutdown::sound;
 use crate::types::Timestamp;
 
 use super::history::History;
@@ -136,7 +137,7 @@ impl Session {
 
     /// Never held over an await.
     pub(super) fn record(&self) -> MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.record.lock())
     }
 
     /// Changes the record and keeps it, under one lock: the last change is the one on disk.
@@ -232,11 +233,11 @@ impl Session {
     }
 
     fn parts(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.parts.lock())
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.turn.lock())
     }
 }
 

@@ -221,14 +221,14 @@ impl EventLog {
     }
 }
 
-/// When anything was written last.
+/// When anything was written last. What was written before, by a clock that was ahead, says nothing of it.
 fn last_time(store: &dyn EventStore) -> Option<Timestamp> {
     let last = Cell::new(None);
     store.usages(1, &|log| {
-        last.set(last.get().max(Some(log.last_time)));
+        last.set(last.get().max(Some((log.last_pos, log.last_time))));
         false
     });
-    last.get()
+    last.get().map(|(_, time)| time)
 }
 
 impl Shared {

@@ -160,8 +160,8 @@ impl SessionLog {
     /// before is still committed first, and given to who reads from the tail. Readers end after the last event; one that lags goes straight to it.
     pub fn erase(&self, last: &Event<'_>, records: Records) -> u64 {
         let now = self.state.shared.ids.now();
-        let records =
-            records.put(Table::Tombstone, *self.state.id.as_bytes(), now.as_millis().to_be_bytes().to_vec());
+        let since = self.state.shared.ages.at_most().as_millis();
+        let records = records.put(Table::Tombstone, *self.state.id.as_bytes(), since.to_be_bytes().to_vec());
         let mut pending = self.state.pending();
         let seq = pending.erase(last, records, now);
         self.enter_queue(pending);

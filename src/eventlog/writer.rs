@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -112,7 +112,7 @@ impl Queue {
             if line.closing {
                 return false;
             }
-            line = self.wake.wait(line).unwrap_or_else(PoisonError::into_inner);
+            line = sound(self.wake.wait(line));
         }
         true
     }
@@ -125,10 +125,7 @@ impl Queue {
     /// Waits until the next try; false when the log closes.
     fn pause(&self) -> bool {
         let line = self.line();
-        let (line, _) = self
-            .wake
-            .wait_timeout_while(line, RETRY, |line| !line.closing)
-            .unwrap_or_else(PoisonError::into_inner);
+        let (line, _) = sound(self.wake.wait_timeout_while(line, RETRY, |line| !line.closing));
         !line.closing
     }
 
@@ -304,7 +301,9 @@ impl Transaction {
     }
 }
 
-fn commit(shared: &Shared, transaction: Transaction) -> Result<(), Stop> {
+fn commit(shared: &Shared, mut transaction: Transaction) -> Result<(), Stop> {
+    // While the wall clock may be behind, what is written must not look older than it is.
+    transaction.batch.time = Some(shared.ages.at_most());
     match commit_or_wait(shared, &transaction.batch) {
         Ok(committed) => publish(shared, transaction, &committed),
         Err(CommitError::Conflict { index }) => {

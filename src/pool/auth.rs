@@ -46,6 +46,14 @@ impl Pool {
         agent.and_then(|agent| agent.signed_in.get(tenant)).cloned().unwrap_or_default()
     }
 
+    /// The same for a process of this entry, and whether the entry still is the agent's.
+    pub(super) fn signed_in_to(&self, spec: &Arc<AgentSpec>, tenant: &Tenant) -> (SignedIn, bool) {
+        let state = self.state();
+        let agent = state.agents.get(&spec.name).filter(|agent| Arc::ptr_eq(&agent.spec, spec));
+        let signed_in = agent.and_then(|agent| agent.signed_in.get(tenant)).cloned().unwrap_or_default();
+        (signed_in, agent.is_some())
+    }
+
     /// Starts a process and tells it of the sign-in that the others know of.
     pub(super) async fn launch_signed_in(
         &self,
@@ -96,6 +104,10 @@ impl Pool {
     pub(super) fn saw_auth(&self, lease: &Lease, required: bool) {
         let mut state = self.state();
         let Some(agent) = state.agents.get_mut(&lease.agent) else { return };
+        // What a process of a former entry wants says nothing of this one.
+        if !Arc::ptr_eq(&agent.spec, &lease.process().spec) {
+            return;
+        }
         let tenant = &lease.principal.tenant;
         // One that was started before the last change does not know better.
         if lease.generation == agent.generation(tenant) {
@@ -111,7 +123,8 @@ impl Pool {
     /// Somebody signed in or out by the process of this lease, which knows of it.
     pub(super) fn auth_changed(&self, lease: &mut Lease, state: AuthState, told: Option<Box<RawValue>>) {
         let (agent, tenant) = (lease.agent.clone(), lease.principal.tenant.clone());
-        lease.generation = self.change(&agent, &tenant, state, told);
+        let Some(generation) = self.change(&lease.process().spec, &tenant, state, told) else { return };
+        lease.generation = generation;
         if let Some(agent) = self.state().agents.get_mut(&agent)
             && let Some(leased) = agent.leases.get_mut(&lease.id)
         {
@@ -121,21 +134,25 @@ impl Pool {
     }
 
     /// Somebody signed in beside the pool: every process that runs knows nothing of it.
-    pub(super) fn signed_in_elsewhere(&self, agent: &AgentName, tenant: &Tenant) {
-        self.change(agent, tenant, AuthState::Authenticated, None);
-        self.recycle(agent);
+    pub(super) fn signed_in_elsewhere(&self, spec: &Arc<AgentSpec>, tenant: &Tenant) {
+        if self.change(spec, tenant, AuthState::Authenticated, None).is_some() {
+            self.recycle(&spec.name);
+        }
     }
 
+    /// `None`: the entry has changed since. Its program may be another, and what was told to the former one, a key
+    /// perhaps, is no business of it.
     fn change(
         &self,
-        agent: &AgentName,
+        spec: &Arc<AgentSpec>,
         tenant: &Tenant,
         state: AuthState,
         told: Option<Box<RawValue>>,
-    ) -> u64 {
+    ) -> Option<u64> {
         let mut pool = self.state();
-        let agent = pool.agents.get_mut(agent).expect("agents stay in the pool");
-        agent.signed_in.entry(tenant.clone()).or_default().changed(state, told)
+        let agent = pool.agents.get_mut(&spec.name).expect("agents stay in the pool");
+        Arc::ptr_eq(&agent.spec, spec)
+            .then(|| agent.signed_in.entry(tenant.clone()).or_default().changed(state, told))
     }
 
     /// Idle processes of before the last change end; busy ones go on, and are not used again.

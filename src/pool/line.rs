@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::crashes::Crashes;
 use super::lease::{Fate, Lease, Standing};
 use super::state::{AgentState, Leased, Spare, Step, Waiter};
 use super::visit::Manner;
@@ -51,7 +52,10 @@ impl Place {
 pub struct Figures {
     pub max: usize,
     pub live: usize,
+    pub starting: usize,
     pub leased: usize,
+    /// How many are to wait warm now.
+    pub warm: usize,
     pub spare: usize,
     pub waiting: usize,
 }
@@ -80,19 +84,17 @@ pub(super) struct State {
 }
 
 impl Pool {
-    /// Starts the spares that the catalogue asks for, and looks after them.
-    pub fn start(
-        catalogue: &Catalogue,
-        launcher: Launcher,
-        limits: Arc<Limits>,
-        shutdown: &Shutdown,
-    ) -> Self {
+    /// It starts nothing by itself yet, see [`keep_warm`](Self::keep_warm).
+    pub fn new(catalogue: &Catalogue, launcher: Launcher, limits: Arc<Limits>, shutdown: &Shutdown) -> Self {
         let agents = catalogue.agents().map(|s| (s.name.clone(), AgentState::new(Arc::clone(s)))).collect();
         let state = Mutex::new(State { agents, next: 0 });
-        let pool = Self { inner: Arc::new(Inner { launcher, limits, shutdown: shutdown.clone(), state }) };
-        let keeper = pool.clone();
-        shutdown.spawn(async move { keeper.look_after().await });
-        pool
+        Self { inner: Arc::new(Inner { launcher, limits, shutdown: shutdown.clone(), state }) }
+    }
+
+    /// Starts the spares that the catalogue asks for, and looks after them until the stop.
+    pub fn keep_warm(&self) {
+        let pool = self.clone();
+        self.inner.shutdown.spawn(async move { pool.look_after().await });
     }
 
     /// Goes on with another catalogue. Turns and processes that run go on with the entry that they began with; idle
@@ -168,6 +170,7 @@ impl Pool {
             if let Some(retry_after) = line.crashes.open(Instant::now(), &self.inner.limits) {
                 return Err(Refused::BreakerOpen { retry_after });
             }
+            line.wanted_at = Instant::now();
             line.line.retain(|waiter| !waiter.give.is_closed());
             if line.line.len() >= self.inner.limits.line_places {
                 return Err(Refused::Full { retry_after: Duration::from_secs(5) });
@@ -186,6 +189,8 @@ impl Pool {
         let figures = Figures {
             max: agent.spec.pool.max,
             live: agent.live,
+            starting: agent.starting,
+            warm: agent.warm(Instant::now()),
             leased: agent.leases.len(),
             spare: agent.spares.len(),
             waiting: agent.line.len(),
@@ -202,9 +207,12 @@ impl Pool {
             if self.inner.shutdown.draining() {
                 agent.line.clear();
             }
-            match agent.step(Instant::now()) {
+            match agent.step(Instant::now(), &self.inner.limits) {
                 Step::Nothing => return,
                 Step::Give(spare, waiter) => {
+                    if spare.used_by.is_none() {
+                        agent.spare_crashes = Crashes::default();
+                    }
                     state.next += 1;
                     let (id, recall) = (state.next, Arc::new(Notify::new()));
                     let leased = Leased {
@@ -253,12 +261,13 @@ impl Pool {
                 () = self.inner.shutdown.soft() => {}
             }
         }
-        let signed_in = self.signed_in(&name, &tenant);
+        let (signed_in, current) = self.signed_in_to(&spec, &tenant);
         let generation = signed_in.generation;
         // Dropping a launch stops what it has started.
         let outcome = tokio::select! {
             biased;
             () = self.inner.shutdown.soft() => Err(AgentFailure::Draining),
+            () = std::future::ready(()), if !current => Err(AgentFailure::removed()),
             outcome = self.launch_signed_in(&spec, offer, (&tenant, signed_in)) => outcome,
         };
         {
@@ -280,10 +289,14 @@ impl Pool {
                 Err(failure) => {
                     tracing::warn!(agent = %name, %failure, "an agent did not start");
                     agent.live -= 1;
-                    agent.crashes.note(Instant::now(), &self.inner.limits);
+                    agent.line.retain(|waiter| !waiter.give.is_closed());
+                    let (now, limits) = (Instant::now(), &self.inner.limits);
                     if let Some(first) = agent.line.pop_front() {
+                        agent.crashes.note(now, limits);
                         // Whoever left the line needs no reason.
                         drop(first.give.send(Err(failure)));
+                    } else {
+                        agent.spare_crashes.note(now, limits);
                     }
                 }
             }

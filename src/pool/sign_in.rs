@@ -41,13 +41,14 @@ pub struct SignIn {
 #[derive(Debug)]
 struct Held {
     pool: Pool,
-    agent: AgentName,
+    /// The entry that it is a sign-in to.
+    spec: Arc<AgentSpec>,
     tenant: Tenant,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(agent) = self.pool.state().agents.get_mut(&self.agent) {
+        if let Some(agent) = self.pool.state().agents.get_mut(&self.spec.name) {
             agent.sign_ins.remove(&self.tenant);
         }
     }
@@ -56,22 +57,24 @@ impl Drop for Held {
 const RETRY: Duration = Duration::from_secs(5);
 
 impl Pool {
-    /// Offers a sign-in under this id, unless one is running.
+    /// Offers a sign-in under this id, unless one is running. It is by a method of `spec`, and void for any other entry.
     pub fn offer_sign_in(
         &self,
-        agent: &AgentName,
+        spec: &Arc<AgentSpec>,
         tenant: &Tenant,
         id: Uuid,
         method: TerminalAuth,
     ) -> Result<(), Refused> {
         let until = Instant::now() + self.limits().ticket_unused;
         let mut state = self.state();
-        let agent = state.agents.get_mut(agent).filter(|agent| agent.configured);
+        let agent = state.agents.get_mut(&spec.name).filter(|agent| agent.configured);
         let agent = agent.ok_or(Refused::NoSuchAgent)?;
         if let Some(SignInPlace::Open) = agent.sign_ins.get(tenant) {
             return Err(Refused::SignInRuns { retry_after: RETRY });
         }
-        agent.sign_ins.insert(tenant.clone(), SignInPlace::Offered { id, method, until });
+        if Arc::ptr_eq(&agent.spec, spec) {
+            agent.sign_ins.insert(tenant.clone(), SignInPlace::Offered { id, method, until });
+        }
         Ok(())
     }
 
@@ -96,13 +99,17 @@ impl Pool {
         let taken = {
             let mut state = self.state();
             let agent = state.agents.get_mut(&spec.name).ok_or(Refused::NoSuchAgent)?;
+            // Offers go with their entry.
+            if !spec.terminal_auth || !Arc::ptr_eq(&agent.spec, spec) {
+                return Ok(None);
+            }
             match agent.sign_ins.get_mut(tenant) {
                 Some(place) if place.offers(id) => std::mem::replace(place, SignInPlace::Open),
                 Some(SignInPlace::Open) => return Err(Refused::SignInRuns { retry_after: RETRY }.into()),
                 Some(SignInPlace::Offered { .. }) | None => return Ok(None),
             }
         };
-        let place = Held { pool: self.clone(), agent: spec.name.clone(), tenant: tenant.clone() };
+        let place = Held { pool: self.clone(), spec: Arc::clone(spec), tenant: tenant.clone() };
         let SignInPlace::Offered { method, .. } = taken else { return Ok(None) };
         let terminal = self.launcher().sign_in(spec, &method, size).await?;
         Ok(Some(SignIn { terminal, place }))
@@ -111,11 +118,11 @@ impl Pool {
 
 impl SignIn {
     pub fn agent(&self) -> &AgentName {
-        &self.place.agent
+        &self.place.spec.name
     }
 
     /// The agent said that it worked: processes that run know nothing of it, and go as they get idle.
     pub fn worked(&self) {
-        self.place.pool.signed_in_elsewhere(&self.place.agent, &self.place.tenant);
+        self.place.pool.signed_in_elsewhere(&self.place.spec, &self.place.tenant);
     }
 }

@@ -13,7 +13,7 @@ use super::sign_in::SignInPlace;
 use crate::acp::auth::AuthState;
 use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, AgentSpec, Process};
-use crate::types::{Principal, Tenant};
+use crate::types::{Limits, Principal, Tenant};
 
 pub(super) struct Waiter {
     pub(super) principal: Principal,
@@ -67,6 +67,10 @@ pub(super) struct AgentState {
     pub(super) spares: Vec<Spare>,
     pub(super) leases: HashMap<u64, Leased>,
     pub(super) crashes: Crashes,
+    /// Those of spares that nobody had taken: they are no reason to refuse anybody.
+    pub(super) spare_crashes: Crashes,
+    /// When anybody last stood in line.
+    pub(super) wanted_at: Instant,
     pub(super) initialized: Option<Arc<InitializeResult>>,
     pub(super) signed_in: HashMap<Tenant, SignedIn>,
     pub(super) sign_ins: HashMap<Tenant, SignInPlace>,
@@ -91,6 +95,8 @@ impl AgentState {
             spares: Vec::new(),
             leases: HashMap::new(),
             crashes: Crashes::default(),
+            spare_crashes: Crashes::default(),
+            wanted_at: Instant::now(),
             initialized: None,
             signed_in: HashMap::new(),
             sign_ins: HashMap::new(),
@@ -104,7 +110,8 @@ impl AgentState {
     /// Its entry is another, or there again: what was learned of the former one is forgotten.
     pub(super) fn renew(&mut self, spec: Arc<AgentSpec>) {
         (self.spec, self.configured) = (spec, true);
-        (self.crashes, self.initialized) = (Crashes::default(), None);
+        (self.crashes, self.spare_crashes) = (Crashes::default(), Crashes::default());
+        (self.initialized, self.wanted_at) = (None, Instant::now());
         for signed_in in self.signed_in.values_mut() {
             // What was told to the former program is no business of this one.
             signed_in.changed(AuthState::default(), None);
@@ -139,13 +146,17 @@ impl AgentState {
         }
     }
 
-    pub(super) fn step(&mut self, now: Instant) -> Step {
+    pub(super) fn step(&mut self, now: Instant, limits: &Limits) -> Step {
         self.line.retain(|waiter| !waiter.give.is_closed());
         let outdated = |spare: &Spare| {
             spare.generation < self.generation(&spare.tenant) || !Arc::ptr_eq(&spare.process.spec, &self.spec)
         };
         if let Some(dead) = self.spares.iter().position(|spare| spare.process.is_over() || outdated(spare)) {
-            return Step::Stop(self.spares.swap_remove(dead));
+            let dead = self.spares.swap_remove(dead);
+            if dead.process.is_over() && dead.used_by.is_none() {
+                self.spare_crashes.note(now, limits);
+            }
+            return Step::Stop(dead);
         }
         if let Some((at, spare)) = self.next_given() {
             let waiter = self.line.remove(at).expect("the place is in the line");
@@ -166,12 +177,32 @@ impl AgentState {
             self.recall(wanted.saturating_sub(coming).min(pressing));
             return Step::Nothing;
         }
-        let fresh = self.spares.iter().filter(|spare| spare.used_by.is_none()).count();
-        let warm = fresh + self.starting - wanted < self.spec.pool.warm;
-        if warm && self.live < self.spec.pool.max && self.crashes.wait(now).is_none() {
+        let lacking = self.warm_spares() + self.starting - wanted < self.warm(now);
+        let held_back = self.crashes.wait(now).or(self.spare_crashes.wait(now)).is_some();
+        if lacking && !held_back && self.live < self.spec.pool.max {
             return Step::Start { tenant: Tenant::default(), offer: self.spec.offers() };
         }
         self.expired(now).map_or(Step::Nothing, Step::Stop)
+    }
+
+    /// How many spares are to wait: none where nobody has come for long, nor where a sign-in is wanted, since all that
+    /// a new process could do is to refuse.
+    pub(super) fn warm(&self, now: Instant) -> usize {
+        let signed_in = self.signed_in.get(&Tenant::default());
+        let refuses = signed_in.is_some_and(|signed_in| signed_in.state == AuthState::Unauthenticated);
+        let forgotten = now - self.wanted_at > self.spec.pool.warm_for;
+        if refuses || forgotten { 0 } else { self.spec.pool.warm }
+    }
+
+    /// Those that are good for whoever comes.
+    fn warm_spares(&self) -> usize {
+        self.spares.iter().filter(|spare| self.is_warm(spare)).count()
+    }
+
+    fn is_warm(&self, spare: &Spare) -> bool {
+        spare.used_by.is_none()
+            && spare.tenant == Tenant::default()
+            && spare.process.offer == self.spec.offers()
     }
 
     /// Who in the line gets which spare. Nobody is passed over but for those to whom a process comes anyway.
@@ -208,9 +239,9 @@ impl AgentState {
 
     fn expired(&mut self, now: Instant) -> Option<Spare> {
         let idle = self.spec.pool.idle;
-        let warm = self.spec.pool.warm;
-        let at =
-            self.spares.iter().position(|s| now - s.since > idle && (s.used_by.is_some() || warm == 0))?;
+        let surplus = self.warm_spares() > self.warm(now);
+        let over = |spare: &Spare| now - spare.since > idle && (surplus || !self.is_warm(spare));
+        let at = self.spares.iter().position(over)?;
         Some(self.spares.swap_remove(at))
     }
 }

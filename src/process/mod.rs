@@ -18,6 +18,7 @@ mod guard;
 mod handshake;
 pub mod keeper;
 mod mask;
+mod open_files;
 mod procfs;
 mod pty;
 mod report;
@@ -30,6 +31,7 @@ mod stdin;
 mod terminal;
 
 pub use child::{Child, Exit, StopReason};
+pub use open_files::OpenFiles;
 pub use pty::{PtyChild, PtyReader, PtySize, PtyWriter};
 pub use resolve::{ResolveError, resolve, trusted_path};
 pub use run_file::sweep;

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::child::{Child, Ending, Leash, Order};
 use super::guard::{Guard, Pipes};
+use super::open_files::{self, OpenFiles};
 use super::pty::{self, Pty, PtyChild, PtySize};
 use super::report::Report;
 use super::run_file::RunFile;
@@ -48,12 +49,19 @@ pub struct Spawner {
     run_dir: PathBuf,
     shutdown: Shutdown,
     limits: Arc<Limits>,
+    open_files: Option<OpenFiles>,
 }
 
 impl Spawner {
     /// `keeper` is this program's own file; `run_dir` takes one small file for each living keeper.
     pub fn new(keeper: PathBuf, run_dir: PathBuf, shutdown: Shutdown, limits: Arc<Limits>) -> Self {
-        Self { program: keeper, run_dir, shutdown, limits }
+        Self { program: keeper, run_dir, shutdown, limits, open_files: None }
+    }
+
+    /// Children get the limit of open files that this process had before it was raised.
+    #[must_use]
+    pub fn handing_down(self, open_files: Option<OpenFiles>) -> Self {
+        Self { open_files, ..self }
     }
 
     /// Starts `spec` under a keeper, and returns once the program itself runs.
@@ -152,6 +160,7 @@ impl Spawner {
             .arg("keeper")
             .arg(stage)
             .arg(OsString::from(std::process::id().to_string()))
+            .arg(self.open_files.map_or_else(|| open_files::KEEP.to_owned(), OpenFiles::handed_down))
             .arg(&spec.program)
             .args(&spec.args)
             .env_clear()

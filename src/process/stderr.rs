@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::mask::{MASK, TELLING_PIECE};
+use crate::shutdown::sound;
 
 const READ_BYTES: usize = 8 << 10;
 
@@ -117,9 +118,8 @@ impl StderrTail {
         self.secrets.first().map_or(0, Vec::len)
     }
 
-    /// A panic cannot leave the bytes half written in a way that matters here.
-    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        sound(self.kept.lock())
     }
 }
 

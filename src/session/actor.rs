@@ -148,6 +148,9 @@ impl Actor {
 
     async fn wind_up(mut self) -> Vec<Command> {
         self.inputs.commands.close();
+        if !self.erased {
+            self.leave_quota();
+        }
         let mut late = Vec::new();
         while let Some(command) = self.inputs.commands.recv().await {
             late.push(command);

@@ -69,7 +69,7 @@ impl Actor {
         if matches!(self.attachment, Attachment::Attached) && self.record.state != SessionState::Closed {
             return answer(attaching.reply, Ok(self.log.appended()));
         }
-        match self.reserve() {
+        match self.check_quota().and_then(|()| self.reserve()) {
             Ok(()) => self.attaching.push(attaching),
             Err(refusal) => answer(attaching.reply, Err(refusal)),
         }
@@ -94,7 +94,7 @@ impl Actor {
         let capabilities = &lease.process().initialized.capabilities;
         let record = &self.record;
         let (servers, directories) = (&record.mcp_servers, &record.additional_directories);
-        let suited = suited::check(&self.context.catalogue.now(), servers, directories, capabilities);
+        let suited = suited::check(&self.spec, servers, directories, capabilities);
         let by = match suited.and_then(|()| self.first_taken(capabilities)) {
             Ok(Some(by)) => by,
             Ok(None) => match &self.record.agent_session_id {
@@ -145,12 +145,13 @@ impl Actor {
         }
     }
 
-    /// The servers that were named, as this agent is told of them, without those that are no longer configured.
+    /// The servers that were named, as this agent is told of them, without those that its entry does not have: they
+    /// are no longer configured, or not yet.
     pub(super) fn servers(&self) -> Vec<McpServer> {
         let Some(lease) = &self.inputs.lease else { return Vec::new() };
-        let dialect = lease.process().initialized.dialect;
-        let catalogue = self.context.catalogue.now();
-        let named = self.record.mcp_servers.iter().filter_map(|name| catalogue.mcp(name));
+        let process = lease.process();
+        let dialect = process.initialized.dialect;
+        let named = self.record.mcp_servers.iter().filter_map(|name| process.spec.mcp.get(name));
         named.map(|server| server.clone().spoken_in(dialect)).collect()
     }
 

@@ -81,7 +81,10 @@ impl Actor {
         if self.record.state == SessionState::Closed {
             return answer(reply, Err(Refusal::Closed));
         }
-        if let Err(refusal) = self.check_wish(&wish).and_then(|()| self.reserve()) {
+        // What ends work is always allowed.
+        let quota = if matches!(wish, Wish::Cancel(_)) { Ok(()) } else { self.check_quota() };
+        let allowed = quota.and_then(|()| self.check_wish(&wish));
+        if let Err(refusal) = allowed.and_then(|()| self.reserve()) {
             return answer(reply, Err(refusal));
         }
         let deadline = Instant::now() + self.context.limits.settings_wait;

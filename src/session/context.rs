@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::folders::Workspaces;
 use super::idempotency::InFlight;
+use super::quota::Quotas;
 use super::taken::Takes;
 use crate::agent::CurrentCatalogue;
 use crate::eventlog::EventLog;
@@ -28,6 +29,7 @@ pub struct Context {
     pub(super) in_flight: InFlight,
     pub(super) live: LiveCount,
     pub(super) takes: Takes,
+    pub(super) quotas: Quotas,
     /// Held by whoever asks an agent to forget a session.
     pub(super) forgetting: Arc<Semaphore>,
     /// What the output of all terminals may take.
@@ -56,6 +58,7 @@ impl Context {
             in_flight,
             live,
             takes,
+            quotas: Quotas::default(),
             forgetting,
             scrollbacks,
         }

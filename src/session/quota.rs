@@ -1,5 +1,7 @@
 //! How much a session may write in an hour: an agent that runs wild must not fill the disk, nor drive out what others said.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,12 +11,15 @@ use super::attachment::Attachment;
 use super::refusal::Refusal;
 use crate::api::event::DetachedReason;
 use crate::pool::Fate;
-use crate::types::Limits;
+use crate::shutdown::sound;
+use crate::types::{Limits, SessionId};
 
 /// One hour after the other, each from its first event on.
 const HOUR: Duration = Duration::from_hours(1);
 /// About what an event is beside its own members.
 const HEAD: u64 = 256;
+/// Sessions out of memory whose hour is remembered. Of more than these the one that wrote the least is forgotten.
+const REMEMBERED: usize = 1 << 16;
 
 /// What was written in the hour that runs.
 #[derive(Debug)]
@@ -45,6 +50,34 @@ impl Quota {
     }
 }
 
+/// The hours of the sessions that are out of memory: one that is read in again goes on with its own. A restart of the
+/// gateway begins them anew.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Quotas(Arc<Mutex<HashMap<SessionId, Quota>>>);
+
+impl Quotas {
+    pub(super) fn take(&self, id: SessionId) -> Quota {
+        sound(self.0.lock()).remove(&id).unwrap_or_else(Quota::new)
+    }
+
+    pub(super) fn keep(&self, id: SessionId, quota: Quota) {
+        self.keep_of(REMEMBERED, id, quota, Instant::now());
+    }
+
+    fn keep_of(&self, most: usize, id: SessionId, quota: Quota, now: Instant) {
+        let mut quotas = sound(self.0.lock());
+        if quotas.len() >= most {
+            quotas.retain(|_, quota| now < quota.since + HOUR);
+        }
+        if quotas.len() >= most
+            && let Some(least) = quotas.iter().min_by_key(|(_, quota)| quota.bytes).map(|(id, _)| *id)
+        {
+            quotas.remove(&least);
+        }
+        quotas.insert(id, quota);
+    }
+}
+
 impl Actor {
     /// Refuses what makes an agent write, for as long as the session has written too much.
     pub(super) fn check_quota(&self) -> Result<(), Refusal> {
@@ -71,12 +104,16 @@ impl Actor {
         self.unattached(&refusal);
     }
 
-    /// When a session that nobody needs leaves memory. One that wrote too much is remembered until it may go on.
+    /// When a session that nobody needs leaves memory.
     pub(super) fn unload_at(&self) -> Option<Instant> {
         let idle = !self.is_open() && matches!(self.attachment, Attachment::Detached);
-        let limits = &self.context.limits;
-        let until = self.quota.over_until(limits, Instant::now());
-        idle.then(|| until.into_iter().fold(self.asked_at + limits.session_idle, Instant::max))
+        idle.then(|| self.asked_at + self.context.limits.session_idle)
+    }
+
+    /// What it wrote in its hour outlives it in memory.
+    pub(super) fn leave_quota(&mut self) {
+        let quota = std::mem::replace(&mut self.quota, Quota::new());
+        self.context.quotas.keep(self.record.session_id, quota);
     }
 }
 
@@ -104,5 +141,25 @@ mod tests {
             quota.over_until(&limits, at(61)).is_some_and(|until| until >= at(121)),
             "one event is too large"
         );
+    }
+
+    #[test]
+    fn hours_are_remembered_and_those_of_the_least_go_first() {
+        let (quotas, now) = (Quotas::default(), Instant::now());
+        let id = |number| SessionId::from_uuid(uuid::Uuid::from_u128(number));
+        let keep = |number, bytes, since| {
+            quotas.keep_of(3, id(number), Quota { since, bytes, events: 1 }, since);
+        };
+        for (number, bytes) in [(1, 500), (2, 100), (3, 900), (4, 200)] {
+            keep(number, bytes, now);
+        }
+        assert_eq!(quotas.take(id(2)).bytes, 0, "it wrote the least");
+        assert_eq!([1, 3, 4].map(|number| quotas.take(id(number)).bytes), [500, 900, 200]);
+        assert_eq!(quotas.take(id(1)).bytes, 0, "its owner has it now");
+        for number in 1..=3 {
+            keep(number, 500, now);
+        }
+        keep(4, 1, now + HOUR);
+        assert_eq!(sound(quotas.0.lock()).len(), 1, "the hours of the others are over");
     }
 }

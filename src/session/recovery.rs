@@ -16,7 +16,6 @@ use super::context::Context;
 use super::dropped::Dropped;
 use super::foreground::Foreground;
 use super::inputs::Inputs;
-use super::quota::Quota;
 use super::record::{self, FoldRecord, PromptRecord, RequestRecord, SessionRecord, TerminalRecord};
 use super::refusal::Refusal;
 use super::serve::Serving;
@@ -76,6 +75,7 @@ impl Actor {
             gone: CancellationToken::new(),
             made: AtomicBool::new(true),
         };
+        let session = record.session_id;
         let actor = Self {
             context: context.clone(),
             spec: entry(context, &record),
@@ -84,7 +84,7 @@ impl Actor {
             record,
             indexed_at: None,
             named_as: None,
-            quota: Quota::new(),
+            quota: context.quotas.take(session),
             fold: SessionFold::default(),
             fold_changed: true,
             unsaved: 0,

@@ -340,11 +340,11 @@ impl SessionRegistry {
         if let Some(meta) = &request.meta {
             gate::check_meta(&spec.meta, meta).map_err(|gated| Refusal::gated(&gated, ""))?;
         }
-        let mcp_servers = self.mcp_servers(&request.mcp_servers)?;
+        let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
         // Until a process has said what it takes, the one that is leased says it.
         if let Some(initialized) = context.pool.agent(&spec.name).and_then(|(_, initialized)| initialized) {
             let directories = &request.additional_directories;
-            suited::check(&context.catalogue.now(), &mcp_servers, directories, &initialized.capabilities)?;
+            suited::check(spec, &mcp_servers, directories, &initialized.capabilities)?;
         }
         let (workspaces, cwd) = (context.workspaces.clone(), request.cwd);
         let directories = request.additional_directories;
@@ -395,22 +395,21 @@ impl SessionRegistry {
             seq: 0,
         })
     }
+}
 
-    /// Clients name servers; they never bring a command or a URL.
-    fn mcp_servers(&self, wanted: &[McpServer]) -> Result<Vec<String>, Refusal> {
-        let catalogue = self.context().catalogue.now();
-        let server = |(at, server): (usize, &McpServer)| match server {
-            McpServer::Name(name) if catalogue.mcp(name).is_some() => Ok(name.clone()),
-            McpServer::Name(_) => Err(Refusal::Invalid {
-                pointer: format!("/mcpServers/{at}"),
-                detail: "no MCP server of that name is configured".to_owned(),
-            }),
-            McpServer::Inline(_) => Err(Refusal::Forbidden(
-                "MCP servers are named here and defined in the configuration ([mcp.<name>])".to_owned(),
-            )),
-        };
-        wanted.iter().enumerate().map(server).collect()
-    }
+/// Clients name servers; they never bring a command or a URL.
+fn mcp_servers(spec: &AgentSpec, wanted: &[McpServer]) -> Result<Vec<String>, Refusal> {
+    let server = |(at, server): (usize, &McpServer)| match server {
+        McpServer::Name(name) if spec.mcp.contains_key(name) => Ok(name.clone()),
+        McpServer::Name(_) => Err(Refusal::Invalid {
+            pointer: format!("/mcpServers/{at}"),
+            detail: "no MCP server of that name is configured".to_owned(),
+        }),
+        McpServer::Inline(_) => Err(Refusal::Forbidden(
+            "MCP servers are named here and defined in the configuration ([mcp.<name>])".to_owned(),
+        )),
+    };
+    wanted.iter().enumerate().map(server).collect()
 }
 
 pub(super) fn invalid(pointer: &str, detail: &str) -> Refusal {

@@ -2,17 +2,17 @@
 
 use super::refusal::Refusal;
 use crate::acp::{AgentCapabilities, McpServer};
-use crate::agent::{AgentFailure, Catalogue};
+use crate::agent::{AgentFailure, AgentSpec};
 
 /// An agent that cannot take one of the servers or the directories is told of none: whoever wants them must know.
 pub(super) fn check(
-    catalogue: &Catalogue,
+    spec: &AgentSpec,
     servers: &[String],
     directories: &[String],
     capabilities: &AgentCapabilities,
 ) -> Result<(), Refusal> {
     for (at, name) in servers.iter().enumerate() {
-        let server = catalogue.mcp(name).filter(|server| !server.taken_by(capabilities));
+        let server = spec.mcp.get(name).filter(|server| !server.taken_by(capabilities));
         if let Some(capability) = server.map(McpServer::capability) {
             return Err(Refusal::Invalid {
                 pointer: format!("/mcpServers/{at}"),

@@ -78,6 +78,7 @@ fn a_refused_batch_leaves_nothing(store: &dyn EventStore) {
         runs: vec![run(2, 1..=2)],
         puts: vec![put(Table::Key, "c", "1")],
         deletes: vec![delete(Table::Key, "a")],
+        ..Batch::default()
     };
     let error = store.commit(&refused).unwrap_err();
     assert!(matches!(error, CommitError::Conflict { index: 1 }), "{error}");

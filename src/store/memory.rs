@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
 
+use crate::shutdown::sound;
 use crate::types::{Epoch, Ids, SessionId, Timestamp};
 
 use super::usage::Usages;
@@ -40,7 +41,7 @@ impl MemoryStore {
     }
 
     fn maps(&self) -> MutexGuard<'_, Maps> {
-        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.maps.lock())
     }
 }
 
@@ -98,7 +99,7 @@ impl EventStore for MemoryStore {
     }
 
     fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
-        let time = self.ids.now();
+        let time = batch.time.unwrap_or_else(|| self.ids.now());
         let mut maps = self.maps();
         maps.check(batch)?;
         for session in &batch.erase {

@@ -112,6 +112,8 @@ pub struct Batch {
     pub runs: Vec<Run>,
     pub puts: Vec<Put>,
     pub deletes: Vec<Delete>,
+    /// When the runs were written, by the clock of who keeps their age; else by the store's own.
+    pub time: Option<Timestamp>,
 }
 
 /// What a commit gave.

@@ -1,16 +1,22 @@
 //! How late it is, for what ends by its age. A wall clock that jumps ends nothing.
 //!
 //! The wall clock may be set by years, by hand or by a battery that is empty, and be set right an hour later. What was
-//! deleted meanwhile is gone. So a jump against the machine's monotonic clock is believed only once it has held for a
-//! while; until then time goes on from before it.
+//! deleted meanwhile is gone. So a jump against the machine's steady clock is believed only once it has held for a
+//! while; until then time goes on from before it. Each jump has its own while: one more of them, or a machine that
+//! is suspended every night, does not make the others wait again.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::process::abort;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::clock::{Ids, Timestamp};
 use super::limits::Limits;
+
+/// Jumps that came within this part of `settle` are one, so that they are few.
+const PART: u32 = 32;
 
 #[derive(Debug)]
 pub struct Ages {
@@ -22,14 +28,22 @@ pub struct Ages {
     seen: Mutex<Seen>,
 }
 
-/// All times in milliseconds.
+/// Times of the wall clock in milliseconds.
 #[derive(Debug)]
 struct Seen {
     wall: i64,
     at: Instant,
-    /// By how much the wall clock is ahead of what is believed.
-    ahead: i64,
-    jumped_at: Instant,
+    /// What is not believed yet, the oldest first.
+    jumps: VecDeque<Jump>,
+}
+
+/// How far the wall clock went at once.
+#[derive(Debug)]
+struct Jump {
+    by: i64,
+    first: Instant,
+    /// From here on it has to hold.
+    last: Instant,
 }
 
 impl Ages {
@@ -37,14 +51,17 @@ impl Ages {
         Self::since(ids, limits, None)
     }
 
-    /// Goes on from the last time that is known of an earlier life. When the clock is far ahead of that the gateway may
+    /// Goes on from the last time that is known of an earlier life. When the clock is far from that the gateway may
     /// have rested, or the clock may have jumped: nobody can tell, so it counts as a jump.
     pub fn since(ids: Ids, limits: &Limits, last: Option<Timestamp>) -> Self {
-        let (wall, at) = (ids.now().as_millis(), Instant::now());
+        let (wall, at) = (ids.now().as_millis(), ids.steady());
         let (jump, settle) = (limits.clock_jump, limits.clock_settle);
-        let ahead = last.map_or(0, |last| wall.saturating_sub(last.as_millis()));
-        let ahead = if ahead > millis(jump) { ahead } else { 0 };
-        Self { ids, jump, settle, seen: Mutex::new(Seen { wall, at, ahead, jumped_at: at }) }
+        let mut seen = Seen { wall, at, jumps: VecDeque::new() };
+        let by = last.map_or(0, |last| wall.saturating_sub(last.as_millis()));
+        if by.saturating_abs() > millis(jump) {
+            seen.jumped(by, millis(jump), settle);
+        }
+        Self { ids, jump, settle, seen: Mutex::new(seen) }
     }
 
     /// It is not earlier than this: what has not ended by then is not deleted yet.
@@ -58,25 +75,54 @@ impl Ages {
     }
 
     fn now(&self) -> (Timestamp, Timestamp) {
-        // Numbers that are each whole, whoever panicked.
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let (wall, at) = (self.ids.now().as_millis(), Instant::now());
-        let expected = seen.wall.saturating_add(millis(at - seen.at));
+        let mut seen = self.seen();
+        let (wall, at) = (self.ids.now().as_millis(), self.ids.steady());
+        let expected = seen.wall.saturating_add(millis(at.saturating_duration_since(seen.at)));
         let jumped = wall.saturating_sub(expected);
         (seen.wall, seen.at) = (wall, at);
         if jumped.saturating_abs() > millis(self.jump) {
-            seen.ahead = seen.ahead.saturating_add(jumped);
-            seen.jumped_at = at;
+            seen.jumped(jumped, millis(self.jump), self.settle);
             tracing::warn!(
                 by_seconds = jumped / 1000,
                 "the wall clock has jumped: nothing ends by its age for a while, unless it jumps back"
             );
         }
-        if seen.ahead.saturating_abs() <= millis(self.jump) || at - seen.jumped_at >= self.settle {
-            seen.ahead = 0;
-        }
-        let believed = wall.saturating_sub(seen.ahead);
+        seen.jumps.retain(|jump| at.saturating_duration_since(jump.last) < self.settle);
+        let ahead = seen.jumps.iter().fold(0, |sum: i64, jump| sum.saturating_add(jump.by));
+        let believed = wall.saturating_sub(ahead);
         (Timestamp::from_millis(wall.min(believed)), Timestamp::from_millis(wall.max(believed)))
+    }
+
+    /// A lock whose holder panicked is never taken again, as everywhere; this layer has no other way to end.
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(|_| abort())
+    }
+}
+
+impl Seen {
+    /// Notes a jump. One that goes back takes the last ones with it, and what is left of those has held since then.
+    fn jumped(&mut self, mut by: i64, small: i64, settle: Duration) {
+        while let Some(last) = self.jumps.back_mut()
+            && (last.by > 0) != (by > 0)
+        {
+            if last.by.saturating_abs() > by.saturating_abs().saturating_add(small) {
+                last.by = last.by.saturating_add(by);
+                return;
+            }
+            by = by.saturating_add(last.by);
+            self.jumps.pop_back();
+        }
+        if by.saturating_abs() <= small {
+            return;
+        }
+        let at = self.at;
+        match self.jumps.back_mut() {
+            Some(last) if at.saturating_duration_since(last.first) < settle / PART => {
+                last.by = last.by.saturating_add(by);
+                last.last = at;
+            }
+            Some(_) | None => self.jumps.push_back(Jump { by, first: at, last: at }),
+        }
     }
 }
 
@@ -180,5 +226,59 @@ mod tests {
         assert_eq!(house.now(), (millis(24 * HOUR), millis(24 * HOUR)));
         let near = House::new(Some(Timestamp::from_millis(START - 60_000)));
         assert_eq!(near.now(), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_before_the_last_event_counts_as_a_jump() {
+        let house = House::new(Some(Timestamp::from_millis(START + millis(YEARS))));
+        assert_eq!(house.now(), (0, millis(YEARS)), "what is written now lasts from when it was before");
+        house.passes(HOUR).await;
+        house.set(millis(YEARS));
+        assert_eq!(house.now(), (millis(YEARS + HOUR), millis(YEARS + HOUR)), "the clock is right again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_is_suspended_every_night_settles_its_ages() {
+        let house = House::new(None);
+        let mut passed = Duration::ZERO;
+        for _ in 0..30 {
+            house.passes(16 * HOUR).await;
+            house.set(millis(8 * HOUR));
+            passed += 24 * HOUR;
+            let (least, most) = house.now();
+            assert_eq!(most, millis(passed));
+            assert!(least >= millis(passed.saturating_sub(2 * 8 * HOUR)), "{} hours", least / millis(HOUR));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_jump_is_taken_back_to_has_held_since_before_it() {
+        let house = House::new(None);
+        house.set(millis(5 * HOUR));
+        assert_eq!(house.now().0, 0);
+        house.passes(20 * HOUR).await;
+        house.set(millis(YEARS));
+        assert_eq!(house.now().0, millis(20 * HOUR));
+        house.passes(2 * HOUR).await;
+        house.set(-millis(YEARS));
+        assert_eq!(house.now(), (millis(22 * HOUR), millis(27 * HOUR)));
+        house.passes(2 * HOUR).await;
+        assert_eq!(house.now(), (millis(29 * HOUR), millis(29 * HOUR)), "the first jump has held for a day");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn jumps_without_end_are_few_and_are_believed() {
+        let house = House::new(None);
+        let (mut passed, step) = (Duration::ZERO, Duration::from_mins(5));
+        for _ in 0..1000 {
+            house.passes(step).await;
+            house.set(millis(2 * HOUR));
+            passed += step + 2 * HOUR;
+            house.now();
+            assert!(house.ages.seen().jumps.len() <= PART as usize + 1);
+        }
+        // Those of a day of the steady clock, and of the part in which they are one.
+        let open = 24 * 12 + 24 * 12 / PART + 1;
+        assert!(house.now().0 >= millis(passed) - millis(open * 2 * HOUR));
     }
 }

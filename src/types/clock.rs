@@ -1,10 +1,13 @@
 //! Time, randomness and new ids are handed in, so that tests can choose them.
 //!
-//! The clock gives wall time for `time` members only; timers are tokio's.
+//! The clock gives wall time for `time` members, and for what ends by its age; timers are tokio's.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::cursor::Epoch;
@@ -24,7 +27,7 @@ impl Timestamp {
     }
 
     #[must_use]
-    pub fn after(self, span: std::time::Duration) -> Self {
+    pub fn after(self, span: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }
 
@@ -68,6 +71,11 @@ impl<'de> serde::Deserialize<'de> for Timestamp {
 
 pub trait Clock: Send + Sync + fmt::Debug {
     fn now(&self) -> Timestamp;
+
+    /// Time that nobody sets, to compare the wall clock with.
+    fn steady(&self) -> Instant {
+        Instant::now()
+    }
 }
 
 pub trait Entropy: Send + Sync + fmt::Debug {
@@ -84,6 +92,13 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// It goes on while the machine is suspended, which timers do not.
+    fn steady(&self) -> Instant {
+        let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+        let awake = read(ClockId::Monotonic);
+        Instant::now() + read(ClockId::Boottime).saturating_sub(awake)
     }
 }
 
@@ -115,6 +130,11 @@ impl Ids {
 
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Time that nobody sets, to compare [`now`](Self::now) with.
+    pub fn steady(&self) -> Instant {
+        self.clock.steady()
     }
 
     pub fn session(&self) -> SessionId {
@@ -149,6 +169,20 @@ impl Ids {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_steady_clock_has_slept_as_the_machine_has() {
+        let slept = |now: Instant| {
+            let awake = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap();
+            let steady = SystemClock.steady().duration_since(now);
+            let all = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap();
+            (steady, all.saturating_sub(awake))
+        };
+        let (steady, all) = slept(Instant::now());
+        assert!(
+            steady >= all.saturating_sub(Duration::from_secs(5)) && steady <= all + Duration::from_secs(5)
+        );
+    }
 
     #[test]
     fn timestamps_have_milliseconds_and_z() {

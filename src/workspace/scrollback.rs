@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::shutdown::sound;
 
 /// What a terminal may keep when all others together have used up the budget.
 const FLOOR_BYTES: usize = 16 << 10;
@@ -66,9 +68,8 @@ impl Scrollback {
         (String::from_utf8_lossy(&bytes).into_owned(), cut)
     }
 
-    /// A panic cannot leave the bytes half written in a way that matters here.
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        sound(self.0.lock())
     }
 }
 

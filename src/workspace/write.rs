@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{AtFlags, fstat, statat};
@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use super::error::FileError;
 use super::roots::{Place, Workspace};
 use super::seen::{Expected, Kind, Seen};
+use crate::shutdown::sound;
 
 /// Files that change at the same time, by a part of their name's hash.
 const TURNS: usize = 32;
@@ -206,5 +207,5 @@ fn turn(folder: &Dir, name: &OsStr) -> Result<MutexGuard<'static, ()>, FileError
     let mut hasher = DefaultHasher::new();
     (stat.st_dev, stat.st_ino, name).hash(&mut hasher);
     let turn = usize::try_from(hasher.finish() % TURNS as u64).unwrap_or_default();
-    Ok(TURN[turn].lock().unwrap_or_else(PoisonError::into_inner))
+    Ok(sound(TURN[turn].lock()))
 }

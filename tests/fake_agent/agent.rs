@@ -111,9 +111,13 @@ impl Agent {
                 let code = self.flags.refuse_version.unwrap_or_default();
                 self.wire.fail(id, code, "another version", Some(r#"{"supported":[1]}"#.to_owned()));
             }
-            "initialize" => self.wire.answer(id, self.initialize()),
+            "initialize" => {
+                self.wire.answer(id, self.initialize());
+                self.flags.short_life.into_iter().for_each(super::process::exit_after);
+            }
             "authenticate" if self.flags.auth_once && self.asked_before("authenticate") => {}
             "authenticate" => {
+                std::thread::sleep(self.flags.slow_auth);
                 self.auth.set(true);
                 self.wire.answer(id, "{}");
             }

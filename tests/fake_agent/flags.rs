@@ -28,6 +28,8 @@ pub(crate) struct Flags {
     pub(crate) exit_at_start: Option<u8>,
     pub(crate) noise_at_start: bool,
     pub(crate) slow_start: Duration,
+    pub(crate) short_life: Option<Duration>,
+    pub(crate) slow_auth: Duration,
     pub(crate) no_capabilities: bool,
     pub(crate) media: bool,
     pub(crate) protocol: Option<u16>,
@@ -62,6 +64,8 @@ impl Flags {
             match flag.as_str() {
                 "--exit-at-start" => flags.exit_at_start = Some(number(&value()?)?),
                 "--slow-start" => flags.slow_start = Duration::from_millis(number(&value()?)?),
+                "--short-life" => flags.short_life = Some(Duration::from_millis(number(&value()?)?)),
+                "--slow-auth" => flags.slow_auth = Duration::from_millis(number(&value()?)?),
                 "--protocol" => flags.protocol = Some(number(&value()?)?),
                 "--auth-file" => flags.auth_file = Some(value()?.into()),
                 "--refuse-version" => flags.refuse_version = Some(number(&value()?)?),

@@ -19,6 +19,7 @@
 //! | `--exit-at-start CODE` | writes "cannot start" to stderr and exits |
 //! | `--noise-at-start` | two lines of text on stdout before anything else |
 //! | `--slow-start MS` | sleeps before it reads |
+//! | `--short-life MS` | exits so long after `initialize` |
 //! | `--no-capabilities` | `initialize` answers `{"protocolVersion":1}` and nothing else |
 //! | `--media` | takes images and sounds in prompts |
 //! | `--protocol N` | `initialize` answers that version |
@@ -27,6 +28,7 @@
 //! | `--auth-required` | two `authMethods`; `session/new` answers -32000 until `authenticate` was called |
 //! | `--ask-at-new` | an `elicitation/create` for its own `session/new`, which is answered after it |
 //! | `--auth-file FILE` | the sign-in is kept there, so that another process has it; else in the process alone |
+//! | `--slow-auth MS` | sleeps before it answers `authenticate` |
 //! | `--auth-once` | answers no `authenticate` but the first in the `--log` |
 //! | `--auth-status`, `--logout` | offers `auth/status` / `logout` |
 //! | `login` | no agent, but the sign-in in a terminal: asks for a word, which is `sesame`, and keeps the sign-in in the file |

@@ -24,6 +24,14 @@ pub(crate) fn ignore_term() {
     drop(signal(SignalKind::terminate()).expect("TERM can be handled"));
 }
 
+pub(crate) fn exit_after(time: Duration) {
+    let end = move || {
+        std::thread::sleep(time);
+        std::process::exit(7);
+    };
+    std::thread::Builder::new().spawn(end).expect("the machine has room for a thread");
+}
+
 /// Whether stdin is to be left alone.
 static DEAF: AtomicBool = AtomicBool::new(false);
 

@@ -6,3 +6,4 @@ mod listing;
 mod rpc;
 mod socket;
 mod terminal;
+mod warm;

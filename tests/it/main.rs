@@ -23,6 +23,7 @@ mod keys;
 mod log;
 mod models;
 mod network;
+mod open_files;
 mod openapi;
 mod panics;
 mod permissions;

@@ -16,6 +16,8 @@ use super::support::gateway::{KEY, command};
 use super::support::log::{all, kinds};
 use super::support::{FAKE, Follower, Gateway, History, Setup, eventually, is_alive};
 
+mod entries;
+
 const PATIENCE: Duration = Duration::from_secs(20);
 const RELOADED: &str = "the configuration was reloaded";
 const NOT_RELOADED: &str = "the configuration was not reloaded";

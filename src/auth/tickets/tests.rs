@@ -134,3 +134,75 @@ async fn what_a_full_disk_refused_is_written_again_the_next_time() {
     tokio::time::advance(AFTER).await;
     assert!(world.life().holds(&ticket));
 }
+
+/// A gateway that gives one ticket to each, with a key and the ticket that it gave to that.
+struct Single {
+    world: World,
+    life: Life,
+    holder: Verified,
+    first: String,
+}
+
+impl Single {
+    fn new() -> Self {
+        let world = World::new();
+        let limits = Limits { tickets: 1, ..Limits::default() };
+        let store: Arc<dyn EventStore> = world.store.clone();
+        let keys = Keys::open(Arc::clone(&store), world.ids.clone(), &limits, None).unwrap();
+        let tickets = Tickets::open(store, world.ids.clone(), &limits, &keys).unwrap();
+        let life = Life { keys, tickets };
+        let scopes = [Scope::Read].into_iter().collect();
+        let (key, _) =
+            life.keys.create(&NewKey { name: "alice", tenant: Tenant::default(), scopes }).unwrap();
+        let holder = life.keys.verify(key.expose()).unwrap();
+        let first = life.tickets.issue(&holder, vec![PATH.to_owned()]).unwrap().ticket;
+        Self { world, life, holder, first }
+    }
+
+    fn issue(&self) -> String {
+        self.life.tickets.issue(&self.holder, vec![PATH.to_owned()]).unwrap().ticket
+    }
+
+    /// Runs `work` beside, and returns once the store was asked to commit by it.
+    fn beside<'scope>(
+        &self,
+        scope: &'scope std::thread::Scope<'scope, '_>,
+        work: impl FnOnce() + Send + 'scope,
+    ) {
+        let before = self.world.store.asked();
+        scope.spawn(work);
+        while self.world.store.asked() == before {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn a_ticket_that_is_used_while_it_is_given_up_goes_on() {
+    let single = Single::new();
+    single.world.store.set(Outcome::Hold);
+    let stream = std::thread::scope(|scope| {
+        single.beside(scope, || drop(single.issue()));
+        let stream = single.life.tickets.use_for(&single.first, PATH).expect("it still holds");
+        single.world.store.set(Outcome::Take);
+        stream
+    });
+    assert!(single.life.holds(&single.first), "a stream of it lives");
+    single.life.tickets.flush().unwrap();
+    std::mem::forget(stream);
+    assert!(single.world.life().holds(&single.first), "also after a crash");
+}
+
+#[test]
+fn a_ticket_that_was_given_up_does_not_come_back_by_a_write_that_was_slow() {
+    let single = Single::new();
+    assert!(single.life.holds(&single.first));
+    // The store is told now that it was used; meanwhile it makes room for another.
+    single.world.store.next([Outcome::Slow(Duration::from_millis(300))]);
+    std::thread::scope(|scope| {
+        single.beside(scope, || single.life.tickets.flush().unwrap());
+        drop(single.issue());
+    });
+    assert_eq!(single.world.store.scan(Table::Ticket, b"", None, 9).unwrap().len(), 1);
+    assert!(!single.world.life().holds(&single.first));
+}

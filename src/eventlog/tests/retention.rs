@@ -31,7 +31,11 @@ impl Aging {
     }
 
     fn settling(limits: Limits) -> Self {
-        let clock = Arc::new(Hands::default());
+        Self::begun(0, limits)
+    }
+
+    fn begun(days: i64, limits: Limits) -> Self {
+        let clock = Arc::new(Hands(AtomicI64::new(days * 24 * 3600 * 1000)));
         let ids = Ids::new(clock.clone(), Arc::new(SystemEntropy));
         let folder = tempfile::tempdir().expect("a folder");
         let store = SqliteStore::open(&folder.path().join("log"), ids.clone(), &limits).expect("it opens");
@@ -168,4 +172,20 @@ async fn a_clock_that_jumps_by_years_deletes_nothing() {
         assert_eq!((aging.first_seq(1), aging.log.expired(10)), (1, Vec::new()), "{days}");
         assert_eq!(tombstones().await.unwrap().len(), 1, "{days}");
     }
+}
+
+#[tokio::test]
+async fn what_is_written_while_the_clock_is_behind_is_no_older_once_it_is_right() {
+    let aging = Aging::begun(100, Limits::default());
+    aging.fill(1, 2).await;
+    aging.set(20);
+    let erased = aging.fill(2, 3).await;
+    let last = erased.erase(&event(""), Records::new());
+    in_time(erased.wait(last)).await.unwrap();
+    aging.fill(3, 3).await;
+    aging.set(100);
+    pass(&aging.log.shared, true).await.unwrap();
+    assert_eq!((aging.first_seq(3), aging.log.expired(10)), (1, Vec::new()));
+    let tombstones = aging.log.scan(Table::Tombstone, Vec::new(), None, 10).await.unwrap();
+    assert_eq!(tombstones.len(), 1, "it was erased today");
 }

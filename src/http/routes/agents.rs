@@ -103,7 +103,9 @@ fn pool(figures: &Figures) -> PoolFigures {
     PoolFigures {
         max: figures.max,
         processes: figures.live,
+        starting: figures.starting,
         leased: figures.leased,
+        warm: figures.warm,
         spare: figures.spare,
         waiting: figures.waiting,
     }

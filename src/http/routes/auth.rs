@@ -1,5 +1,7 @@
 //! `/v1/agents/{agent}/auth`: signing in to an agent, and out.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -120,7 +122,7 @@ pub(in crate::http) async fn sign_in(
 
 fn offer_terminal(
     gateway: &Gateway,
-    spec: &AgentSpec,
+    spec: &Arc<AgentSpec>,
     by: &Principal,
     method: TerminalAuth,
 ) -> Result<Response, ApiError> {
@@ -129,7 +131,7 @@ fn offer_terminal(
         return Err(ApiError::new(ProblemCode::AgentUnsupported, detail));
     }
     let id = gateway.ids.uuid();
-    gateway.pool.offer_sign_in(&spec.name, &by.tenant, id, method).map_err(Refusal::from)?;
+    gateway.pool.offer_sign_in(spec, &by.tenant, id, method).map_err(Refusal::from)?;
     let url = format!("/v1/agents/{}/auth/terminals/{id}", spec.name);
     let location = HeaderValue::try_from(&url).map_err(ApiError::internal)?;
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(SignInTerminal { url })).into_response())

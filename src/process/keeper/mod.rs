@@ -23,6 +23,8 @@ use std::process::ExitCode;
 use rustix::io::write;
 use rustix::process::Pid;
 
+use super::open_files;
+
 /// What a keeper ends with when it did not come to run the child.
 const FAILED: u8 = 125;
 
@@ -50,7 +52,7 @@ impl KeeperError {
 
 /// Runs the hidden subcommand `keeper`; `args` is what stands after that word.
 ///
-/// `watch GATEWAY-PID PROGRAM ARGS...` is the keeper; `exec KEEPER-PID PROGRAM ARGS...` is the stage in
+/// `watch GATEWAY-PID OPEN-FILES PROGRAM ARGS...` is the keeper; `exec KEEPER-PID PROGRAM ARGS...` is the stage in
 /// the child's own process that becomes the program. `watch-pty` and `exec-pty` are the same for a program
 /// in a pseudo terminal. `watch-terminal KEEPER-PID` is the keeper of a terminal beside an agent; what it runs comes
 /// over its control socket.
@@ -58,6 +60,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
     let stage = args.next();
     let parent = args.next().and_then(|pid| Pid::from_raw(pid.to_str()?.parse().ok()?));
+    let watches = stage.as_ref().is_some_and(|stage| stage == "watch" || stage == "watch-pty");
+    if watches && let Err(error) = take_limits(args.next()) {
+        say(&super::report::broken_line(&error.to_string()));
+        return ExitCode::from(FAILED);
+    }
     let program = args.next();
     let rest: Vec<OsString> = args.collect();
     let outcome = match (stage.as_ref().and_then(|stage| stage.to_str()), parent, program) {
@@ -72,6 +79,12 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         say(&super::report::broken_line(&error.to_string()));
         ExitCode::from(FAILED)
     })
+}
+
+/// All that it starts has them too.
+fn take_limits(open_files: Option<OsString>) -> Result<(), KeeperError> {
+    let open_files = open_files.unwrap_or_default();
+    open_files::take(&open_files.to_string_lossy()).map_err(KeeperError::at("limit of open files"))
 }
 
 /// Tells the gateway over the control socket, which stands in for stdin until the program takes over.

@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -64,9 +63,9 @@ async fn a_panic_of_a_sessions_owner_ends_its_turn_and_keeps_nobody_waiting() {
     let store = Arc::new(MemoryStore::new(ids.clone()));
     let fatal = Box::new(|why: &str| panic!("fatal: {why}"));
     let log = EventLog::start(store, ids.clone(), Arc::clone(&limits), shutdown.clone(), fatal).unwrap();
-    let catalogue = Arc::new(Catalogue::new([AgentSpec::gone("a".parse().unwrap())], BTreeMap::new()));
+    let catalogue = Arc::new(Catalogue::new([AgentSpec::gone("a".parse().unwrap())]));
     let launcher = Launcher::of_nothing(&limits, &shutdown);
-    let pool = Pool::start(&catalogue, launcher, Arc::clone(&limits), &shutdown);
+    let pool = Pool::new(&catalogue, launcher, Arc::clone(&limits), &shutdown);
     let folder = tempfile::tempdir().unwrap();
     let workspaces = Workspaces::new(folder.path(), &[]).unwrap();
     let (_catalogues, catalogue) = CurrentCatalogue::new(catalogue);

@@ -1,7 +1,7 @@
 //! Moves the write-ahead log into the file, on a thread and a connection of its own, so that no commit waits for it.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -139,11 +139,11 @@ impl Work {
                 return Some(Mode::Passive);
             }
             if !state.dirty {
-                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = sound(self.wake.wait(state));
                 continue;
             }
             let before = state.written;
-            let (after, waited) = self.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            let (after, waited) = sound(self.wake.wait_timeout(state, IDLE));
             state = after;
             if waited.timed_out() && state.written == before && !state.stop {
                 state.written = 0;

@@ -263,7 +263,7 @@ impl EventStore for SqliteStore {
     }
 
     fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
-        let time = self.ids.now();
+        let time = batch.time.unwrap_or_else(|| self.ids.now());
         let mut writer = self.writer();
         self.checkpointer.check()?;
         let (first, sums) = {

@@ -1,11 +1,12 @@
 //! What the reading connections do.
 
 use std::path::Path;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 
 use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
+use crate::shutdown::sound;
 use crate::types::{Epoch, SessionId, Tenant, Timestamp};
 
 use super::super::{ReadError, Record, Run, RunHead, Table};
@@ -39,11 +40,11 @@ impl Readers {
     }
 
     fn take(&self) -> Connection {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = sound(self.free.lock());
         loop {
             match free.pop() {
                 Some(connection) => return connection,
-                None => free = self.given_back.wait(free).unwrap_or_else(PoisonError::into_inner),
+                None => free = sound(self.given_back.wait(free)),
             }
         }
     }
@@ -57,7 +58,7 @@ struct Taken<'a> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        let mut free = self.readers.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = sound(self.readers.free.lock());
         free.extend(self.connection.take());
         drop(free);
         self.readers.given_back.notify_one();

@@ -1,11 +1,13 @@
 //! A session that writes too much is stopped, and nobody else is.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::json;
 
 use super::LIMITS;
 use crate::support::log::{all, one};
-use crate::support::{Gateway, Setup};
+use crate::support::{Answer, Gateway, Setup};
 
 /// What a session may write is less than what its flood would be.
 async fn stopped(limit: &str) -> (Gateway, String) {
@@ -47,4 +49,31 @@ async fn a_session_that_writes_too_many_events_in_an_hour_is_stopped() {
     let (gateway, loud) = stopped("session_events_per_hour = 2000").await;
     let events = gateway.lawful(&loud).await;
     assert!((2000..40_000).contains(&events.len()), "{}", events.len());
+}
+
+#[tokio::test]
+async fn a_session_that_left_memory_goes_on_with_its_hour() {
+    let limits = format!("{LIMITS}session_events_per_hour = 2000\nsession_idle = \"100ms\"");
+    let setup = Setup::fake_with(&[], "pool = { max = 2, warm = 0, idle = \"100ms\" }").limits(&limits);
+    let gateway = setup.start();
+    let session = gateway.session("fake").await;
+    for _ in 0..2 {
+        // Less than the limit, and each time by an owner that was read in again.
+        gateway.turn(&session, "flood n=900").await;
+        gateway.none_alive().await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    gateway.prompt(&session, "flood n=900").await;
+    let events = gateway.log_until(&session, |event| event["type"] == "prompt.failed").await;
+    assert_eq!(one(&events, "prompt.failed")["problem"]["code"], "rate_limited");
+    gateway.none_alive().await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    // Nor does it get a process by anything else.
+    let path = |rest: &str| format!("/v1/sessions/{session}/{rest}");
+    gateway.posted(&path("attach"), &[], &json!({})).await.problem(429, "rate_limited");
+    let mode = gateway.request(Method::PUT, &path("mode")).json(&json!({ "modeId": "ask" }));
+    Answer::of(mode).await.problem(429, "rate_limited");
+    let option = gateway.request(Method::PUT, &path("config/model")).json(&json!({ "value": "fast" }));
+    Answer::of(option).await.problem(429, "rate_limited");
+    gateway.none_alive().await;
 }

@@ -1,0 +1,127 @@
+//! Spares: processes that are started ahead, so that the next session does not wait for an agent's start.
+
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Gateway, Setup, eventually, figure};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What a session costs at most that has its process, on a machine that is busy.
+const AT_ONCE: Duration = Duration::from_millis(700);
+
+async fn pool(gateway: &Gateway, agent: &str) -> Value {
+    gateway.get(&format!("/v1/agents/{agent}")).await["pool"].clone()
+}
+
+/// Waits until the pool's figures are these.
+async fn until(gateway: &Gateway, agent: &str, wanted: Value) {
+    let wanted = wanted.as_object().expect("figures");
+    let what = format!("{wanted:?}");
+    eventually(&what, PATIENCE, || async {
+        let pool = pool(gateway, agent).await;
+        wanted.iter().all(|(name, figure)| pool[name] == *figure).then_some(())
+    })
+    .await;
+}
+
+async fn timed(gateway: &Gateway, agent: &str) -> Duration {
+    let began = Instant::now();
+    gateway.session(agent).await;
+    began.elapsed()
+}
+
+fn starts(gateway: &Gateway) -> usize {
+    let heard = std::fs::read_to_string(gateway.path("data/homes/default/fake/heard")).unwrap_or_default();
+    heard.matches(r#""method":"initialize""#).count()
+}
+
+#[tokio::test]
+async fn a_spare_hides_a_slow_start_and_the_next_one_starts() {
+    let pool = "pool = { max = 4, warm = 1 }";
+    let gateway = Setup::fake_with(&["--slow-start", "1500"], pool).start();
+    until(&gateway, "fake", json!({ "spare": 1, "starting": 0, "warm": 1, "processes": 1 })).await;
+    for leased in 1..=2 {
+        let took = timed(&gateway, "fake").await;
+        assert!(took < AT_ONCE, "{took:?}");
+        until(&gateway, "fake", json!({ "spare": 1, "leased": leased, "processes": leased + 1 })).await;
+    }
+}
+
+#[tokio::test]
+async fn spares_never_make_more_processes_than_max() {
+    let gateway = Setup::fake_with(&["--close"], "pool = { max = 3, warm = 2 }").start();
+    until(&gateway, "fake", json!({ "spare": 2, "processes": 2 })).await;
+    let mut sessions = Vec::new();
+    for (spare, processes) in [(2, 3), (1, 3), (0, 3)] {
+        sessions.push(gateway.session("fake").await);
+        until(&gateway, "fake", json!({ "spare": spare, "processes": processes })).await;
+    }
+    // One that serves a principal again is no spare for everybody.
+    gateway.call(Method::DELETE, &format!("/v1/sessions/{}", sessions[0])).await;
+    until(&gateway, "fake", json!({ "leased": 2, "processes": 3 })).await;
+    gateway.session("fake").await;
+    let now = pool(&gateway, "fake").await;
+    assert!(now["processes"].as_u64().is_some_and(|processes| processes <= 3), "{now}");
+}
+
+#[tokio::test]
+async fn spares_that_fail_are_held_back_and_are_no_reason_to_refuse_a_session() {
+    let limits = "backoff_min = \"1500ms\"\nbreaker_crashes = 2\n";
+    let broken = Setup::fake_with(&["--exit-at-start", "3"], "pool = { max = 2, warm = 1 }");
+    let broken = broken.limits(limits).start();
+    let short = Setup::fake_with(&["--short-life", "50", "--log", "heard"], "pool = { max = 2, warm = 1 }");
+    let short = short.limits(limits).start();
+    // After the first it waits for 1.5 s, then for 3 s.
+    let failed = || broken.log().matches("an agent did not start").count();
+    eventually("the second try", PATIENCE, || async { (failed() > 1).then_some(()) }).await;
+    let body = json!({ "agent": "fake" });
+    let problem = broken.posted("/v1/sessions", &[], &body).await.problem(502, "agent_exited");
+    assert!(problem["stderrTail"].as_str().is_some_and(|tail| tail.contains("cannot start")), "{problem}");
+    // One that ends by itself is started again as one that fails, not at once.
+    eventually("the second start", PATIENCE, || async { (starts(&short) > 1).then_some(()) }).await;
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    assert!(starts(&short) <= 3, "{}", starts(&short));
+}
+
+#[tokio::test]
+async fn an_agent_that_wants_a_sign_in_has_no_spares_until_it_has_one() {
+    let pool = "pool = { max = 4, warm = 1, idle = \"100ms\" }";
+    let gateway = Setup::fake_with(&["--auth-required"], pool).start();
+    until(&gateway, "fake", json!({ "spare": 1, "warm": 1 })).await;
+    let body = json!({ "agent": "fake" });
+    gateway.posted("/v1/sessions", &[], &body).await.problem(424, "agent_auth_required");
+    until(&gateway, "fake", json!({ "spare": 0, "starting": 0, "processes": 0, "warm": 0 })).await;
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!(self::pool(&gateway, "fake").await["processes"], 0, "after another look too");
+    let signed_in = gateway.posted("/v1/agents/fake/auth", &[], &json!({ "methodId": "login" })).await;
+    assert_eq!(signed_in.status, 204);
+    until(&gateway, "fake", json!({ "spare": 1, "warm": 1, "starting": 0 })).await;
+    gateway.session("fake").await;
+}
+
+#[tokio::test]
+async fn an_agent_that_nobody_wants_for_long_has_no_spares() {
+    let pool = "pool = { max = 4, warm = 2, warm_for = \"1s\", idle = \"100ms\" }";
+    let gateway = Setup::fake_with(&[], pool).start();
+    until(&gateway, "fake", json!({ "spare": 2, "warm": 2 })).await;
+    until(&gateway, "fake", json!({ "spare": 0, "processes": 0, "warm": 0 })).await;
+    gateway.session("fake").await;
+    until(&gateway, "fake", json!({ "spare": 2 })).await;
+}
+
+#[tokio::test]
+async fn sessions_of_the_demo_agent_are_made_at_once_one_after_the_other() {
+    let demo = "[agents.demo]\nbuiltin = \"demo\"\npool = { max = 32, warm = 4 }\n";
+    let gateway = Setup::default().table(demo).start();
+    until(&gateway, "demo", json!({ "spare": 4 })).await;
+    let mut took = Vec::new();
+    for _ in 0..20 {
+        took.push(timed(&gateway, "demo").await);
+    }
+    took.sort_unstable();
+    let median = took[took.len() / 2];
+    figure(&format!("20 sessions of the demo agent, 4 spares: median {median:?}, longest {:?}", took[19]));
+    assert!(median < AT_ONCE, "{took:?}");
+}

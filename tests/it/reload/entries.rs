@@ -1,0 +1,111 @@
+//! What belongs to an entry stays with it: sign-ins, secrets of MCP servers, spares.
+
+use std::path::Path;
+use std::time::Duration;
+
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use super::{FAKE, PATIENCE, RELOADED, reload, start};
+use crate::support::{Gateway, Setup, eventually, is_alive};
+
+const AUTH: &str = "/v1/agents/fake/auth";
+
+fn heard(file: &Path) -> String {
+    std::fs::read_to_string(file).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_sign_in_that_ends_after_a_reload_is_none_of_the_new_entry() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("heard");
+    let agent = |more: &str| {
+        let args = format!("\"--auth-required\", \"--slow-auth\", \"1000\", \"--log\", {log:?}{more}");
+        format!("[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max = 4, warm = 0 }}\n")
+    };
+    let gateway = start(Setup::default().table(&agent("")));
+    let sign_in = async {
+        let answer = gateway.posted(AUTH, &[], &json!({ "methodId": "login" })).await;
+        assert_eq!(answer.status, StatusCode::NO_CONTENT, "{answer:?}");
+    };
+    let change = async {
+        let asked = || async { heard(&log).contains("authenticate").then_some(()) };
+        eventually("the sign-in runs", PATIENCE, asked).await;
+        reload(&gateway, &agent(", \"--resume\""), RELOADED).await;
+    };
+    tokio::join!(sign_in, change);
+    assert_eq!(gateway.get(AUTH).await["state"], "unknown", "nobody signed in to this one");
+    let body = json!({ "agent": "fake" });
+    gateway.posted("/v1/sessions", &[], &body).await.problem(424, "agent_auth_required");
+    assert_eq!(
+        heard(&log).matches("\"method\":\"authenticate\"").count(),
+        1,
+        "nor was it told of the other's"
+    );
+}
+
+#[tokio::test]
+async fn a_process_is_never_told_a_secret_that_it_does_not_hide() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (log, secret) = (folder.path().join("heard"), folder.path().join("secret"));
+    let state = folder.path().join("state");
+    let args = format!("\"--fork\", \"--mcp\", \"--state\", {state:?}, \"--log\", {log:?}");
+    let config = format!(
+        "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max = 4, warm = 0 }}\nrpc = [\"_vendor/*\"]\n\
+         [mcp.docs]\nurl = \"https://mcp.example\"\nheaders = {{ Authorization = {{ from_file = {secret:?} }} }}\n"
+    );
+    std::fs::write(&secret, "former-secret").expect("the folder is ours");
+    let gateway = start(Setup::default().table(&config));
+    let body = json!({ "agent": "fake", "mcpServers": ["docs"] });
+    let (_, session) = gateway.post("/v1/sessions", &body).await;
+    let session = session["sessionId"].as_str().expect("an id").to_owned();
+    let path = format!("/v1/sessions/{session}/rpc");
+    let hanging =
+        gateway.request(Method::POST, &path).json(&json!({ "method": "_vendor/hang", "params": {} }));
+    let changed = async {
+        let asked = || async { heard(&log).contains("_vendor/hang").then_some(()) };
+        eventually("the call runs", PATIENCE, asked).await;
+
+        std::fs::write(&secret, "later-secret").expect("the folder is ours");
+        reload(&gateway, &config, RELOADED).await;
+        // The call keeps the process, and what is asked of that is asked by its own entry.
+        let forked = gateway.call(Method::POST, &format!("/v1/sessions/{session}/fork")).await;
+        assert_eq!(forked.status, StatusCode::CREATED, "{forked:?}");
+        let fork = heard(&log);
+        let fork = fork.lines().find(|line| line.contains("session/fork")).expect("it was asked");
+        assert!(fork.contains("former-secret") && !fork.contains("later-secret"), "{fork}");
+    };
+    tokio::select! {
+        answer = hanging.send() => panic!("it hangs: {answer:?}"),
+        () = changed => {}
+    }
+    gateway.posted("/v1/sessions", &[], &body).await;
+    let last = heard(&log);
+    let last = last.lines().rfind(|line| line.contains("session/new")).expect("it was asked");
+    assert!(last.contains("later-secret"), "a new process: {last}");
+}
+
+async fn spare(gateway: &Gateway) -> u32 {
+    let pool = || async {
+        let pool = gateway.get("/v1/agents/fake").await["pool"].clone();
+        let settled = pool["spare"] == 1 && pool["processes"] == 1;
+        gateway.agents_alive().into_iter().max().filter(|_| settled)
+    };
+    eventually("one spare", PATIENCE, pool).await
+}
+
+#[tokio::test]
+async fn spares_of_a_former_entry_end_and_others_start() {
+    let agent = |args: &str| {
+        format!("[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max = 4, warm = 1 }}\n")
+    };
+    let gateway = start(Setup::default().table(&agent("")));
+    let former = spare(&gateway).await;
+    reload(&gateway, &agent("\"--resume\""), RELOADED).await;
+    eventually("the former spare ends", PATIENCE, || async { (!is_alive(former)).then_some(()) }).await;
+    assert_ne!(spare(&gateway).await, former);
+    let session = gateway.session("fake").await;
+    let shown = gateway.get("/v1/agents/fake").await;
+    assert!(shown["capabilities"].to_string().contains("resume"), "{shown}");
+    tokio::time::timeout(Duration::from_secs(30), gateway.turn(&session, "echo on")).await.expect("in time");
+}
