@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use acp_gateway::eventlog::{Event, Members, Framer};
+use acp_gateway::eventlog::{Event, Framer, Members};
 use acp_gateway::store::{Batch, EventStore, Put, Run, SqliteStore, Table};
 use acp_gateway::types::{Epoch, Ids, Limits, PromptId, SessionId, Tenant, Timestamp};
 use memchr::memmem;
@@ -100,8 +100,11 @@ impl Copy {
         while self.last_seq < end {
             self.last_seq += 1;
             let text = r#""update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"The quick brown fox jumps over the lazy dog, and once more so."}}"#;
-            let event =
-                Event { kind: "session.update", prompt: Some(PromptId::new(1)), members: Members::whole(text.as_bytes()) };
+            let event = Event {
+                kind: "session.update",
+                prompt: Some(PromptId::new(1)),
+                members: Members::whole(text.as_bytes()),
+            };
             self.framer.frame(&mut frames, self.last_seq, &event, self.updated_at);
         }
         Run {

@@ -170,7 +170,10 @@ fn fold(c: &mut Criterion) {
     group.bench_function("session", |b| {
         b.iter(|| {
             let mut fold = SessionFold::default();
-            runs.iter().flat_map(|run| run.events()).filter(|frame| fold.event(frame.kind, frame.data)).count()
+            runs.iter()
+                .flat_map(|run| run.events())
+                .filter(|frame| fold.event(frame.kind, frame.data))
+                .count()
         });
     });
     group.finish();

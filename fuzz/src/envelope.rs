@@ -108,7 +108,10 @@ fn once<'m>(parts: &'m [Member], name: &str) -> Result<Option<&'m Member>, Uncle
 /// An update that was found without parsing is one by the model too, with the same parts.
 fn found(line: &str, parts: &UpdateLine) {
     let params = &line[parts.params.clone()];
-    assert_eq!(Told::model(line), Some(Told::Notification { method: acp::method::SESSION_UPDATE.into(), params }));
+    assert_eq!(
+        Told::model(line),
+        Some(Told::Notification { method: acp::method::SESSION_UPDATE.into(), params })
+    );
     let value = |text: &str, name: &str| -> Option<String> {
         let parts = members(text).expect("it is an object");
         let member = once(&parts, name).ok().expect("it is given once");

@@ -38,7 +38,11 @@ pub fn sse(data: &[u8]) {
         let kind = event::TYPES[usize::from(head.first().copied().unwrap_or(0)) % event::TYPES.len()].1;
         let prompt = head.get(1).filter(|byte| **byte > 0).map(|byte| PromptId::new(u32::from(*byte)));
         let members = payload_members(payload);
-        let event = Event { kind, prompt, members: Members::whole(members.as_deref().unwrap_or_default().as_bytes()) };
+        let event = Event {
+            kind,
+            prompt,
+            members: Members::whole(members.as_deref().unwrap_or_default().as_bytes()),
+        };
         let seq = first_seq + sent.len() as u64;
         let (before, size) = (bytes.len(), framer.size(&event));
         framer.frame(&mut bytes, seq, &event, Timestamp::from_millis(millis));

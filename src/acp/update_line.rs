@@ -189,27 +189,47 @@ mod tests {
     fn lines() -> impl Strategy<Value = String> {
         let space = || prop::sample::select(vec!["", "", "", " ", "\t", "\r "]);
         let member = move |names: Vec<&'static str>, values: BoxedStrategy<String>| {
-            (prop::sample::select(names), space(), values, space())
-                .prop_map(|(name, before, value, after)| format!("{after}\"{name}\"{before}:{before}{value}{after}"))
+            (prop::sample::select(names), space(), values, space()).prop_map(
+                |(name, before, value, after)| format!("{after}\"{name}\"{before}:{before}{value}{after}"),
+            )
         };
-        let texts = |texts: Vec<&'static str>| prop::sample::select(texts).prop_map(|text| format!("\"{text}\"")).boxed();
+        let texts = |texts: Vec<&'static str>| {
+            prop::sample::select(texts).prop_map(|text| format!("\"{text}\"")).boxed()
+        };
         let odd = || {
-            let values = vec!["null", "{}", "[1,{\"a\":2}]", "\"\\ud800\"", "-1.50e+3", "true", "[[[[[0]]]]]", "{\"a\":}", "01", "\"\t\""];
+            let values = vec![
+                "null",
+                "{}",
+                "[1,{\"a\":2}]",
+                "\"\\ud800\"",
+                "-1.50e+3",
+                "true",
+                "[[[[[0]]]]]",
+                "{\"a\":}",
+                "01",
+                "\"\t\"",
+            ];
             prop::sample::select(values).prop_map(str::to_owned).boxed()
         };
         let object = |members: Vec<BoxedStrategy<String>>| {
             let keep = prop::collection::vec(0..10u8, members.len());
-            (members, keep, any::<prop::sample::Index>()).prop_map(|(mut members, keep, turn)| {
-                let again = turn.index(members.len());
-                let doubled = members[again].clone();
-                members.rotate_left(again);
-                let mut kept: Vec<_> =
-                    members.into_iter().zip(&keep).filter(|(_, keep)| **keep > 0).map(|(member, _)| member).collect();
-                if keep.iter().all(|keep| *keep > 8) {
-                    kept.push(doubled);
-                }
-                format!("{{{}}}", kept.join(","))
-            }).boxed()
+            (members, keep, any::<prop::sample::Index>())
+                .prop_map(|(mut members, keep, turn)| {
+                    let again = turn.index(members.len());
+                    let doubled = members[again].clone();
+                    members.rotate_left(again);
+                    let mut kept: Vec<_> = members
+                        .into_iter()
+                        .zip(&keep)
+                        .filter(|(_, keep)| **keep > 0)
+                        .map(|(member, _)| member)
+                        .collect();
+                    if keep.iter().all(|keep| *keep > 8) {
+                        kept.push(doubled);
+                    }
+                    format!("{{{}}}", kept.join(","))
+                })
+                .boxed()
         };
         let kinds = texts(vec!["agent_message_chunk", "plan", "pl\\u0061n", ""]);
         let update = object(vec![
@@ -223,7 +243,8 @@ mod tests {
         ]);
         object(vec![
             member(vec!["jsonrpc", "jsonrpc", "id"], texts(vec!["2.0"])).boxed(),
-            member(vec!["method"], texts(vec!["session/update", "session/update", "session\\/update", "x"])).boxed(),
+            member(vec!["method"], texts(vec!["session/update", "session/update", "session\\/update", "x"]))
+                .boxed(),
             member(vec!["params"], prop_oneof![8 => params, 1 => odd()].boxed()).boxed(),
         ])
     }

@@ -236,7 +236,8 @@ impl Reader {
                 }
             };
             batch.bytes += line.len();
-            let update = if text { UpdateLine::scan(&block, line.clone(), self.limits.json_depth) } else { None };
+            let update =
+                if text { UpdateLine::scan(&block, line.clone(), self.limits.json_depth) } else { None };
             let message = update.map_or_else(|| self.message(&block[line]), Inbound::Update);
             let bad = matches!(message, Inbound::Noise { .. });
             batch.messages.push(message);

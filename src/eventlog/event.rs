@@ -85,7 +85,8 @@ impl Framer {
         }
         let mut digits = [0; 20];
         let seq = decimal(seq, &mut digits);
-        for piece in [b"id: ", self.epoch.as_bytes(), seq, self.around.before.as_bytes(), seq, b"\",\"seq\":", seq]
+        for piece in
+            [b"id: ", self.epoch.as_bytes(), seq, self.around.before.as_bytes(), seq, b"\",\"seq\":", seq]
         {
             out.extend_from_slice(piece);
         }

@@ -268,15 +268,57 @@ mod tests {
     #[test]
     fn what_json_is() {
         for good in [
-            "0", "-0", "10", "1.5e+10", "1E-2", "true", "false", "null", r#""""#, r#""\u00e9\ud83d\/""#, "[]",
-            "{}", " [ 1 , {} , [ ] ]\r\n", r#"{"a":{"b":[1,"x"]},"c":null}"#, "\"é☃\"",
+            "0",
+            "-0",
+            "10",
+            "1.5e+10",
+            "1E-2",
+            "true",
+            "false",
+            "null",
+            r#""""#,
+            r#""\u00e9\ud83d\/""#,
+            "[]",
+            "{}",
+            " [ 1 , {} , [ ] ]\r\n",
+            r#"{"a":{"b":[1,"x"]},"c":null}"#,
+            "\"é☃\"",
         ] {
             assert!(whole(good), "{good}");
         }
         for bad in [
-            "", "01", "-", "1.", "1e", ".5", "+1", "tru", "nul", "True", "\"", "\"\\x\"", "\"\\u12g4\"", "\"\u{1f}\"",
-            "\"a\nb\"", "[", "[1", "[1,]", "[,1]", "[1 2]", "{", "{]", "[}", r#"{"a"}"#, r#"{"a":}"#, r#"{"a":1,}"#,
-            "{1:2}", r#"{"a":1 "b":2}"#, "1 2", "{}}", "\u{feff}1", "\u{a0}1",
+            "",
+            "01",
+            "-",
+            "1.",
+            "1e",
+            ".5",
+            "+1",
+            "tru",
+            "nul",
+            "True",
+            "\"",
+            "\"\\x\"",
+            "\"\\u12g4\"",
+            "\"\u{1f}\"",
+            "\"a\nb\"",
+            "[",
+            "[1",
+            "[1,]",
+            "[,1]",
+            "[1 2]",
+            "{",
+            "{]",
+            "[}",
+            r#"{"a"}"#,
+            r#"{"a":}"#,
+            r#"{"a":1,}"#,
+            "{1:2}",
+            r#"{"a":1 "b":2}"#,
+            "1 2",
+            "{}}",
+            "\u{feff}1",
+            "\u{a0}1",
         ] {
             assert!(!whole(bad), "{bad}");
         }
@@ -319,7 +361,8 @@ mod tests {
             Just(r#""\ud83d""#.to_owned()),
         ];
         let value = leaf.prop_recursive(4, 24, 4, |inner| {
-            let member = ("[a-z]{0,3}", inner.clone()).prop_map(|(name, value)| format!("\"{name}\" :{value}"));
+            let member =
+                ("[a-z]{0,3}", inner.clone()).prop_map(|(name, value)| format!("\"{name}\" :{value}"));
             prop_oneof![
                 prop::collection::vec(inner, 0..4).prop_map(|items| format!("[{}]", items.join(", "))),
                 prop::collection::vec(member, 0..4).prop_map(|members| format!("{{{}}}", members.join(","))),

@@ -63,7 +63,9 @@ impl Actor {
         let attached = matches!(self.attachment, Attachment::Attached) && !alone;
         let Some(own) = self.record.agent_session_id.as_deref().filter(|_| attached) else { return 0 };
         let lines = messages.iter().map_while(|message| match message {
-            Inbound::Update(line) if line.chunk && block[line.session_id.clone()] == *own.as_bytes() => Some(line),
+            Inbound::Update(line) if line.chunk && block[line.session_id.clone()] == *own.as_bytes() => {
+                Some(line)
+            }
             _ => None,
         });
         let (prompt, late) = self.place(false);

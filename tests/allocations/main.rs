@@ -57,7 +57,11 @@ fn main() -> ExitCode {
         let counted = [stats.allocations + stats.reallocations, stats.bytes_allocated].map(|n| n.to_string());
         // `--data` comes last; without the file the test fails.
         let folder = std::env::args_os().last().unwrap_or_default();
-        return if fs::write(Path::new(&folder).join("counts"), counted.join(" ")).is_ok() { code } else { ExitCode::FAILURE };
+        return if fs::write(Path::new(&folder).join("counts"), counted.join(" ")).is_ok() {
+            code
+        } else {
+            ExitCode::FAILURE
+        };
     }
     match check() {
         Ok(()) => ExitCode::SUCCESS,
@@ -75,7 +79,9 @@ fn check() -> Outcome<()> {
     let bytes = (long.bytes - short.bytes) / (long.read - short.read);
     println!("{allocations:.3} allocations for an event, {bytes:.2} bytes allocated for a byte of it");
     if allocations > MOST_ALLOCATIONS || bytes > MOST_BYTES {
-        return Err(format!("at most {MOST_ALLOCATIONS} and {MOST_BYTES} are wanted: {short:?}, {long:?}").into());
+        return Err(
+            format!("at most {MOST_ALLOCATIONS} and {MOST_BYTES} are wanted: {short:?}, {long:?}").into()
+        );
     }
     Ok(())
 }
@@ -123,7 +129,8 @@ fn start(folder: &Path) -> Outcome<(Child, String)> {
         .spawn()?;
     let mut link = String::new();
     BufReader::new(child.stdout.take().ok_or("the gateway has no stdout")?).read_line(&mut link)?;
-    let address = link.trim().strip_prefix("http://").and_then(|rest| rest.split('/').next()).map(str::to_owned);
+    let address =
+        link.trim().strip_prefix("http://").and_then(|rest| rest.split('/').next()).map(str::to_owned);
     match address {
         Some(address) => Ok((child, address)),
         None => {

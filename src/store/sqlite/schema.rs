@@ -6,6 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::types::Epoch;
@@ -165,6 +166,8 @@ pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, OpenError> {
 pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
     let connection = Connection::open_with_flags(path, reading())?;
     connection.busy_timeout(BUSY)?;
+    // Else a kept statement is prepared anew for each cursor that it is asked about.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     common(&connection)?;
     Ok(connection)
 }

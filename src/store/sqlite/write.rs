@@ -43,8 +43,8 @@ pub(super) fn commit(
     }
     let positions = append(&transaction, batch, epoch, last_pos, time)?;
     if !batch.puts.is_empty() {
-        let mut put =
-            transaction.prepare_cached("INSERT OR REPLACE INTO record (tbl, key, value) VALUES (?1, ?2, ?3)")?;
+        let mut put = transaction
+            .prepare_cached("INSERT OR REPLACE INTO record (tbl, key, value) VALUES (?1, ?2, ?3)")?;
         for record in &batch.puts {
             put.execute(params![record.table as u8, record.key, record.value.as_ref()])?;
         }
