@@ -100,7 +100,7 @@ async fn check(store: &Arc<SqliteStore>, limits: &Limits, shutdown: &Shutdown) -
             }
         };
         match result {
-            Ok(Ok(Checked { runs, damaged, took })) => {
+            Ok(Ok(Checked { runs, damaged, took, .. })) => {
                 let took = took.as_millis();
                 tracing::info!(runs, damaged, took, "the log was checked, and is in order");
                 Ok(())

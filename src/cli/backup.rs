@@ -8,11 +8,15 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags};
 
 use super::{Failure, Options, lock, output};
+use crate::config::DataDir;
 use crate::store::{self, Checked};
 use crate::types::Ids;
 
 /// Stands for stdout, or stdin.
 const STREAM: &str = "-";
+/// What copies are called on their way to stdout and from stdin.
+const SENT: &str = "backup";
+const RECEIVED: &str = "restore";
 
 #[derive(Debug, thiserror::Error)]
 enum BackupError {
@@ -36,21 +40,24 @@ pub(super) fn backup(file: &Path, options: &Options) -> Result<(), Failure> {
     }
     // A gateway that runs goes on; none starts meanwhile.
     let _lock = lock::beside_gateway(&gateway.data)?;
+    sweep(&gateway.data);
     if file == Path::new(STREAM) {
         if io::stdout().is_terminal() {
             return Err(BackupError::Terminal.into());
         }
-        let part = gateway.data.private().join(part_of("backup"));
+        let part = gateway.data.private().join(part_of(SENT));
         copy(&log, &part)?;
-        let sent = File::open(&part).and_then(|mut file| io::copy(&mut file, &mut io::stdout().lock()));
+        // Without a name before it is sent: whoever takes it may go away in the middle.
+        let mut whole = File::open(&part)?;
         fs::remove_file(&part)?;
-        sent?;
+        io::copy(&mut whole, &mut io::stdout().lock())?;
         return Ok(());
     }
     if file.exists() {
         return Err(BackupError::Exists(file.to_owned()).into());
     }
     let name = file.file_name().unwrap_or_default().to_string_lossy();
+    sweep_folder(folder_of(file), &name);
     let part = folder_of(file).join(part_of(&name));
     let checked = copy(&log, &part)?;
     if let Err(error) = name_finally(&part, file) {
@@ -69,11 +76,12 @@ pub(super) fn restore(file: &Path, options: &Options) -> Result<(), Failure> {
     let gateway = options.beside()?;
     lock::lay_out(&gateway.data)?;
     let _lock = lock::take(&gateway.data)?;
+    sweep(&gateway.data);
     let log = gateway.data.log();
     let from_stdin = file == Path::new(STREAM);
-    let source = if from_stdin { gateway.data.private().join(part_of("restore")) } else { file.to_owned() };
+    let source = if from_stdin { gateway.data.private().join(part_of(RECEIVED)) } else { file.to_owned() };
     if from_stdin {
-        // One that was broken off may have left it.
+        // One that was broken off may have left it, under a process id that is ours now.
         let mut options = OpenOptions::new();
         let mut part = options.write(true).create(true).truncate(true).mode(0o600).open(&source)?;
         if let Err(error) = io::copy(&mut io::stdin().lock(), &mut part) {
@@ -102,6 +110,32 @@ fn copy(log: &Path, part: &Path) -> Result<Checked, BackupError> {
 /// A name beside the final one, of this process alone.
 fn part_of(name: &str) -> String {
     format!(".{name}.{}.part", std::process::id())
+}
+
+/// Removes what backups and restores left below the data folder that were broken off.
+pub(super) fn sweep(data: &DataDir) {
+    for name in [SENT, RECEIVED] {
+        sweep_folder(&data.private(), name);
+    }
+}
+
+/// Removes the parts of this name whose processes are gone. What cannot be removed is in nobody's way.
+fn sweep_folder(folder: &Path, name: &str) {
+    let left = fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in left.filter(|entry| is_left(&entry.file_name().to_string_lossy(), name)) {
+        if let Err(error) = fs::remove_file(entry.path()) {
+            tracing::warn!(%error, file = %entry.path().display(), "a file is left behind");
+        }
+    }
+}
+
+/// Whether a file is such a part, or what SQLite put beside it.
+fn is_left(file: &str, name: &str) -> bool {
+    let part = file.strip_prefix(&format!(".{name}.")).and_then(|rest| rest.split_once(".part"));
+    let Some((pid, beside)) = part else { return false };
+    let gone = |pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
+    ["", "-journal", "-wal", "-shm"].contains(&beside)
+        && pid.parse().ok().and_then(rustix::process::Pid::from_raw).is_some_and(gone)
 }
 
 fn folder_of(file: &Path) -> &Path {

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::lock::DataLock;
 use super::signals::Signals;
 use super::source::Source;
-use super::{Failure, Options, lock, output, told};
+use super::{Failure, Options, backup, lock, output, told};
 use crate::app::{self, Reloader};
 use crate::config::{Config, Listen};
 use crate::shutdown::Shutdown;
@@ -39,6 +39,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     lock::lay_out(&config.data)?;
     // Before the port is bound and anything is swept or read: a second gateway must not touch what the first has.
     let lock = lock::take(&config.data)?;
+    backup::sweep(&config.data);
     let listener = bind(&config.listen)?;
     let workers = std::thread::available_parallelism().map_or(2, std::num::NonZero::get).max(2);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;

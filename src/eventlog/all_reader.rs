@@ -172,7 +172,7 @@ impl Shared {
         session: SessionId,
         seq: u64,
     ) -> Result<Result<Option<u64>, ResetReason>, ReadError> {
-        let Some(log) = self.store.usage(session) else {
+        let Some(log) = self.ends(session).await? else {
             return Ok(if seq == 0 { Ok(None) } else { Err(ResetReason::UnknownCursor) });
         };
         if seq > log.last_seq {
@@ -181,7 +181,7 @@ impl Shared {
         let store = Arc::clone(&self.store);
         let page = match self.blocking(move || store.read(session, seq, 1)).await {
             // Its place is not sure, and the reader tells of it when it comes there.
-            Err(ReadError::Corrupt { .. }) => return Ok(Ok(Some(log.first_pos - 1))),
+            Err(ReadError::Corrupt { .. }) => return Ok(Ok(Some(log.first_pos.saturating_sub(1)))),
             page => page?,
         };
         let Some(run) = page.first() else { return Ok(Ok(None)) };
@@ -327,7 +327,8 @@ impl AllReader {
         let told = *self.told.borrow();
         let next = of.iter().filter_map(|(session, floor)| {
             let log = self.shared.store.usage(*session)?;
-            (log.last_pos > self.cursor.max(floor.pos)).then_some((log.first_pos - 1).max(floor.pos))
+            (log.last_pos > self.cursor.max(floor.pos))
+                .then_some(log.first_pos.saturating_sub(1).max(floor.pos))
         });
         // Not beyond what is told: a session may have been committed since.
         self.cursor = self.cursor.max(next.min().unwrap_or(told).min(told));

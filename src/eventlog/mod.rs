@@ -27,7 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::shutdown::{Shutdown, sound};
-use crate::store::{CommitError, EventStore, Record, Table};
+use crate::store::{Batch, CommitError, EventStore, LogUsage, Record, Table};
 use crate::types::{Ages, Epoch, Ids, Limits, Position, SessionId, Tenant, Timestamp};
 
 use alarm::Alarms;
@@ -164,7 +164,9 @@ impl EventLog {
             return Ok(SessionLog { state });
         }
         // A state that is gone has nothing pending: the writer's queue would hold it.
-        let last_seq = self.shared.store.usage(id).map_or(0, |log| log.last_seq);
+        let store = Arc::clone(&self.shared.store);
+        let ends = self.shared.blocking(move || store.ends(id)).await?;
+        let last_seq = ends.map_or(0, |log| log.last_seq);
         let erased = last_seq > 0 && self.get(Table::Tombstone, id.as_bytes().to_vec()).await?.is_some();
         let state = Arc::new(State::new(Arc::clone(&self.shared), tenant.clone(), id, last_seq, erased));
         self.shared.sessions().insert(id, Arc::downgrade(&state));
@@ -207,6 +209,12 @@ impl EventLog {
         let old = self.shared.old_before(self.shared.limits.log_age);
         let expired = self.shared.store.usages(limit, &|log| log.last_time < old);
         expired.into_iter().map(|log| (log.tenant, log.session)).collect()
+    }
+
+    /// Erases a log that belongs to no session: what was left of one, or is damaged.
+    pub async fn erase_stray(&self, session: SessionId) {
+        let batch = Batch { erase: vec![session], ..Batch::default() };
+        self.shared.upkeep(move |store| store.commit(&batch)).await;
     }
 
     /// How late it is, for what ends by its age.
@@ -262,6 +270,17 @@ impl Shared {
         }
         drop(known);
         tracing::error!(%session, first_seq, last_seq, "events are damaged on disk: their readers are reset past them");
+    }
+
+    /// What a session's log is, for who begins in the middle of it: one that nobody holds is compared with what is
+    /// stored.
+    async fn ends(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
+        let _alone = self.opening.lock().await;
+        if self.state(session).is_some() {
+            return Ok(self.store.usage(session));
+        }
+        let store = Arc::clone(&self.store);
+        self.blocking(move || store.ends(session)).await
     }
 
     async fn permit(&self) -> OwnedSemaphorePermit {

@@ -180,7 +180,10 @@ impl Reader {
     /// The seq before the earliest event that is left.
     fn before_first(&self) -> u64 {
         let shared = &self.state.shared;
-        shared.store.usage(self.state.id).map_or(*self.state.committed.borrow(), |log| log.first_seq - 1)
+        shared
+            .store
+            .usage(self.state.id)
+            .map_or(*self.state.committed.borrow(), |log| log.first_seq.saturating_sub(1))
     }
 
     /// A page, and what had been told when it was asked for.

@@ -40,6 +40,11 @@ pub(super) async fn run(registry: SessionRegistry) {
 
 async fn erase_old(registry: &SessionRegistry) {
     for (tenant, id) in registry.context().log.expired(STEP) {
+        if matches!(registry.slot(id).await, Err(Refusal::Gone)) {
+            tracing::warn!(session = %id, "a log past its age belongs to no session; it is erased");
+            registry.context().log.erase_stray(id).await;
+            continue;
+        }
         // The age of the log is the operator's word, so it is the operator who deletes.
         let by = Principal { id: "retention".into(), tenant, scopes: Scopes::default() };
         let erased = match registry.open(&by, id).await {

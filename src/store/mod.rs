@@ -60,6 +60,12 @@ pub trait EventStore: Send + Sync + Debug {
     /// What a session's log is; `None` when the store holds no event of it.
     fn usage(&self, session: SessionId) -> Option<LogUsage>;
 
+    /// The same, compared with what is stored, which blocks: for who goes on with a log that nobody writes to. What was
+    /// believed is corrected, so that no seq is given twice.
+    fn ends(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
+        Ok(self.usage(session))
+    }
+
     /// The first `limit` logs that `wanted` picks.
     fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage>;
 

@@ -1,4 +1,5 @@
-//! What each session's log is, in memory, so that limits cost no query.
+//! What each session's log is, in memory, so that limits cost no query. It may be read from a file that is damaged: no
+//! number in it is sure to fit to another.
 
 use std::collections::HashMap;
 
@@ -62,8 +63,9 @@ impl Usages {
         shown.filter(|log| wanted(log)).take(limit).collect()
     }
 
-    /// A log as it was written down.
+    /// A log as it was written down, or as it was found to be.
     pub(super) fn restore(&mut self, usage: &LogUsage) {
+        self.erase(usage.session);
         let tenant = self.tenant(usage.tenant.as_str());
         self.bytes += usage.bytes;
         let log = Log {
@@ -84,10 +86,10 @@ impl Usages {
         self.bytes += head.bytes;
         let tenant = self.tenant(tenant);
         let log = self.logs.entry(head.session).or_insert(Log {
-            first_seq: head.first_seq,
+            first_seq: head.first_seq.max(1),
             last_seq: 0,
             // What a damaged row says of itself may be anything.
-            first_pos: head.last_pos.saturating_sub(head.last_seq.saturating_sub(head.first_seq)),
+            first_pos: head.last_pos.saturating_sub(head.last_seq.saturating_sub(head.first_seq)).max(1),
             last_pos: 0,
             bytes: 0,
             last_time: head.time,
@@ -104,7 +106,7 @@ impl Usages {
 
     pub(super) fn erase(&mut self, session: SessionId) {
         if let Some(log) = self.logs.remove(&session) {
-            self.bytes -= log.bytes;
+            self.bytes = self.bytes.saturating_sub(log.bytes);
         }
     }
 
@@ -113,9 +115,9 @@ impl Usages {
         if let Some(log) = self.logs.get_mut(&session) {
             log.first_seq = first_seq;
             log.first_pos = first_pos;
-            log.bytes -= gone.bytes;
-            log.runs -= u32::try_from(gone.runs).unwrap_or(u32::MAX);
-            self.bytes -= gone.bytes;
+            log.bytes = log.bytes.saturating_sub(gone.bytes);
+            log.runs = log.runs.saturating_sub(u32::try_from(gone.runs).unwrap_or(u32::MAX));
+            self.bytes = self.bytes.saturating_sub(gone.bytes);
         }
     }
 

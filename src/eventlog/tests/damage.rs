@@ -18,7 +18,7 @@ async fn spoilt(which: &str) -> Spoilt {
         for number in [1, 2] {
             let session = super::open(&log, number).await;
             // The writer is held up until both are said, so that they are one run.
-            let (go, held) = std::sync::mpsc::channel::<()>();
+            let (go, held) = std::sync::mpsc::sync_channel::<()>(1);
             log.shared.queue.push_upkeep(Upkeep(Box::new(move |_| {
                 held.recv().expect("it is let go");
                 Ok(())

@@ -12,7 +12,9 @@ use crate::types::Epoch;
 use super::super::{Cause, ReadError};
 use super::{OpenError, read, schema};
 
-/// Faults of the file that are told.
+/// Faults of the file that are looked at. A large event may leave as many pages.
+const FOUND: usize = 4096;
+/// Those that are told.
 const TOLD: usize = 5;
 /// Bytes of runs that are compared with their checksums in one go.
 const PAGE: usize = 1 << 20;
@@ -30,6 +32,8 @@ pub struct Checked {
     pub runs: u64,
     /// Those that are not what was written. Readers pass over them.
     pub damaged: u64,
+    /// Pages that hold the rest of a run lead to where they should not.
+    pub chains: bool,
     pub took: Duration,
 }
 
@@ -80,8 +84,8 @@ impl Check {
 
     pub(super) fn run(&self) -> Result<Checked, CheckError> {
         let began = Instant::now();
-        self.structure()?;
-        let mut checked = Checked { runs: 0, damaged: 0, took: Duration::ZERO };
+        let chains = self.structure()?;
+        let mut checked = Checked { runs: 0, damaged: 0, chains, took: Duration::ZERO };
         let mut after = 0;
         loop {
             if self.stop.load(Ordering::Relaxed) {
@@ -105,10 +109,49 @@ impl Check {
         }
     }
 
-    fn structure(&self) -> Result<(), CheckError> {
-        let mut check = self.connection.prepare(&format!("PRAGMA quick_check({TOLD})"))?;
-        let lines = check.query_map([], |row| row.get::<_, String>(0))?;
-        let lines: Vec<String> = lines.collect::<Result<_, _>>()?;
-        if lines == ["ok"] { Ok(()) } else { Err(CheckError::Malformed(lines.join("; "))) }
+    /// True when nothing is broken but chains of pages that hold the rest of a run. These stay as they are: what is
+    /// damaged is never freed, and readers pass over it.
+    fn structure(&self) -> Result<bool, CheckError> {
+        let select = "SELECT rootpage FROM sqlite_schema WHERE name = 'run'";
+        let root: i64 = self.connection.query_row(select, [], |row| row.get(0))?;
+        let mut check = self.connection.prepare(&format!("PRAGMA quick_check({FOUND})"))?;
+        let found = check.query_map([], |row| row.get::<_, String>(0))?;
+        let found: Vec<String> = found.collect::<Result<_, _>>()?;
+        let faults: Vec<&str> = found.iter().flat_map(|text| text.lines()).collect();
+        if faults == ["ok"] {
+            return Ok(false);
+        }
+        let faults: Vec<&str> =
+            faults.into_iter().filter(|fault| !fault.starts_with("*** in database")).collect();
+        if !only_chains(&faults, root) {
+            return Err(CheckError::Malformed(faults[..faults.len().min(TOLD)].join("; ")));
+        }
+        tracing::error!(faults = faults.len(), first = faults[0], "pages of events are damaged on disk");
+        Ok(true)
     }
 }
+
+/// Whether all that `quick_check` found are chains of the table whose root is this page: a run of it is longer than its
+/// page, and what leads to the rest is damaged. Pages that nothing leads to any more come with it.
+fn only_chains(faults: &[&str], root: i64) -> bool {
+    let of_a_run = |fault: &str| {
+        let cell =
+            fault.strip_prefix(&format!("Tree {root} page ")).and_then(|rest| rest.split_once(" cell "));
+        let what = cell.and_then(|(_, rest)| rest.split_once(": ")).map(|(_, what)| what);
+        what.is_some_and(|what| CHAIN.iter().any(|of| what.starts_with(of)))
+    };
+    let unreached = |fault: &str| fault.starts_with("Page ") && fault.ends_with(": never used");
+    faults.len() < FOUND
+        && faults.iter().any(|fault| of_a_run(fault))
+        && faults.iter().all(|fault| of_a_run(fault) || unreached(fault))
+}
+
+/// What SQLite says of a chain of pages.
+const CHAIN: [&str; 6] = [
+    "invalid page number ",
+    "2nd reference to page ",
+    "failed to get page ",
+    "overflow list length is ",
+    "Failed to read ptrmap key=",
+    "Bad ptr map entry key=",
+];

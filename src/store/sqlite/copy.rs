@@ -46,7 +46,7 @@ pub(super) fn snapshot(log: &Path, file: &Path) -> Result<Checked, OpenError> {
 }
 
 fn copy_to(log: &Path, file: &Path) -> Result<(), OpenError> {
-    let source = schema::open_reader(log)?;
+    let source = schema::open_source(log)?;
     // What is read first is what every step sees: one that saw later commits would have to begin again.
     source.execute_batch("BEGIN")?;
     source.query_row("SELECT count(*) FROM meta", [], |_| Ok(()))?;
@@ -108,7 +108,7 @@ fn epoch_of(file: &Path) -> Result<Epoch, OpenError> {
     if !file.exists() {
         return Err(io::Error::from(io::ErrorKind::NotFound).into());
     }
-    let file = schema::open_reader(file)?;
+    let file = schema::open_source(file)?;
     let epoch: String = file.query_row("SELECT value FROM meta WHERE key = 'epoch'", [], |row| row.get(0))?;
     epoch.parse().map_err(|_| OpenError::Foreign)
 }

@@ -9,8 +9,10 @@
 mod check;
 mod checkpoint;
 mod copy;
+mod ends;
 mod migrate;
 mod read;
+mod remove;
 mod schema;
 mod sums;
 #[cfg(test)]
@@ -39,8 +41,8 @@ use super::{
 use check::Check;
 use checkpoint::Checkpointer;
 use read::Readers;
+use remove::{PrunedLog, Removal};
 use sums::{Sums, Unsummed};
-use write::PrunedLog;
 
 pub use check::{CheckError, Checked};
 pub use copy::{Restored, copy, restore};
@@ -88,6 +90,8 @@ pub struct SqliteStore {
     epoch: Epoch,
     ids: Ids,
     path: PathBuf,
+    /// Runs are damaged: their pages stay where they are, and no page is moved past them.
+    unmovable: AtomicBool,
     /// What a process that died left open and nobody has checked yet, or what failed: the write-ahead log stays, to
     /// say so at the next start.
     doubtful: AtomicBool,
@@ -124,6 +128,7 @@ impl SqliteStore {
             epoch,
             ids,
             path: path.to_owned(),
+            unmovable: AtomicBool::new(false),
             doubtful: AtomicBool::new(left_open),
         })
     }
@@ -146,7 +151,10 @@ impl SqliteStore {
         started(Box::new(check.stop()));
         let result = check.run();
         match &result {
-            Ok(_) => self.doubtful.store(false, Ordering::Relaxed),
+            Ok(checked) => {
+                self.doubtful.store(false, Ordering::Relaxed);
+                self.unmovable.fetch_or(checked.chains || checked.damaged > 0, Ordering::Relaxed);
+            }
             Err(error @ CheckError::Malformed(_)) => {
                 self.doubtful.store(true, Ordering::Relaxed);
                 self.checkpointer.fail(error.to_string());
@@ -162,6 +170,14 @@ impl SqliteStore {
             self.doubtful.store(true, Ordering::Relaxed);
         }
         result
+    }
+
+    /// Tells of damaged runs that were to go: they are in the file still, and in the index no more.
+    fn tell<'a>(&self, removals: impl IntoIterator<Item = &'a Removal>) {
+        for Removal { session, stay: runs, .. } in removals.into_iter().filter(|removal| removal.stay > 0) {
+            tracing::error!(%session, runs, "events that are to go are damaged on disk: they stay in the file, unseen");
+            self.unmovable.store(true, Ordering::Relaxed);
+        }
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
@@ -186,7 +202,7 @@ impl Drop for SqliteStore {
 
 impl Index {
     /// What was written down of each log, and a walk over the rows that came since; it does not touch the bytes of the
-    /// frames.
+    /// frames. What it finds is compared with nothing but the last place: see [`ends`].
     fn load(connection: &Connection) -> Result<Self, OpenError> {
         let place = |key: &str| {
             let select = "SELECT value FROM meta WHERE key = ?1";
@@ -202,10 +218,23 @@ impl Index {
              WHERE pos > ?1 ORDER BY pos",
         )?;
         let mut rows = select.query([to_sql(summed_pos)])?;
+        let mut damaged = 0_u64;
         while let Some(row) = rows.next()? {
-            let head = read::head(row)?;
-            index.append(row.get_ref(6)?.as_str().map_err(|_| OpenError::Foreign)?, &head);
+            // A row of another kind is damage, and its readers are told.
+            let (Ok(head), Ok(tenant)) = (read::head(row), row.get_ref(6)?.as_str()) else {
+                damaged += 1;
+                continue;
+            };
+            if head.last_pos == 0 || head.last_pos > ends::MOST {
+                damaged += 1;
+                continue;
+            }
+            index.append(tenant, &head);
         }
+        if damaged > 0 {
+            tracing::error!(runs = damaged, "runs of events are damaged on disk");
+        }
+        index.last_pos = index.last_pos.max(ends::last_place(connection, damaged > 0)?);
         Ok(index)
     }
 
@@ -225,14 +254,14 @@ impl Index {
     /// The sums with which these runs go.
     fn sums_after(&self, pruned: &[PrunedLog]) -> Sums {
         let mut sums = self.unsummed.sums(&self.usages, self.last_pos);
-        sums.logs.retain(|log| pruned.iter().all(|pruned| pruned.session != log.session));
+        sums.logs.retain(|log| pruned.iter().all(|pruned| pruned.removal.session != log.session));
         sums.logs.extend(pruned.iter().filter_map(|pruned| {
-            let log = self.usages.get(pruned.session)?;
+            let log = self.usages.get(pruned.removal.session)?;
             Some(LogUsage {
                 first_seq: pruned.first_seq,
                 first_pos: pruned.first_pos,
-                bytes: log.bytes - pruned.gone.bytes,
-                runs: log.runs - pruned.gone.runs,
+                bytes: log.bytes.saturating_sub(pruned.gone.bytes),
+                runs: log.runs.saturating_sub(pruned.gone.runs),
                 ..log
             })
         }));
@@ -270,7 +299,7 @@ impl EventStore for SqliteStore {
             let index = self.index();
             (index.last_pos, index.sums_with(batch))
         };
-        let positions =
+        let write::Done { positions, erased } =
             self.noted(write::commit(&mut writer, batch, &self.epoch, first, time, sums.as_ref()))?;
         let mut index = self.index();
         if sums.is_some() {
@@ -279,6 +308,7 @@ impl EventStore for SqliteStore {
         index.committed(batch, &positions, time);
         drop(index);
         drop(writer);
+        self.tell(&erased);
         self.checkpointer.wrote(write::size(batch));
         Ok(Committed { positions })
     }
@@ -306,6 +336,41 @@ impl EventStore for SqliteStore {
 
     fn usage(&self, session: SessionId) -> Option<LogUsage> {
         self.index().usages.get(session)
+    }
+
+    fn ends(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
+        let known = || {
+            let index = self.index();
+            (index.usages.get(session), index.last_pos)
+        };
+        let (log, last) = known();
+        if self.readers.with(|connection| ends::differing(connection, session, log.as_ref(), last))?.is_none()
+        {
+            return Ok(log);
+        }
+        // Perhaps something was written in between: once more while nobody writes.
+        let writer = self.writer();
+        let (log, last) = known();
+        let Some(found) = ends::differing(&writer, session, log.as_ref(), last)? else { return Ok(log) };
+        let believed = log.as_ref().map(|log| (log.first_seq, log.last_seq));
+        tracing::error!(%session, ?believed, ?found, "the ends of a log are damaged on disk");
+        let corrected = LogUsage {
+            session,
+            tenant: found.tenant,
+            first_seq: found.first_seq,
+            last_seq: found.last_seq,
+            first_pos: found.first_pos,
+            last_pos: found.last_pos,
+            bytes: log.as_ref().map_or(0, |log| log.bytes),
+            runs: log.as_ref().map_or(1, |log| log.runs),
+            last_time: log.map_or_else(|| self.ids.now(), |log| log.last_time),
+        };
+        let mut index = self.index();
+        index.usages.restore(&corrected);
+        index.unsummed.append(session);
+        drop(index);
+        drop(writer);
+        Ok(Some(corrected))
     }
 
     fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
@@ -341,6 +406,7 @@ impl EventStore for SqliteStore {
         after_pos: u64,
         limit: usize,
     ) -> Result<Vec<RunHead>, ReadError> {
+        let session = session.map(|id| (id, self.usage(id).map_or(0, |log| log.first_seq)));
         self.readers.with(|connection| Ok(read::heads(connection, session, after_pos, limit)?))
     }
 
@@ -349,8 +415,8 @@ impl EventStore for SqliteStore {
         self.checkpointer.check()?;
         let (pruned_pos, cuts) = {
             let index = self.index();
-            let with_last = |cut: &Cut| index.usages.get(cut.session).map(|log| (*cut, log.last_pos));
-            (index.pruned_pos, cuts.iter().filter_map(with_last).collect::<Vec<_>>())
+            let of = |cut: &Cut| index.usages.get(cut.session).map(|log| (*cut, log));
+            (index.pruned_pos, cuts.iter().filter_map(of).collect::<Vec<_>>())
         };
         let sums = |pruned: &[PrunedLog]| self.index().sums_after(pruned);
         let pruned = self.noted(write::prune(&mut writer, &cuts, max_runs, pruned_pos, sums))?;
@@ -359,8 +425,9 @@ impl EventStore for SqliteStore {
             index.unsummed.clear();
         }
         let mut sum = Pruned::default();
+        self.tell(pruned.iter().map(|cut| &cut.removal));
         for cut in pruned {
-            index.usages.cut(cut.session, cut.first_seq, cut.first_pos, cut.gone);
+            index.usages.cut(cut.removal.session, cut.first_seq, cut.first_pos, cut.gone);
             index.pruned_pos = index.pruned_pos.max(cut.pruned_pos);
             sum.add(cut.gone);
         }
@@ -371,10 +438,20 @@ impl EventStore for SqliteStore {
     }
 
     fn compact(&self) -> Result<bool, CommitError> {
+        if self.unmovable.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
         let writer = self.writer();
         self.checkpointer.check()?;
         let compacted = write::compact(&writer);
         drop(writer);
+        let compacted = compacted.map(|more| {
+            more.unwrap_or_else(|| {
+                tracing::error!("pages are damaged on disk: the room that was freed stays with the file");
+                self.unmovable.store(true, Ordering::Relaxed);
+                false
+            })
+        });
         // What it moves goes by the write-ahead log, which is to be moved and cut as well.
         self.checkpointer.wrote(write::COMPACTED);
         self.noted(compacted)

@@ -10,7 +10,7 @@ use crate::shutdown::sound;
 use crate::types::{Epoch, SessionId, Tenant, Timestamp};
 
 use super::super::{ReadError, Record, Run, RunHead, Table};
-use super::{OpenError, checksum, from_sql, schema, to_sql};
+use super::{OpenError, checksum, ends, from_sql, schema, to_sql};
 
 impl From<rusqlite::Error> for ReadError {
     fn from(error: rusqlite::Error) -> Self {
@@ -66,7 +66,7 @@ impl Drop for Taken<'_> {
 }
 
 /// The order of [`run`]'s columns.
-const COLUMNS: &str = "session, first_seq, last_seq, pos, tenant, epoch, crc, frames";
+pub(super) const COLUMNS: &str = "session, first_seq, last_seq, pos, tenant, epoch, crc, frames";
 
 pub(super) fn session(
     connection: &Connection,
@@ -141,8 +141,9 @@ pub(super) fn all(
 ) -> Result<AllPage, ReadError> {
     /// Rows that are looked at in one go: a long read keeps the write-ahead log from being taken back.
     const LOOK: usize = 10_000;
-    let mut select = connection.prepare(&format!("SELECT {COLUMNS} FROM run WHERE pos > ?1 ORDER BY pos"))?;
-    let mut rows = select.query([to_sql(after_pos)])?;
+    let mut select = connection
+        .prepare(&format!("SELECT {COLUMNS} FROM run WHERE pos > ?1 AND pos <= ?2 ORDER BY pos"))?;
+    let mut rows = select.query([to_sql(after_pos), to_sql(ends::MOST)])?;
     let mut page = AllPage { runs: Vec::new(), through_pos: after_pos, ended: false };
     let mut bytes = 0;
     for _ in 0..LOOK {
@@ -260,14 +261,40 @@ fn is_malformed(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt)
 }
 
-/// A row of [`COLUMNS`], compared with its checksum. What is no value of its column's kind is damage too.
-fn run(row: &Row<'_>, epoch: &Epoch) -> Result<Stored, rusqlite::Error> {
+/// `None` where SQLite found a page that is none of its own.
+pub(super) fn unless_malformed<T>(result: Result<T, rusqlite::Error>) -> Result<Option<T>, rusqlite::Error> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if is_malformed(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The session, the first and the last seq, and the frames.
+type Whole<'a> = (SessionId, u64, u64, &'a [u8]);
+
+/// What of a row of [`COLUMNS`] is compared with its checksum; `None` when that is another.
+fn whole<'a>(row: &'a Row<'_>) -> Result<Option<Whole<'a>>, rusqlite::Error> {
     let (session, first_seq, last_seq) = (session_of(row, 0)?, from_sql(row.get(1)?), from_sql(row.get(2)?));
     let frames = row.get_ref(7)?.as_blob()?;
     let crc: u32 = row.get(6)?;
-    if checksum(session, first_seq, last_seq, frames) != crc {
-        return Ok(Stored::Damaged);
-    }
+    Ok((checksum(session, first_seq, last_seq, frames) == crc)
+        .then_some((session, first_seq, last_seq, frames)))
+}
+
+/// The last seq and the bytes of a run of a session, when it is whole.
+pub(super) fn weighed(
+    row: Result<Option<&Row<'_>>, rusqlite::Error>,
+    session: SessionId,
+) -> Result<Option<(u64, u64)>, rusqlite::Error> {
+    let Some(row) = unless_malformed(row)?.flatten() else { return Ok(None) };
+    let whole = whole(row).ok().flatten().filter(|(of, ..)| *of == session);
+    Ok(whole.map(|(_, _, last_seq, frames)| (last_seq, frames.len() as u64)))
+}
+
+/// A row of [`COLUMNS`], compared with its checksum. What is no value of its column's kind is damage too.
+fn run(row: &Row<'_>, epoch: &Epoch) -> Result<Stored, rusqlite::Error> {
+    let Some((session, first_seq, last_seq, frames)) = whole(row)? else { return Ok(Stored::Damaged) };
     let run = Run {
         tenant: Tenant::new(row.get_ref(4)?.as_str()?),
         session,
@@ -280,22 +307,25 @@ fn run(row: &Row<'_>, epoch: &Epoch) -> Result<Stored, rusqlite::Error> {
     Ok(Stored::Run(if framed_with == epoch.as_str() { run } else { run.with_epoch(epoch) }))
 }
 
-fn session_of(row: &Row<'_>, column: usize) -> Result<SessionId, rusqlite::Error> {
+pub(super) fn session_of(row: &Row<'_>, column: usize) -> Result<SessionId, rusqlite::Error> {
     Ok(SessionId::from_uuid(uuid::Uuid::from_bytes(row.get(column)?)))
 }
 
+/// A session comes with the seq that its log begins at.
 pub(super) fn heads(
     connection: &Connection,
-    session: Option<SessionId>,
+    session: Option<(SessionId, u64)>,
     after_pos: u64,
     limit: usize,
 ) -> Result<Vec<RunHead>, rusqlite::Error> {
     const HEAD: &str = "SELECT session, first_seq, last_seq, pos, length(frames), time FROM run";
     let (after, limit) = (to_sql(after_pos), to_sql(limit as u64));
     match session {
-        Some(session) => connection
-            .prepare(&format!("{HEAD} WHERE session = ?1 AND pos > ?2 ORDER BY first_seq LIMIT ?3"))?
-            .query_map(params![session.as_bytes(), after, limit], head)?
+        Some((session, from)) => connection
+            .prepare(&format!(
+                "{HEAD} WHERE session = ?1 AND first_seq >= ?2 AND pos > ?3 ORDER BY first_seq LIMIT ?4"
+            ))?
+            .query_map(params![session.as_bytes(), to_sql(from), after, limit], head)?
             .collect(),
         None => connection
             .prepare(&format!("{HEAD} WHERE pos > ?1 ORDER BY pos LIMIT ?2"))?

@@ -172,6 +172,16 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
     Ok(connection)
 }
 
+/// A connection to a log that others may have open, to read it. One that may only read leaves its write-ahead log behind,
+/// as if it had died; so where there is none yet it is one that takes it away.
+pub(super) fn open_source(path: &Path) -> Result<Connection, rusqlite::Error> {
+    let flags = if beside(path, "-wal").exists() { reading() } else { writing() };
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    common(&connection)?;
+    Ok(connection)
+}
+
 /// A connection to a file that nobody else knows yet. The caller sees to it that it is durable.
 pub(super) fn open_copy(path: &Path) -> Result<Connection, rusqlite::Error> {
     let connection = Connection::open_with_flags(path, writing())?;

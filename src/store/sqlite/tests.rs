@@ -1,5 +1,7 @@
 //! What only a store on a disk has to do.
 
+mod damage;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -313,6 +315,20 @@ fn a_copy_is_one_file_of_one_moment_and_overwrites_nothing() {
 }
 
 #[test]
+fn a_copy_of_a_log_that_nobody_has_open_leaves_it_closed() {
+    let place = Place::new();
+    append(&place.store(), vec![run(1, 1..=3)]);
+    let file = place.folder.path().join("copy");
+    copy(&place.path(), &file).unwrap();
+    assert_eq!(files(&place), 2, "the log and its copy");
+    assert!(!place.store().is_doubtful());
+    left_open(&place);
+    fs::remove_file(&file).unwrap();
+    copy(&place.path(), &file).unwrap();
+    assert!(place.store().is_doubtful(), "one that was left open is still");
+}
+
+#[test]
 fn a_restore_gives_a_new_epoch_and_keeps_what_was_there() {
     let place = Place::new();
     let store = place.store();
@@ -329,6 +345,7 @@ fn a_restore_gives_a_new_epoch_and_keeps_what_was_there() {
     assert_eq!(seqs(&runs), [1, 2, 3]);
     assert!(runs[0].frames.starts_with(format!("id: {}-1\n", store.epoch()).as_bytes()));
     let kept = SqliteStore::open(&restored.kept.unwrap(), Ids::system(), &Limits::default()).unwrap();
+    assert!(!kept.is_doubtful());
     assert_eq!((kept.epoch(), kept.usage(session(1)).unwrap().last_seq), (epoch, 6));
 }
 

@@ -2,11 +2,12 @@
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, ffi, params};
 
-use crate::types::{Epoch, SessionId, Timestamp};
+use crate::types::{Epoch, Timestamp};
 
-use super::super::{Batch, CommitError, Cut, Expect, Pruned};
+use super::super::{Batch, CommitError, Cut, Expect, LogUsage};
+use super::remove::{PrunedLog, Removal};
 use super::sums::{self, Sums};
-use super::{checksum, from_sql, to_sql};
+use super::{checksum, read, to_sql};
 
 impl From<rusqlite::Error> for CommitError {
     fn from(error: rusqlite::Error) -> Self {
@@ -19,7 +20,15 @@ impl From<rusqlite::Error> for CommitError {
     }
 }
 
-/// Gives the place of each run's last event; `last_pos` is the last place that was given before.
+/// What a commit did.
+pub(super) struct Done {
+    /// The place of each run's last event.
+    pub(super) positions: Vec<u64>,
+    /// The sessions that were erased.
+    pub(super) erased: Vec<Removal>,
+}
+
+/// `last_pos` is the last place that was given before.
 pub(super) fn commit(
     connection: &mut Connection,
     batch: &Batch,
@@ -27,21 +36,47 @@ pub(super) fn commit(
     last_pos: u64,
     time: Timestamp,
     sums: Option<&Sums>,
-) -> Result<Vec<u64>, CommitError> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    check(&transaction, &batch.expect)?;
-    if let Some(sums) = sums {
-        sums::write(&transaction, sums)?;
+) -> Result<Done, CommitError> {
+    let erased = batch.erase.iter().map(|session| Removal::of(connection, *session));
+    let mut erased = erased.collect::<Result<Vec<_>, _>>()?;
+    loop {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        check(&transaction, &batch.expect)?;
+        if let Some(sums) = sums {
+            sums::write(&transaction, sums)?;
+        }
+        if let Some(damaged) = remove(&transaction, &mut erased)? {
+            damaged.spare();
+            continue;
+        }
+        for session in &batch.erase {
+            sums::erase(&transaction, *session)?;
+        }
+        if !batch.erase.is_empty() {
+            // The places that go are not given again, should they have been the last.
+            set_place(&transaction, "last_pos", last_pos)?;
+        }
+        let positions = append(&transaction, batch, epoch, last_pos, time)?;
+        write_records(&transaction, batch)?;
+        transaction.commit()?;
+        return Ok(Done { positions, erased });
     }
-    for session in &batch.erase {
-        transaction.execute("DELETE FROM run WHERE session = ?1", [session.as_bytes()])?;
-        sums::erase(&transaction, *session)?;
+}
+
+/// What is to go goes; or the first for which the transaction has to begin anew.
+fn remove<'a>(
+    transaction: &Transaction<'_>,
+    removals: impl IntoIterator<Item = &'a mut Removal>,
+) -> Result<Option<&'a mut Removal>, CommitError> {
+    for removal in removals {
+        if !removal.remove(transaction)? {
+            return Ok(Some(removal));
+        }
     }
-    if !batch.erase.is_empty() {
-        // The places that go are not given again, should they have been the last.
-        set_place(&transaction, "last_pos", last_pos)?;
-    }
-    let positions = append(&transaction, batch, epoch, last_pos, time)?;
+    Ok(None)
+}
+
+fn write_records(transaction: &Transaction<'_>, batch: &Batch) -> Result<(), CommitError> {
     if !batch.puts.is_empty() {
         let mut put = transaction
             .prepare_cached("INSERT OR REPLACE INTO record (tbl, key, value) VALUES (?1, ?2, ?3)")?;
@@ -55,8 +90,7 @@ pub(super) fn commit(
             delete.execute(params![record.table as u8, record.key])?;
         }
     }
-    transaction.commit()?;
-    Ok(positions)
+    Ok(())
 }
 
 fn check(transaction: &Transaction<'_>, expected: &[Expect]) -> Result<(), CommitError> {
@@ -121,72 +155,33 @@ pub(super) fn size(batch: &Batch) -> u64 {
     (frames + puts + PAGE) as u64
 }
 
-/// What one session lost, and where its log begins now.
-pub(super) struct PrunedLog {
-    pub(super) session: SessionId,
-    pub(super) gone: Pruned,
-    pub(super) pruned_pos: u64,
-    pub(super) first_seq: u64,
-    pub(super) first_pos: u64,
-}
-
-/// Each cut comes with the place of its session's last run, which stays.
+/// Each cut comes with what its log is.
 pub(super) fn prune(
     connection: &mut Connection,
-    cuts: &[(Cut, u64)],
+    cuts: &[(Cut, LogUsage)],
     max_runs: usize,
     pruned_pos: u64,
-    sums: impl FnOnce(&[PrunedLog]) -> Sums,
+    sums: impl Fn(&[PrunedLog]) -> Sums,
 ) -> Result<Vec<PrunedLog>, CommitError> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut pruned = Vec::with_capacity(cuts.len());
-    for (cut, last_pos) in cuts {
-        pruned.extend(prune_one(&transaction, *cut, *last_pos, max_runs)?);
+    for (cut, log) in cuts {
+        pruned.extend(PrunedLog::of(connection, *cut, log, max_runs)?);
     }
-    if let Some(pos) = pruned.iter().map(|log| log.pruned_pos).max().filter(|pos| *pos > pruned_pos) {
-        set_place(&transaction, "pruned_pos", pos)?;
+    loop {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if let Some(damaged) = remove(&transaction, pruned.iter_mut().map(|log| &mut log.removal))? {
+            damaged.spare();
+            continue;
+        }
+        if let Some(pos) = pruned.iter().map(|log| log.pruned_pos).max().filter(|pos| *pos > pruned_pos) {
+            set_place(&transaction, "pruned_pos", pos)?;
+        }
+        if !pruned.is_empty() {
+            sums::write(&transaction, &sums(&pruned))?;
+        }
+        transaction.commit()?;
+        return Ok(pruned);
     }
-    if !pruned.is_empty() {
-        sums::write(&transaction, &sums(&pruned))?;
-    }
-    transaction.commit()?;
-    Ok(pruned)
-}
-
-fn prune_one(
-    transaction: &Transaction<'_>,
-    cut: Cut,
-    last_pos: u64,
-    max_runs: usize,
-) -> Result<Option<PrunedLog>, CommitError> {
-    let mut select = transaction.prepare(
-        "SELECT pos, length(frames) FROM run
-         WHERE session = ?1 AND first_seq <= ?2 AND last_seq <= ?2 AND pos < ?3 ORDER BY first_seq LIMIT ?4",
-    )?;
-    let oldest =
-        params![cut.session.as_bytes(), to_sql(cut.through), to_sql(last_pos), to_sql(max_runs as u64)];
-    let oldest: Vec<(i64, i64)> =
-        select.query_map(oldest, |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
-    let Some((pruned_pos, _)) = oldest.last() else { return Ok(None) };
-    let mut delete = transaction.prepare("DELETE FROM run WHERE pos = ?1")?;
-    for (pos, _) in &oldest {
-        delete.execute([pos])?;
-    }
-    let (first_seq, first_pos): (i64, i64) = transaction.query_row(
-        "SELECT first_seq, pos - (last_seq - first_seq) FROM run WHERE session = ?1 ORDER BY first_seq LIMIT 1",
-        [cut.session.as_bytes()],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
-    Ok(Some(PrunedLog {
-        session: cut.session,
-        gone: Pruned {
-            runs: oldest.len() as u64,
-            bytes: oldest.iter().map(|(_, bytes)| from_sql(*bytes)).sum(),
-        },
-        pruned_pos: from_sql(*pruned_pos),
-        first_seq: from_sql(first_seq),
-        first_pos: from_sql(first_pos),
-    }))
 }
 
 /// Bytes that [`compact`] moves at most.
@@ -194,13 +189,19 @@ pub(super) const COMPACTED: u64 = PAGES * 8192;
 /// Pages that it gives back.
 const PAGES: u64 = 256;
 
-/// Gives some free pages at the end of the file back to the disk; true when there are more.
-pub(super) fn compact(connection: &Connection) -> Result<bool, CommitError> {
-    {
-        let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
-        let mut pages = vacuum.query([])?;
-        while pages.next()?.is_some() {}
+/// Gives some free pages at the end of the file back to the disk; true when there are more, `None` when a page cannot be
+/// moved because what leads to it is damaged. Nothing was moved then.
+pub(super) fn compact(connection: &Connection) -> Result<Option<bool>, CommitError> {
+    if read::unless_malformed(vacuum(connection))?.is_none() {
+        return Ok(None);
     }
     let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
-    Ok(free > 0)
+    Ok(Some(free > 0))
+}
+
+fn vacuum(connection: &Connection) -> Result<(), rusqlite::Error> {
+    let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
+    let mut pages = vacuum.query([])?;
+    while pages.next()?.is_some() {}
+    Ok(())
 }

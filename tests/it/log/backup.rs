@@ -1,12 +1,14 @@
 //! Copies of the log: taken while the gateway works, and put back.
 
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{LIMITS, break_structure, run, said, text_of};
-use crate::support::{Setup, eventually, figure};
+use crate::support::gateway::command;
+use crate::support::{Gateway, Setup, eventually, figure};
 
 /// An event without what names the epoch.
 fn content(event: &Value) -> Value {
@@ -109,6 +111,57 @@ async fn a_backup_overwrites_nothing_and_leaves_nothing_half_made() {
     std::fs::remove_file(super::file(&gateway)).expect("it is there");
     let told = said(&run(&gateway, &["backup", text_of(&folder.join("three"))]), false);
     assert!(told.contains("there is no log"), "{told}");
+}
+
+#[tokio::test]
+async fn a_backup_beside_a_stopped_gateway_leaves_no_doubt() {
+    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "echo one").await;
+    assert_eq!(gateway.stop(), Some(0));
+    let before = names(&gateway);
+    said(&run(&gateway, &["backup", text_of(&gateway.path("good"))]), true);
+    assert_eq!(names(&gateway), before);
+    gateway.start();
+    assert!(!gateway.log().contains("the log was not closed"), "{}", gateway.log());
+}
+
+#[tokio::test]
+async fn a_backup_that_is_broken_off_is_swept_away() {
+    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let session = gateway.session("fake").await;
+    // More than a pipe takes.
+    gateway.turn(&session, "stream n=2000").await;
+    let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
+    command.env_clear().env("ACP_GATEWAY_DATA", gateway.path("data")).args(["backup", "-"]);
+    let mut backup = command.stdout(std::process::Stdio::piped()).spawn().expect("the binary was built");
+    let mut first = [0; 16];
+    backup.stdout.as_mut().expect("a pipe").read_exact(&mut first).expect("a backup");
+    assert_eq!(&first, b"SQLite format 3\0");
+    assert!(!names(&gateway).iter().any(|name| name.contains(".part")), "what is sent has no name");
+    backup.kill().expect("it is ours");
+    let gone = backup.id();
+    backup.wait().expect("it is ours");
+    let private = gateway.path("data/private");
+    let left = [".part", ".part-journal"].map(|suffix| format!(".backup.{gone}{suffix}"));
+    let others = [format!(".backup.{}.part", std::process::id()), ".backup.x.part".to_owned()];
+    for name in left.iter().chain(&others) {
+        std::fs::write(private.join(name), "").expect("the folder is ours");
+    }
+    assert_eq!(gateway.stop(), Some(0));
+    gateway.start();
+    let found = names(&gateway);
+    assert!(left.iter().all(|name| !found.contains(name)), "{found:?}");
+    assert!(others.iter().all(|name| found.contains(name)), "what is another's stays: {found:?}");
+}
+
+/// What the gateway's own folder holds.
+fn names(gateway: &Gateway) -> Vec<String> {
+    let private = std::fs::read_dir(gateway.path("data/private")).expect("a folder");
+    let names = private.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
 }
 
 #[tokio::test]

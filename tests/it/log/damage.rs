@@ -163,3 +163,74 @@ async fn a_session_whose_last_events_are_damaged_opens_and_its_turn_is_closed() 
     assert_eq!((&failed["promptId"], &failed["problem"]["code"]), (&json!("p2"), &json!("interrupted")));
     assert_eq!(gateway.turn(&session, "echo zeta").await["text"], "zeta");
 }
+
+/// Damages the pages that the session's longest runs go on in: where they lead to, and what they hold.
+fn spoil_chains(gateway: &Gateway, text: &str) {
+    const PAGE: usize = 8192;
+    let file = super::file(gateway);
+    let mut bytes = std::fs::read(&file).expect("the log");
+    let mut spoilt = 0;
+    for page in bytes.chunks_mut(PAGE).filter(|page| ![2, 5, 10, 13].contains(&page[0])) {
+        if memchr::memmem::find(page, text.as_bytes()).is_some() {
+            page[..4].fill(0xff);
+            page[5000] ^= 1;
+            spoilt += 1;
+        }
+    }
+    assert!(spoilt > 0, "no run goes on in a page with {text}");
+    std::fs::write(&file, bytes).expect("the file is ours");
+}
+
+#[tokio::test]
+async fn a_session_with_damaged_pages_is_deleted_and_ends_nobody() {
+    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let (damaged, whole) = (gateway.session("fake").await, gateway.session("fake").await);
+    let long = "epsilon ".repeat(20_000);
+    gateway.turn(&damaged, &format!("echo {long}")).await;
+    gateway.turn(&whole, "echo alpha").await;
+    assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
+    spoil_chains(&gateway, "epsilon epsilon");
+    // A check that finds it refuses nothing.
+    leave_open(&gateway);
+    gateway.start();
+    assert!(gateway.log().contains("pages of events are damaged on disk"), "{}", gateway.log());
+    let path = format!("/v1/sessions/{damaged}");
+    let frames = gateway.events(&format!("{path}/events?follow=false")).await.rest().await;
+    assert!(!resets(&frames).is_empty());
+    assert_eq!(gateway.call(Method::DELETE, &path).await.status, 204, "{}", gateway.log());
+    assert!([404, 410].contains(&gateway.call(Method::GET, &path).await.status.as_u16()));
+    assert!(gateway.log().contains("they stay in the file, unseen"), "{}", gateway.log());
+    assert_eq!(gateway.turn(&whole, "echo beta").await["text"], "beta");
+    gateway.kill();
+    gateway.start();
+    assert!([404, 410].contains(&gateway.call(Method::GET, &path).await.status.as_u16()));
+    assert_eq!(gateway.turn(&whole, "echo gamma").await["text"], "gamma");
+}
+
+#[tokio::test]
+async fn a_session_whose_last_run_lies_about_its_seqs_goes_on_and_gives_none_twice() {
+    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let (damaged, whole) = (gateway.session("fake").await, gateway.session("fake").await);
+    for session in [&damaged, &whole] {
+        gateway.turn(session, "stream n=40").await;
+    }
+    let events = gateway.all_events(&damaged).await;
+    let last = events.last().and_then(|event| event["seq"].as_u64()).expect("a seq");
+    assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
+    // One lower than it was: the run's events would be given again from there on.
+    let sql = "UPDATE run SET last_seq = last_seq - 1 WHERE last_seq = ?1
+        AND session = (SELECT session FROM run WHERE instr(CAST(frames AS TEXT), ?2) LIMIT 1)";
+    let run = rusqlite::params![i64::try_from(last).expect("it is small"), damaged];
+    assert_eq!(open(&gateway).execute(sql, run).expect("SQL"), 1);
+    gateway.start();
+    assert_eq!(gateway.turn(&damaged, "echo one").await["text"], "one");
+    let after = gateway.all_events(&damaged).await;
+    let again = after.iter().filter(|event| event["seq"].as_u64().is_some_and(|seq| seq > last));
+    let first = again.map(|event| event["seq"].as_u64().expect("a seq")).min();
+    assert_eq!(first, Some(last + 1), "{after:?}");
+    let known = |event: &Value| events.iter().find(|known| known["seq"] == event["seq"]).cloned();
+    for event in after.iter().filter(|event| event["seq"].as_u64().is_some_and(|seq| seq <= last)) {
+        assert_eq!(known(event).as_ref(), Some(event), "a seq has one event for ever");
+    }
+    assert_eq!(gateway.turn(&whole, "echo two").await["text"], "two");
+}

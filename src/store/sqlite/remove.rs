@@ -1,0 +1,135 @@
+//! Takes runs out of the file. One that is damaged stays in it and leaves the index in memory: its pages may lead
+//! anywhere, and to free them would take them from whoever has them. Readers pass over it as before.
+//!
+//! What is whole is found before the transaction: SQLite takes nothing more in one in which it met damage.
+
+use rusqlite::{Connection, OptionalExtension, Statement, Transaction, params};
+
+use crate::types::SessionId;
+
+use super::super::{CommitError, Cut, LogUsage, Pruned};
+use super::read::{self, COLUMNS};
+use super::{from_sql, to_sql};
+
+/// The runs of one session that are to go.
+pub(super) struct Removal {
+    pub(super) session: SessionId,
+    places: Vec<i64>,
+    /// Those that are damaged, which are left where they are.
+    pub(super) stay: u64,
+}
+
+impl Removal {
+    /// All runs of a session.
+    pub(super) fn of(connection: &Connection, session: SessionId) -> Result<Self, CommitError> {
+        let select = "SELECT pos FROM run INDEXED BY run_session WHERE session = ?1";
+        let mut select = connection.prepare(select)?;
+        let places = select.query_map([session.as_bytes()], |row| row.get(0))?;
+        let places: Vec<i64> = places.collect::<Result<_, _>>()?;
+        let (mut look, mut removal) = (Look::new(connection)?, Self { session, places: Vec::new(), stay: 0 });
+        for pos in places {
+            let whole = look.weigh(session, pos)?;
+            removal.add(pos, whole.is_some());
+        }
+        Ok(removal)
+    }
+
+    fn add(&mut self, pos: i64, whole: bool) {
+        if whole {
+            self.places.push(pos);
+        } else {
+            self.stay += 1;
+        }
+    }
+
+    /// False when SQLite met damage, which [`spare`](Self::spare) leaves alone in the next transaction.
+    pub(super) fn remove(&self, transaction: &Transaction<'_>) -> Result<bool, CommitError> {
+        let mut delete = transaction.prepare("DELETE FROM run WHERE pos = ?1")?;
+        for pos in &self.places {
+            if read::unless_malformed(delete.execute([pos]))?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    pub(super) fn spare(&mut self) {
+        self.stay += self.places.len() as u64;
+        self.places.clear();
+    }
+}
+
+/// Looks at runs, one after the other.
+struct Look<'a> {
+    row: Statement<'a>,
+    size: Statement<'a>,
+}
+
+impl<'a> Look<'a> {
+    fn new(connection: &'a Connection) -> Result<Self, rusqlite::Error> {
+        Ok(Self {
+            row: connection.prepare(&format!("SELECT {COLUMNS} FROM run WHERE pos = ?1"))?,
+            size: connection.prepare("SELECT length(frames) FROM run WHERE pos = ?1")?,
+        })
+    }
+
+    /// The last seq and the bytes of a run of the session; `None` when it is damaged.
+    fn weigh(&mut self, session: SessionId, pos: i64) -> Result<Option<(u64, u64)>, rusqlite::Error> {
+        read::weighed(self.row.query([pos])?.next(), session)
+    }
+
+    /// What the index in memory counts of a damaged run.
+    fn size(&mut self, pos: i64) -> Result<u64, rusqlite::Error> {
+        let bytes = self.size.query_row([pos], |row| row.get(0)).optional();
+        let bytes: Option<i64> = read::unless_malformed(bytes)?.flatten();
+        Ok(bytes.map_or(0, from_sql))
+    }
+}
+
+/// What one session loses, and where its log begins then.
+pub(super) struct PrunedLog {
+    pub(super) removal: Removal,
+    pub(super) gone: Pruned,
+    pub(super) pruned_pos: u64,
+    pub(super) first_seq: u64,
+    pub(super) first_pos: u64,
+}
+
+impl PrunedLog {
+    /// The oldest runs of a log, which is as `log` says: its last run stays.
+    pub(super) fn of(
+        connection: &Connection,
+        cut: Cut,
+        log: &LogUsage,
+        max_runs: usize,
+    ) -> Result<Option<Self>, CommitError> {
+        let from = "FROM run INDEXED BY run_session WHERE session = ?1 AND first_seq";
+        let select = format!("SELECT first_seq, pos {from} >= ?2 ORDER BY first_seq LIMIT ?3");
+        let mut select = connection.prepare(&select)?;
+        // And the one after them.
+        let oldest = params![cut.session.as_bytes(), to_sql(log.first_seq), to_sql(max_runs as u64 + 1)];
+        let oldest = select.query_map(oldest, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let oldest: Vec<(i64, i64)> = oldest.collect::<Result<_, _>>()?;
+        let mut look = Look::new(connection)?;
+        let mut removal = Removal { session: cut.session, places: Vec::new(), stay: 0 };
+        let (mut gone, mut pruned_pos, mut next) = (Pruned::default(), None, None);
+        for (first_seq, pos) in oldest {
+            let whole = look.weigh(cut.session, pos)?;
+            let last_seq = whole.map_or(from_sql(first_seq), |(last_seq, _)| last_seq);
+            if last_seq > cut.through || from_sql(pos) >= log.last_pos || gone.runs == max_runs as u64 {
+                let before = last_seq.saturating_sub(from_sql(first_seq));
+                next = Some((from_sql(first_seq), from_sql(pos).saturating_sub(before)));
+                break;
+            }
+            let bytes = match whole {
+                Some((_, bytes)) => bytes,
+                None => look.size(pos)?,
+            };
+            removal.add(pos, whole.is_some());
+            gone.add(Pruned { runs: 1, bytes });
+            pruned_pos = Some(from_sql(pos));
+        }
+        let (first_seq, first_pos) = next.unwrap_or((log.last_seq, log.last_pos));
+        Ok(pruned_pos.map(|pruned_pos| Self { removal, gone, pruned_pos, first_seq, first_pos }))
+    }
+}

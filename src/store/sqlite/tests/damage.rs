@@ -1,0 +1,265 @@
+//! Other bits than were written: where a session goes on, and what is in the way of what is to go.
+
+use super::*;
+
+const PAGE: usize = 8192;
+
+/// Changes rows of runs as a bit that flips does: the index has what was written.
+fn behind_the_index(place: &Place, sql: &str) {
+    let index = |then: &str| {
+        place.sql(&format!(
+            "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = 'CREATE UNIQUE INDEX run_session
+             ON run (session, first_seq){then}' WHERE name = 'run_session'"
+        ));
+    };
+    index(" WHERE 0");
+    place.sql(sql);
+    index("");
+}
+
+/// Two sessions in turn; the first has the events 1 to 9, the last of them at place 15.
+fn two_logs() -> Place {
+    let place = Place::new();
+    let store = place.store();
+    for runs in [vec![run(1, 1..=3), run(2, 1..=4)], vec![run(1, 4..=6), run(2, 5..=6)], vec![run(1, 7..=9)]]
+    {
+        append(&store, runs);
+    }
+    drop(store);
+    place
+}
+
+#[test]
+fn no_seq_is_given_twice_whatever_the_columns_of_the_last_run_say() {
+    for (columns, last_seq) in [
+        ("last_seq = 7", 9),
+        ("last_seq = 9 + (1 << 40)", 9),
+        ("last_seq = -9", 9),
+        ("first_seq = 5", 9),
+        ("first_seq = 39", 9),
+        ("first_seq = -7", 9),
+        ("session = zeroblob(16)", 9),
+        ("session = (SELECT session FROM run WHERE pos = 7)", 9),
+        ("session = x'01'", 9),
+        ("crc = crc + 1", 9),
+        ("frames = x'00'", 9),
+        ("frames = x'00', last_seq = 7", 9),
+        ("session = zeroblob(16), crc = 0", 9),
+        // Of two seqs it is not known which was written.
+        ("first_seq = 8, crc = 0", 10),
+        // Nothing says how many there were.
+        ("session = zeroblob(16), first_seq = 8, crc = 0", 15),
+        ("pos = 16", 16),
+        ("pos = 14", 15),
+        ("pos = 1 << 60", 15),
+    ] {
+        let place = two_logs();
+        behind_the_index(&place, &format!("UPDATE run SET {columns} WHERE pos = 15"));
+        let store = place.store();
+        let ends = store.ends(session(1)).unwrap().unwrap();
+        assert_eq!(ends.last_seq, last_seq, "{columns}");
+        assert_eq!(store.usage(session(1)), Some(ends.clone()), "{columns}");
+        assert_eq!(store.ends(session(1)).unwrap(), Some(ends), "{columns}: once corrected it is believed");
+        let other = store.ends(session(2)).unwrap().unwrap().last_seq;
+        assert_eq!(other, if columns.contains("SELECT") { 9 } else { 6 }, "{columns}");
+        let places = append(&store, vec![run(1, last_seq + 1..=last_seq + 2), run(2, other + 1..=other + 1)]);
+        assert!(places[0] >= 17, "no place is given twice: {columns} {places:?}");
+        assert_eq!(seqs(&store.read(session(1), last_seq, 1000).unwrap()), [last_seq + 1, last_seq + 2]);
+        assert_eq!(seqs(&store.read(session(2), other, 1000).unwrap()), [other + 1]);
+    }
+}
+
+#[test]
+fn a_log_begins_no_later_than_it_does() {
+    for columns in ["first_seq = -1", "first_seq = 1 << 60", "first_seq = 3", "last_seq = 1 << 60"] {
+        let place = two_logs();
+        behind_the_index(&place, &format!("UPDATE run SET {columns} WHERE pos = 3"));
+        let store = place.store();
+        let ends = store.ends(session(1)).unwrap().unwrap();
+        assert_eq!((ends.first_seq, ends.last_seq), (1, 9), "{columns}");
+        assert!((1..=3).contains(&ends.first_pos), "{columns}: {ends:?}");
+    }
+}
+
+#[test]
+fn an_index_that_lies_is_in_the_way_of_no_seq() {
+    // The entry of the last run, from seq 7 on at place 15, says 10, which is still to be given.
+    let place = two_logs();
+    let mut bytes = fs::read(place.path()).unwrap();
+    let entry = [1, 1, 1, 7, 15];
+    let page =
+        bytes.chunks(PAGE).position(|page| page[0] == 10 && memchr::memmem::find(page, &entry).is_some());
+    let page = page.unwrap() * PAGE;
+    let at = page + memchr::memmem::find(&bytes[page..], &entry).unwrap();
+    bytes[at + 3] = 10;
+    fs::write(place.path(), bytes).unwrap();
+    let store = place.store();
+    assert_eq!(store.ends(session(1)).unwrap().unwrap().last_seq, 10);
+    append(&store, vec![run(1, 11..=11)]);
+}
+
+#[test]
+fn whatever_bit_of_the_last_run_flips_its_session_goes_on_behind_it() {
+    let place = two_logs();
+    let bytes = fs::read(place.path()).unwrap();
+    let text = b"id: e-7\nevent: test";
+    let frames = bytes.chunks(PAGE).enumerate().find_map(|(at, page)| {
+        memchr::memmem::find(page, text).filter(|_| page[0] == 13).map(|found| at * PAGE + found)
+    });
+    let frames = frames.unwrap();
+    let entry = bytes.chunks(PAGE).enumerate().find_map(|(at, page)| {
+        memchr::memmem::find(page, &[1; 16]).filter(|_| page[0] == 10).map(|found| at * PAGE + found)
+    });
+    let entry = entry.unwrap();
+    // What comes before the frames, from the size of the row and its place on; and the index's entry for the run.
+    let row = frames - 70..frames;
+    let copy = Place::new();
+    let (mut refused, mut went_on) = (0, 0);
+    for at in row.chain(entry - 5..entry + 19) {
+        for bit in [0, 7] {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1 << bit;
+            fs::write(copy.path(), bytes).unwrap();
+            match copy.open() {
+                Ok(store) => {
+                    went_on += usize::from(goes_on(&store, &format!("byte {at}, bit {bit}")));
+                }
+                Err(OpenError::Damaged(_)) => refused += 1,
+                Err(error) => panic!("byte {at}, bit {bit}: {error:?}"),
+            }
+            for entry in fs::read_dir(copy.folder.path()).unwrap() {
+                fs::remove_file(entry.unwrap().path()).unwrap();
+            }
+        }
+    }
+    assert!(went_on > refused * 2, "{went_on} went on, {refused} were refused");
+}
+
+/// False when SQLite itself finds no sense in the file.
+fn goes_on(store: &SqliteStore, what: &str) -> bool {
+    let last = match store.ends(session(1)) {
+        Ok(log) => log.map_or(0, |log| log.last_seq),
+        Err(error) => panic!("{what}: {error:?}"),
+    };
+    assert!(last >= 9, "{what}: {last} would be given twice");
+    let batch = Batch { runs: vec![run(1, last + 1..=last + 1), run(3, 1..=1)], ..Batch::default() };
+    match store.commit(&batch) {
+        Ok(committed) => {
+            assert!(committed.positions[0] > 15, "{what}: {committed:?}");
+            true
+        }
+        Err(CommitError::Failed(cause)) if cause.to_string().contains("malformed") => false,
+        Err(error) => panic!("{what}: {error:?}"),
+    }
+}
+
+/// A page that a long run goes on in, by some text of the run.
+fn goes_on_in(bytes: &[u8], text: &[u8]) -> usize {
+    let mut pages = bytes.chunks(PAGE).enumerate();
+    let holds = |page: &[u8]| page[0] != 13 && memchr::memmem::find(page, text).is_some();
+    pages.find(|(_, page)| holds(page)).expect("the run is long").0 * PAGE
+}
+
+/// A log of three sessions with long runs, of which one of the first's goes on in pages that `spoil` changes.
+fn long_runs(spoil: Spoil) -> Place {
+    let place = Place::new();
+    let store = place.store();
+    for number in 1..=3 {
+        append(&store, vec![run(number, 1..=1000), run(number, 1001..=2000), run(number, 2001..=2002)]);
+    }
+    drop(store);
+    let mut bytes = fs::read(place.path()).unwrap();
+    let page = goes_on_in(&bytes, b"\"seq\":1500,\"type\":\"test\",\"session\":1}");
+    spoil(&mut bytes, page);
+    fs::write(place.path(), bytes).unwrap();
+    place
+}
+
+fn all_of(store: &SqliteStore, number: u8) -> Vec<u64> {
+    let mut found = Vec::new();
+    loop {
+        let runs = store.read(session(number), found.last().copied().unwrap_or(0), 1 << 20).unwrap();
+        if runs.is_empty() {
+            return found;
+        }
+        found.extend(seqs(&runs));
+    }
+}
+
+/// Changes a file's bytes at a page.
+type Spoil = fn(&mut [u8], usize);
+
+/// What may become of a page that a run goes on in; its first four bytes lead to the next.
+const SPOILS: [(&str, Spoil); 5] = [
+    ("it leads nowhere", |bytes, page| bytes[page..page + 4].fill(0xff)),
+    ("it is the end", |bytes, page| bytes[page..page + 4].fill(0)),
+    ("it leads to others", |bytes, page| bytes[page..page + 4].copy_from_slice(&[0, 0, 0, 5])),
+    ("it is another's", |bytes, page| bytes.copy_within(0..PAGE, page)),
+    ("a bit of it flips", |bytes, page| bytes[page + 700] ^= 1),
+];
+
+#[test]
+fn a_run_whose_pages_are_damaged_is_in_the_way_of_no_erase() {
+    for (what, spoil) in SPOILS {
+        let place = long_runs(spoil);
+        let store = place.store();
+        let erase = Batch { erase: vec![session(1), session(2)], ..Batch::default() };
+        store.commit(&erase).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        assert_eq!((store.usage(session(1)), store.usage(session(2))), (None, None), "{what}");
+        for n in 0..20 {
+            append(&store, vec![run(4, n * 500 + 1..=n * 500 + 500)]);
+        }
+        assert!(!store.compact().unwrap(), "{what}: pages are not moved past damage");
+        assert_eq!(all_of(&store, 3), (1..=2002).collect::<Vec<_>>(), "{what}");
+        assert_eq!(all_of(&store, 4), (1..=10_000).collect::<Vec<_>>(), "{what}");
+        drop(store);
+        left_open(&place);
+        let store = place.store();
+        let checked = store.check(drop).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        assert_eq!((checked.damaged, store.is_doubtful()), (1, false), "{what}");
+        assert_eq!(store.usage(session(1)).map(|log| log.runs), Some(1), "{what}: it is there again");
+        store.commit(&erase).unwrap();
+        assert_eq!(store.usage(session(1)), None, "{what}");
+        assert_eq!(all_of(&store, 4), (1..=10_000).collect::<Vec<_>>(), "{what}");
+    }
+}
+
+#[test]
+fn a_run_whose_pages_are_damaged_is_in_the_way_of_no_prune() {
+    for (what, spoil) in SPOILS {
+        let place = long_runs(spoil);
+        let store = place.store();
+        let bytes = store.total_bytes();
+        let cut = |number| Cut { session: session(number), through: 2000 };
+        let pruned = store.prune(&[cut(1), cut(2)], 1).unwrap();
+        assert_eq!(pruned.runs, 2, "{what}");
+        let pruned = store.prune(&[cut(1), cut(2)], 10).unwrap();
+        assert_eq!((pruned.runs, store.prune(&[cut(1)], 10).unwrap().runs), (2, 0), "{what}");
+        let usage = store.usage(session(1)).unwrap();
+        assert_eq!((usage.first_seq, usage.first_pos, usage.runs), (2001, 2001, 1), "{what}");
+        let one = run(3, 1..=1000).frames.len() + run(3, 1001..=2000).frames.len();
+        assert_eq!(store.total_bytes(), bytes - 2 * one as u64, "{what}");
+        assert_eq!(store.heads(Some(session(1)), 0, 10).unwrap().len(), 1, "{what}");
+        assert_eq!(store.ends(session(1)).unwrap(), Some(usage), "{what}");
+        assert_eq!(beyond(store.read(session(1), 0, 1000)), (1, 2000), "{what}");
+        assert_eq!(seqs(&store.read(session(1), 2000, 1000).unwrap()), [2001, 2002], "{what}");
+        assert_eq!(all_of(&store, 3), (1..=2002).collect::<Vec<_>>(), "{what}");
+    }
+}
+
+#[test]
+fn a_chain_that_leads_astray_is_no_broken_structure_and_is_copied() {
+    for (what, spoil) in SPOILS {
+        let place = long_runs(spoil);
+        left_open(&place);
+        let store = place.store();
+        let checked = store.check(drop).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        assert_eq!((checked.runs, checked.damaged), (8, 1), "{what}");
+        assert!(!store.compact().unwrap(), "{what}");
+        append(&store, vec![run(1, 2003..=2003)]);
+        let file = place.folder.path().join("copy");
+        assert_eq!(copy(&place.path(), &file).unwrap().damaged, 1, "{what}");
+        let copied = SqliteStore::open(&file, Ids::system(), &Limits::default()).unwrap();
+        assert_eq!(all_of(&copied, 3), (1..=2002).collect::<Vec<_>>(), "{what}");
+    }
+}
