@@ -76,6 +76,11 @@ pub fn open_store(data: &DataDir, limits: &Limits, ids: &Ids) -> Result<Arc<Sqli
     Ok(Arc::new(SqliteStore::open(&data.log(), ids.clone(), limits)?))
 }
 
+/// Whether the log in a data folder is one of an earlier version.
+pub fn is_earlier(data: &DataDir) -> Result<bool, StartError> {
+    Ok(SqliteStore::is_earlier(&data.log())?)
+}
+
 /// Checks a log that a dead gateway left open: before anything is served where that takes a moment, else beside it.
 async fn check(store: &Arc<SqliteStore>, limits: &Limits, shutdown: &Shutdown) -> Result<(), StartError> {
     if !store.is_doubtful() {

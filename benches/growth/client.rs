@@ -30,7 +30,10 @@ pub(crate) struct Events(BufReader<TcpStream>);
 
 impl Events {
     pub(crate) fn open(address: SocketAddr, key: &str, path: &str) -> Outcome<Self> {
-        Ok(Self(ask(address, key, &format!("GET {path}"), "text/event-stream", "")?))
+        let mut answer = ask(address, key, &format!("GET {path}"), "text/event-stream", "")?;
+        let mut status = String::new();
+        answer.read_line(&mut status)?;
+        if status.contains(" 200 ") { Ok(Self(answer)) } else { Err(format!("GET {path}: {status}").into()) }
     }
 
     /// The id and the type of the next event. Sizes of chunks stand on lines of their own, which are none of ours.

@@ -130,9 +130,11 @@ fn streams(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) ->
     };
     let (begin, middle, end) = (replay(1)?, replay(last / 2)?, replay(last - 2)?);
     let pos = places.events / 2;
-    let all = timed(10, || gateway.events(&format!("/v1/events?after={epoch}-g{pos}"))?.next().map(drop))?;
+    let all = timed(10, || {
+        gateway.events(&format!("/v1/events?after={epoch}-g{pos}&types=session."))?.next().map(drop)
+    })?;
     let one = places.some.last().unwrap_or(long);
-    let named = timed(10, || gateway.events(&format!("/v1/events?sessions={one}"))?.next().map(drop))?;
+    let named = timed(10, || gateway.events(&format!("/v1/events?session={one}"))?.next().map(drop))?;
     report(&json!({
         "figure": "firstEvent", "begin": begin, "middle": middle, "end": end, "allFromTheMiddle": all,
         "allOfOneSession": named,
@@ -143,6 +145,7 @@ fn streams(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) ->
 fn appends(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
     let new = gateway.send("POST", "/v1/sessions", &json!({ "agent": "fake" }))?;
     let new = new["sessionId"].as_str().ok_or("no id")?.to_owned();
+    gateway.send("POST", &format!("/v1/sessions/{}/attach", places.long.0), &json!({}))?;
     let mut figures = Vec::new();
     for session in [&new, &places.long.0, &new, &places.long.0] {
         let (cpu, began) = (gateway.cpu()?, Instant::now());

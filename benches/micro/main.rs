@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use acp_gateway::acp::UpdateLine;
 use acp_gateway::api::event::SessionUpdate;
-use acp_gateway::eventlog::{Event, EventLog, Framer, Item, Members, Records, SessionLog, Start};
+use acp_gateway::eventlog::{Event, EventLog, Framer, Item, Members, Records, Run, SessionLog, Start};
 use acp_gateway::jsonrpc::{self, Lines};
 use acp_gateway::shutdown::Shutdown;
 use acp_gateway::store::MemoryStore;
@@ -161,7 +161,7 @@ fn fold(c: &mut Criterion) {
     group.bench_function("turn", |b| {
         b.iter(|| {
             let mut fold = TurnFold::new();
-            for frame in runs.iter().flat_map(|run| run.events()) {
+            for frame in runs.iter().flat_map(Run::events) {
                 fold.event(frame.kind, frame.data);
             }
             fold
@@ -170,10 +170,7 @@ fn fold(c: &mut Criterion) {
     group.bench_function("session", |b| {
         b.iter(|| {
             let mut fold = SessionFold::default();
-            runs.iter()
-                .flat_map(|run| run.events())
-                .filter(|frame| fold.event(frame.kind, frame.data))
-                .count()
+            runs.iter().flat_map(Run::events).filter(|frame| fold.event(frame.kind, frame.data)).count()
         });
     });
     group.finish();

@@ -40,7 +40,9 @@ impl UpdateLine {
                     return method.then_some(());
                 }
                 b"params" if parts.is_none() => parts = Some(Self::params(scan, text, base)?),
-                b"jsonrpc" => drop(scan.value()?),
+                b"jsonrpc" => {
+                    scan.value()?;
+                }
                 // An `id` makes it a request; a name that is written oddly may be one of ours.
                 _ => return None,
             }

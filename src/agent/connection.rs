@@ -254,7 +254,11 @@ impl Reader {
         Ok(batch.messages.is_empty() || self.send(batch).await)
     }
 
-    async fn send(&self, batch: Batch) -> bool {
+    async fn send(&self, mut batch: Batch) -> bool {
+        // What was parsed has its own bytes: a large line is not there twice while its batch waits.
+        if !batch.messages.iter().any(|message| matches!(message, Inbound::Update(_))) {
+            batch.block = Bytes::new();
+        }
         self.batches.send(batch).await.is_ok()
     }
 

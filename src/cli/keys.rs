@@ -40,7 +40,11 @@ pub(super) enum KeyCommand {
 pub(super) fn run(command: &KeyCommand, options: &Options) -> Result<(), Failure> {
     let gateway = options.beside()?;
     lock::lay_out(&gateway.data)?;
-    let _lock = lock::beside_gateway(&gateway.data)?;
+    let alone = lock::beside_gateway(&gateway.data)?;
+    // To open the log brings it to this version, and the gateway that runs does not know that one.
+    if alone.is_none() && app::is_earlier(&gateway.data)? {
+        return Err(lock::DataDirError::Earlier(gateway.data.path().to_owned()).into());
+    }
     let ids = Ids::system();
     let store = app::open_store(&gateway.data, &gateway.limits, &ids)?;
     let keys = Keys::open(store, ids, &gateway.limits, None)?;

@@ -20,6 +20,8 @@ pub(super) enum DataDirError {
     Locked(PathBuf),
     #[error("the gateway on {} is just starting; try again in a moment", .0.display())]
     Starting(PathBuf),
+    #[error("the gateway on {} is of an earlier version than this program: restart it first", .0.display())]
+    Earlier(PathBuf),
     #[error("the folder {} cannot be made", path.display())]
     Make { path: PathBuf, source: io::Error },
     #[error("the lock {} cannot be taken", path.display())]

@@ -229,14 +229,15 @@ impl EventLog {
     }
 }
 
-/// When anything was written last. What was written before, by a clock that was ahead, says nothing of it.
+/// When the last run was written. What was written before, by a clock that was ahead, says nothing of it.
 fn last_time(store: &dyn EventStore) -> Option<Timestamp> {
-    let last = Cell::new(None);
+    let last = Cell::new(0);
     store.usages(1, &|log| {
-        last.set(last.get().max(Some((log.last_pos, log.last_time))));
+        last.set(log.last_pos.max(last.get()));
         false
     });
-    last.get().map(|(_, time)| time)
+    let heads = store.heads(None, last.get().checked_sub(1)?, 1).ok()?;
+    heads.first().map(|head| head.time)
 }
 
 impl Shared {

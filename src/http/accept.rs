@@ -157,19 +157,16 @@ async fn connection(
     });
     // By itself, since a future that is moved into another one is there twice.
     let mut connection = Box::pin(builder.serve_connection_with_upgrades(TokioIo::new(io), service));
-    let (mut ending, mut asked) = (false, false);
-    let (mut draining, mut last_request) = (false, None);
-    let mut look = Instant::now() + limits.header;
+    let (mut ending, mut asked, mut draining) = (false, false, false);
+    let (mut last_request, mut look) = (None, Instant::now() + limits.header);
     loop {
         tokio::select! {
-            served = served(connection.as_mut(), &takeover) => match served {
-                Served::Left => break,
-                Served::Ended(Ok(())) => return,
-                Served::Ended(Err(error)) => {
+            ended = ended_or_left(connection.as_mut(), &takeover) => {
+                if let Some(Err(error)) = ended {
                     tracing::debug!(%peer, error, "a connection ended early");
-                    return;
                 }
-            },
+                break;
+            }
             () = shutdown.soft(), if !draining => {
                 draining = true;
                 // HTTP/2 loses nothing by a GOAWAY. On HTTP/1.1 it would cut off who is about to ask: there each
@@ -210,16 +207,11 @@ async fn connection(
     takeover.begin(held, &limits, &shutdown);
 }
 
-enum Served<T> {
-    Ended(T),
-    /// A stream wants the socket.
-    Left,
-}
-
-async fn served<C: Future>(mut connection: Pin<&mut C>, takeover: &Takeover) -> Served<C::Output> {
+/// `None` when a stream wants the socket.
+async fn ended_or_left<C: Future>(mut connection: Pin<&mut C>, takeover: &Takeover) -> Option<C::Output> {
     poll_fn(|context| match connection.as_mut().poll(context) {
-        Poll::Ready(ended) => Poll::Ready(Served::Ended(ended)),
-        Poll::Pending if takeover.is_asked() => Poll::Ready(Served::Left),
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending if takeover.is_asked() => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
     })
     .await

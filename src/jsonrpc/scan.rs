@@ -70,7 +70,9 @@ impl<'a> Scan<'a> {
         loop {
             let byte = self.peek()?;
             match byte {
-                b'"' => drop(self.string()?),
+                b'"' => {
+                    self.string()?;
+                }
                 b'{' | b'[' => {
                     self.at += 1;
                     self.deeper()?;
@@ -241,8 +243,8 @@ fn ordinary(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<8>();
     for (at, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word);
-        let quote = below(word ^ ONES * u64::from(b'"'), 1);
-        let backslash = below(word ^ ONES * u64::from(b'\\'), 1);
+        let quote = below(word ^ (ONES * u64::from(b'"')), 1);
+        let backslash = below(word ^ (ONES * u64::from(b'\\')), 1);
         let found = (quote | backslash | below(word, b' ')) & TOPS;
         if found != 0 {
             return at * 8 + found.trailing_zeros() as usize / 8;
@@ -375,7 +377,9 @@ mod tests {
                     let at = at.index(text.len() + 1);
                     let punctuation = ['{', '}', '[', ']', '"', '\\', ',', ':', '0', ' '];
                     match how {
-                        0 if at < text.len() => drop(text.remove(at)),
+                        0 if at < text.len() => {
+                            text.remove(at);
+                        }
                         1 => text.insert(at, punctuation[other as usize % punctuation.len()]),
                         2 if at < text.len() => text[at] = other,
                         _ => text.truncate(at.max(1)),

@@ -41,8 +41,12 @@ pub(super) async fn run(registry: SessionRegistry) {
 async fn erase_old(registry: &SessionRegistry) {
     for (tenant, id) in registry.context().log.expired(STEP) {
         if matches!(registry.slot(id).await, Err(Refusal::Gone)) {
-            tracing::warn!(session = %id, "a log past its age belongs to no session; it is erased");
-            registry.context().log.erase_stray(id).await;
+            let log = &registry.context().log;
+            // That of a session that was deleted is its last event alone.
+            if matches!(log.get(Table::Tombstone, id.as_bytes().to_vec()).await, Ok(None)) {
+                tracing::warn!(session = %id, "a log past its age belongs to no session; it is erased");
+            }
+            log.erase_stray(id).await;
             continue;
         }
         // The age of the log is the operator's word, so it is the operator who deletes.

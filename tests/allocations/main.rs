@@ -24,7 +24,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// A key for this run only; nothing outside loopback ever sees it.
 const KEY: &str = "allocation-test-key-0123456789abcdef0123456789abcdef";
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 const SHORT: u32 = 5_000;
 const LONG: u32 = 65_000;
@@ -131,14 +131,12 @@ fn start(folder: &Path) -> Outcome<(Child, String)> {
     BufReader::new(child.stdout.take().ok_or("the gateway has no stdout")?).read_line(&mut link)?;
     let address =
         link.trim().strip_prefix("http://").and_then(|rest| rest.split('/').next()).map(str::to_owned);
-    match address {
-        Some(address) => Ok((child, address)),
-        None => {
-            child.kill()?;
-            child.wait()?;
-            Err(format!("the gateway printed no link but {link:?}").into())
-        }
-    }
+    let Some(address) = address else {
+        child.kill()?;
+        child.wait()?;
+        return Err(format!("the gateway printed no link but {link:?}").into());
+    };
+    Ok((child, address))
 }
 
 /// Reads a turn from its first to its last event; gives how many bytes its updates were.
@@ -151,7 +149,13 @@ async fn turn(address: &str, events: u32) -> Outcome<f64> {
     let session = post("/v1/sessions".to_owned(), json!({ "agent": "fake" })).await?;
     let session = session["sessionId"].as_str().ok_or("a session has an id")?.to_owned();
     let stream = client.get(format!("http://{address}/v1/sessions/{session}/events?after=tail"));
-    let mut stream = stream.bearer_auth(KEY).send().await?.error_for_status()?.bytes_stream();
+    let mut stream = stream
+        .bearer_auth(KEY)
+        .header("accept", "text/event-stream")
+        .send()
+        .await?
+        .error_for_status()?
+        .bytes_stream();
     let prompt = format!("flood n={events} size=64");
     post(format!("/v1/sessions/{session}/prompts"), json!({ "prompt": prompt })).await?;
     let mut text = Vec::new();

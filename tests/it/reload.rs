@@ -195,7 +195,8 @@ fn listening(child: &mut Child) {
 async fn a_terminal_that_closes_stops_its_gateway_and_not_one_of_nohup() {
     let mut gateway = Setup::fake(&[]).start();
     assert_eq!(gateway.stop(), Some(0));
-    let (mut child, terminal) = in_a_terminal(&gateway, &[]);
+    // The tests may run below `nohup` themselves.
+    let (mut child, terminal) = in_a_terminal(&gateway, &["env", "--default-signal=HUP"]);
     listening(&mut child);
     drop(terminal);
     let began = Instant::now();

@@ -40,6 +40,26 @@ async fn until(socket: &mut TcpStream, end: &str) -> String {
     String::from_utf8(text).expect("text")
 }
 
+/// One answer to its end; the connection goes on.
+async fn whole(socket: &mut TcpStream, only_head: bool) -> String {
+    let mut text = Vec::new();
+    loop {
+        if let Some(end) = memchr::memmem::find(&text, b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&text[..end]);
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let length = length.map(|length| length.parse::<usize>().expect("a number"));
+            if only_head
+                || length.is_some_and(|length| text.len() == end + 4 + length)
+                || length.is_none() && text.ends_with(b"\r\n0\r\n\r\n")
+            {
+                return String::from_utf8(text).expect("text");
+            }
+        }
+        let read = tokio::time::timeout(PATIENCE, socket.read_buf(&mut text)).await.expect("in time");
+        assert!(read.expect("it is open") > 0, "{}", String::from_utf8_lossy(&text));
+    }
+}
+
 /// Everything up to the connection's end.
 async fn rest(socket: &mut TcpStream) -> String {
     let mut text = Vec::new();
@@ -136,23 +156,20 @@ async fn a_connection_has_other_answers_before_its_stream() {
     let mut socket = connect(&gateway).await;
     let unknown = "/v1/sessions/01938c5e-7a3b-7c4d-8e5f-0123456789ab/events";
     let nobody = format!("GET {path} HTTP/1.1\r\nhost: {to}\r\naccept: text/event-stream\r\n\r\n");
-    for (head, status, end) in [
-        (request("GET", to, "/v1", ""), "200", "}"),
-        (nobody, "401", "}"),
-        (request("GET", to, unknown, STREAM), "404", "}"),
-        (request("GET", to, &format!("{path}?x=1"), STREAM), "422", "}"),
-        (request("HEAD", to, &path, STREAM), "200", "\r\n\r\n"),
-        (request("OPTIONS", to, &path, STREAM), "405", "}"),
-        (request("GET", to, &format!("{path}?follow=false"), STREAM), "200", "\r\n0\r\n\r\n"),
-        (request("GET", to, &path, "accept: application/json\r\n"), "200", "}"),
+    for (head, status) in [
+        (request("GET", to, "/v1", ""), "200"),
+        (nobody, "401"),
+        (request("GET", to, unknown, STREAM), "404"),
+        (request("GET", to, &format!("{path}?x=1"), STREAM), "422"),
+        (request("HEAD", to, &path, STREAM), "200"),
+        (request("OPTIONS", to, &path, STREAM), "405"),
+        (request("GET", to, &format!("{path}?follow=false"), STREAM), "200"),
+        (request("GET", to, &path, "accept: application/json\r\n"), "200"),
     ] {
         socket.write_all(head.as_bytes()).await.expect("it is open");
-        let text = until(&mut socket, "\r\n\r\n").await;
+        let text = whole(&mut socket, head.starts_with("HEAD")).await;
         assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{head}{text}");
         assert!(!text.contains("connection: close"), "{head}{text}");
-        if !text.ends_with(end) {
-            until(&mut socket, end).await;
-        }
     }
     socket.write_all(request("GET", to, &path, STREAM).as_bytes()).await.expect("it is open");
     opened(&mut socket).await;
@@ -183,7 +200,7 @@ async fn what_a_client_says_after_its_request_is_not_heard_and_too_much_of_it_en
     assert!(!text.contains("HTTP/1.1"), "{text}");
     let noise = vec![b'x'; 1 << 20];
     let (mut reads, mut writes) = socket.split();
-    let (text, said) = tokio::join!(
+    let (text, _) = tokio::join!(
         async {
             let mut text = Vec::new();
             drop(tokio::time::timeout(PATIENCE, reads.read_to_end(&mut text)).await.expect("it is left"));
@@ -191,7 +208,7 @@ async fn what_a_client_says_after_its_request_is_not_heard_and_too_much_of_it_en
         },
         writes.write_all(&noise),
     );
-    assert!(said.is_err() || !text.ends_with(b"0\r\n\r\n"), "it is cut, and does not look whole");
+    assert!(!text.ends_with(b"0\r\n\r\n"), "it is cut, and does not look whole");
 }
 
 #[tokio::test]
@@ -221,15 +238,7 @@ async fn heads_that_are_wrong_large_or_late_get_no_stream() {
         (request("GET", to, &path, &format!("{STREAM}host: evil\r\n")), "421"),
         (request("GET", to, &format!("http://evil{path}"), STREAM), "421"),
         (request("GET", to, &path, &large), "431"),
-        (
-            request(
-                "GET",
-                to,
-                &path,
-                &format!("{STREAM}transfer-encoding: chunked\r\ncontent-length: 1\r\n"),
-            ),
-            "400",
-        ),
+        (request("GET", to, &path, &format!("{STREAM}content-length: 1\r\ncontent-length: 2\r\n")), "400"),
     ] {
         let mut socket = connect(&gateway).await;
         // The answer may come, and the connection close, before everything is written.

@@ -93,8 +93,8 @@ impl Pulse {
         let mut hearts = self.hearts();
         hearts.slots.push(Arc::clone(&slot));
         hearts.entered += 1;
-        // Those that were woken together by an event are not all due at the same tick.
-        let early = Ticks(hearts.entered % (self.0.keep_alive.0 / 4 + 1));
+        // Those that were woken together by an event are not all due at the same tick, and a tick may come late.
+        let early = Ticks(1 + hearts.entered % (self.0.keep_alive.0 / 4).max(1));
         if !std::mem::replace(&mut hearts.beats, true) {
             self.0.look_at_clock();
             let pulse = self.clone();
@@ -183,7 +183,7 @@ pub(crate) struct Heart {
 impl Heart {
     /// Its peer was told something: the next comment is due after `keep_alive`, at the latest.
     pub(crate) fn told(&self) {
-        self.due_in(self.pulse.0.keep_alive.0 - self.early.0);
+        self.due_in(self.pulse.0.keep_alive.0.saturating_sub(self.early.0).max(1));
     }
 
     /// Its peer took something of what is written: it is left after `write_stall` without more.
@@ -297,7 +297,9 @@ mod tests {
         let mut hearts = [pulse.enter(), pulse.enter()];
         let key_ends = || assert_eq!(keys.send_replace(1), 0);
         for cause in [&key_ends as &dyn Fn(), &|| shutdown.begin(), &|| shutdown.abort()] {
-            hearts.iter_mut().for_each(|heart| assert!(heart.look()));
+            for heart in &mut hearts {
+                assert!(heart.look());
+            }
             assert!(hearts.iter().all(|heart| !heart.is_signalled()));
             cause();
             for heart in &hearts {

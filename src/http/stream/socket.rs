@@ -29,9 +29,9 @@ pub(in crate::http) struct Socket {
 }
 
 impl Socket {
-    /// For an answer with this head, which says that its body comes in chunks and that the connection ends with it.
-    pub(in crate::http) fn new(stream: TcpStream, held: Held, head: Bytes) -> Self {
-        Self { stream, _held: held, chunk: Chunk::after(head), ended: false, progressed: false, ignored: 0 }
+    /// For an answer that begins with this head, which says that its body comes in chunks and that the connection ends with it.
+    pub(in crate::http) fn new(stream: TcpStream, held: Held, begins: Bytes) -> Self {
+        Self { stream, _held: held, chunk: Chunk::after(begins), ended: false, progressed: false, ignored: 0 }
     }
 }
 

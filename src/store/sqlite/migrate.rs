@@ -52,7 +52,7 @@ mod tests {
         let epoch = store.epoch();
         drop(store);
         let file = Connection::open(path).unwrap();
-        file.execute_batch("DROP TABLE log; DELETE FROM meta WHERE key = 'summed_pos'").unwrap();
+        file.execute_batch("DROP TABLE log; DELETE FROM meta WHERE key LIKE 'summed%'").unwrap();
         file.pragma_update(None, "user_version", 1).unwrap();
         epoch
     }

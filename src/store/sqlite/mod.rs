@@ -107,6 +107,11 @@ struct Index {
 }
 
 impl SqliteStore {
+    /// Whether [`open`](Self::open) would bring this file to another version.
+    pub fn is_earlier(path: &Path) -> Result<bool, OpenError> {
+        schema::is_earlier(path)
+    }
+
     /// Opens the log at `path`, or makes a new one with a new epoch. The folder has to be there.
     ///
     /// What the runs are is kept in memory, so only one process may commit runs, erase or prune: the gateway, which
@@ -208,11 +213,16 @@ impl Index {
             let select = "SELECT value FROM meta WHERE key = ?1";
             connection.query_row(select, [key], |row| row.get(0)).map(from_sql)
         };
-        let (last_pos, pruned_pos, summed_pos) =
-            (place("last_pos")?, place("pruned_pos")?, place("summed_pos")?);
-        let last_pos = last_pos.max(summed_pos);
+        let (last_pos, pruned_pos) = (place("last_pos")?, place("pruned_pos")?);
         let mut index = Self { last_pos, pruned_pos, ..Self::default() };
-        sums::load(connection, &mut index.usages)?;
+        let summed_pos = if let Some((usages, pos)) = sums::load(connection)? {
+            index.usages = usages;
+            index.last_pos = last_pos.max(pos);
+            pos
+        } else {
+            index.unsummed.begin_anew();
+            0
+        };
         let mut select = connection.prepare(
             "SELECT session, first_seq, last_seq, pos, length(frames), time, tenant FROM run
              WHERE pos > ?1 ORDER BY pos",

@@ -141,13 +141,15 @@ pub(super) fn all(
 ) -> Result<AllPage, ReadError> {
     /// Rows that are looked at in one go: a long read keeps the write-ahead log from being taken back.
     const LOOK: usize = 10_000;
+    /// Bytes of them: who wants few of the sessions does not wait for what it has until many others were looked at.
+    const LOOK_BYTES: usize = 1 << 20;
     let mut select = connection
         .prepare(&format!("SELECT {COLUMNS} FROM run WHERE pos > ?1 AND pos <= ?2 ORDER BY pos"))?;
     let mut rows = select.query([to_sql(after_pos), to_sql(ends::MOST)])?;
     let mut page = AllPage { runs: Vec::new(), through_pos: after_pos, ended: false };
-    let mut bytes = 0;
+    let (mut bytes, mut looked) = (0, 0);
     for _ in 0..LOOK {
-        if bytes >= max_bytes && !page.runs.is_empty() {
+        if looked >= LOOK_BYTES || bytes >= max_bytes && !page.runs.is_empty() {
             break;
         }
         match stored(rows.next(), epoch)? {
@@ -157,6 +159,7 @@ pub(super) fn all(
             }
             Stored::Run(run) => {
                 let pos = run.last_pos;
+                looked += run.frames.len();
                 if wanted(run.tenant.as_str(), run.session) {
                     let run = run.after_pos(after_pos);
                     bytes += run.as_ref().map_or(0, |run| run.frames.len());

@@ -69,6 +69,11 @@ pub(super) fn prepare(path: &Path, epoch: impl FnOnce() -> Epoch) -> Result<(), 
     migrate::to_newest(path, version, &MIGRATIONS)
 }
 
+/// Whether to open this file is to change its version.
+pub(super) fn is_earlier(path: &Path) -> Result<bool, OpenError> {
+    Ok(recognise(path)? < VERSION)
+}
+
 /// The version of a file of ours, which this build knows.
 pub(super) fn recognise(path: &Path) -> Result<i32, OpenError> {
     let mut header = Vec::new();

@@ -17,7 +17,7 @@ use super::{from_sql, to_sql, write};
 /// Runs that a start reads at most, about, beside a row a session. Writing down that many sums is a few milliseconds.
 const EVERY: u64 = 1024;
 
-/// From a file without sums to one with them, be it a new one.
+/// From a file without sums to one with them, be it a new one. Its first start writes them down.
 pub(super) const MIGRATION: &str = "
 CREATE TABLE log (
     session BLOB PRIMARY KEY,
@@ -28,13 +28,10 @@ CREATE TABLE log (
     last_pos INTEGER NOT NULL,
     bytes INTEGER NOT NULL,
     runs INTEGER NOT NULL,
-    last_time INTEGER NOT NULL
+    last_time INTEGER NOT NULL,
+    crc INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-INSERT INTO log
-    SELECT session, min(tenant), min(first_seq), max(last_seq), min(pos - (last_seq - first_seq)), max(pos),
-        sum(length(frames)), count(*), max(time)
-    FROM run GROUP BY session;
-INSERT INTO meta SELECT 'summed_pos', coalesce(max(pos), 0) FROM run;
+INSERT INTO meta VALUES ('summed_pos', 0), ('summed_crc', 0);
 ";
 
 /// What is written down in one transaction.
@@ -43,6 +40,8 @@ pub(super) struct Sums {
     pub(super) logs: Vec<LogUsage>,
     /// The place that they are exact at.
     pub(super) pos: u64,
+    /// They are all that there are.
+    anew: bool,
 }
 
 /// Logs that changed since their sums were written down.
@@ -50,6 +49,8 @@ pub(super) struct Sums {
 pub(super) struct Unsummed {
     sessions: HashSet<SessionId>,
     runs: u64,
+    /// What is written down does not count: these are all logs.
+    anew: bool,
 }
 
 impl Unsummed {
@@ -62,9 +63,15 @@ impl Unsummed {
         self.runs >= EVERY
     }
 
+    /// The sums that were written down are none.
+    pub(super) fn begin_anew(&mut self) {
+        self.anew = true;
+    }
+
     /// The sums of all that changed, as they are in memory.
     pub(super) fn sums(&self, usages: &Usages, pos: u64) -> Sums {
-        Sums { logs: self.sessions.iter().filter_map(|session| usages.get(*session)).collect(), pos }
+        let logs = self.sessions.iter().filter_map(|session| usages.get(*session)).collect();
+        Sums { logs, pos, anew: self.anew }
     }
 
     /// They are written down.
@@ -74,8 +81,11 @@ impl Unsummed {
 }
 
 pub(super) fn write(transaction: &Transaction<'_>, sums: &Sums) -> Result<(), rusqlite::Error> {
+    if sums.anew {
+        transaction.execute("DELETE FROM log", [])?;
+    }
     let mut insert =
-        transaction.prepare("INSERT OR REPLACE INTO log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?;
+        transaction.prepare("INSERT OR REPLACE INTO log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
     for log in &sums.logs {
         insert.execute(params![
             log.session.as_bytes(),
@@ -87,27 +97,43 @@ pub(super) fn write(transaction: &Transaction<'_>, sums: &Sums) -> Result<(), ru
             to_sql(log.bytes),
             to_sql(log.runs),
             log.last_time.as_millis(),
+            checksum(log),
         ])?;
     }
-    write::set_place(transaction, "summed_pos", sums.pos)
+    write::set_place(transaction, "summed_pos", sums.pos)?;
+    write::set_place(transaction, "summed_crc", crc_of(sums.pos).into())
 }
 
 pub(super) fn erase(transaction: &Transaction<'_>, session: SessionId) -> Result<(), rusqlite::Error> {
     transaction.execute("DELETE FROM log WHERE session = ?1", [session.as_bytes()]).map(drop)
 }
 
-/// All sums as they were written down.
-pub(super) fn load(connection: &Connection, usages: &mut Usages) -> Result<(), rusqlite::Error> {
+/// All sums as they were written down, and the place that they are exact at. What is not as it was written says how much
+/// is to be deleted, so one such row and none of them counts: `None`, and every run is to be looked at.
+pub(super) fn load(connection: &Connection) -> Result<Option<(Usages, u64)>, rusqlite::Error> {
+    let place = |key: &str| {
+        let select = "SELECT value FROM meta WHERE key = ?1";
+        connection.query_row(select, [key], |row| row.get::<_, i64>(0))
+    };
+    let (Ok(pos), Ok(crc)) = (place("summed_pos").map(from_sql), place("summed_crc").map(from_sql)) else {
+        return Ok(None);
+    };
+    if pos == 0 || crc != u64::from(crc_of(pos)) {
+        return Ok(None);
+    }
+    let mut usages = Usages::default();
     let count: i64 = connection.query_row("SELECT count(*) FROM log", [], |row| row.get(0))?;
     usages.reserve(usize::try_from(count).unwrap_or_default());
     let mut select = connection.prepare(
-        "SELECT session, tenant, first_seq, last_seq, first_pos, last_pos, bytes, runs, last_time FROM log",
+        "SELECT session, tenant, first_seq, last_seq, first_pos, last_pos, bytes, runs, last_time, crc FROM log",
     )?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
-        usages.restore(&usage(row)?);
+        let whole = usage(row).ok().zip(row.get::<_, u32>(9).ok()).filter(|(log, crc)| checksum(log) == *crc);
+        let Some((log, _)) = whole else { return Ok(None) };
+        usages.restore(&log);
     }
-    Ok(())
+    Ok(Some((usages, pos)))
 }
 
 fn usage(row: &Row<'_>) -> Result<LogUsage, rusqlite::Error> {
@@ -123,6 +149,20 @@ fn usage(row: &Row<'_>) -> Result<LogUsage, rusqlite::Error> {
         runs: number(7)?,
         last_time: Timestamp::from_millis(row.get(8)?),
     })
+}
+
+fn checksum(log: &LogUsage) -> u32 {
+    let numbers = [log.first_seq, log.last_seq, log.first_pos, log.last_pos, log.bytes, log.runs];
+    let mut crc = crc32c::crc32c(log.session.as_bytes());
+    for number in numbers {
+        crc = crc32c::crc32c_append(crc, &number.to_be_bytes());
+    }
+    crc = crc32c::crc32c_append(crc, &log.last_time.as_millis().to_be_bytes());
+    crc32c::crc32c_append(crc, log.tenant.as_str().as_bytes())
+}
+
+fn crc_of(pos: u64) -> u32 {
+    crc32c::crc32c(&pos.to_be_bytes())
 }
 
 #[cfg(test)]
@@ -183,13 +223,61 @@ mod tests {
         let before = (logs(&store), store.total_bytes(), store.tail());
         drop(store);
         let file = Connection::open(&path).unwrap();
-        file.execute_batch("DROP TABLE log; DELETE FROM meta WHERE key = 'summed_pos'").unwrap();
+        file.execute_batch("DROP TABLE log; DELETE FROM meta WHERE key LIKE 'summed%'").unwrap();
         file.pragma_update(None, "user_version", 1).unwrap();
         drop(file);
         let store = open(&path);
         assert_eq!((logs(&store), store.total_bytes(), store.tail()), before);
+        append(&store, (1..=EVERY).map(|n| run(3, n..=n)).collect());
+        append(&store, vec![run(2, 21..=21)]);
         drop(store);
-        assert_eq!(unsummed(&path), 0);
+        assert_eq!(unsummed(&path), 1);
+    }
+
+    /// What retention goes by is never made up: a log that looks large or old would be deleted.
+    #[test]
+    fn whatever_bit_of_a_sum_flips_the_logs_are_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let store = open(&path);
+        append(&store, (1..=EVERY).map(|n| run(1, n..=n)).collect());
+        append(&store, vec![run(2, 1..=3)]);
+        append(&store, vec![run(1, EVERY + 1..=EVERY + 2)]);
+        let before = (logs(&store), store.total_bytes(), store.tail());
+        drop(store);
+        let numbers = ["first_seq", "last_seq", "first_pos", "last_pos", "bytes", "runs", "last_time", "crc"];
+        let flips = numbers.iter().flat_map(|column| {
+            [0, 7, 20, 40].map(|bit| {
+                format!("UPDATE log SET {column} = {column} | (1 << {bit}) - ({column} & (1 << {bit}))")
+            })
+        });
+        let others = [
+            "UPDATE log SET tenant = 'x'",
+            "UPDATE log SET session = CAST(x'00' || substr(session, 2) AS BLOB)",
+            "UPDATE log SET session = x'00' WHERE last_seq = 3",
+            "UPDATE meta SET value = value - 1 WHERE key = 'summed_pos'",
+            "UPDATE meta SET value = value + 1 WHERE key = 'summed_pos'",
+            "UPDATE meta SET value = 0 WHERE key = 'summed_pos'",
+            "UPDATE meta SET value = 'x' WHERE key = 'summed_pos'",
+            "UPDATE meta SET value = value + 1 WHERE key = 'summed_crc'",
+        ];
+        for flip in flips.chain(others.map(str::to_owned)) {
+            let spoilt = folder.path().join("spoilt");
+            std::fs::copy(&path, &spoilt).unwrap();
+            Connection::open(&spoilt).unwrap().execute_batch(&flip).unwrap();
+            for _ in 0..2 {
+                let store = open(&spoilt);
+                assert_eq!((logs(&store), store.total_bytes(), store.tail()), before, "{flip}");
+            }
+            // They are written down anew as a whole: nothing that is damaged stays.
+            let store = open(&spoilt);
+            store.prune(&[Cut { session: session(1), through: 1 }], 1).unwrap();
+            let after = (logs(&store), store.total_bytes(), store.tail());
+            drop(store);
+            assert_eq!(unsummed(&spoilt), 0, "{flip}");
+            let store = open(&spoilt);
+            assert_eq!((logs(&store), store.total_bytes(), store.tail()), after, "{flip}");
+        }
     }
 
     #[derive(Debug, Clone, Copy)]

@@ -118,6 +118,25 @@ fn a_damaged_run_is_told_and_the_rest_is_served() {
 }
 
 #[test]
+fn who_wants_one_session_gets_what_is_there_before_much_of_others_was_looked_at() {
+    let place = Place::new();
+    let store = place.store();
+    let mut others: Vec<Run> = (0..40).map(|n| run(2, n * 1000 + 1..=n * 1000 + 1000)).collect();
+    others.insert(1, run(1, 1..=1));
+    append(&store, others);
+    let page = store.read_all(0, 1 << 20, &|_, of| of == session(1)).unwrap();
+    assert_eq!(seqs(&page.runs), [1]);
+    assert!(page.through_pos < store.tail().last_pos, "{}", page.through_pos);
+    let (mut after, mut pages) = (page.through_pos, 1);
+    while after < store.tail().last_pos {
+        let page = store.read_all(after, 1 << 20, &|_, of| of == session(1)).unwrap();
+        assert_eq!(page.runs, []);
+        (after, pages) = (page.through_pos, pages + 1);
+    }
+    assert!(pages < 10, "{pages}");
+}
+
+#[test]
 fn a_run_whose_columns_lie_is_damaged_too() {
     let place = Place::new();
     append(&place.store(), vec![run(1, 1..=3), run(2, 1..=1), run(1, 4..=6)]);

@@ -9,7 +9,7 @@ use crate::support::{Gateway, Setup, eventually, figure};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What a session costs at most that has its process, on a machine that is busy.
-const AT_ONCE: Duration = Duration::from_millis(700);
+const AT_ONCE: Duration = Duration::from_secs(2);
 
 async fn pool(gateway: &Gateway, agent: &str) -> Value {
     gateway.get(&format!("/v1/agents/{agent}")).await["pool"].clone()
@@ -40,7 +40,9 @@ fn starts(gateway: &Gateway) -> usize {
 #[tokio::test]
 async fn a_spare_hides_a_slow_start_and_the_next_one_starts() {
     let pool = "pool = { max = 4, warm = 1 }";
-    let gateway = Setup::fake_with(&["--slow-start", "1500"], pool).start();
+    // It is asked often, for as long as three starts take.
+    let limits = "requests_per_minute = 60000";
+    let gateway = Setup::fake_with(&["--slow-start", "4000"], pool).limits(limits).start();
     until(&gateway, "fake", json!({ "spare": 1, "starting": 0, "warm": 1, "processes": 1 })).await;
     for leased in 1..=2 {
         let took = timed(&gateway, "fake").await;
@@ -103,7 +105,7 @@ async fn an_agent_that_wants_a_sign_in_has_no_spares_until_it_has_one() {
 
 #[tokio::test]
 async fn an_agent_that_nobody_wants_for_long_has_no_spares() {
-    let pool = "pool = { max = 4, warm = 2, warm_for = \"1s\", idle = \"100ms\" }";
+    let pool = "pool = { max = 4, warm = 2, warm_for = \"5s\", idle = \"100ms\" }";
     let gateway = Setup::fake_with(&[], pool).start();
     until(&gateway, "fake", json!({ "spare": 2, "warm": 2 })).await;
     until(&gateway, "fake", json!({ "spare": 0, "processes": 0, "warm": 0 })).await;
@@ -123,5 +125,5 @@ async fn sessions_of_the_demo_agent_are_made_at_once_one_after_the_other() {
     took.sort_unstable();
     let median = took[took.len() / 2];
     figure(&format!("20 sessions of the demo agent, 4 spares: median {median:?}, longest {:?}", took[19]));
-    assert!(median < AT_ONCE, "{took:?}");
+    assert!(median < Duration::from_millis(700), "{took:?}");
 }

@@ -1,5 +1,7 @@
 //! Logs of earlier versions.
 
+use std::fs::File;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -35,5 +37,21 @@ async fn a_log_of_every_released_version_is_opened_with_everything_in_it() {
         let (status, _) = gateway.send(Method::PATCH, &format!("/v1/sessions/{SESSION}"), &title).await;
         assert_eq!(status, 200);
         assert_eq!(gateway.lawful(SESSION).await.len(), before + 1, "and it goes on");
+    }
+}
+
+#[tokio::test]
+async fn a_command_does_not_bring_the_log_of_a_gateway_that_runs_to_another_version() {
+    let mut gateway = Setup::fake(&[]).start();
+    assert_eq!(gateway.stop(), Some(0));
+    for (version, log) in RELEASED {
+        std::fs::write(file(&gateway), log).expect("the folder is ours");
+        // As a gateway of that version has it.
+        let lock =
+            File::options().write(true).open(file(&gateway).with_file_name("lock")).expect("it is there");
+        lock.try_lock().expect("nobody has it");
+        let said = super::said(&super::run(&gateway, &["key", "list"]), false);
+        assert!(said.contains("restart it first"), "version {version}: {said}");
+        assert_eq!(std::fs::read(file(&gateway)).expect("it is ours"), log);
     }
 }

@@ -112,6 +112,7 @@ async fn a_stream_that_waits_costs_little_and_is_told_that_it_lives() {
     drop(open(50).await);
     let before = procfs::resident(pid);
     let mut streams = open(IDLE).await;
+    let opened = Instant::now();
     let after = procfs::resident(pid);
     let each = after.saturating_sub(before) * 1024 / IDLE as u64;
     figure(&format!("{IDLE} idle streams: {before} KiB before, {after} KiB after, {each} bytes each"));
@@ -120,6 +121,7 @@ async fn a_stream_that_waits_costs_little_and_is_told_that_it_lives() {
     for stream in streams.iter_mut().step_by(100) {
         stream.said().await.expect("it does not break");
     }
+    assert!(opened.elapsed() < Duration::from_secs(10), "{:?}", opened.elapsed());
     gateway.turn(&session, "echo it-lives").await;
     for mut stream in streams {
         let lives = async {

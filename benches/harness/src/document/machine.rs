@@ -18,7 +18,7 @@ pub(crate) fn describe(rounds: usize) -> String {
     // A build may have a name of its own behind the number.
     let kernel = kernel.split('-').next().unwrap_or_default();
     format!(
-        "- {}, {rounds} rounds\n- {}, {cores} cores, {:.0} GiB of memory\n- {}, kernel {kernel}\n- {}",
+        "- {}, rounds: {rounds}\n- {}, {cores} cores, {:.0} GiB of memory\n- {}, kernel {kernel}\n- {}",
         said("date", &["-u", "+%-d %B %Y"]),
         cpu.trim_start_matches([' ', '\t', ':']),
         memory / f64::from(1 << 20),

@@ -188,11 +188,19 @@ mod tests {
 
     #[test]
     fn growth_is_ordered_by_size() {
-        let results = made(&[(Test::Growth, GATEWAY, "list_ms@1000 sessions", &[1.5, 2.5])]);
-        let table = growth(&results).unwrap();
-        assert!(
-            table.contains("| 1000 sessions | the first page of sessions, ms | 2 | 1.5 | 2.5 |"),
-            "{table}"
+        let results = made(&[
+            (Test::Growth, GATEWAY, "list_ms@1000 sessions", &[1.5, 2.5]),
+            (Test::Growth, GATEWAY, "list_ms@200 sessions", &[1.0, 1.0]),
+            (Test::Growth, GATEWAY, "open_ms@200 sessions", &[7.0]),
+            (Test::Growth, GATEWAY, "open_ms@70 events", &[9.0]),
+            (Test::Growth, GATEWAY, "start_ms@270 sessions and events", &[3.0]),
+        ]);
+        assert_eq!(
+            growth(&results).unwrap(),
+            "| sessions | 200 | 1,000 |\n|---|---|---|\n\
+             | the first page of sessions, ms | 1 | 2 |\n| the session by its id, ms | 7 | - |\n\n\
+             | events | 70 |\n|---|---|\n| the session by its id, ms | 9 |\n\n\
+             | sessions and events | 270 |\n|---|---|\n| start to first answer, ms | 3 |\n"
         );
         assert_eq!(growth(&made(&[])), None);
     }

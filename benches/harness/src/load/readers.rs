@@ -18,9 +18,10 @@ use crate::{Outcome, clock};
 
 /// A measurement never takes longer.
 const DEADLINE: Duration = Duration::from_secs(90);
-/// Readers that get nothing for so long will get nothing more: at first, and after they got something.
+/// Readers that get nothing for so long will get nothing more: at first, and after they got something. A disk that others
+/// keep busy may hold a commit for seconds.
 const STILL: Duration = Duration::from_secs(20);
-const QUIET: Duration = Duration::from_secs(3);
+const QUIET: Duration = Duration::from_secs(15);
 /// A read of a socket.
 const BUFFER: usize = 256 << 10;
 

@@ -193,7 +193,10 @@ type Spoil = fn(&mut [u8], usize);
 const SPOILS: [(&str, Spoil); 5] = [
     ("it leads nowhere", |bytes, page| bytes[page..page + 4].fill(0xff)),
     ("it is the end", |bytes, page| bytes[page..page + 4].fill(0)),
-    ("it leads to others", |bytes, page| bytes[page..page + 4].copy_from_slice(&[0, 0, 0, 5])),
+    ("it leads to others", |bytes, page| {
+        let other = goes_on_in(bytes, b"\"seq\":1500,\"type\":\"test\",\"session\":3}") / PAGE + 1;
+        bytes[page..page + 4].copy_from_slice(&u32::try_from(other).unwrap().to_be_bytes());
+    }),
     ("it is another's", |bytes, page| bytes.copy_within(0..PAGE, page)),
     ("a bit of it flips", |bytes, page| bytes[page + 700] ^= 1),
 ];
