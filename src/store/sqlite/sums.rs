@@ -17,7 +17,7 @@ use super::{from_sql, to_sql, write};
 /// Runs that a start reads at most, about, beside a row a session. Writing down that many sums is a few milliseconds.
 const EVERY: u64 = 1024;
 
-/// From a file without sums to one with them, be it a new one. Its first start writes them down.
+/// From a file without sums to one with room for them, be it a new one. The first commit that is due writes them.
 pub(super) const MIGRATION: &str = "
 CREATE TABLE log (
     session BLOB PRIMARY KEY,
