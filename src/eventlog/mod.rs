@@ -7,6 +7,7 @@ mod alarm;
 mod all_reader;
 mod event;
 mod followers;
+mod pages;
 mod pending;
 mod reader;
 mod records;
@@ -32,6 +33,7 @@ use crate::types::{Ages, Epoch, Ids, Limits, Position, SessionId, Tenant, Timest
 
 use alarm::Alarms;
 use followers::Followers;
+use pages::Pages;
 use retention::Growth;
 use session::State;
 use tails::Tails;
@@ -82,6 +84,7 @@ struct Shared {
     /// The place of the last event that is durable and told.
     last_pos: watch::Sender<u64>,
     tails: Mutex<Tails>,
+    pages: Mutex<Pages>,
     growth: Growth,
     followers: Followers,
     /// Ends of damaged parts that were told of.
@@ -89,7 +92,7 @@ struct Shared {
     sessions: Mutex<HashMap<SessionId, Weak<State>>>,
     /// One session at a time is read in, so that no two have a state of the same one.
     opening: tokio::sync::Mutex<()>,
-    pages: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
     writes: Semaphore,
     /// The writer has ended: nothing more is committed.
     closed: CancellationToken,
@@ -125,12 +128,13 @@ impl EventLog {
             queue: Queue::default(),
             alarms: Alarms::default(),
             tails: Mutex::default(),
+            pages: Mutex::default(),
             growth: Growth::default(),
             followers: Followers::default(),
             damaged: Mutex::default(),
             sessions: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
-            pages: Arc::new(Semaphore::new(limits.store_readers.max(1))),
+            reads: Arc::new(Semaphore::new(limits.store_readers.max(1))),
             writes: Semaphore::new(limits.writes.max(1)),
             closed: CancellationToken::new(),
             limits,
@@ -245,6 +249,10 @@ impl Shared {
         sound(self.tails.lock())
     }
 
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        sound(self.pages.lock())
+    }
+
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<State>>> {
         sound(self.sessions.lock())
     }
@@ -285,7 +293,7 @@ impl Shared {
     }
 
     async fn permit(&self) -> OwnedSemaphorePermit {
-        Arc::clone(&self.pages).acquire_owned().await.expect("the semaphore is never closed")
+        Arc::clone(&self.reads).acquire_owned().await.expect("the semaphore is never closed")
     }
 
     /// What was there at this time is older than `age`.

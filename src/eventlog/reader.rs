@@ -59,6 +59,8 @@ pub struct Reader {
     reset: Option<ResetReason>,
     /// It survives a `next` that was dropped.
     page: Option<Page>,
+    /// It has read a page of the store, and may want the next.
+    reads_on: bool,
     _following: Following,
 }
 
@@ -97,7 +99,16 @@ impl Reader {
             Start::Reset(reason) => (0, Some(reason)),
         };
         let following = Following::enter(&state.shared, Follows::One(state.id));
-        Self { state, commits, cursor, target: Some(committed), reset, page: None, _following: following }
+        Self {
+            state,
+            commits,
+            cursor,
+            target: Some(committed),
+            reset,
+            page: None,
+            reads_on: false,
+            _following: following,
+        }
     }
 
     /// The seq of the last event that was given, or where the reader began.
@@ -154,7 +165,8 @@ impl Reader {
         }
         let committed = *self.commits.borrow_and_update();
         if self.cursor < committed {
-            let found = self.state.tail().after(self.cursor);
+            let tail = self.state.tail().after(self.cursor);
+            let found = tail.or_else(|| self.shared_page()?.through(committed));
             return match found {
                 Some(run) => Step::Give(self.give(run)),
                 None => Step::ReadStore,
@@ -173,6 +185,8 @@ impl Reader {
     }
 
     fn give(&mut self, run: Run) -> Item {
+        // One that is still being read began before this.
+        self.page = None;
         self.cursor = run.last_seq;
         Item::Run(run)
     }
@@ -186,18 +200,32 @@ impl Reader {
             .map_or(*self.state.committed.borrow(), |log| log.first_seq.saturating_sub(1))
     }
 
+    /// What comes next, if somebody else has read it.
+    fn shared_page(&mut self) -> Option<Run> {
+        let page = self.state.page_after(self.cursor)?;
+        self.reads_on = true;
+        Some(page)
+    }
+
     /// A page, and what had been told when it was asked for.
     async fn read_store(&mut self) -> (u64, Result<Option<Run>, ReadError>) {
         if self.page.is_none() {
-            let shared = &self.state.shared;
-            let permit = shared.permit().await;
-            let (store, session) = (Arc::clone(&shared.store), self.state.id);
-            let (cursor, max_bytes) = (self.cursor, shared.limits.store_page_bytes);
+            let turn = self.state.read_permit().await;
             let asked = *self.state.committed.borrow();
-            let run = shared.shutdown.spawn_blocking(move || {
-                let runs = store.read(session, cursor, max_bytes);
-                drop(permit);
-                Ok(join(runs?, max_bytes))
+            if let Some(run) = self.shared_page() {
+                return (asked, Ok(Some(run)));
+            }
+            let permit = self.state.shared.permit().await;
+            let (state, cursor) = (Arc::clone(&self.state), self.cursor);
+            let ahead = std::mem::replace(&mut self.reads_on, true);
+            let run = self.state.shared.shutdown.spawn_blocking(move || {
+                let limits = &state.shared.limits;
+                let bytes = if ahead { limits.read_ahead_bytes } else { limits.store_page_bytes };
+                let runs = state.shared.store.read(state.id, cursor, bytes.max(limits.store_page_bytes))?;
+                let runs = join(runs, limits.store_page_bytes);
+                state.keep(&runs);
+                drop((permit, turn));
+                Ok(runs.into_iter().next())
             });
             self.page = Some(Page { asked, run });
         }
@@ -240,29 +268,40 @@ impl Reader {
     }
 }
 
-/// One run of what is consecutive at the start of a page, so that a replay is a few large writes. It is no larger than
-/// the page was to be, unless an event is: a reader may hold it for long.
-fn join(runs: Vec<Run>, max_bytes: usize) -> Option<Run> {
-    let mut runs = runs.into_iter();
-    let first = runs.next()?;
-    let whole = first.last_seq;
-    let first = first.within(max_bytes);
-    if first.last_seq < whole {
-        return Some(first);
-    }
-    let (mut last_seq, mut bytes) = (first.last_seq, first.frames.len());
-    let follows = |run: &Run| {
+/// What is consecutive at the start of what was read, in as few runs as may be, so that a replay is large writes. None is
+/// larger than a page was to be, unless an event is: a reader may hold it for long.
+fn join(runs: Vec<Run>, max_bytes: usize) -> Vec<Run> {
+    let mut joined = Vec::new();
+    let mut page: Vec<Run> = Vec::new();
+    let mut bytes = 0;
+    for run in runs {
+        if page.last().or(joined.last()).is_some_and(|last| last.last_seq + 1 != run.first_seq) {
+            break;
+        }
+        let whole = run.last_seq;
+        let run = run.within(max_bytes);
+        let is_cut = run.last_seq < whole;
+        if bytes + run.frames.len() > max_bytes {
+            joined.extend(one(std::mem::take(&mut page)));
+            bytes = 0;
+        }
         bytes += run.frames.len();
-        run.first_seq == std::mem::replace(&mut last_seq, run.last_seq) + 1 && bytes <= max_bytes
-    };
-    let next: Vec<Run> = runs.take_while(follows).collect();
-    let Some(last) = next.last() else { return Some(first) };
-    let (last_seq, last_pos) = (last.last_seq, last.last_pos);
-    let bytes = first.frames.len() + next.iter().map(|run| run.frames.len()).sum::<usize>();
-    let mut frames = Vec::with_capacity(bytes);
-    frames.extend_from_slice(&first.frames);
-    for run in &next {
-        frames.extend_from_slice(&run.frames);
+        page.push(run);
+        if is_cut {
+            break;
+        }
     }
-    Some(Run { last_seq, last_pos, frames: frames.into(), ..first })
+    joined.extend(one(page));
+    joined
+}
+
+/// Runs that follow each other, as one.
+fn one(mut runs: Vec<Run>) -> Option<Run> {
+    let last = runs.pop()?;
+    let Some(first) = runs.first() else { return Some(last) };
+    let first_seq = first.first_seq;
+    let bytes = runs.iter().chain([&last]).map(|run| run.frames.len()).sum();
+    let mut frames = Vec::with_capacity(bytes);
+    runs.iter().chain([&last]).for_each(|run| frames.extend_from_slice(&run.frames));
+    Some(Run { first_seq, frames: frames.into(), ..last })
 }

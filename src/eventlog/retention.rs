@@ -57,6 +57,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
             () = shared.growth.much() => {}
             () = tokio::time::sleep(LOOK.min(shared.limits.log_age / 2)) => {}
         }
+        shared.pages().rest();
         let forget = Instant::now() >= tombstones_at;
         if forget {
             tombstones_at = Instant::now() + tombstones;
@@ -183,8 +184,12 @@ async fn heads(shared: &Shared, session: SessionId) -> Result<Vec<RunHead>, Read
 
 /// False when nothing went: then there is no more to do now.
 async fn prune(shared: &Shared, cuts: Vec<Cut>) -> bool {
+    let sessions: Vec<SessionId> = cuts.iter().map(|cut| cut.session).collect();
     let pruned = shared.upkeep(move |store| store.prune(&cuts, STEP)).await;
     let Some(pruned) = pruned.filter(|pruned| pruned.runs > 0) else { return false };
+    for session in sessions {
+        shared.pages().forget(session);
+    }
     tracing::info!(runs = pruned.runs, bytes = pruned.bytes, "the oldest events were dropped");
     true
 }

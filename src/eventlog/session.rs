@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::shutdown::sound;
 use crate::store::{ReadError, Run, Table};
@@ -29,6 +29,8 @@ pub(super) struct State {
     pub(super) committed: watch::Sender<u64>,
     pending: Mutex<Pending>,
     tail: Mutex<SessionTail>,
+    /// One reader at a time reads the store; others may find what they want in its pages then.
+    reads: Arc<Semaphore>,
     /// The seq of the last event of an erased session, once it is committed; else 0.
     erased_at: AtomicU64,
 }
@@ -48,6 +50,7 @@ impl State {
             id,
             committed: watch::Sender::new(last_seq),
             tail: Mutex::default(),
+            reads: Arc::new(Semaphore::new(1)),
             erased_at: AtomicU64::new(if erased { last_seq } else { 0 }),
         }
     }
@@ -83,6 +86,27 @@ impl State {
         }
         if erase {
             self.erased_at.store(last_seq, Ordering::Release);
+            self.shared.pages().forget(self.id);
+        }
+    }
+
+    pub(super) async fn read_permit(&self) -> OwnedSemaphorePermit {
+        Arc::clone(&self.reads).acquire_owned().await.expect("the semaphore is never closed")
+    }
+
+    /// What others read of the store already.
+    pub(super) fn page_after(&self, seq: u64) -> Option<Run> {
+        self.shared.pages().after(self.id, seq)
+    }
+
+    /// Keeps what was read for others.
+    pub(super) fn keep(&self, runs: &[Run]) {
+        let mut pages = self.shared.pages();
+        // Under the lock: an erase says so first and then has them forgotten.
+        if self.erased_at().is_none() {
+            for run in runs {
+                pages.add(run.clone(), self.shared.limits.pages_bytes);
+            }
         }
     }
 

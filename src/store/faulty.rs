@@ -40,6 +40,8 @@ struct Script {
     always: Outcome,
     /// What reads meet, while it is set.
     reads: Option<fn() -> ReadError>,
+    /// Reads of runs that were asked for.
+    read: usize,
     batches: Vec<Batch>,
     asked: usize,
     /// Free room of a disk of 100 GiB.
@@ -49,7 +51,7 @@ struct Script {
 impl FaultyStore {
     pub(crate) fn new(always: Outcome) -> Self {
         let (next, batches) = (VecDeque::new(), Vec::new());
-        let script = Script { next, always, reads: None, batches, asked: 0, free: 50 << 30 };
+        let script = Script { next, always, reads: None, read: 0, batches, asked: 0, free: 50 << 30 };
         Self { inner: MemoryStore::new(Ids::system()), script: Mutex::new(script), changed: Condvar::new() }
     }
 
@@ -69,6 +71,11 @@ impl FaultyStore {
     /// Reads of runs and records meet this from now on; `None`: they work.
     pub(crate) fn set_reads(&self, error: Option<fn() -> ReadError>) {
         self.script().reads = error;
+    }
+
+    /// Reads of a session's runs that were asked for.
+    pub(crate) fn read_count(&self) -> usize {
+        self.script().read
     }
 
     /// Room on its disk of 100 GiB.
@@ -132,6 +139,7 @@ impl EventStore for FaultyStore {
     }
 
     fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
+        self.script().read += 1;
         self.readable()?.read(session, after, max_bytes)
     }
 

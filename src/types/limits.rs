@@ -159,6 +159,10 @@ pub struct Limits {
     /// Reads of the store at a time, and bytes of each.
     pub store_readers: usize,
     pub store_page_bytes: usize,
+    /// Bytes of the store that a reader who goes on reads at a time, and that are kept in memory for others who replay the
+    /// same log.
+    pub read_ahead_bytes: usize,
+    pub pages_bytes: usize,
     /// What one session may write in an hour, in bytes and in events: then its agent's process ends, its turn fails, and
     /// prompts get 429 until the hour is over.
     pub session_bytes_per_hour: u64,
@@ -274,6 +278,8 @@ impl Default for Limits {
             tails_bytes: 64 << 20,
             store_readers: 4,
             store_page_bytes: 32 << 10,
+            read_ahead_bytes: 256 << 10,
+            pages_bytes: 8 << 20,
             session_bytes_per_hour: 512 << 20,
             session_events_per_hour: 2_000_000,
             check_bytes: 256 << 20,

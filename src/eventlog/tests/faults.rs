@@ -8,7 +8,7 @@ use crate::store::{Cut, ReadError};
 
 /// Limits that make readers go to the store for everything.
 fn no_tails() -> Limits {
-    Limits { tail_bytes: 1, tails_bytes: 1, store_page_bytes: 300, ..Limits::default() }
+    Limits { tail_bytes: 1, tails_bytes: 1, store_page_bytes: 300, pages_bytes: 1, ..Limits::default() }
 }
 
 fn unreadable() -> ReadError {

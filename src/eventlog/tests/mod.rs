@@ -3,6 +3,7 @@
 mod all;
 mod damage;
 mod faults;
+mod pages;
 mod readers;
 mod retention;
 mod writer;

@@ -12,6 +12,8 @@ fn tight(run_bytes: usize, tail_bytes: usize, page_bytes: usize) -> Limits {
         tail_bytes,
         tails_bytes: 2 * tail_bytes,
         store_page_bytes: page_bytes,
+        read_ahead_bytes: 3 * page_bytes,
+        pages_bytes: 5 * page_bytes,
         ..Limits::default()
     }
 }

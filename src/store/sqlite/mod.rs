@@ -13,6 +13,7 @@ mod ends;
 mod migrate;
 mod read;
 mod remove;
+mod room;
 mod schema;
 mod sums;
 #[cfg(test)]
@@ -42,6 +43,7 @@ use check::Check;
 use checkpoint::Checkpointer;
 use read::Readers;
 use remove::{PrunedLog, Removal};
+use room::Room;
 use sums::{Sums, Unsummed};
 
 pub use check::{CheckError, Checked};
@@ -86,6 +88,7 @@ pub struct SqliteStore {
     checkpointer: Checkpointer,
     readers: Readers,
     writer: Mutex<Connection>,
+    room: Room,
     index: Mutex<Index>,
     epoch: Epoch,
     ids: Ids,
@@ -120,15 +123,17 @@ impl SqliteStore {
     pub fn open(path: &Path, ids: Ids, limits: &Limits) -> Result<Self, OpenError> {
         let left_open = schema::beside(path, "-wal").exists();
         schema::prepare(path, || ids.epoch())?;
-        let writer = schema::open_writer(path)?;
+        let mut writer = schema::open_writer(path)?;
         let epoch: String =
             writer.query_row("SELECT value FROM meta WHERE key = 'epoch'", [], |row| row.get(0))?;
         let epoch = epoch.parse().map_err(|_| OpenError::Foreign)?;
         let index = Index::load(&writer)?;
+        let room = Room::of(&mut writer, path)?;
         Ok(Self {
             checkpointer: Checkpointer::start(schema::open_checkpointer(path)?)?,
             readers: Readers::open(path, limits.store_readers)?,
             writer: Mutex::new(writer),
+            room,
             index: Mutex::new(index),
             epoch,
             ids,
@@ -309,8 +314,15 @@ impl EventStore for SqliteStore {
             let index = self.index();
             (index.last_pos, index.sums_with(batch))
         };
-        let write::Done { positions, erased } =
-            self.noted(write::commit(&mut writer, batch, &self.epoch, first, time, sums.as_ref()))?;
+        let write::Done { positions, erased } = self.noted(write::commit(
+            &mut writer,
+            &self.room,
+            batch,
+            &self.epoch,
+            first,
+            time,
+            sums.as_ref(),
+        ))?;
         let mut index = self.index();
         if sums.is_some() {
             index.unsummed.clear();

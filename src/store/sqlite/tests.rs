@@ -2,7 +2,8 @@
 
 mod damage;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
@@ -458,6 +459,27 @@ fn the_write_ahead_log_is_cut_when_nothing_happens() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(seqs(&store.read(session(1), 98, 1000).unwrap()), [99, 100]);
+}
+
+#[test]
+fn commits_overwrite_room_that_was_made_and_do_not_lengthen_the_write_ahead_log() {
+    let place = Place::new();
+    let store = place.store();
+    let wal = place.folder.path().join("events.sqlite-wal");
+    let size = || fs::metadata(&wal).unwrap().len();
+    let mut sizes = Vec::new();
+    for n in 0..200 {
+        append(&store, vec![run(1, n + 1..=n + 1)]);
+        sizes.push(size());
+    }
+    let frames = store.room.written();
+    assert!(frames > 2 << 20, "so much was written: {frames}");
+    sizes.dedup();
+    assert_eq!(sizes, [256, 512, 1024, 2048, 4096].map(|kib: u64| kib << 10));
+    let mut head = [0; 4];
+    File::open(&wal).unwrap().read_exact(&mut head).unwrap();
+    assert_eq!(head[..3], [0x37, 0x7f, 0x06], "it is SQLite's");
+    assert_eq!(seqs(&store.read(session(1), 198, 10_000).unwrap()), [199, 200]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::types::{Epoch, Timestamp};
 
 use super::super::{Batch, CommitError, Cut, Expect, LogUsage};
 use super::remove::{PrunedLog, Removal};
+use super::room::Room;
 use super::sums::{self, Sums};
 use super::{checksum, read, to_sql};
 
@@ -31,6 +32,7 @@ pub(super) struct Done {
 /// `last_pos` is the last place that was given before.
 pub(super) fn commit(
     connection: &mut Connection,
+    room: &Room,
     batch: &Batch,
     epoch: &Epoch,
     last_pos: u64,
@@ -58,6 +60,7 @@ pub(super) fn commit(
         }
         let positions = append(&transaction, batch, epoch, last_pos, time)?;
         write_records(&transaction, batch)?;
+        room.make(size(batch));
         transaction.commit()?;
         return Ok(Done { positions, erased });
     }

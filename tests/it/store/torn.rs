@@ -1,7 +1,8 @@
 //! A write-ahead log that ends oddly between two lives.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use reqwest::StatusCode;
@@ -12,6 +13,15 @@ use crate::support::{Follower, Gateway, History, Random, Setup, figure};
 
 fn wal(gateway: &Gateway) -> PathBuf {
     gateway.path(&format!("{LOG}-wal"))
+}
+
+/// Where the frames of a write-ahead log end; behind them is room for more.
+fn written(log: &mut File) -> u64 {
+    const FRAME: usize = 24 + 8192;
+    let mut bytes = Vec::new();
+    log.read_to_end(&mut bytes).expect("a killed gateway leaves its log");
+    let last = bytes.iter().rposition(|byte| *byte != 0).expect("it holds a frame");
+    (32 + (last - 32).div_ceil(FRAME) * FRAME) as u64
 }
 
 /// A gateway whose agent remembers its sessions.
@@ -40,12 +50,13 @@ async fn what_a_killed_machine_half_wrote_behind_the_log_is_ignored() {
         kill_while_it_writes(&mut gateway, &session, &mut follower).await;
         // The beginning is that of frames that this log had, as a disk leaves them that did not come to their end.
         let mut tail = vec![0; size];
-        let mut log = File::open(wal(&gateway)).expect("a killed gateway leaves its log");
-        log.read_exact(&mut [0; 32]).and_then(|()| log.read_exact(&mut tail)).expect("it holds a frame");
+        let mut log = OpenOptions::new().read(true).write(true).open(wal(&gateway));
+        let log = log.as_mut().expect("a killed gateway leaves its log");
+        let end = written(log);
+        log.read_exact_at(&mut tail, 32).expect("it holds a frame");
         let half = size / 2;
         tail[half..].fill_with(|| u8::try_from(random.below(256)).expect("a byte"));
-        let mut log = OpenOptions::new().append(true).open(wal(&gateway)).expect("it is ours");
-        log.write_all(&tail).expect("it is ours");
+        log.write_all_at(&tail, end).expect("it is ours");
         gateway.start();
     }
     assert_eq!(gateway.turn(&session, "echo after").await["text"], "after");
@@ -64,9 +75,9 @@ async fn a_log_that_was_cut_gives_the_beginning_of_what_was() {
         kill_while_it_writes(&mut gateway, &session, &mut follower).await;
         let before = follower.end();
         let before: Vec<&str> = before.events().collect();
-        let log =
-            OpenOptions::new().write(true).open(wal(&gateway)).expect("a killed gateway leaves its log");
-        let size = log.metadata().expect("it is there").len();
+        let mut log = OpenOptions::new().read(true).write(true).open(wal(&gateway));
+        let log = log.as_mut().expect("a killed gateway leaves its log");
+        let size = written(log);
         log.set_len(size.saturating_sub(lost)).expect("it is ours");
         gateway.start();
         let found = gateway.request(reqwest::Method::GET, &format!("/v1/sessions/{session}")).send().await;

@@ -21,6 +21,8 @@ pub(crate) fn log(tail_bytes: usize) -> EventLog {
         tail_bytes,
         tails_bytes: 2 * tail_bytes,
         store_page_bytes: 600,
+        read_ahead_bytes: 1000,
+        pages_bytes: 1500,
         transaction_bytes: 600,
         store_readers: 1,
         ..Limits::default()

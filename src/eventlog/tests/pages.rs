@@ -1,0 +1,130 @@
+//! Readers behind the tail share what one of them has read of the store.
+
+use super::*;
+
+const EVENTS: u64 = 200;
+
+fn behind_the_tail() -> Limits {
+    Limits {
+        tail_bytes: 1,
+        run_bytes: 400,
+        store_page_bytes: 600,
+        read_ahead_bytes: 2000,
+        ..Limits::default()
+    }
+}
+
+/// A log of which nothing but the last run is in memory.
+async fn written(store: &Arc<FaultyStore>, limits: Limits) -> (EventLog, SessionLog) {
+    let log = start(store.clone(), limits);
+    let session = open(&log, 1).await;
+    for _ in 0..EVENTS {
+        let seq = say(&session, "\"x\":\"0123456789\"");
+        in_time(session.wait(seq)).await.unwrap();
+    }
+    (log, session)
+}
+
+fn breaks(store: &FaultyStore) {
+    store.set_reads(Some(|| ReadError::Failed("nobody is to read this again".into())));
+}
+
+async fn replays(session: &SessionLog) {
+    let (events, _) = follow(&mut session.reader(Start::Beginning), EVENTS).await;
+    assert!(events.into_iter().eq(1..=EVENTS));
+}
+
+#[tokio::test]
+async fn what_one_has_read_others_get_from_memory_and_share() {
+    let store = Arc::new(FaultyStore::new(Outcome::Take));
+    let (log, session) = written(&store, behind_the_tail()).await;
+    replays(&session).await;
+    breaks(&store);
+    replays(&session).await;
+    let mut both = [session.reader(Start::After(50)), session.reader(Start::After(50))];
+    let mut places = Vec::new();
+    for reader in &mut both {
+        let Item::Run(run) = next(reader).await else { panic!("a run") };
+        assert!(run.frames.len() <= 600, "{}", run.frames.len());
+        places.push(run.frames.as_ptr());
+    }
+    assert_eq!(places[0], places[1]);
+    drop(log);
+}
+
+#[tokio::test]
+async fn readers_who_begin_together_read_each_page_once() {
+    let store = Arc::new(FaultyStore::new(Outcome::Take));
+    let (log, session) = written(&store, behind_the_tail()).await;
+    let before = store.read_count();
+    let readers: Vec<_> = (0..10)
+        .map(|_| {
+            let session = session.clone();
+            log.shared.shutdown.spawn(async move { replays(&session).await })
+        })
+        .collect();
+    for reader in readers {
+        in_time(reader).await.expect("it got all");
+    }
+    let together = store.read_count() - before;
+    log.shared.pages().forget(id(1));
+    let before = store.read_count();
+    replays(&session).await;
+    assert_eq!(together, store.read_count() - before, "as many as for one");
+}
+
+#[tokio::test]
+async fn what_is_kept_is_bounded_and_goes_when_nobody_asks() {
+    let store = Arc::new(FaultyStore::new(Outcome::Take));
+    let (log, session) = written(&store, Limits { pages_bytes: 3000, ..behind_the_tail() }).await;
+    replays(&session).await;
+    replays(&session).await;
+    let bytes = || log.shared.pages().bytes();
+    assert!((1000..=3000).contains(&bytes()), "{}", bytes());
+    log.shared.pages().rest();
+    assert!(bytes() > 0, "it was used since the last time");
+    log.shared.pages().rest();
+    assert_eq!(bytes(), 0);
+    replays(&session).await;
+}
+
+#[tokio::test]
+async fn nothing_of_an_erased_session_is_given_again() {
+    let store = Arc::new(FaultyStore::new(Outcome::Take));
+    let (log, session) = written(&store, behind_the_tail()).await;
+    let mut lagging = session.reader(Start::Beginning);
+    assert_eq!(next_seqs(&mut lagging).await[0], 1);
+    replays(&session).await;
+    let last = session.erase(&event(""), Records::new());
+    in_time(session.wait(last)).await.unwrap();
+    assert_eq!(log.shared.pages().bytes(), 0);
+    assert_eq!(follow(&mut lagging, last).await.0, [last]);
+    session.state.keep(&[Run {
+        tenant: Tenant::default(),
+        session: id(1),
+        first_seq: 1,
+        last_seq: 1,
+        last_pos: 1,
+        frames: Bytes::from_static(b"late"),
+    }]);
+    assert_eq!(log.shared.pages().bytes(), 0, "who reads while it is erased leaves nothing");
+}
+
+#[tokio::test]
+async fn nothing_is_given_before_it_was_told() {
+    let store = Arc::new(FaultyStore::new(Outcome::Take));
+    let (_log, session) = written(&store, behind_the_tail()).await;
+    let frames = (EVENTS - 1..=EVENTS + 1).map(|seq| format!("id: e-{seq}\nevent: test\ndata: {{}}\n\n"));
+    session.state.keep(&[Run {
+        tenant: Tenant::default(),
+        session: id(1),
+        first_seq: EVENTS - 1,
+        last_seq: EVENTS + 1,
+        last_pos: EVENTS + 1,
+        frames: frames.collect::<String>().into(),
+    }]);
+    let mut reader = session.reader(Start::After(EVENTS - 2));
+    assert_eq!(next_seqs(&mut reader).await, [EVENTS - 1, EVENTS]);
+    assert_eq!(next(&mut reader).await, Item::Ready { last_seq: EVENTS });
+    assert_eq!(reader.try_next(), Err(Later::Wait));
+}

@@ -1,0 +1,76 @@
+//! Room for the write-ahead log before it is written to: a sync after a write that makes a file longer waits for the file
+//! system's own journal too, which takes a disk about as long as the bytes do.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rusqlite::Connection;
+use rusqlite::hooks::Wal;
+
+use super::{OpenError, schema};
+
+/// A page in the write-ahead log, with what says which it is.
+const FRAME: u64 = 8192 + 24;
+const HEADER: u64 = 32;
+/// It gets at least and at most so much more at a time, and as much as it has in between.
+const LEAST: u64 = 256 << 10;
+const MOST: u64 = 4 << 20;
+/// Pages of the trees that lead to what a commit writes.
+const SLACK: u64 = 8 * FRAME;
+/// A longer one grows by what is written: it is a moment's, until a checkpoint lets it begin anew.
+const ENOUGH: u64 = 48 << 20;
+
+/// The write-ahead log of the connection that commits. Nothing is kept of it here but how far it is written: it may be cut
+/// at any time by a checkpoint.
+#[derive(Debug)]
+pub(super) struct Room {
+    file: File,
+    written: Arc<AtomicU64>,
+}
+
+impl Room {
+    /// Of a log that this connection has read already: then its write-ahead log is there.
+    pub(super) fn of(writer: &mut Connection, path: &Path) -> Result<Self, OpenError> {
+        let file = OpenOptions::new().write(true).open(schema::beside(path, "-wal"))?;
+        let written = Arc::new(AtomicU64::new(0));
+        let told = Arc::clone(&written);
+        writer.wal_hook(Some(move |_: &mut Wal, pages| {
+            told.store(HEADER + FRAME * u64::try_from(pages).unwrap_or_default(), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        Ok(Self { file, written })
+    }
+
+    /// How far it is written.
+    pub(super) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Makes room for about so many bytes more. The caller holds the lock that every writer of the log takes. What a disk
+    /// does not give here it may still give to the commit itself.
+    pub(super) fn make(&self, bytes: u64) {
+        if let Err(error) = self.try_make(bytes + SLACK) {
+            tracing::debug!(%error, "the write-ahead log gets no room beforehand");
+        }
+    }
+
+    fn try_make(&self, bytes: u64) -> io::Result<()> {
+        // Only zeros that were written will do: what a file system has merely set aside becomes a part of the file when it
+        // is written to, and its journal has to know of that too.
+        const PIECE: usize = 64 << 10;
+        let size = self.file.metadata()?.len();
+        let written = self.written();
+        // A checkpoint may have cut it since.
+        let needed = if written <= size { written + bytes } else { bytes };
+        if needed <= size || size >= ENOUGH {
+            return Ok(());
+        }
+        let end = (size + size.clamp(LEAST, MOST)).max(needed.min(size + MOST));
+        let zeros = vec![0; PIECE];
+        (size..end).step_by(PIECE).try_for_each(|at| self.file.write_all_at(&zeros, at))
+    }
+}
