@@ -59,8 +59,10 @@ pub struct Reader {
     reset: Option<ResetReason>,
     /// It survives a `next` that was dropped.
     page: Option<Page>,
-    /// It has read a page of the store, and may want the next.
+    /// It has got a page of the store, and may want the next.
     reads_on: bool,
+    /// How far it has read ahead. What is missing of that did not stay in memory.
+    ahead: u64,
     _following: Following,
 }
 
@@ -69,7 +71,7 @@ pub struct Reader {
 struct Page {
     /// What had been told when that began: what came later may be missing in it.
     asked: u64,
-    run: JoinHandle<Result<Option<Run>, ReadError>>,
+    runs: JoinHandle<Result<Vec<Run>, ReadError>>,
 }
 
 /// Why a reader gives nothing at once.
@@ -107,6 +109,7 @@ impl Reader {
             reset,
             page: None,
             reads_on: false,
+            ahead: 0,
             _following: following,
         }
     }
@@ -217,22 +220,26 @@ impl Reader {
             }
             let permit = self.state.shared.permit().await;
             let (state, cursor) = (Arc::clone(&self.state), self.cursor);
-            let ahead = std::mem::replace(&mut self.reads_on, true);
-            let run = self.state.shared.shutdown.spawn_blocking(move || {
+            let reads_on = std::mem::replace(&mut self.reads_on, true) && self.cursor >= self.ahead;
+            let runs = self.state.shared.shutdown.spawn_blocking(move || {
                 let limits = &state.shared.limits;
-                let bytes = if ahead { limits.read_ahead_bytes } else { limits.store_page_bytes };
-                let runs = state.shared.store.read(state.id, cursor, bytes.max(limits.store_page_bytes))?;
-                let runs = join(runs, limits.store_page_bytes);
+                let ahead = if reads_on { limits.read_ahead_bytes.min(limits.pages_bytes / 4) } else { 0 };
+                let bytes = ahead.max(limits.store_page_bytes);
+                let runs = join(state.shared.store.read(state.id, cursor, bytes)?, limits.store_page_bytes);
                 state.keep(&runs);
                 drop((permit, turn));
-                Ok(runs.into_iter().next())
+                Ok(runs)
             });
-            self.page = Some(Page { asked, run });
+            self.page = Some(Page { asked, runs });
         }
         let page = self.page.as_mut().expect("it was set above");
-        let (asked, result) = (page.asked, (&mut page.run).await);
+        let (asked, result) = (page.asked, (&mut page.runs).await);
         self.page = None;
-        (asked, result.unwrap_or_else(|lost| Err(ReadError::Failed(lost.into()))))
+        let first = result.unwrap_or_else(|lost| Err(ReadError::Failed(lost.into()))).map(|runs| {
+            self.ahead = runs.last().map_or(self.ahead, |last| last.last_seq.max(self.ahead));
+            runs.into_iter().next()
+        });
+        (asked, first)
     }
 
     /// What of a page may be given: nothing before its commit was told, nothing after a gap without a reset.

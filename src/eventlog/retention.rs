@@ -183,7 +183,7 @@ async fn heads(shared: &Shared, session: SessionId) -> Result<Vec<RunHead>, Read
 }
 
 /// False when nothing went: then there is no more to do now.
-async fn prune(shared: &Shared, cuts: Vec<Cut>) -> bool {
+pub(super) async fn prune(shared: &Shared, cuts: Vec<Cut>) -> bool {
     let sessions: Vec<SessionId> = cuts.iter().map(|cut| cut.session).collect();
     let pruned = shared.upkeep(move |store| store.prune(&cuts, STEP)).await;
     let Some(pruned) = pruned.filter(|pruned| pruned.runs > 0) else { return false };

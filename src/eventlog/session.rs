@@ -102,11 +102,10 @@ impl State {
     /// Keeps what was read for others.
     pub(super) fn keep(&self, runs: &[Run]) {
         let mut pages = self.shared.pages();
-        // Under the lock: an erase says so first and then has them forgotten.
-        if self.erased_at().is_none() {
-            for run in runs {
-                pages.add(run.clone(), self.shared.limits.pages_bytes);
-            }
+        // Under the lock, for what went since it was read: the store knows of that before it is forgotten here.
+        let first = self.shared.store.usage(self.id).map_or(u64::MAX, |log| log.first_seq);
+        for run in runs.iter().filter(|run| run.first_seq >= first) {
+            pages.add(run.clone(), self.shared.limits.pages_bytes);
         }
     }
 

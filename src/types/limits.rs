@@ -156,11 +156,11 @@ pub struct Limits {
     /// Bytes of committed runs in memory, of a session and in all: then readers go back to the store.
     pub tail_bytes: usize,
     pub tails_bytes: usize,
-    /// Reads of the store at a time, and bytes of each.
+    /// Reads of the store at a time, and bytes of what a reader is given of one.
     pub store_readers: usize,
     pub store_page_bytes: usize,
-    /// Bytes of the store that a reader who goes on reads at a time, and that are kept in memory for others who replay the
-    /// same log.
+    /// Bytes that a reader who goes on reads of the store at a time, a quarter of the next at most; and bytes that are kept of
+    /// it for others who replay the same log.
     pub read_ahead_bytes: usize,
     pub pages_bytes: usize,
     /// What one session may write in an hour, in bytes and in events: then its agent's process ends, its turn fails, and

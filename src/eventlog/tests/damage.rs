@@ -37,7 +37,8 @@ async fn spoilt(which: &str) -> Spoilt {
     assert!(file.execute(&spoil, []).expect("SQL") > 0);
     drop(file);
     // One that reads in small pieces, so that each damaged run is met by itself.
-    let log = start(Arc::new(open()), Limits { store_page_bytes: 1, ..Limits::default() });
+    let log =
+        start(Arc::new(open()), Limits { store_page_bytes: 1, read_ahead_bytes: 1, ..Limits::default() });
     Spoilt { log, _folder: folder }
 }
 

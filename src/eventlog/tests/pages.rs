@@ -1,6 +1,8 @@
 //! Readers behind the tail share what one of them has read of the store.
 
+use super::super::retention::prune;
 use super::*;
+use crate::store::Cut;
 
 const EVENTS: u64 = 200;
 
@@ -99,6 +101,7 @@ async fn nothing_of_an_erased_session_is_given_again() {
     in_time(session.wait(last)).await.unwrap();
     assert_eq!(log.shared.pages().bytes(), 0);
     assert_eq!(follow(&mut lagging, last).await.0, [last]);
+    let before = log.shared.pages().bytes();
     session.state.keep(&[Run {
         tenant: Tenant::default(),
         session: id(1),
@@ -107,7 +110,37 @@ async fn nothing_of_an_erased_session_is_given_again() {
         last_pos: 1,
         frames: Bytes::from_static(b"late"),
     }]);
-    assert_eq!(log.shared.pages().bytes(), 0, "who reads while it is erased leaves nothing");
+    assert_eq!(log.shared.pages().bytes(), before, "who has read it before leaves nothing");
+}
+
+#[tokio::test]
+async fn nothing_of_what_was_dropped_is_kept() {
+    let store = Arc::new(FaultyStore::new(Outcome::Take));
+    let (log, session) = written(&store, behind_the_tail()).await;
+    let mut early = session.reader(Start::Beginning);
+    assert_eq!(next_seqs(&mut early).await[0], 1);
+    let read = log.shared.pages().after(id(1), 0).expect("it is kept");
+    assert!(prune(&log.shared, vec![Cut { session: id(1), through: EVENTS / 2 }]).await);
+    assert!(store.usage(id(1)).expect("it has a log").first_seq > read.last_seq);
+    assert_eq!(log.shared.pages().bytes(), 0);
+    session.state.keep(&[read]);
+    assert_eq!(log.shared.pages().bytes(), 0, "who has read it before leaves nothing");
+    let mut late = session.reader(Start::After(1));
+    assert!(matches!(next(&mut late).await, Item::Reset { reason: ResetReason::Pruned, .. }));
+}
+
+#[tokio::test]
+async fn a_page_that_did_not_stay_is_read_alone() {
+    let store = Arc::new(FaultyStore::new(Outcome::Take));
+    let (log, session) = written(&store, Limits { pages_bytes: 8000, ..behind_the_tail() }).await;
+    let mut slow = session.reader(Start::Beginning);
+    while log.shared.pages().bytes() <= 1200 {
+        next_seqs(&mut slow).await;
+    }
+    log.shared.pages().forget(id(1));
+    next_seqs(&mut slow).await;
+    let bytes = log.shared.pages().bytes();
+    assert!((1..1200).contains(&bytes), "{bytes}");
 }
 
 #[tokio::test]

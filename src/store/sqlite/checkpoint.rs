@@ -10,11 +10,12 @@ use rusqlite::{Connection, ErrorCode};
 use crate::shutdown::{Shutdown, sound};
 
 use super::super::CommitError;
+use super::from_sql;
 
 /// About 4000 pages: then what is in the write-ahead log is moved.
 const ENOUGH: u64 = 4000 * 8192;
 /// Pages of the write-ahead log, when commits never left it alone: then they wait for a moment, so that it begins anew.
-const TOO_MANY: i64 = 16_000;
+pub(super) const TOO_MANY: u64 = 16_000;
 /// Without a commit for this long the write-ahead log is moved whole and cut to nothing.
 const IDLE: Duration = Duration::from_secs(2);
 
@@ -107,7 +108,7 @@ impl Work {
                 Mode::Passive => checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)").and_then(|moved| {
                     // While a reader holds old pages it cannot begin anew, and commits would wait for nothing.
                     if moved.pages > TOO_MANY && moved.moved == moved.pages {
-                        checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+                        checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)")
                     } else {
                         Ok(moved)
                     }
@@ -156,10 +157,11 @@ impl Work {
 
 /// Pages of the write-ahead log, and those of them that are in the file.
 struct Moved {
-    pages: i64,
-    moved: i64,
+    pages: u64,
+    moved: u64,
 }
 
 fn checkpoint(connection: &Connection, how: &str) -> Result<Moved, rusqlite::Error> {
-    connection.query_row(how, [], |row| Ok(Moved { pages: row.get(1)?, moved: row.get(2)? }))
+    connection
+        .query_row(how, [], |row| Ok(Moved { pages: from_sql(row.get(1)?), moved: from_sql(row.get(2)?) }))
 }

@@ -148,7 +148,7 @@ impl SqliteStore {
         self.doubtful.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the file and its write-ahead log, which a check has to read.
+    /// Bytes of the file and its write-ahead log: a check has no more to read.
     pub fn size(&self) -> io::Result<u64> {
         let wal = std::fs::metadata(schema::beside(&self.path, "-wal")).map_or(0, |wal| wal.len());
         Ok(std::fs::metadata(&self.path)?.len() + wal)

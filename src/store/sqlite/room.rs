@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
 
+use super::checkpoint::TOO_MANY;
 use super::{OpenError, schema};
 
 /// A page in the write-ahead log, with what says which it is.
@@ -21,8 +22,8 @@ const LEAST: u64 = 256 << 10;
 const MOST: u64 = 4 << 20;
 /// Pages of the trees that lead to what a commit writes.
 const SLACK: u64 = 8 * FRAME;
-/// A longer one grows by what is written: it is a moment's, until a checkpoint lets it begin anew.
-const ENOUGH: u64 = 48 << 20;
+/// A longer one grows by what is written, until commits wait for it to begin anew.
+const ENOUGH: u64 = TOO_MANY * FRAME;
 
 /// The write-ahead log of the connection that commits. Nothing is kept of it here but how far it is written: it may be cut
 /// at any time by a checkpoint.
@@ -35,7 +36,9 @@ pub(super) struct Room {
 impl Room {
     /// Of a log that this connection has read already: then its write-ahead log is there.
     pub(super) fn of(writer: &mut Connection, path: &Path) -> Result<Self, OpenError> {
-        let file = OpenOptions::new().write(true).open(schema::beside(path, "-wal"))?;
+        // SQLite follows links.
+        let log = writer.path().map_or(path, Path::new);
+        let file = OpenOptions::new().write(true).open(schema::beside(log, "-wal"))?;
         let written = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&written);
         writer.wal_hook(Some(move |_: &mut Wal, pages| {
@@ -66,7 +69,8 @@ impl Room {
         let written = self.written();
         // A checkpoint may have cut it since.
         let needed = if written <= size { written + bytes } else { bytes };
-        if needed <= size || size >= ENOUGH {
+        // The first commit after a rest may be the only one before the next: it takes what it needs.
+        if size == 0 || needed <= size || size >= ENOUGH {
             return Ok(());
         }
         let end = (size + size.clamp(LEAST, MOST)).max(needed.min(size + MOST));

@@ -472,10 +472,9 @@ fn commits_overwrite_room_that_was_made_and_do_not_lengthen_the_write_ahead_log(
         append(&store, vec![run(1, n + 1..=n + 1)]);
         sizes.push(size());
     }
-    let frames = store.room.written();
-    assert!(frames > 2 << 20, "so much was written: {frames}");
-    sizes.dedup();
-    assert_eq!(sizes, [256, 512, 1024, 2048, 4096].map(|kib: u64| kib << 10));
+    let grown = sizes.windows(2).filter(|sizes| sizes[0] < sizes[1]).count();
+    assert!((2..12).contains(&grown), "{grown} of 200 commits: {sizes:?}");
+    assert!(store.room.written() <= size());
     let mut head = [0; 4];
     File::open(&wal).unwrap().read_exact(&mut head).unwrap();
     assert_eq!(head[..3], [0x37, 0x7f, 0x06], "it is SQLite's");

@@ -97,11 +97,14 @@ pub(crate) fn targets(context: &Context<'_>) -> String {
 
 /// Further figures of the gateway, with their spread. None without any.
 pub(crate) fn gateway(results: &Results) -> Option<String> {
-    const FIGURES: [(&str, Test, &str); 10] = [
+    const FIGURES: [(&str, Test, &str); 13] = [
         ("latency at 1000/s, p99.9, us", Test::Latency, "p999_us"),
+        ("at the same pace, writing and syncing 16 KiB, p50, us", Test::Latency, "sync_us"),
         ("prompt to first event, p99, us", Test::Prompt, "p99_us"),
+        ("at the same pace, writing and syncing 16 KiB, p50, us", Test::Prompt, "sync_us"),
         ("10,000 idle streams opened in, s", Test::Idle, "connect_s"),
         ("threads when idle", Test::Cold, "threads"),
+        ("a new session with a spare process, ms", Test::Cold, "create_ms"),
         ("replay x 10 hot, events/s", Test::Replay, "hot_s"),
         ("replay x 10 hot, CPU s/M", Test::Replay, "hot_cpu_per_m"),
         ("replay x 10 from disk, events/s", Test::Replay, "disk_s"),

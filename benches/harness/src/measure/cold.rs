@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::Sample;
 use crate::stats::Spread;
-use crate::targets::Gateway;
+use crate::targets::{Gateway, Running as _};
 use crate::{Outcome, proc};
 
 const STARTS: usize = 5;
+const CREATIONS: usize = 20;
 
 /// The data folder is there already, as at every start but the first.
 pub(super) fn measure(gateway: &Gateway, folder: &Path) -> Outcome<Sample> {
@@ -28,6 +29,7 @@ pub(super) fn measure(gateway: &Gateway, folder: &Path) -> Outcome<Sample> {
         threads = proc::threads(server.pid());
         server.stop()?;
     }
+    let creations = creations(gateway, folder)?;
     fs::remove_dir_all(folder)?;
     let median = |figures| Spread::of(figures).map_or(f64::NAN, |spread| spread.median);
     Ok(Sample::default().with([
@@ -35,5 +37,21 @@ pub(super) fn measure(gateway: &Gateway, folder: &Path) -> Outcome<Sample> {
         ("idle_mib", median(memory)),
         ("threads", threads),
         ("binary_mib", gateway.size()?),
+        ("create_ms", median(creations)),
     ]))
+}
+
+/// New sessions, each with a spare process of the agent that waits for it.
+fn creations(gateway: &Gateway, folder: &Path) -> Outcome<Vec<f64>> {
+    let up = gateway.up(folder)?;
+    up.create()?;
+    let mut took = Vec::new();
+    for _ in 0..CREATIONS {
+        std::thread::sleep(Duration::from_millis(100));
+        let begun = Instant::now();
+        up.create()?;
+        took.push(begun.elapsed().as_secs_f64() * 1000.0);
+    }
+    Box::new(up).stop()?;
+    Ok(took)
 }

@@ -4,10 +4,12 @@ mod cold;
 mod growth;
 mod replay;
 mod stalled;
+mod sync;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -138,8 +140,14 @@ pub(crate) fn measure(
     let run = |sessions: usize, plan: Plan| live(target, folder, sessions, plan).map(Some);
     match test {
         Test::Single => run(1, Plan::new(1, Prompt::burst(less(amounts.single)))),
-        Test::Latency => run(1, Plan::new(1, Prompt::paced(less(3000), 1000))),
-        Test::Prompt => prompt(target, folder, usize::try_from(less(100))?).map(Some),
+        Test::Latency => {
+            let sample = live(target, folder, 1, Plan::new(1, Prompt::paced(less(3000), 1000)))?;
+            synced(sample, target, folder, Duration::from_millis(1)).map(Some)
+        }
+        Test::Prompt => {
+            let sample = prompt(target, folder, usize::try_from(less(100))?)?;
+            synced(sample, target, folder, Duration::from_millis(5)).map(Some)
+        }
         Test::Fan => match amounts.fan {
             Some(n) => run(1, Plan::new(scale.fan, Prompt::burst(less(n)))),
             None => Ok(None),
@@ -171,6 +179,14 @@ pub(crate) fn measure(
         Test::Strict => Ok(None),
         Test::Growth => target.gateway().map(|gateway| growth::measure(gateway, scale, folder)).transpose(),
     }
+}
+
+/// With what the disk takes for a sync at the same pace, for a target that waits for its syncs.
+fn synced(sample: Sample, target: &dyn Target, folder: &Path, pause: Duration) -> Outcome<Sample> {
+    if target.gateway().is_none() {
+        return Ok(sample);
+    }
+    Ok(sample.with([("sync_us", sync::measure(folder, pause)?)]))
 }
 
 /// Starts the target on an empty folder, and stops it whatever comes.
