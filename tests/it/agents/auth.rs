@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::keys::{by, key};
 use crate::support::log::{all, one};
-use crate::support::{Answer, Gateway, Setup, eventually};
+use crate::support::{Answer, Follower, Gateway, Setup, eventually};
 
 const AUTH: &str = "/v1/agents/fake/auth";
 
@@ -111,6 +111,9 @@ async fn a_sign_in_is_possible_while_idle_sessions_hold_every_process() {
     sign_in(&gateway).await;
     let session = gateway.session("fake").await;
     sign_in(&gateway).await;
+    // The process may take the sign-in beside its session, and goes afterwards.
+    let mut follower = Follower::start(&gateway, &session);
+    follower.until("it has no process", |event| event["type"] == "session.detached").await;
     let events = gateway.lawful(&session).await;
     assert_eq!(one(&events, "session.detached")["reason"], "recycled");
     assert_eq!(gateway.turn(&session, "echo on").await["text"], "on");
