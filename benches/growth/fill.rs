@@ -6,9 +6,9 @@ use std::time::Instant;
 use acp_gateway::eventlog::{Event, Framer, Members};
 use acp_gateway::store::{Batch, EventStore, Put, Run, SqliteStore, Table};
 use acp_gateway::types::{Epoch, Ids, Limits, PromptId, SessionId, Tenant, Timestamp};
-use memchr::memmem;
 use serde_json::{Value, json};
 
+use super::replaced::replaced;
 use super::template::{TITLE, Template, log};
 use super::{Outcome, Plan};
 
@@ -145,16 +145,4 @@ impl Copy {
 /// Of the session with this number; the long one has 0.
 pub(crate) fn title(number: u64) -> String {
     format!("Growth {number:07}")
-}
-
-fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    for found in memmem::find_iter(bytes, from) {
-        out.extend_from_slice(&bytes[at..found]);
-        out.extend_from_slice(to);
-        at = found + from.len();
-    }
-    out.extend_from_slice(&bytes[at..]);
-    out
 }

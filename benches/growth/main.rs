@@ -10,6 +10,8 @@ mod client;
 mod fill;
 mod gateway;
 mod measure;
+#[path = "../../tests/it/support/replaced.rs"]
+mod replaced;
 mod template;
 
 use std::error::Error;

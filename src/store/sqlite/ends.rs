@@ -2,8 +2,8 @@
 //! are compared with nothing then, and where a session goes on is taken from them.
 //!
 //! The first seq of a run and its place stand twice in the file, in its row and in the index, and the checksum covers
-//! the last seq. Where they disagree the end is the greatest that can have been: seqs may be left out, which readers
-//! are told as damage, and none is given twice.
+//! the last seq. Where they disagree the end is the greatest that can have been, and the beginning the smallest: seqs may
+//! be left out, which readers are told as damage, and none is given twice.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -62,6 +62,12 @@ pub(super) fn differing(
     let (first_seq, first_pos) = match known.filter(|_| begins_there) {
         Some(log) => (log.first_seq, log.first_pos),
         None => beginning(connection, session)?.unwrap_or((last_seq, last_pos)),
+    };
+    // An entry that the index has lost was there: its readers are told of damage, and not that it was dropped.
+    let (first_seq, first_pos) = match known.filter(|log| log.first_seq < first_seq) {
+        Some(log) if log.last_seq == last_seq => return Ok(None),
+        Some(log) => (log.first_seq, log.first_pos),
+        None => (first_seq, first_pos),
     };
     let tenant = match known {
         Some(log) => log.tenant.clone(),

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use acp_gateway::store::{Batch, EventStore, Put, Record, Run, SqliteStore, Table};
 use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
-use memchr::memmem;
 use rusqlite::Connection;
 use serde_json::Value;
 
 use super::LIMITS;
+use crate::support::replaced::replaced;
 use crate::support::{Gateway, Setup, eventually, figure, procfs};
 
 const SESSIONS: usize = 2000;
@@ -20,18 +20,6 @@ const PAGE: u64 = 8192;
 
 fn log(gateway: &Gateway) -> std::path::PathBuf {
     gateway.path("data/private/log.sqlite")
-}
-
-fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    for found in memmem::find_iter(bytes, from) {
-        out.extend_from_slice(&bytes[at..found]);
-        out.extend_from_slice(to);
-        at = found + from.len();
-    }
-    out.extend_from_slice(&bytes[at..]);
-    out
 }
 
 /// The same record of another session, changed earlier.

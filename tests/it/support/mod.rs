@@ -11,6 +11,7 @@ pub(crate) mod own_tests;
 pub(crate) mod procfs;
 pub(crate) mod proxy;
 pub(crate) mod random;
+pub(crate) mod replaced;
 pub(crate) mod sse;
 pub(crate) mod wait;
 

@@ -6,8 +6,7 @@ use std::path::Path;
 
 use memchr::memmem;
 
-use super::{Amounts, Places, Running, STREAM, Session, Target, absent};
-use crate::server::{Server, free_port};
+use super::{Alone, Amounts, Places, Running, STREAM, Session, Target, absent};
 use crate::{Outcome, http, rpc};
 
 const PATH: &str = "/acp";
@@ -34,59 +33,40 @@ impl Target for AcpHttp {
     }
 
     fn start(&self, folder: &Path) -> Outcome<Box<dyn Running>> {
-        let address = free_port()?;
-        let port = address.port().to_string();
-        let command = [self.0.programs.join("acp-http-peer"), port.into(), self.0.agent()];
-        let mut server = Server::start(&command, &[], folder.join("acp-http.log"))?;
-        server.listens(address)?;
-        Ok(Box::new(Up { server, address }))
-    }
-}
-
-struct Up {
-    server: Server,
-    address: SocketAddr,
-}
-
-impl Running for Up {
-    /// A connection with an agent of its own, and the agent's first session.
-    fn session(&mut self, _: usize) -> Outcome<Session> {
-        let address = self.address;
-        let post = |headers: &[String], body: &str| http::request("POST", address, PATH, headers, Some(body));
-        let (head, body) = http::call(address, &post(&[], &rpc::initialize()))?;
-        let id = head.header("acp-connection-id").ok_or_else(|| format!("no connection's id: {body}"))?;
-        let connection = format!("Acp-Connection-Id: {id}");
-        let stream = [connection.clone(), STREAM.to_owned()];
-        let mut answers = http::connect(address)?;
-        answers.write_all(&http::request("GET", address, PATH, &stream, None))?;
-        http::call(address, &post(std::slice::from_ref(&connection), &rpc::new_session()))?;
-        let (mut seen, mut buffer) = (Vec::new(), [0; 4096]);
-        while memmem::find(&seen, b"sess-1").is_none() {
-            match answers.read(&mut buffer)? {
-                0 => return Err("the answers' stream ended".into()),
-                read => seen.extend_from_slice(&buffer[..read]),
-            }
-        }
-        let session = [connection, "Acp-Session-Id: sess-1".to_owned()];
-        let follow = [&session[..], &[STREAM.to_owned()]].concat();
-        Ok(Session {
-            address,
-            follow: http::request("GET", address, PATH, &follow, None),
-            replay: None,
-            prompt_address: address,
-            prompt: Box::new(move |text| {
-                http::request("POST", address, PATH, &session, Some(&rpc::prompt(text)))
-            }),
-            turn_end: None,
-            _held: vec![answers],
+        Alone::start(folder.join("acp-http.log"), &[], session, |port| {
+            vec![self.0.programs.join("acp-http-peer").into(), port.into(), self.0.agent().into()]
         })
     }
+}
 
-    fn workers(&self) -> Vec<u32> {
-        vec![self.server.pid()]
+/// A connection with an agent of its own, and the agent's first session.
+fn session(address: SocketAddr, _: usize) -> Outcome<Session> {
+    let post = |headers: &[String], body: &str| http::request("POST", address, PATH, headers, Some(body));
+    let (head, body) = http::call(address, &post(&[], &rpc::initialize()))?;
+    let id = head.header("acp-connection-id").ok_or_else(|| format!("no connection's id: {body}"))?;
+    let connection = format!("Acp-Connection-Id: {id}");
+    let stream = [connection.clone(), STREAM.to_owned()];
+    let mut answers = http::connect(address)?;
+    answers.write_all(&http::request("GET", address, PATH, &stream, None))?;
+    http::call(address, &post(std::slice::from_ref(&connection), &rpc::new_session()))?;
+    let (mut seen, mut buffer) = (Vec::new(), [0; 4096]);
+    while memmem::find(&seen, b"sess-1").is_none() {
+        match answers.read(&mut buffer)? {
+            0 => return Err("the answers' stream ended".into()),
+            read => seen.extend_from_slice(&buffer[..read]),
+        }
     }
-
-    fn stop(self: Box<Self>) -> Outcome {
-        self.server.stop()
-    }
+    let session = [connection, "Acp-Session-Id: sess-1".to_owned()];
+    let follow = [&session[..], &[STREAM.to_owned()]].concat();
+    Ok(Session {
+        address,
+        follow: http::request("GET", address, PATH, &follow, None),
+        replay: None,
+        prompt_address: address,
+        prompt: Box::new(move |text| {
+            http::request("POST", address, PATH, &session, Some(&rpc::prompt(text)))
+        }),
+        turn_end: None,
+        _held: vec![answers],
+    })
 }

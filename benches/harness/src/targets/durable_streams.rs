@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use super::{Amounts, Places, Running, STREAM, Session, Target, absent, stop_all};
+use super::{Amounts, Bridged, Places, Running, Target, absent};
 use crate::server::{Server, free_port};
 use crate::{Outcome, http};
 
@@ -42,7 +42,7 @@ impl Target for DurableStreams {
     }
 
     fn start(&self, folder: &Path) -> Outcome<Box<dyn Running>> {
-        let (address, prompts) = (free_port()?, free_port()?);
+        let address = free_port()?;
         let port = address.port().to_string();
         let data = folder.join("durable-streams");
         let program = self.program();
@@ -57,70 +57,15 @@ impl Target for DurableStreams {
         ];
         let mut server = Server::start(&command, &[], folder.join("durable-streams.log"))?;
         server.listens(address)?;
-        let bridge = bridge(&self.0, folder, prompts, address, "arrays")?;
-        Ok(Box::new(Up { server, bridge, address, prompts }))
+        Bridged::start(&self.0, folder, (server, address), "arrays", follow)
     }
 }
 
-/// The bridge that publishes to a server, as single lines or as arrays of them.
-pub(super) fn bridge(
-    places: &Places,
-    folder: &Path,
-    prompts: SocketAddr,
-    server: SocketAddr,
-    form: &str,
-) -> Outcome<Server> {
-    let port = prompts.port().to_string();
-    let command = [
-        places.programs.join("publish-bridge"),
-        port.into(),
-        places.agent(),
-        server.to_string().into(),
-        form.into(),
-    ];
-    let mut bridge = Server::start(&command, &[], folder.join("bridge.log"))?;
-    bridge.listens(prompts)?;
-    Ok(bridge)
-}
-
-struct Up {
-    server: Server,
-    bridge: Server,
-    address: SocketAddr,
-    prompts: SocketAddr,
-}
-
-impl Running for Up {
-    fn session(&mut self, number: usize) -> Outcome<Session> {
-        let (address, prompts) = (self.address, self.prompts);
-        let stream = format!("/s{number}");
-        let (head, body) = http::call(address, &http::request("PUT", address, &stream, &[], Some("")))?;
-        if head.status / 100 != 2 {
-            return Err(format!("PUT {stream}: {} {body}", head.status).into());
-        }
-        let path = format!("{stream}?offset=now&live=sse");
-        Ok(Session {
-            address,
-            follow: http::request("GET", address, &path, &[STREAM.to_owned()], None),
-            replay: None,
-            prompt_address: prompts,
-            prompt: Box::new(move |text| {
-                http::request("POST", prompts, &format!("/s/{number}/prompt"), &[], Some(text))
-            }),
-            turn_end: None,
-            _held: Vec::new(),
-        })
+fn follow(address: SocketAddr, number: usize) -> Outcome<String> {
+    let stream = format!("/s{number}");
+    let (head, body) = http::call(address, &http::request("PUT", address, &stream, &[], Some("")))?;
+    if head.status / 100 != 2 {
+        return Err(format!("PUT {stream}: {} {body}", head.status).into());
     }
-
-    fn workers(&self) -> Vec<u32> {
-        vec![self.server.pid(), self.bridge.pid()]
-    }
-
-    fn holders(&self) -> Vec<u32> {
-        vec![self.server.pid()]
-    }
-
-    fn stop(self: Box<Self>) -> Outcome {
-        stop_all([self.bridge, self.server])
-    }
+    Ok(format!("{stream}?offset=now&live=sse"))
 }

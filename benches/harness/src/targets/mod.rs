@@ -1,6 +1,8 @@
 //! What is measured: each server started as its documentation says, in front of the synthetic agent.
 
 mod acp_http;
+mod alone;
+mod bridged;
 mod durable_streams;
 mod gateway;
 mod nchan;
@@ -13,8 +15,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
 use crate::Outcome;
-use crate::server::Server;
 
+use alone::Alone;
+use bridged::Bridged;
 pub(crate) use gateway::{Gateway, Up as GatewayUp};
 
 pub(crate) const LIMIT: &str = "raw-epoll";
@@ -129,11 +132,6 @@ pub(crate) fn all(places: &Places) -> Vec<Box<dyn Target>> {
 
 fn absent(program: &Path) -> Option<String> {
     (!program.exists()).then(|| "not installed".to_owned())
-}
-
-/// Ends several servers; the first error counts.
-fn stop_all(servers: impl IntoIterator<Item = Server>) -> Outcome {
-    servers.into_iter().map(Server::stop).fold(Ok(()), Result::and)
 }
 
 const STREAM: &str = "Accept: text/event-stream";

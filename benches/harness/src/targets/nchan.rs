@@ -6,10 +6,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use super::durable_streams::bridge;
-use super::{Amounts, Places, Running, STREAM, Session, Target, absent, stop_all};
+use super::{Amounts, Bridged, Places, Running, Target, absent};
 use crate::server::{Server, free_port};
-use crate::{Outcome, http, proc};
+use crate::{Outcome, proc};
 
 const NGINX: &str = "/usr/sbin/nginx";
 const MODULE: &str = "/usr/lib/nginx/modules/ngx_nchan_module.so";
@@ -43,7 +42,7 @@ impl Target for Nchan {
     }
 
     fn start(&self, folder: &Path) -> Outcome<Box<dyn Running>> {
-        let (address, prompts) = (free_port()?, free_port()?);
+        let address = free_port()?;
         let config = folder.join("nchan.conf");
         fs::write(&config, configuration(folder, address))?;
         let command: [&OsStr; 5] =
@@ -54,8 +53,9 @@ impl Target for Nchan {
         while proc::children(server.pid()).is_empty() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let bridge = bridge(&self.0, folder, prompts, address, "lines")?;
-        Ok(Box::new(Up { server, bridge, address, prompts }))
+        Bridged::start(&self.0, folder, (server, address), "lines", |_, number| {
+            Ok(format!("/sub?id=s{number}"))
+        })
     }
 }
 
@@ -89,42 +89,4 @@ http {{
 }}
 "
     )
-}
-
-struct Up {
-    server: Server,
-    bridge: Server,
-    address: SocketAddr,
-    prompts: SocketAddr,
-}
-
-impl Running for Up {
-    fn session(&mut self, number: usize) -> Outcome<Session> {
-        let (address, prompts) = (self.address, self.prompts);
-        Ok(Session {
-            address,
-            follow: http::request("GET", address, &format!("/sub?id=s{number}"), &[STREAM.to_owned()], None),
-            replay: None,
-            prompt_address: prompts,
-            prompt: Box::new(move |text| {
-                http::request("POST", prompts, &format!("/s/{number}/prompt"), &[], Some(text))
-            }),
-            turn_end: None,
-            _held: Vec::new(),
-        })
-    }
-
-    fn workers(&self) -> Vec<u32> {
-        [self.holders(), vec![self.bridge.pid()]].concat()
-    }
-
-    /// The master and its worker.
-    fn holders(&self) -> Vec<u32> {
-        let master = self.server.pid();
-        [vec![master], proc::children(master)].concat()
-    }
-
-    fn stop(self: Box<Self>) -> Outcome {
-        stop_all([self.bridge, self.server])
-    }
 }

@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::{Amounts, LIMIT, Places, Running, STREAM, Session, Target, absent};
-use crate::server::{Server, free_port};
+use super::{Alone, Amounts, LIMIT, Places, Running, STREAM, Session, Target, absent};
 use crate::{Outcome, http};
 
 #[derive(Debug)]
@@ -35,51 +34,35 @@ impl Target for RawEpoll {
     }
 
     fn start(&self, folder: &Path) -> Outcome<Box<dyn Running>> {
-        let address = free_port()?;
-        let port = address.port().to_string();
-        let command = [self.0.programs.join("raw-epoll"), port.into(), self.0.agent()];
-        let mut server = Server::start(&command, &[], folder.join("raw-epoll.log"))?;
-        server.listens(address)?;
-        Ok(Box::new(Up { server, address }))
+        Alone::start(
+            folder.join("raw-epoll.log"),
+            &[],
+            |address, number| Ok(session(address, number)),
+            |port| vec![self.0.programs.join("raw-epoll").into(), port.into(), self.0.agent().into()],
+        )
     }
 }
 
-struct Up {
-    server: Server,
-    address: SocketAddr,
-}
-
-impl Running for Up {
-    fn session(&mut self, number: usize) -> Outcome<Session> {
-        let address = self.address;
-        let events = format!("/s/{number}/events");
-        let get = |headers: &[&str]| {
-            http::request(
-                "GET",
-                address,
-                &events,
-                &headers.iter().map(|&line| line.to_owned()).collect::<Vec<_>>(),
-                None,
-            )
-        };
-        Ok(Session {
+fn session(address: SocketAddr, number: usize) -> Session {
+    let events = format!("/s/{number}/events");
+    let get = |headers: &[&str]| {
+        http::request(
+            "GET",
             address,
-            follow: get(&[STREAM]),
-            replay: Some(get(&[STREAM, "Last-Event-ID: 0"])),
-            prompt_address: address,
-            prompt: Box::new(move |text| {
-                http::request("POST", address, &format!("/s/{number}/prompt"), &[], Some(text))
-            }),
-            turn_end: None,
-            _held: Vec::new(),
-        })
-    }
-
-    fn workers(&self) -> Vec<u32> {
-        vec![self.server.pid()]
-    }
-
-    fn stop(self: Box<Self>) -> Outcome {
-        self.server.stop()
+            &events,
+            &headers.iter().map(|&line| line.to_owned()).collect::<Vec<_>>(),
+            None,
+        )
+    };
+    Session {
+        address,
+        follow: get(&[STREAM]),
+        replay: Some(get(&[STREAM, "Last-Event-ID: 0"])),
+        prompt_address: address,
+        prompt: Box::new(move |text| {
+            http::request("POST", address, &format!("/s/{number}/prompt"), &[], Some(text))
+        }),
+        turn_end: None,
+        _held: Vec::new(),
     }
 }

@@ -6,8 +6,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use super::{Amounts, Places, Running, STREAM, Session, Target, absent};
-use crate::server::{Server, free_port};
+use super::{Alone, Amounts, Places, Running, STREAM, Session, Target, absent};
 use crate::{Outcome, http, rpc};
 
 #[derive(Debug)]
@@ -48,17 +47,6 @@ impl Target for SandboxAgent {
         fs::create_dir_all(bin.join("agent_processes"))?;
         symlink(self.0.agent(), bin.join("codex"))?;
         symlink(self.0.agent(), bin.join("agent_processes/codex-acp"))?;
-        let address = free_port()?;
-        let port = address.port().to_string();
-        let program = self.program();
-        let command: [&OsStr; 6] = [
-            program.as_ref(),
-            "server".as_ref(),
-            "--no-token".as_ref(),
-            "--no-telemetry".as_ref(),
-            "--port".as_ref(),
-            port.as_ref(),
-        ];
         let share = folder.join("share");
         let environment = [
             ("HOME", folder.as_os_str()),
@@ -66,42 +54,33 @@ impl Target for SandboxAgent {
             ("SANDBOX_AGENT_REQUIRE_PREINSTALL", "1".as_ref()),
             ("RUST_LOG", "error".as_ref()),
         ];
-        let mut server = Server::start(&command, &environment, folder.join("sandbox-agent.log"))?;
-        server.listens(address)?;
-        Ok(Box::new(Up { server, address }))
-    }
-}
-
-struct Up {
-    server: Server,
-    address: SocketAddr,
-}
-
-impl Running for Up {
-    fn session(&mut self, number: usize) -> Outcome<Session> {
-        let address = self.address;
-        let path = format!("/v1/acp/s{number}");
-        let post = |path: &str, body: &str| http::request("POST", address, path, &[], Some(body));
-        http::expect(address, &post(&format!("{path}?agent=codex"), &rpc::initialize()), 200)?;
-        http::expect(address, &post(&path, &rpc::new_session()), 200)?;
-        Ok(Session {
-            address,
-            follow: http::request("GET", address, &path, &[STREAM.to_owned()], None),
-            replay: None,
-            prompt_address: address,
-            prompt: Box::new(move |text| {
-                http::request("POST", address, &path, &[], Some(&rpc::prompt(text)))
-            }),
-            turn_end: None,
-            _held: Vec::new(),
+        Alone::start(folder.join("sandbox-agent.log"), &environment, session, |port| {
+            let program = self.program();
+            let command: [&OsStr; 6] = [
+                program.as_ref(),
+                "server".as_ref(),
+                "--no-token".as_ref(),
+                "--no-telemetry".as_ref(),
+                "--port".as_ref(),
+                port.as_ref(),
+            ];
+            command.map(OsStr::to_owned).to_vec()
         })
     }
+}
 
-    fn workers(&self) -> Vec<u32> {
-        vec![self.server.pid()]
-    }
-
-    fn stop(self: Box<Self>) -> Outcome {
-        self.server.stop()
-    }
+fn session(address: SocketAddr, number: usize) -> Outcome<Session> {
+    let path = format!("/v1/acp/s{number}");
+    let post = |path: &str, body: &str| http::request("POST", address, path, &[], Some(body));
+    http::expect(address, &post(&format!("{path}?agent=codex"), &rpc::initialize()), 200)?;
+    http::expect(address, &post(&path, &rpc::new_session()), 200)?;
+    Ok(Session {
+        address,
+        follow: http::request("GET", address, &path, &[STREAM.to_owned()], None),
+        replay: None,
+        prompt_address: address,
+        prompt: Box::new(move |text| http::request("POST", address, &path, &[], Some(&rpc::prompt(text)))),
+        turn_end: None,
+        _held: Vec::new(),
+    })
 }

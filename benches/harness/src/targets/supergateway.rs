@@ -5,8 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
-use super::{Amounts, Places, Running, STREAM, Session, Target, absent};
-use crate::server::{Server, free_port};
+use super::{Alone, Amounts, Places, Running, STREAM, Session, Target, absent};
 use crate::{Outcome, http, rpc};
 
 #[derive(Debug)]
@@ -43,62 +42,43 @@ impl Target for Supergateway {
     }
 
     fn start(&self, folder: &Path) -> Outcome<Box<dyn Running>> {
-        let address = free_port()?;
-        let port = address.port().to_string();
-        let (program, agent) = (self.program(), self.0.agent());
-        let command: [&OsStr; 8] = [
-            "node".as_ref(),
-            program.as_ref(),
-            "--stdio".as_ref(),
-            agent.as_ref(),
-            "--port".as_ref(),
-            port.as_ref(),
-            "--logLevel".as_ref(),
-            "none".as_ref(),
-        ];
-        let mut server =
-            Server::start(&command, &[("HOME", folder.as_ref())], folder.join("supergateway.log"))?;
-        server.listens(address)?;
-        Ok(Box::new(Up { server, address }))
-    }
-}
-
-struct Up {
-    server: Server,
-    address: SocketAddr,
-}
-
-impl Running for Up {
-    /// A stream of our own, whose first event says where messages are posted.
-    fn session(&mut self, _: usize) -> Outcome<Session> {
-        let address = self.address;
-        let follow = http::request("GET", address, "/sse", &[STREAM.to_owned()], None);
-        let (path, stream) = endpoint(address, &follow)?;
-        let post = move |body: &str| http::request("POST", address, &path, &[], Some(body));
-        for message in [rpc::initialize(), rpc::new_session()] {
-            http::expect(address, &post(&message), 202)?;
-        }
-        // This stream gets all that the agent says as well.
-        let mut drained = stream.try_clone()?;
-        std::thread::spawn(move || io::copy(&mut drained, &mut io::sink()));
-        Ok(Session {
-            address,
-            follow,
-            replay: None,
-            prompt_address: address,
-            prompt: Box::new(move |text| post(&rpc::prompt(text))),
-            turn_end: None,
-            _held: vec![stream],
+        Alone::start(folder.join("supergateway.log"), &[("HOME", folder.as_os_str())], session, |port| {
+            let (program, agent) = (self.program(), self.0.agent());
+            let command: [&OsStr; 8] = [
+                "node".as_ref(),
+                program.as_ref(),
+                "--stdio".as_ref(),
+                agent.as_ref(),
+                "--port".as_ref(),
+                port.as_ref(),
+                "--logLevel".as_ref(),
+                "none".as_ref(),
+            ];
+            command.map(OsStr::to_owned).to_vec()
         })
     }
+}
 
-    fn workers(&self) -> Vec<u32> {
-        vec![self.server.pid()]
+/// A stream of our own, whose first event says where messages are posted.
+fn session(address: SocketAddr, _: usize) -> Outcome<Session> {
+    let follow = http::request("GET", address, "/sse", &[STREAM.to_owned()], None);
+    let (path, stream) = endpoint(address, &follow)?;
+    let post = move |body: &str| http::request("POST", address, &path, &[], Some(body));
+    for message in [rpc::initialize(), rpc::new_session()] {
+        http::expect(address, &post(&message), 202)?;
     }
-
-    fn stop(self: Box<Self>) -> Outcome {
-        self.server.stop()
-    }
+    // This stream gets all that the agent says as well.
+    let mut drained = stream.try_clone()?;
+    std::thread::spawn(move || io::copy(&mut drained, &mut io::sink()));
+    Ok(Session {
+        address,
+        follow,
+        replay: None,
+        prompt_address: address,
+        prompt: Box::new(move |text| post(&rpc::prompt(text))),
+        turn_end: None,
+        _held: vec![stream],
+    })
 }
 
 fn endpoint(address: SocketAddr, follow: &[u8]) -> Outcome<(String, TcpStream)> {

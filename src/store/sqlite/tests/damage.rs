@@ -82,6 +82,24 @@ fn a_log_begins_no_later_than_it_does() {
 }
 
 #[test]
+fn a_log_whose_first_entry_the_index_has_lost_begins_where_it_did() {
+    let place = two_logs();
+    // Session 1 from seq 1 on, at place 3: the index takes it for a run of another session.
+    let mut bytes = fs::read(place.path()).unwrap();
+    let entry = [&[1; 16][..], &[3]].concat();
+    let found = bytes.chunks(PAGE).enumerate().find_map(|(at, page)| {
+        memchr::memmem::find(page, &entry).filter(|_| page[0] == 10).map(|found| at * PAGE + found)
+    });
+    bytes[found.unwrap()] ^= 1;
+    fs::write(place.path(), bytes).unwrap();
+    let store = place.store();
+    assert_eq!(store.read(session(1), 0, 1000).unwrap()[0].first_seq, 4, "the entry is lost");
+    let ends = store.ends(session(1)).unwrap().unwrap();
+    assert_eq!((ends.first_seq, ends.last_seq), (1, 9));
+    assert_eq!(store.usage(session(1)), Some(ends));
+}
+
+#[test]
 fn an_index_that_lies_is_in_the_way_of_no_seq() {
     // The entry of the last run, from seq 7 on at place 15, says 10, which is still to be given.
     let place = two_logs();
