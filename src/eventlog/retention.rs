@@ -22,7 +22,7 @@ const TOMBSTONES: Duration = Duration::from_hours(1);
 /// Logs, runs or records that one step takes, so that no commit waits for long.
 const STEP: usize = 64;
 
-/// What was written since the last look.
+/// What was written since the last look, as it is stored: what the limits are about.
 #[derive(Debug, Default)]
 pub(super) struct Growth {
     bytes: AtomicU64,

@@ -342,8 +342,7 @@ fn commit_or_wait(shared: &Shared, batch: &Batch) -> Result<Committed, CommitErr
 
 /// Gives the events to their readers.
 fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
-    let bytes = transaction.batch.runs.iter().map(|run| run.frames.len() as u64).sum();
-    shared.growth.add(bytes, &shared.limits);
+    shared.growth.add(committed.bytes, &shared.limits);
     let mut runs = transaction.batch.runs.into_iter().zip(&committed.positions);
     let mut told = Vec::with_capacity(transaction.parts.len());
     for part in transaction.parts {

@@ -11,12 +11,34 @@ pub(crate) fn session(number: u8) -> SessionId {
     SessionId::from_uuid(uuid::Uuid::from_bytes([number; 16]))
 }
 
+/// Text in which nothing comes again, so that it cannot be packed; another one for each seed.
+pub(crate) fn noise(seed: u64, length: usize) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut state = seed;
+    let letters = std::iter::repeat_with(|| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        char::from(LETTERS[(mixed >> 58) as usize])
+    });
+    letters.take(length).collect()
+}
+
 /// Events as the log frames them, under the epoch `e`.
 pub(crate) fn run(number: u8, seqs: RangeInclusive<u64>) -> Run {
+    noisy(number, seqs, 0)
+}
+
+/// The same, each with so much that cannot be packed.
+pub(crate) fn noisy(number: u8, seqs: RangeInclusive<u64>, length: usize) -> Run {
     let mut frames = String::new();
     for seq in seqs.clone() {
         let id = format!("e-{seq}");
-        let data = format!("{{\"id\":\"{id}\",\"seq\":{seq},\"type\":\"test\",\"session\":{number}}}");
+        let noise = match length {
+            0 => String::new(),
+            length => format!(",\"x\":\"{}\"", noise_of(number, seq, length)),
+        };
+        let data = format!("{{\"id\":\"{id}\",\"seq\":{seq},\"type\":\"test\",\"session\":{number}{noise}}}");
         write!(frames, "id: {id}\nevent: test\ndata: {data}\n\n").expect("a string takes all");
     }
     Run {
@@ -27,6 +49,11 @@ pub(crate) fn run(number: u8, seqs: RangeInclusive<u64>) -> Run {
         last_pos: 0,
         frames: frames.into(),
     }
+}
+
+/// What cannot be packed of an event of [`noisy`].
+pub(crate) fn noise_of(number: u8, seq: u64, length: usize) -> String {
+    noise(u64::from(number) << 32 | seq, length)
 }
 
 pub(crate) fn put(table: Table, key: &str, value: &str) -> Put {

@@ -63,13 +63,14 @@ impl Maps {
         self.usages.erase(session);
     }
 
-    fn append(&mut self, run: &Run, time: Timestamp) -> u64 {
+    fn append(&mut self, run: &Run, time: Timestamp) -> RunHead {
         self.last_pos += run.count();
         let pos = self.last_pos;
-        self.usages.append(run.tenant.as_str(), &RunHead::of(run, pos, time));
+        let head = head(run, pos, time);
+        self.usages.append(run.tenant.as_str(), &head);
         self.sessions.entry(run.session).or_default().insert(run.last_seq, pos);
         self.runs.insert(pos, (Run { last_pos: pos, ..run.clone() }, time));
-        pos
+        head
     }
 
     fn prune(&mut self, cut: Cut, max_runs: usize) -> Pruned {
@@ -93,6 +94,11 @@ impl Maps {
     }
 }
 
+/// Frames are stored as they are.
+fn head(run: &Run, last_pos: u64, time: Timestamp) -> RunHead {
+    RunHead::of(run, last_pos, run.frames.len() as u64, time)
+}
+
 impl EventStore for MemoryStore {
     fn epoch(&self) -> Epoch {
         self.epoch.clone()
@@ -105,14 +111,14 @@ impl EventStore for MemoryStore {
         for session in &batch.erase {
             maps.erase(*session);
         }
-        let positions = batch.runs.iter().map(|run| maps.append(run, time)).collect();
+        let heads: Vec<RunHead> = batch.runs.iter().map(|run| maps.append(run, time)).collect();
         for put in &batch.puts {
             maps.records.insert((put.table, put.key.clone()), put.value.clone());
         }
         for delete in &batch.deletes {
             maps.records.remove(&(delete.table, delete.key.clone()));
         }
-        Ok(Committed { positions })
+        Ok(Committed::of(&heads))
     }
 
     fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
@@ -203,7 +209,7 @@ impl EventStore for MemoryStore {
         let maps = self.maps();
         let found = maps.runs.range((Bound::Excluded(after_pos), Bound::Unbounded)).map(|(_, entry)| entry);
         let found = found.filter(|(run, _)| session.is_none_or(|session| run.session == session));
-        Ok(found.take(limit).map(|(run, time)| RunHead::of(run, run.last_pos, *time)).collect())
+        Ok(found.take(limit).map(|(run, time)| head(run, run.last_pos, *time)).collect())
     }
 
     fn prune(&self, cuts: &[Cut], max_runs: usize) -> Result<Pruned, CommitError> {

@@ -69,7 +69,7 @@ pub trait EventStore: Send + Sync + Debug {
     /// The first `limit` logs that `wanted` picks.
     fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage>;
 
-    /// Bytes of all frames.
+    /// Bytes of all logs, as they are stored.
     fn total_bytes(&self) -> u64;
 
     /// The ends of the whole store.
@@ -127,6 +127,8 @@ pub struct Batch {
 pub struct Committed {
     /// `last_pos` of each run, in the order of the batch.
     pub positions: Vec<u64>,
+    /// Of the runs together, as they are stored.
+    pub bytes: u64,
 }
 
 /// Runs of many sessions, and how far the store looked for them.
@@ -150,14 +152,21 @@ pub struct RunHead {
     pub first_seq: u64,
     pub last_seq: u64,
     pub last_pos: u64,
+    /// What its frames take where they are stored.
     pub bytes: u64,
     /// When it was committed.
     pub time: Timestamp,
 }
 
+impl Committed {
+    fn of(runs: &[RunHead]) -> Self {
+        let positions = runs.iter().map(|run| run.last_pos).collect();
+        Self { positions, bytes: runs.iter().map(|run| run.bytes).sum() }
+    }
+}
+
 impl RunHead {
-    fn of(run: &Run, last_pos: u64, time: Timestamp) -> Self {
-        let bytes = run.frames.len() as u64;
+    fn of(run: &Run, last_pos: u64, bytes: u64, time: Timestamp) -> Self {
         Self { session: run.session, first_seq: run.first_seq, last_seq: run.last_seq, last_pos, bytes, time }
     }
 }
@@ -173,6 +182,7 @@ pub struct Cut {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
     pub runs: u64,
+    /// As they were stored.
     pub bytes: u64,
 }
 

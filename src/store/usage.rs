@@ -7,7 +7,7 @@ use crate::types::{SessionId, Tenant, Timestamp};
 
 use super::{Pruned, RunHead};
 
-/// What a session's log is: its ends, its bytes and runs, the time of its last commit.
+/// What a session's log is: its ends, its bytes as they are stored and its runs, the time of its last commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogUsage {
     pub session: SessionId,

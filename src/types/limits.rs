@@ -170,8 +170,8 @@ pub struct Limits {
     /// Bytes of a log that a dead gateway left open and that is checked before the next one serves: a larger one is
     /// checked while it serves already.
     pub check_bytes: u64,
-    /// Retention: bytes of a session's log, age after its last event: then the oldest goes. And bytes of all logs: then
-    /// the oldest of the largest go.
+    /// Retention: bytes of a session's log as it is stored, age after its last event: then the oldest goes. And bytes of
+    /// all logs: then the oldest of the largest go.
     pub session_log_bytes: u64,
     pub log_age: Duration,
     pub logs_bytes: u64,

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use acp_gateway::types::SessionId;
+
 use crate::support::{Gateway, Setup};
 
 mod calls;
@@ -31,6 +33,17 @@ fn on_disk(setup: Setup) -> (Gateway, Disk) {
         disk.insert(Disk::of(&folder.join(LOG))).environment()
     });
     (gateway, disk.expect("it was made with the gateway"))
+}
+
+/// The beginning of what is stored of the run that holds an event of a session: it lies on one page, and no other run
+/// has it.
+fn beginning(path: &Path, session: &str, seq: u64) -> Vec<u8> {
+    let session: SessionId = session.parse().expect("an id");
+    let file = rusqlite::Connection::open(path).expect("the log");
+    let select =
+        "SELECT substr(frames, 1, 200) FROM run WHERE session = ?1 AND first_seq <= ?2 AND last_seq >= ?2";
+    let run = rusqlite::params![session.as_bytes(), i64::try_from(seq).expect("it is small")];
+    file.query_row(select, run, |row| row.get(0)).expect("there is one")
 }
 
 #[test]

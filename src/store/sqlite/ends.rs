@@ -137,14 +137,14 @@ fn verified(
     session: SessionId,
     indexed_first: Option<i64>,
 ) -> Result<Option<u64>, rusqlite::Error> {
-    let (Ok(last_seq), Ok(crc), Ok(frames)) = (row.get(2), row.get::<_, u32>(3), row.get_ref(4)?.as_blob())
+    let (Ok(last_seq), Ok(crc), Ok(stored)) = (row.get(2), row.get::<_, u32>(3), row.get_ref(4)?.as_blob())
     else {
         return Ok(None);
     };
     let Some(last_seq) = plausible(last_seq) else { return Ok(None) };
     let firsts = [row.get(1).ok(), indexed_first].into_iter().flatten().filter_map(plausible);
     let mut firsts = firsts.filter(|first| *first <= last_seq);
-    Ok(firsts.any(|first| checksum(session, first, last_seq, frames) == crc).then_some(last_seq))
+    Ok(firsts.any(|first| checksum(session, first, last_seq, stored) == crc).then_some(last_seq))
 }
 
 /// The place of the run before a place.

@@ -1,16 +1,17 @@
 //! The store on a disk: one SQLite file, one connection that writes, a few that read, one that checkpoints.
 //!
-//! A commit is durable when it returns (WAL, `synchronous = FULL`). Each run has a checksum over its bytes and its
-//! place, compared at each read: a damaged run is told and never served. SQLite takes its write-ahead log away when the
-//! last connection closes, so a file that still has one was left open by a process that died: it is read through as a
-//! whole, once, and the write-ahead log stays until that has found nothing. Who brings back a copy gives the file a new
-//! epoch: runs keep the epoch they were framed with, and reading changes their ids to the file's.
+//! A commit is durable when it returns (WAL, `synchronous = FULL`). Frames are packed, and counted as they are stored.
+//! Each run has a checksum over that and its place, compared at each read: a damaged run is told and never served. SQLite
+//! takes its write-ahead log away when the last connection closes, so a file that still has one was left open by a process
+//! that died: it is read through as a whole, once, and the write-ahead log stays until that has found nothing. A copy that
+//! is brought back has a new epoch: runs keep the one they were framed with, and reading changes their ids to the file's.
 
 mod check;
 mod checkpoint;
 mod copy;
 mod ends;
 mod migrate;
+mod pack;
 mod read;
 mod remove;
 mod room;
@@ -32,7 +33,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
 
 use crate::shutdown::sound;
-use crate::types::{Epoch, Ids, Limits, SessionId, Timestamp};
+use crate::types::{Epoch, Ids, Limits, SessionId};
 
 use super::usage::Usages;
 use super::{
@@ -293,12 +294,12 @@ fn from_sql(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 
-/// Over the bytes and over what says whose they are.
-fn checksum(session: SessionId, first_seq: u64, last_seq: u64, frames: &[u8]) -> u32 {
+/// Over the bytes as they are stored and over what says whose they are.
+fn checksum(session: SessionId, first_seq: u64, last_seq: u64, stored: &[u8]) -> u32 {
     let mut crc = crc32c::crc32c(session.as_bytes());
     crc = crc32c::crc32c_append(crc, &first_seq.to_be_bytes());
     crc = crc32c::crc32c_append(crc, &last_seq.to_be_bytes());
-    crc32c::crc32c_append(crc, frames)
+    crc32c::crc32c_append(crc, stored)
 }
 
 impl EventStore for SqliteStore {
@@ -314,7 +315,7 @@ impl EventStore for SqliteStore {
             let index = self.index();
             (index.last_pos, index.sums_with(batch))
         };
-        let write::Done { positions, erased } = self.noted(write::commit(
+        let write::Done { runs, erased, written } = self.noted(write::commit(
             &mut writer,
             &self.room,
             batch,
@@ -327,12 +328,12 @@ impl EventStore for SqliteStore {
         if sums.is_some() {
             index.unsummed.clear();
         }
-        index.committed(batch, &positions, time);
+        index.committed(batch, &runs);
         drop(index);
         drop(writer);
         self.tell(&erased);
-        self.checkpointer.wrote(write::size(batch));
-        Ok(Committed { positions })
+        self.checkpointer.wrote(written);
+        Ok(Committed::of(&runs))
     }
 
     fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
@@ -489,12 +490,10 @@ impl EventStore for SqliteStore {
 }
 
 impl Index {
-    fn committed(&mut self, batch: &Batch, positions: &[u64], time: Timestamp) {
+    fn committed(&mut self, batch: &Batch, heads: &[RunHead]) {
         for session in &batch.erase {
             self.usages.erase(*session);
         }
-        for (run, pos) in batch.runs.iter().zip(positions) {
-            self.append(run.tenant.as_str(), &RunHead::of(run, *pos, time));
-        }
+        batch.runs.iter().zip(heads).for_each(|(run, head)| self.append(run.tenant.as_str(), head));
     }
 }

@@ -10,7 +10,7 @@ use crate::shutdown::sound;
 use crate::types::{Epoch, SessionId, Tenant, Timestamp};
 
 use super::super::{ReadError, Record, Run, RunHead, Table};
-use super::{OpenError, checksum, ends, from_sql, schema, to_sql};
+use super::{OpenError, checksum, ends, from_sql, pack, schema, to_sql};
 
 impl From<rusqlite::Error> for ReadError {
     fn from(error: rusqlite::Error) -> Self {
@@ -273,38 +273,40 @@ pub(super) fn unless_malformed<T>(result: Result<T, rusqlite::Error>) -> Result<
     }
 }
 
-/// The session, the first and the last seq, and the frames.
+/// The session, the first and the last seq, and the frames as they are stored.
 type Whole<'a> = (SessionId, u64, u64, &'a [u8]);
 
 /// What of a row of [`COLUMNS`] is compared with its checksum; `None` when that is another.
 fn whole<'a>(row: &'a Row<'_>) -> Result<Option<Whole<'a>>, rusqlite::Error> {
     let (session, first_seq, last_seq) = (session_of(row, 0)?, from_sql(row.get(1)?), from_sql(row.get(2)?));
-    let frames = row.get_ref(7)?.as_blob()?;
+    let stored = row.get_ref(7)?.as_blob()?;
     let crc: u32 = row.get(6)?;
-    Ok((checksum(session, first_seq, last_seq, frames) == crc)
-        .then_some((session, first_seq, last_seq, frames)))
+    Ok((checksum(session, first_seq, last_seq, stored) == crc)
+        .then_some((session, first_seq, last_seq, stored)))
 }
 
-/// The last seq and the bytes of a run of a session, when it is whole.
+/// The last seq and the stored bytes of a run of a session, when it is whole.
 pub(super) fn weighed(
     row: Result<Option<&Row<'_>>, rusqlite::Error>,
     session: SessionId,
 ) -> Result<Option<(u64, u64)>, rusqlite::Error> {
     let Some(row) = unless_malformed(row)?.flatten() else { return Ok(None) };
     let whole = whole(row).ok().flatten().filter(|(of, ..)| *of == session);
-    Ok(whole.map(|(_, _, last_seq, frames)| (last_seq, frames.len() as u64)))
+    Ok(whole.map(|(_, _, last_seq, stored)| (last_seq, stored.len() as u64)))
 }
 
-/// A row of [`COLUMNS`], compared with its checksum. What is no value of its column's kind is damage too.
+/// A row of [`COLUMNS`], compared with its checksum and unpacked. What is no value of its column's kind is damage too, and
+/// what cannot be unpacked.
 fn run(row: &Row<'_>, epoch: &Epoch) -> Result<Stored, rusqlite::Error> {
-    let Some((session, first_seq, last_seq, frames)) = whole(row)? else { return Ok(Stored::Damaged) };
+    let Some((session, first_seq, last_seq, stored)) = whole(row)? else { return Ok(Stored::Damaged) };
+    let Some(frames) = pack::unpack(stored) else { return Ok(Stored::Damaged) };
     let run = Run {
         tenant: Tenant::new(row.get_ref(4)?.as_str()?),
         session,
         first_seq,
         last_seq,
         last_pos: from_sql(row.get(3)?),
-        frames: Bytes::copy_from_slice(frames),
+        frames,
     };
     let framed_with = row.get_ref(5)?.as_str()?;
     Ok(Stored::Run(if framed_with == epoch.as_str() { run } else { run.with_epoch(epoch) }))

@@ -12,12 +12,12 @@ use rusqlite::{Connection, OpenFlags};
 use crate::types::Epoch;
 
 use super::migrate::{self, Migration};
-use super::{OpenError, sums};
+use super::{OpenError, pack, sums};
 
 /// `acpg`, at byte 68 of the file: it is ours.
 const APPLICATION: i32 = 0x6163_7067;
 /// What leads from each released version to the next, beginning with the first.
-const MIGRATIONS: [Migration; 1] = [sums::MIGRATION];
+const MIGRATIONS: [Migration; 2] = [sums::MIGRATION, pack::MIGRATION];
 /// What this build reads and writes, at byte 60 of the file.
 #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "they are a few")]
 const VERSION: i32 = 1 + MIGRATIONS.len() as i32;

@@ -1,6 +1,7 @@
 //! What only a store on a disk has to do.
 
 mod damage;
+mod packed;
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::super::contract::{append, put, run, seqs, session};
+use super::super::contract::{append, noise_of, noisy, put, run, seqs, session};
 use super::*;
 
 struct Place {
@@ -70,7 +71,7 @@ fn the_file_is_made_as_asked() {
     let wal = fs::metadata(place.folder.path().join("events.sqlite-wal")).unwrap();
     assert_eq!(wal.permissions().mode() & 0o777, 0o600);
     let writer = store.writer();
-    for (pragma, value) in [("page_size", 8192), ("auto_vacuum", 2), ("synchronous", 2), ("user_version", 2)]
+    for (pragma, value) in [("page_size", 8192), ("auto_vacuum", 2), ("synchronous", 2), ("user_version", 3)]
     {
         let found: i64 = writer.pragma_query_value(None, pragma, |row| row.get(0)).unwrap();
         assert_eq!(found, value, "{pragma}");
@@ -160,27 +161,32 @@ fn a_run_whose_columns_lie_is_damaged_too() {
 
 #[test]
 fn a_run_on_pages_that_are_none_is_passed_over() {
-    let place = Place::new();
-    append(&place.store(), vec![run(1, 1..=3), run(1, 4..=1000), run(1, 1001..=1003)]);
-    let mut bytes = fs::read(place.path()).unwrap();
-    // The number of the first page that its cell goes on in, which stands on a leaf of the table (13).
-    let pages = || bytes.chunks(8192).enumerate();
-    let holds = |page: &[u8], text: &[u8]| memchr::memmem::find(page, text).is_some();
-    let goes_on = pages().find(|(_, page)| page[0] != 13 && holds(page, b"\"seq\":100,")).unwrap().0 + 1;
-    let number = u32::try_from(goes_on).unwrap().to_be_bytes();
-    let (leaf, at) = pages()
-        .filter(|(_, page)| page[0] == 13)
-        .find_map(|(leaf, page)| Some((leaf, memchr::memmem::rfind(page, &number)?)))
-        .unwrap();
-    bytes[leaf * 8192 + at..][..4].fill(0xff);
-    fs::write(place.path(), bytes).unwrap();
-    let store = place.store();
-    assert!(seqs(&store.read(session(1), 0, 1 << 20).unwrap()) == [1, 2, 3]);
-    assert_eq!(beyond(store.read(session(1), 3, 1 << 20)), (4, 1000));
-    assert_eq!(beyond(store.read(session(1), 500, 1 << 20)), (501, 1000));
-    assert_eq!(seqs(&store.read(session(1), 1000, 1 << 20).unwrap()), [1001, 1002, 1003]);
-    assert_eq!(beyond(store.read_all(3, 1 << 20, &|_, _| true)), (4, 1000));
-    assert_eq!(seqs(&store.read_all(1000, 1 << 20, &|_, _| true).unwrap().runs), [1001, 1002, 1003]);
+    // As it is stored where it packs, and where it does not.
+    for length in [16, 600] {
+        let place = Place::new();
+        append(&place.store(), vec![run(1, 1..=3), noisy(1, 4..=1000, length), run(1, 1001..=1003)]);
+        let mut bytes = fs::read(place.path()).unwrap();
+        // The number of the first page that its cell goes on in, which stands on a leaf of the table (13).
+        let pages = || bytes.chunks(8192).enumerate();
+        let holds = |page: &[u8], text: &[u8]| memchr::memmem::find(page, text).is_some();
+        let words: Vec<String> = (4..=1000).map(|seq| noise_of(1, seq, 16)[4..12].to_owned()).collect();
+        let of_the_run = |page: &[u8]| words.iter().any(|word| holds(page, word.as_bytes()));
+        let goes_on = pages().find(|(_, page)| page[0] != 13 && of_the_run(page)).unwrap().0 + 1;
+        let number = u32::try_from(goes_on).unwrap().to_be_bytes();
+        let (leaf, at) = pages()
+            .filter(|(_, page)| page[0] == 13)
+            .find_map(|(leaf, page)| Some((leaf, memchr::memmem::rfind(page, &number)?)))
+            .unwrap();
+        bytes[leaf * 8192 + at..][..4].fill(0xff);
+        fs::write(place.path(), bytes).unwrap();
+        let store = place.store();
+        assert!(seqs(&store.read(session(1), 0, 1 << 20).unwrap()) == [1, 2, 3]);
+        assert_eq!(beyond(store.read(session(1), 3, 1 << 20)), (4, 1000));
+        assert_eq!(beyond(store.read(session(1), 500, 1 << 20)), (501, 1000));
+        assert_eq!(seqs(&store.read(session(1), 1000, 1 << 20).unwrap()), [1001, 1002, 1003]);
+        assert_eq!(beyond(store.read_all(3, 1 << 20, &|_, _| true)), (4, 1000));
+        assert_eq!(seqs(&store.read_all(1000, 1 << 20, &|_, _| true).unwrap().runs), [1001, 1002, 1003]);
+    }
 }
 
 #[test]
@@ -204,9 +210,9 @@ fn what_is_not_ours_is_refused_untouched() {
         assert!(fs::read(place.path()).unwrap() == before, "{found}");
         assert_eq!(fs::read_dir(place.folder.path()).unwrap().count(), 1);
     };
-    place.sql("PRAGMA user_version = 3");
-    refused("Newer { found: 3, known: 2 }");
-    place.sql("PRAGMA user_version = 2; PRAGMA application_id = 7");
+    place.sql("PRAGMA user_version = 4");
+    refused("Newer { found: 4, known: 3 }");
+    place.sql("PRAGMA user_version = 3; PRAGMA application_id = 7");
     refused("Foreign");
     fs::write(place.path(), "not a database").unwrap();
     refused("Foreign");
@@ -217,9 +223,9 @@ fn a_newer_version_in_the_write_ahead_log_is_seen() {
     let place = Place::new();
     drop(place.store());
     let newer = Connection::open(place.path()).unwrap();
-    newer.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 3").unwrap();
+    newer.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 4").unwrap();
     let before = fs::read(place.path()).unwrap();
-    assert!(matches!(place.open().unwrap_err(), OpenError::Newer { found: 3, .. }));
+    assert!(matches!(place.open().unwrap_err(), OpenError::Newer { found: 4, .. }));
     assert!(fs::read(place.path()).unwrap() == before);
 }
 

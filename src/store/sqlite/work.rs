@@ -3,9 +3,8 @@
 
 use std::fs;
 
-use super::super::contract::{put, session};
+use super::super::contract::{noisy, put, session};
 use super::*;
-use crate::types::Tenant;
 
 /// Runs of the long session, each of most of a page.
 const RUNS: u64 = 2000;
@@ -27,12 +26,9 @@ fn costs_little<T>(what: &str, call: impl FnOnce() -> T) -> T {
     done
 }
 
+/// One that is as large where it is stored.
 fn long_run(number: u8, seq: u64) -> Run {
-    let data = "x".repeat(EVENT);
-    let frames =
-        format!("id: e-{seq}\nevent: test\ndata: {{\"id\":\"e-{seq}\",\"x\":\"{data}\"}}\n\n").into();
-    let (tenant, session) = (Tenant::default(), session(number));
-    Run { tenant, session, first_seq: seq, last_seq: seq, last_pos: 0, frames }
+    noisy(number, seq..=seq, EVENT)
 }
 
 /// Two sessions, a long one and a short one whose runs lie between those of the long one.

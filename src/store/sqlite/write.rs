@@ -4,7 +4,8 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, Transactio
 
 use crate::types::{Epoch, Timestamp};
 
-use super::super::{Batch, CommitError, Cut, Expect, LogUsage};
+use super::super::{Batch, CommitError, Cut, Expect, LogUsage, RunHead};
+use super::pack::Packer;
 use super::remove::{PrunedLog, Removal};
 use super::room::Room;
 use super::sums::{self, Sums};
@@ -23,10 +24,12 @@ impl From<rusqlite::Error> for CommitError {
 
 /// What a commit did.
 pub(super) struct Done {
-    /// The place of each run's last event.
-    pub(super) positions: Vec<u64>,
+    /// The runs as they were stored, in the order of the batch.
+    pub(super) runs: Vec<RunHead>,
     /// The sessions that were erased.
     pub(super) erased: Vec<Removal>,
+    /// About how many bytes went to the write-ahead log.
+    pub(super) written: u64,
 }
 
 /// `last_pos` is the last place that was given before.
@@ -58,11 +61,12 @@ pub(super) fn commit(
             // The places that go are not given again, should they have been the last.
             set_place(&transaction, "last_pos", last_pos)?;
         }
-        let positions = append(&transaction, batch, epoch, last_pos, time)?;
+        let runs = append(&transaction, batch, epoch, last_pos, time)?;
         write_records(&transaction, batch)?;
-        room.make(size(batch));
+        let written = size(batch, &runs);
+        room.make(written);
         transaction.commit()?;
-        return Ok(Done { positions, erased });
+        return Ok(Done { runs, erased, written });
     }
 }
 
@@ -118,7 +122,7 @@ fn append(
     epoch: &Epoch,
     mut last_pos: u64,
     time: Timestamp,
-) -> Result<Vec<u64>, CommitError> {
+) -> Result<Vec<RunHead>, CommitError> {
     if batch.runs.is_empty() {
         return Ok(Vec::new());
     }
@@ -126,9 +130,11 @@ fn append(
         "INSERT INTO run (pos, session, first_seq, last_seq, tenant, epoch, time, crc, frames)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;
-    let mut positions = Vec::with_capacity(batch.runs.len());
+    let mut packer = Packer::default();
+    let mut heads = Vec::with_capacity(batch.runs.len());
     for run in &batch.runs {
         last_pos += run.count();
+        let stored = packer.pack(&run.frames);
         insert.execute(params![
             to_sql(last_pos),
             run.session.as_bytes(),
@@ -137,25 +143,25 @@ fn append(
             run.tenant.as_str(),
             epoch.as_str(),
             time.as_millis(),
-            checksum(run.session, run.first_seq, run.last_seq, &run.frames),
-            run.frames.as_ref(),
+            checksum(run.session, run.first_seq, run.last_seq, stored),
+            stored,
         ])?;
-        positions.push(last_pos);
+        heads.push(RunHead::of(run, last_pos, stored.len() as u64, time));
     }
-    Ok(positions)
+    Ok(heads)
 }
 
 pub(super) fn set_place(transaction: &Transaction<'_>, key: &str, pos: u64) -> Result<(), rusqlite::Error> {
     transaction.execute("UPDATE meta SET value = ?2 WHERE key = ?1", params![key, to_sql(pos)]).map(drop)
 }
 
-/// About how many bytes a batch adds to the write-ahead log.
-pub(super) fn size(batch: &Batch) -> u64 {
+/// About how many bytes a batch adds to the write-ahead log, with its runs as they are stored.
+fn size(batch: &Batch, runs: &[RunHead]) -> u64 {
     /// A row or a record dirties a page of its own, and one of an index.
-    const PAGE: usize = 8192;
-    let frames: usize = batch.runs.iter().map(|run| run.frames.len() + PAGE).sum();
-    let puts: usize = batch.puts.iter().map(|put| put.value.len() + PAGE).sum();
-    (frames + puts + PAGE) as u64
+    const PAGE: u64 = 8192;
+    let runs: u64 = runs.iter().map(|run| run.bytes + PAGE).sum();
+    let puts: u64 = batch.puts.iter().map(|put| put.value.len() as u64 + PAGE).sum();
+    runs + puts + PAGE
 }
 
 /// Each cut comes with what its log is.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{LIMITS, break_structure, run, said, text_of};
 use crate::support::gateway::command;
-use crate::support::{Gateway, Setup, eventually, figure};
+use crate::support::{Gateway, Random, Setup, eventually, figure};
 
 /// An event without what names the epoch.
 fn content(event: &Value) -> Value {
@@ -131,7 +131,7 @@ async fn a_backup_that_is_broken_off_is_swept_away() {
     let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
     let session = gateway.session("fake").await;
     // More than a pipe takes.
-    gateway.turn(&session, "stream n=2000").await;
+    gateway.turn(&session, &format!("echo {}", Random::new(1).noise(400_000))).await;
     let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
     command.env_clear().env("ACP_GATEWAY_DATA", gateway.path("data")).args(["backup", "-"]);
     let mut backup = command.stdout(std::process::Stdio::piped()).spawn().expect("the binary was built");

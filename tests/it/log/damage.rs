@@ -1,17 +1,37 @@
 //! Bytes on the disk that are not what was written: told, never served, and nobody is stuck before them.
 
+use acp_gateway::types::SessionId;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{LIMITS, leave_open, open};
 use crate::support::log::{logged, one};
-use crate::support::{Event, Gateway, Setup};
+use crate::support::replaced::replaced;
+use crate::support::stored::{stored_like, unpacked};
+use crate::support::{Event, Gateway, Random, Setup};
 
-/// Turns each letter of the word in the log into its capital: the same length, and other bits.
+/// Turns each letter of the word in the log into its capital, in the form that its run is stored in: frames that can
+/// be read, and are not what was written.
 fn spoil(gateway: &Gateway, word: &str) {
-    let sql = "UPDATE run SET frames = CAST(replace(CAST(frames AS TEXT), ?1, upper(?1)) AS BLOB)
-        WHERE instr(CAST(frames AS TEXT), ?1)";
-    assert!(open(gateway).execute(sql, [word]).expect("SQL") > 0, "nothing has {word}");
+    let file = open(gateway);
+    let mut select = file.prepare("SELECT pos, frames FROM run").expect("SQL");
+    let runs = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("SQL");
+    let runs: Vec<(i64, Vec<u8>)> = runs.collect::<Result<_, _>>().expect("SQL");
+    let mut spoilt = 0;
+    for (pos, stored) in runs {
+        let frames = unpacked(&stored);
+        let other = replaced(&frames, word.as_bytes(), word.to_uppercase().as_bytes());
+        if other != frames {
+            let run = rusqlite::params![stored_like(&stored, &other), pos];
+            spoilt += file.execute("UPDATE run SET frames = ?1 WHERE pos = ?2", run).expect("SQL");
+        }
+    }
+    assert!(spoilt > 0, "nothing has {word}");
+}
+
+/// A session as the file names it.
+fn key_of(session: &str) -> [u8; 16] {
+    *session.parse::<SessionId>().expect("an id").as_bytes()
 }
 
 /// Two sessions with three turns each; in the first the second turn is damaged. Gives both.
@@ -165,19 +185,25 @@ async fn a_session_whose_last_events_are_damaged_opens_and_its_turn_is_closed() 
 }
 
 /// Damages the pages that the session's longest runs go on in: where they lead to, and what they hold.
-fn spoil_chains(gateway: &Gateway, text: &str) {
+fn spoil_chains(gateway: &Gateway, session: &str) {
     const PAGE: usize = 8192;
     let file = super::file(gateway);
+    let log = open(gateway);
+    let mut select = log.prepare("SELECT frames FROM run WHERE session = ?1").expect("SQL");
+    let runs = select.query_map([key_of(session)], |row| row.get(0)).expect("SQL");
+    let runs: Vec<Vec<u8>> = runs.collect::<Result<_, _>>().expect("SQL");
+    drop(select);
+    drop(log);
     let mut bytes = std::fs::read(&file).expect("the log");
     let mut spoilt = 0;
     for page in bytes.chunks_mut(PAGE).filter(|page| ![2, 5, 10, 13].contains(&page[0])) {
-        if memchr::memmem::find(page, text.as_bytes()).is_some() {
+        if runs.iter().any(|stored| memchr::memmem::find(stored, &page[5000..5064]).is_some()) {
             page[..4].fill(0xff);
             page[5000] ^= 1;
             spoilt += 1;
         }
     }
-    assert!(spoilt > 0, "no run goes on in a page with {text}");
+    assert!(spoilt > 0, "no run goes on in another page");
     std::fs::write(&file, bytes).expect("the file is ours");
 }
 
@@ -185,11 +211,12 @@ fn spoil_chains(gateway: &Gateway, text: &str) {
 async fn a_session_with_damaged_pages_is_deleted_and_ends_nobody() {
     let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
     let (damaged, whole) = (gateway.session("fake").await, gateway.session("fake").await);
-    let long = "epsilon ".repeat(20_000);
+    // Nothing of it can be packed.
+    let long = Random::new(1).noise(160_000);
     gateway.turn(&damaged, &format!("echo {long}")).await;
     gateway.turn(&whole, "echo alpha").await;
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
-    spoil_chains(&gateway, "epsilon epsilon");
+    spoil_chains(&gateway, &damaged);
     // A check that finds it refuses nothing.
     leave_open(&gateway);
     gateway.start();
@@ -218,9 +245,8 @@ async fn a_session_whose_last_run_lies_about_its_seqs_goes_on_and_gives_none_twi
     let last = events.last().and_then(|event| event["seq"].as_u64()).expect("a seq");
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
     // One lower than it was: the run's events would be given again from there on.
-    let sql = "UPDATE run SET last_seq = last_seq - 1 WHERE last_seq = ?1
-        AND session = (SELECT session FROM run WHERE instr(CAST(frames AS TEXT), ?2) LIMIT 1)";
-    let run = rusqlite::params![i64::try_from(last).expect("it is small"), damaged];
+    let sql = "UPDATE run SET last_seq = last_seq - 1 WHERE last_seq = ?1 AND session = ?2";
+    let run = rusqlite::params![i64::try_from(last).expect("it is small"), key_of(&damaged)];
     assert_eq!(open(&gateway).execute(sql, run).expect("SQL"), 1);
     gateway.start();
     assert_eq!(gateway.turn(&damaged, "echo one").await["text"], "one");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{LIMITS, file};
-use crate::support::{Event, Gateway, Setup, eventually};
+use crate::support::{Event, Gateway, Random, Setup, eventually};
 
 /// The seq of the first event that is left.
 async fn first_seq(gateway: &Gateway, session: &str) -> u64 {
@@ -29,7 +29,8 @@ async fn until_pruned(gateway: &Gateway, session: &str) -> u64 {
 
 #[tokio::test]
 async fn a_large_session_loses_its_oldest_events_and_its_readers_are_told() {
-    let limits = format!("{LIMITS}session_log_bytes = \"512KiB\"\ntail_bytes = 1\n");
+    // What follows is packed.
+    let limits = format!("{LIMITS}session_log_bytes = \"64KiB\"\ntail_bytes = 1\n");
     let gateway = Setup::fake(&[]).limits(&limits).start();
     let (large, small) = (gateway.session("fake").await, gateway.session("fake").await);
     gateway.turn(&small, "echo small").await;
@@ -84,8 +85,10 @@ async fn all_logs_together_shrink_by_the_largest_and_the_disk_gets_its_room_back
     for _ in 0..4 {
         gateway.turn(&old, "stream n=50").await;
     }
-    for _ in 0..12 {
-        gateway.turn(&large, "stream n=1000 size=400").await;
+    // Prompts that come back, of which nothing can be packed.
+    for n in 0..12 {
+        let noise = Random::new(n).noise(400_000);
+        gateway.turn(&large, &format!("echo {noise}")).await;
     }
     until_pruned(&gateway, &large).await;
     assert_eq!(first_seq(&gateway, &old).await, 1, "who wrote little keeps everything, though it is older");

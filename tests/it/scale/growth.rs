@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::LIMITS;
 use crate::support::replaced::replaced;
-use crate::support::{Gateway, Setup, eventually, figure, procfs};
+use crate::support::{Gateway, Random, Setup, eventually, figure, procfs};
 
 const SESSIONS: usize = 2000;
-/// Runs of each, of an event that fills most of a page.
+/// Runs of each, of an event that fills most of a page and cannot be packed.
 const RUNS: u64 = 3;
 const EVENT: usize = 6000;
 const PAGE: u64 = 8192;
@@ -50,14 +50,16 @@ fn multiply(gateway: &Gateway, session: &str) {
         records.extend(found.into_iter().map(|record| (table, record)));
     }
     let epoch = store.epoch();
-    let mut batch = Batch::default();
+    let (mut batch, mut random) = (Batch::default(), Random::new(1));
     for number in 1..=SESSIONS {
         let id = ids.session();
         let ago = i64::try_from(number).expect("few");
         batch.puts.extend(records.iter().map(|(table, record)| copied(*table, record, (first, id), ago)));
         batch.runs.extend((1..=RUNS).map(|seq| {
-            let data =
-                format!(r#"{{"id":"{epoch}-{seq}","seq":{seq},"type":"test","x":"{}"}}"#, "x".repeat(EVENT));
+            let data = format!(
+                r#"{{"id":"{epoch}-{seq}","seq":{seq},"type":"test","x":"{}"}}"#,
+                random.noise(EVENT)
+            );
             let frames = format!("id: {epoch}-{seq}\nevent: test\ndata: {data}\n\n").into();
             Run { tenant: Tenant::default(), session: id, first_seq: seq, last_seq: seq, last_pos: 0, frames }
         }));

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::crash::folder;
 use super::script::{Script, limits, open, session};
-use super::{LIMITS, LOG};
+use super::{LIMITS, LOG, beginning};
 use crate::support::{Gateway, Random, Setup, figure};
 
 const PAGE: usize = 8192;
@@ -99,7 +99,7 @@ fn a_flipped_bit_never_becomes_an_event() {
 }
 
 /// A place in the file, for a bit to be flipped at.
-fn place(bytes: &[u8], what: &str, epoch: &str) -> usize {
+fn place(bytes: &[u8], what: &str, run: &[u8]) -> usize {
     let page = |kind: u8, holds: &[u8]| {
         let pages = bytes.chunks(PAGE).enumerate().skip(1);
         let mut pages = pages.filter_map(|(n, page)| {
@@ -109,7 +109,7 @@ fn place(bytes: &[u8], what: &str, epoch: &str) -> usize {
         pages.next().expect("there is one")
     };
     match what {
-        "a run" => page(0x0d, format!("id: {epoch}-9\nevent").as_bytes()) + 40,
+        "a run" => page(0x0d, run) + 40,
         // A leaf of an index, in its list of cells: nothing is where it should be.
         "an index" => page(0x0a, b"") + 9,
         "the schema" => 150,
@@ -141,18 +141,16 @@ async fn a_gateway_on_a_damaged_file_serves_what_is_whole_or_says_why_not() {
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
     let path = gateway.path(LOG);
     gateway.start();
-    let mut epoch = String::new();
     for session in &sessions {
         for event in gateway.all_events(session).await {
-            let id = event["id"].as_str().expect("an id");
-            id.rsplit_once('-').expect("<epoch>-<seq>").0.clone_into(&mut epoch);
             whole.insert((session.clone(), event["seq"].as_u64().expect("a seq")), event);
         }
     }
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
+    let run = beginning(&path, &sessions[0], 9);
     let bytes = fs::read(&path).expect("a clean end leaves one file");
     for what in ["a run", "an index", "the schema", "the header"] {
-        flip(&path, &bytes, place(&bytes, what, &epoch));
+        flip(&path, &bytes, place(&bytes, what, &run));
         if let Err(code) = gateway.try_start() {
             let log = gateway.log();
             let why = log.lines().last().unwrap_or_default();
@@ -213,9 +211,15 @@ async fn a_flipped_bit_in_the_write_ahead_log_ends_it_there() {
     gateway.kill();
     let wal = gateway.path(&format!("{LOG}-wal"));
     let mut bytes = fs::read(&wal).expect("a killed gateway leaves its log");
-    let id: Value = serde_json::from_str(&before[before.len() - 20]).expect("JSON");
-    let frame = format!("id: {}\nevent", id["id"].as_str().expect("an id"));
-    let at = memmem::find(&bytes, frame.as_bytes()).expect("it is in the log that was not moved yet");
+    let event: Value = serde_json::from_str(&before[before.len() - 20]).expect("JSON");
+    // To open it is to move the log, so that is done with a copy.
+    let copy = folder();
+    for suffix in ["", "-wal"] {
+        let to = copy.path().join(format!("log.sqlite{suffix}"));
+        fs::copy(gateway.path(&format!("{LOG}{suffix}")), to).expect("the folders are ours");
+    }
+    let run = beginning(&copy.path().join("log.sqlite"), &session, event["seq"].as_u64().expect("a seq"));
+    let at = memmem::find(&bytes, &run).expect("it is in the log that was not moved yet");
     bytes[at + 30] ^= 4;
     fs::write(&wal, bytes).expect("the folder is ours");
     gateway.start();

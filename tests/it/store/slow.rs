@@ -6,7 +6,7 @@ use memchr::memmem;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::disk::{Call, Kind};
-use super::{LIMITS, on_disk};
+use super::{LIMITS, LOG, beginning, on_disk};
 use crate::support::{Follower, History, Setup, figure};
 
 const SYNC: Duration = Duration::from_millis(500);
@@ -18,12 +18,11 @@ fn now() -> Duration {
     Duration::new(now.tv_sec.try_into().expect("after the boot"), nanos)
 }
 
-/// When the event of this id was durable; `None` when its beginning lies across two pages.
-fn durable(calls: &[Call], id: &str) -> Option<Duration> {
-    let frame = format!("id: {id}\nevent: ");
+/// When the run of this beginning was durable; `None` when that was before these calls.
+fn durable(calls: &[Call], run: &[u8]) -> Option<Duration> {
     let of_log = |call: &&Call| call.name.ends_with("-wal");
     let holds = |call: &Call| match &call.kind {
-        Kind::Write { bytes, .. } => memmem::find(bytes, frame.as_bytes()).is_some(),
+        Kind::Write { bytes, .. } => memmem::find(bytes, run).is_some(),
         _ => false,
     };
     let written = calls.iter().filter(of_log).skip_while(|call| !holds(call));
@@ -63,7 +62,7 @@ async fn a_slow_sync_delays_what_is_seen_and_nothing_else() {
             event = stream.next() => {
                 let event = event.expect("the stream goes on");
                 if event.data["seq"].is_u64() {
-                    seen.push((event.id.clone().expect("an id"), now()));
+                    seen.push((event.seq(), now()));
                 }
                 if event.of("prompt.completed") {
                     break;
@@ -79,21 +78,22 @@ async fn a_slow_sync_delays_what_is_seen_and_nothing_else() {
         }
     }
     disk.heal();
-    // Ids of one session are those of another as well, which says nothing from here on.
+    // What was written before says nothing from here on.
     let journal: Vec<Call> = disk.journal().into_iter().filter(|call| call.time >= slow).collect();
     let meanwhile = calls.iter().filter(|call| is_within_a_sync(&journal, **call)).count();
+    let log = gateway.path(LOG);
+    let durable = |seq| durable(&journal, &beginning(&log, &session, seq));
     let mut compared = 0;
-    for (id, received) in &seen {
-        let Some(durable) = durable(&journal, id) else { continue };
+    for (seq, received) in &seen {
+        let Some(durable) = durable(*seq) else { continue };
         assert!(
             durable <= *received,
-            "{id} was seen {:?} before it was durable",
+            "{seq} was seen {:?} before it was durable",
             durable.saturating_sub(*received)
         );
         compared += 1;
     }
-    let late =
-        seen.iter().filter_map(|(id, received)| Some(received.saturating_sub(durable(&journal, id)?))).max();
+    let late = seen.iter().filter_map(|(seq, received)| Some(received.saturating_sub(durable(*seq)?))).max();
     figure(&format!(
         "{compared} of {} events, the last seen {late:?} after its sync; {meanwhile} of {} other calls",
         seen.len(),

@@ -13,6 +13,7 @@ pub(crate) mod proxy;
 pub(crate) mod random;
 pub(crate) mod replaced;
 pub(crate) mod sse;
+pub(crate) mod stored;
 pub(crate) mod wait;
 
 pub(crate) use calls::{Answer, FAKE};

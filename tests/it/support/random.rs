@@ -28,6 +28,12 @@ impl Random {
         &all[usize::try_from(self.below(all.len() as u64)).expect("it is an index")]
     }
 
+    /// Text in which nothing comes again, so that a store cannot pack it.
+    pub(crate) fn noise(&mut self, length: usize) -> String {
+        const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        std::iter::repeat_with(|| char::from(*self.one_of(LETTERS))).take(length).collect()
+    }
+
     /// A number below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
