@@ -51,6 +51,8 @@ pub enum StartError {
     Workspaces(#[source] std::io::Error),
     #[error("{} cannot be made", path.display())]
     Home { path: PathBuf, source: std::io::Error },
+    #[error("the threads for streams did not start")]
+    Lanes(#[source] std::io::Error),
     #[error("the listener cannot be used")]
     Listener(#[source] std::io::Error),
 }
@@ -185,6 +187,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
         // Who names no proxy and may listen nevertheless has said that the way is safe, or listens to this machine.
         only_proxies: !proxies.is_empty() && !config.insecure_http,
         proxies,
+        lanes: http::Lanes::start().map_err(StartError::Lanes)?,
         shutdown: shutdown.clone(),
     };
     shutdown.spawn_door(http::serve(listener, router, acceptor));

@@ -5,6 +5,7 @@ use std::future::{Future, poll_fn};
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -71,6 +72,14 @@ impl Shutdown {
         F: Future<Output: Send + 'static> + Send + 'static,
     {
         self.rest.spawn(task)
+    }
+
+    /// The same on another runtime.
+    pub fn spawn_client_on<F>(&self, runtime: &Handle, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.rest.spawn_on(task, runtime)
     }
 
     /// Runs what blocks on tokio's pool of blocking threads. A panic in it is an error to who waits for it.
@@ -142,8 +151,9 @@ pub fn sound<G>(locked: Result<G, PoisonError<G>>) -> G {
     locked.unwrap_or_else(|_| fail_stop("a lock that is shared was held by what panicked"))
 }
 
-/// The task, watched while it runs: one that is dropped because of somebody else's panic has not panicked.
-async fn vital<F: Future>(task: F) -> F::Output {
+/// The task, watched while it runs: a panic in it ends the process, since others rely on it. One that is dropped because
+/// of somebody else's panic has not panicked.
+pub async fn vital<F: Future>(task: F) -> F::Output {
     let mut task = std::pin::pin!(task);
     poll_fn(|context| {
         let _vital = Vital;

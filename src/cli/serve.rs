@@ -13,6 +13,7 @@ use super::source::Source;
 use super::{Failure, Options, backup, lock, output, told};
 use crate::app::{self, Reloader};
 use crate::config::{Config, Listen};
+use crate::http::Lanes;
 use crate::shutdown::Shutdown;
 use crate::telemetry;
 
@@ -41,7 +42,10 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let lock = lock::take(&config.data)?;
     backup::sweep(&config.data);
     let listener = bind(&config.listen)?;
-    let workers = std::thread::available_parallelism().map_or(2, std::num::NonZero::get).max(2);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    // A worker that finds work wakes another one to look for more, which is in the way of agents and of the log's writer
+    // where there are few cores. Nothing that takes long runs on them.
+    let workers = cores.saturating_sub(Lanes::count()).max(1);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     let ended = runtime.block_on(serve(source, config, listener));
     runtime.shutdown_timeout(LAST);

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::store::{Page, ReadError, Run};
@@ -12,6 +11,7 @@ use crate::types::{SessionId, Tenant};
 use super::followers::{Following, Follows};
 use super::reader::Later;
 use super::tails::Found;
+use super::told::{Ear, Herald};
 use super::{EventLog, ResetReason, Shared};
 
 /// Which sessions a reader follows.
@@ -53,7 +53,7 @@ pub enum AllItem {
 pub struct AllReader {
     shared: Arc<Shared>,
     scope: Arc<Scope>,
-    told: watch::Receiver<u64>,
+    ear: Ear,
     /// The place of the last event that was given or left out.
     cursor: u64,
     target: Option<u64>,
@@ -116,8 +116,8 @@ impl EventLog {
     /// Replay of many sessions from `start` to the tail, then follow.
     pub async fn reader_all(&self, scope: AllScope, start: AllStart) -> Result<AllReader, ReadError> {
         let shared = Arc::clone(&self.shared);
-        let mut told = shared.last_pos.subscribe();
-        let target = *told.borrow_and_update();
+        let mut ear = shared.last_pos.ear();
+        let target = ear.look();
         let own = matches!(start, AllStart::Beginning | AllStart::Tail);
         let (mut cursor, mut reset) = match start {
             AllStart::Beginning => (0, None),
@@ -149,7 +149,7 @@ impl EventLog {
             _following: Following::enter(&shared, Follows::Many(Arc::clone(&scope))),
             shared,
             scope,
-            told,
+            ear,
             cursor,
             target: Some(target),
             reset,
@@ -227,7 +227,12 @@ impl AllReader {
 
     /// Resolves when something was committed since the reader looked.
     pub async fn moved(&mut self) {
-        self.told.changed().await.expect("the reader holds the log");
+        self.ear.moved().await;
+    }
+
+    /// The reader is on this herald's thread from now on.
+    pub fn heeds(&mut self, herald: &Arc<Herald>) {
+        self.ear.heeds(&self.shared.last_pos, herald);
     }
 
     fn step(&mut self) -> Step {
@@ -245,7 +250,7 @@ impl AllReader {
             self.target = None;
             return Step::Give(AllItem::Ready { last_pos: self.cursor });
         }
-        let told = *self.told.borrow_and_update();
+        let told = self.ear.look();
         if self.cursor < told {
             return self.advance();
         }
@@ -324,7 +329,7 @@ impl AllReader {
     /// Named sessions may have nothing for a long way: their ends are known without reading.
     fn skip_others(&mut self) {
         let Some(of) = &self.scope.sessions else { return };
-        let told = *self.told.borrow();
+        let told = self.shared.last_pos.last();
         let next = of.iter().filter_map(|(session, floor)| {
             let log = self.shared.store.usage(*session)?;
             (log.last_pos > self.cursor.max(floor.pos))

@@ -14,6 +14,7 @@ mod records;
 mod retention;
 mod session;
 mod tails;
+mod told;
 mod writer;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::shutdown::{Shutdown, sound};
@@ -37,6 +38,7 @@ use pages::Pages;
 use retention::Growth;
 use session::State;
 use tails::Tails;
+use told::Told;
 use writer::{Queue, Upkeep, Write};
 
 /// What readers give: those who only read need no word of the store.
@@ -47,6 +49,7 @@ pub use event::{Event, Framer, Members};
 pub use reader::{Item, Later, Reader, ResetReason, Start};
 pub use records::Records;
 pub use session::{Closed, SessionLog};
+pub use told::Herald;
 pub use writer::Fatal;
 
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +85,7 @@ struct Shared {
     queue: Queue,
     alarms: Alarms,
     /// The place of the last event that is durable and told.
-    last_pos: watch::Sender<u64>,
+    last_pos: Told,
     tails: Mutex<Tails>,
     pages: Mutex<Pages>,
     growth: Growth,
@@ -120,7 +123,7 @@ impl EventLog {
     ) -> Result<Self, StartError> {
         let shared = Arc::new(Shared {
             epoch: store.epoch(),
-            last_pos: watch::Sender::new(store.tail().last_pos),
+            last_pos: Told::new(store.tail().last_pos),
             ages: Ages::since(ids.clone(), &limits, last_time(&*store)),
             store,
             ids,
@@ -155,7 +158,7 @@ impl EventLog {
     /// The place of the last event that every reader can see: a cursor for [`reader_all`](Self::reader_all). Whoever
     /// takes it before a look at sessions misses nothing after that look.
     pub fn position(&self) -> Position {
-        Position { epoch: self.epoch(), pos: *self.shared.last_pos.borrow() }
+        Position { epoch: self.epoch(), pos: self.shared.last_pos.last() }
     }
 
     /// A handle on a session's log; a session that the store does not know begins at seq 1.

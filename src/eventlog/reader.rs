@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::store::{ReadError, Run};
 
 use super::followers::{Following, Follows};
 use super::session::State;
+use super::told::{Ear, Herald};
 
 /// Where a reader begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub enum Item {
 #[derive(Debug)]
 pub struct Reader {
     state: Arc<State>,
-    commits: watch::Receiver<u64>,
+    ear: Ear,
     /// The seq of the last event that was given.
     cursor: u64,
     /// Where the replay ends, until it has.
@@ -91,8 +91,8 @@ enum Step {
 
 impl Reader {
     pub(super) fn new(state: Arc<State>, start: Start) -> Self {
-        let mut commits = state.committed.subscribe();
-        let committed = *commits.borrow_and_update();
+        let mut ear = state.committed.ear();
+        let committed = ear.look();
         let (cursor, reset) = match start {
             Start::Beginning => (0, None),
             Start::After(seq) if seq > committed => (0, Some(ResetReason::UnknownCursor)),
@@ -103,7 +103,7 @@ impl Reader {
         let following = Following::enter(&state.shared, Follows::One(state.id));
         Self {
             state,
-            commits,
+            ear,
             cursor,
             target: Some(committed),
             reset,
@@ -152,8 +152,12 @@ impl Reader {
 
     /// Resolves when something was committed since the reader looked.
     pub async fn moved(&mut self) {
-        // The state that the reader holds keeps the sender: it cannot be gone.
-        self.commits.changed().await.expect("the reader holds its session's state");
+        self.ear.moved().await;
+    }
+
+    /// The reader is on this herald's thread from now on.
+    pub fn heeds(&mut self, herald: &Arc<Herald>) {
+        self.ear.heeds(&self.state.committed, herald);
     }
 
     fn step(&mut self) -> Step {
@@ -166,7 +170,7 @@ impl Reader {
             self.target = None;
             return Step::Give(Item::Ready { last_seq: self.cursor });
         }
-        let committed = *self.commits.borrow_and_update();
+        let committed = self.ear.look();
         if self.cursor < committed {
             let tail = self.state.tail().after(self.cursor);
             let found = tail.or_else(|| self.shared_page()?.through(committed));
@@ -200,7 +204,7 @@ impl Reader {
         shared
             .store
             .usage(self.state.id)
-            .map_or(*self.state.committed.borrow(), |log| log.first_seq.saturating_sub(1))
+            .map_or(self.state.committed.last(), |log| log.first_seq.saturating_sub(1))
     }
 
     /// What comes next, if somebody else has read it.
@@ -214,7 +218,7 @@ impl Reader {
     async fn read_store(&mut self) -> (u64, Result<Option<Run>, ReadError>) {
         if self.page.is_none() {
             let turn = self.state.read_permit().await;
-            let asked = *self.state.committed.borrow();
+            let asked = self.state.committed.last();
             if let Some(run) = self.shared_page() {
                 return (asked, Ok(Some(run)));
             }
@@ -244,7 +248,7 @@ impl Reader {
 
     /// What of a page may be given: nothing before its commit was told, nothing after a gap without a reset.
     fn take_page(&mut self, page: Option<Run>, asked: u64) -> Option<Item> {
-        let told = *self.state.committed.borrow();
+        let told = self.state.committed.last();
         let erased = self.state.erased_at();
         let Some(run) = page else {
             // The writer never drops a session's last run: only its owner does, with the session.

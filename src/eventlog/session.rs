@@ -13,6 +13,7 @@ use super::pending::Pending;
 use super::reader::{Reader, Start};
 use super::records::Records;
 use super::tails::SessionTail;
+use super::told::Told;
 use super::{Event, Shared};
 
 /// The log stopped: what was asked for will not be committed.
@@ -26,7 +27,7 @@ pub(super) struct State {
     pub(super) shared: Arc<Shared>,
     pub(super) tenant: Tenant,
     pub(super) id: SessionId,
-    pub(super) committed: watch::Sender<u64>,
+    pub(super) committed: Told,
     pending: Mutex<Pending>,
     tail: Mutex<SessionTail>,
     /// One reader at a time reads the store; others may find what they want in its pages then.
@@ -48,7 +49,7 @@ impl State {
             shared,
             tenant,
             id,
-            committed: watch::Sender::new(last_seq),
+            committed: Told::new(last_seq),
             tail: Mutex::default(),
             reads: Arc::new(Semaphore::new(1)),
             erased_at: AtomicU64::new(if erased { last_seq } else { 0 }),
@@ -67,7 +68,7 @@ impl State {
         Some(self.erased_at.load(Ordering::Acquire)).filter(|seq| *seq > 0)
     }
 
-    /// What the writer does once a run is committed: tails move. Readers wake with [`tell`](Self::tell).
+    /// What the writer does once a run is committed: tails move. Readers wake by [`Told::tell`].
     pub(super) fn publish(self: &Arc<Self>, run: Run, erase: bool) {
         let last_seq = run.last_seq;
         let limits = &self.shared.limits;
@@ -107,15 +108,6 @@ impl State {
         for run in runs.iter().filter(|run| run.first_seq >= first) {
             pages.add(run.clone(), self.shared.limits.pages_bytes);
         }
-    }
-
-    /// Wakes readers, unless they have been told of a later event.
-    pub(super) fn tell(&self, last_seq: u64) {
-        self.committed.send_if_modified(|told| {
-            let later = last_seq > *told;
-            *told = last_seq.max(*told);
-            later
-        });
     }
 }
 
@@ -206,7 +198,7 @@ impl SessionLog {
 
     /// The seq of the last event that is durable.
     pub fn committed(&self) -> u64 {
-        *self.state.committed.borrow()
+        self.state.committed.last()
     }
 
     /// Bytes that wait for their commit. The owner stops taking input above `limits.pending_bytes`.
@@ -216,7 +208,7 @@ impl SessionLog {
 
     /// The committed seq, as it moves.
     pub fn commits(&self) -> watch::Receiver<u64> {
-        self.state.committed.subscribe()
+        self.state.committed.watch()
     }
 
     /// Returns when the event `seq` is durable.

@@ -357,10 +357,10 @@ fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
     }
     // The last run of each session first: one wake-up for all of them.
     for (state, last_seq) in told.into_iter().rev() {
-        state.tell(last_seq);
+        state.committed.tell(last_seq);
     }
     if let Some(last) = committed.positions.last() {
-        shared.last_pos.send_replace(*last);
+        shared.last_pos.tell(*last);
     }
     for done in transaction.writes {
         // Whoever no longer waits does not want to know.

@@ -23,6 +23,7 @@ use tower::Service;
 use super::activity::Activity;
 use super::answer::{Answer, unless_stalled};
 use super::connection::Guarded;
+use super::lanes::Lanes;
 use super::layers::Peer;
 use super::takeover::{Takeover, may_leave};
 use crate::shutdown::{Shutdown, sound};
@@ -36,6 +37,7 @@ pub struct Acceptor {
     pub proxies: Vec<Network>,
     /// Who comes neither from a proxy nor over loopback is not served: what they send would travel in the clear.
     pub only_proxies: bool,
+    pub lanes: Lanes,
     pub shutdown: Shutdown,
 }
 
@@ -128,7 +130,7 @@ async fn connection(
     stream: TcpStream,
     (peer, held): (SocketAddr, Held),
     router: Router,
-    Acceptor { limits, shutdown, .. }: Acceptor,
+    Acceptor { limits, lanes, shutdown, .. }: Acceptor,
 ) {
     let activity = Activity::new();
     let (lent, takeover) = Takeover::lend(stream);
@@ -204,7 +206,7 @@ async fn connection(
         }
     }
     drop(connection);
-    takeover.begin(held, &limits, &shutdown);
+    takeover.begin(held, &lanes, &limits, &shutdown);
 }
 
 /// `None` when a stream wants the socket.

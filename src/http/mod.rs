@@ -12,6 +12,7 @@ mod connection;
 mod cors;
 mod error;
 mod extract;
+mod lanes;
 mod layers;
 mod limits;
 mod negotiate;
@@ -27,6 +28,7 @@ mod web;
 pub mod wire;
 
 pub use accept::{Acceptor, serve};
+pub use lanes::Lanes;
 pub use openapi::{document, document_json};
 pub use router::router;
 pub use state::{Gateway, GatewayParts};

@@ -17,8 +17,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::accept::Held;
+use super::lanes::{Lanes, Leaves};
 use super::layers::REQUEST_ID;
-use super::stream::{Live, Socket, Stream};
+use super::stream::{Live, Stream};
 use crate::shutdown::{Shutdown, sound};
 use crate::types::{Limits, Timestamp};
 
@@ -37,11 +38,11 @@ pub(super) struct Takeover(Arc<Mutex<Met>>);
 #[derive(Debug, Default)]
 struct Met {
     socket: Option<TcpStream>,
-    leaves: Option<Leaves>,
+    asks: Option<Asks>,
 }
 
 #[derive(Debug)]
-struct Leaves {
+struct Asks {
     stream: Box<Stream>,
     head: Bytes,
 }
@@ -67,25 +68,27 @@ impl Takeover {
         let Some(mut stream) = live.and_then(|live| live.take()) else { return false };
         stream.of_request(response.headers().get(REQUEST_ID));
         let head = head(response, stream.now());
-        self.met().leaves = Some(Leaves { stream, head });
+        self.met().asks = Some(Asks { stream, head });
         true
     }
 
     pub(super) fn is_asked(&self) -> bool {
-        self.met().leaves.is_some()
+        self.met().asks.is_some()
     }
 
-    /// Goes on without the connection, which was dropped, in a task of its own that is as small as it can be.
-    pub(super) fn begin(self, held: Held, limits: &Limits, shutdown: &Shutdown) {
+    /// Goes on without the connection, which was dropped, on a thread for streams, in a task that is as small as it can be.
+    pub(super) fn begin(self, held: Held, lanes: &Lanes, limits: &Limits, shutdown: &Shutdown) {
         let mut met = self.met();
-        let (socket, leaves) = (met.socket.take(), met.leaves.take());
+        let (socket, asks) = (met.socket.take(), met.asks.take());
         drop(met);
-        if let (Some(socket), Some(Leaves { stream, head })) = (socket, leaves) {
+        if let (Some(socket), Some(Asks { stream, head })) = (socket, asks) {
             let buffer = limits.stream_buffer_bytes.min(limits.send_buffer_bytes);
             if let Err(error) = rustix::net::sockopt::set_socket_send_buffer_size(&socket, buffer) {
                 tracing::debug!(%error, "a socket keeps its buffer");
             }
-            shutdown.spawn_client(stream.run(Socket::new(socket, held, head)));
+            if let Err(error) = lanes.begin(Leaves { stream, head, socket, held }, shutdown) {
+                tracing::warn!(%error, "a stream did not get its socket");
+            }
         }
     }
 }

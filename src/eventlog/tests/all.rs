@@ -33,7 +33,7 @@ async fn say_and_wait(session: &SessionLog) {
     in_time(session.wait(seq)).await.unwrap();
     // The place is told right after the session's own commit.
     let shared = &session.state.shared;
-    until("the place is told", || *shared.last_pos.borrow() == shared.store.tail().last_pos).await;
+    until("the place is told", || shared.last_pos.last() == shared.store.tail().last_pos).await;
 }
 
 async fn both_ways(limits: Limits) {

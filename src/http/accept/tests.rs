@@ -10,7 +10,13 @@ use crate::http::layers;
 fn behind_a_proxy_nobody_comes_past_it() {
     let proxies = vec!["10.0.0.0/8".parse().unwrap()];
     let limits = Arc::new(Limits::default());
-    let behind = Acceptor { limits, proxies, only_proxies: true, shutdown: Shutdown::new() };
+    let behind = Acceptor {
+        limits,
+        proxies,
+        only_proxies: true,
+        lanes: Lanes::start().unwrap(),
+        shutdown: Shutdown::new(),
+    };
     let open = Acceptor { only_proxies: false, ..behind.clone() };
     for (peer, served) in [
         ("10.1.2.3", true),
@@ -41,7 +47,13 @@ fn who_left_the_queue_keeps_nobody_behind_it_out() {
 fn connections_are_counted_in_all_and_by_address_but_for_proxies() {
     let limits = Arc::new(Limits { connections: 4, connections_per_address: 2, ..Limits::default() });
     let proxies = vec!["10.0.0.0/8".parse().unwrap()];
-    let acceptor = Acceptor { limits, proxies, only_proxies: false, shutdown: Shutdown::new() };
+    let acceptor = Acceptor {
+        limits,
+        proxies,
+        only_proxies: false,
+        lanes: Lanes::start().unwrap(),
+        shutdown: Shutdown::new(),
+    };
     let connections = Connections::new(&acceptor);
     let take = |address: &str| connections.take(address.parse().unwrap());
     let first = take("192.0.2.1").unwrap();
@@ -89,6 +101,7 @@ async fn a_panic_in_a_handler_is_a_500_for_its_request_alone() {
         limits: Arc::default(),
         proxies: Vec::new(),
         only_proxies: false,
+        lanes: Lanes::start().unwrap(),
         shutdown: shutdown.clone(),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

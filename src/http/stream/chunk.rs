@@ -1,11 +1,17 @@
 //! The frame of a body whose length nobody knows: chunks (RFC 9112, section 7.1), made of bytes that others hold too.
 
 use std::io::IoSlice;
+use std::sync::Mutex;
 
 use bytes::{Buf, Bytes};
 
+use crate::shutdown::sound;
+
 /// Pieces of one chunk. More of them than a write takes go with the next write.
 pub(super) const PIECES: usize = 16;
+
+/// Up to so many bytes a chunk is one piece, its frame and all: then what a write costs is not its bytes.
+const SMALL: usize = 4 << 10;
 
 const END: &[u8] = b"\r\n";
 const LAST_END: &[u8] = b"\r\n0\r\n\r\n";
@@ -49,6 +55,25 @@ impl Line {
     }
 }
 
+/// The last small chunk that a thread has made: a thousand readers of one session say the same, one after the other.
+#[derive(Debug, Default)]
+pub(in crate::http) struct Made(Mutex<Option<(Bytes, Bytes)>>);
+
+impl Made {
+    fn chunk(&self, piece: &Bytes) -> Bytes {
+        let mut made = sound(self.0.lock());
+        if let Some((of, chunk)) = &*made
+            // It is held, so nothing else can be in its place.
+            && (of.as_ptr(), of.len()) == (piece.as_ptr(), piece.len())
+        {
+            return chunk.clone();
+        }
+        let chunk: Bytes = [Line::of(piece.len()).left(), piece, END].concat().into();
+        *made = Some((piece.clone(), chunk.clone()));
+        chunk
+    }
+}
+
 impl Chunk {
     pub(super) fn after(head: Bytes) -> Self {
         Self { head, line: Line::NONE, pieces: Vec::new(), tail: &[], begun: false }
@@ -65,8 +90,14 @@ impl Chunk {
     }
 
     /// Makes a chunk of what was gathered, if it is none yet; the last one when `last`.
-    pub(super) fn begin(&mut self, last: bool) {
+    pub(super) fn begin(&mut self, last: bool, made: &Made) {
         if std::mem::replace(&mut self.begun, true) {
+            return;
+        }
+        if let ([piece], false) = (&mut self.pieces[..], last)
+            && (1..=SMALL).contains(&piece.len())
+        {
+            *piece = made.chunk(piece);
             return;
         }
         let (bytes, _) = self.gathered();
@@ -135,9 +166,14 @@ mod tests {
     use super::*;
 
     /// Everything that is written, in steps of these sizes.
-    fn written(chunk: &mut Chunk, last: bool, steps: &mut impl Iterator<Item = usize>) -> Vec<u8> {
+    fn written(
+        chunk: &mut Chunk,
+        last: bool,
+        made: &Made,
+        steps: &mut impl Iterator<Item = usize>,
+    ) -> Vec<u8> {
         let mut out = Vec::new();
-        chunk.begin(last);
+        chunk.begin(last, made);
         while !chunk.is_over() {
             let mut slices = [IoSlice::new(&[]); PIECES + 3];
             let count = chunk.slices(&mut slices);
@@ -146,27 +182,50 @@ mod tests {
             out.extend_from_slice(&all[..step]);
             chunk.advance(step);
             // As when a write had to wait.
-            chunk.begin(last);
+            chunk.begin(last, made);
         }
         out
     }
 
     #[test]
     fn a_chunk_says_how_long_it_is_and_the_last_one_that_it_is() {
-        let mut chunk = Chunk::after(Bytes::from_static(b"head\r\n\r\n"));
+        let (mut chunk, made) = (Chunk::after(Bytes::from_static(b"head\r\n\r\n")), Made::default());
         let mut steps = std::iter::repeat(1000);
         for piece in ["0123456789", "abcdef"] {
             chunk.push(Bytes::from(piece));
         }
-        assert_eq!(written(&mut chunk, false, &mut steps), b"head\r\n\r\n10\r\n0123456789abcdef\r\n");
+        assert_eq!(written(&mut chunk, false, &made, &mut steps), b"head\r\n\r\n10\r\n0123456789abcdef\r\n");
         assert_eq!(
-            written(&mut chunk, false, &mut steps),
+            written(&mut chunk, false, &made, &mut steps),
             b"",
             "nothing to say is no chunk: it would be the last"
         );
         chunk.push(Bytes::from_static(b"end"));
-        assert_eq!(written(&mut chunk, true, &mut steps), b"3\r\nend\r\n0\r\n\r\n");
-        assert_eq!(written(&mut chunk, true, &mut steps), b"0\r\n\r\n");
+        assert_eq!(written(&mut chunk, true, &made, &mut steps), b"3\r\nend\r\n0\r\n\r\n");
+        assert_eq!(written(&mut chunk, true, &made, &mut steps), b"0\r\n\r\n");
+    }
+
+    #[test]
+    fn a_small_chunk_that_many_write_is_made_once() {
+        let (made, piece) = (Made::default(), Bytes::from(vec![b'x'; 300]));
+        let mut steps = std::iter::repeat(1000);
+        let mut write = |piece: &Bytes, last| {
+            let mut chunk = Chunk::after(Bytes::new());
+            chunk.push(piece.clone());
+            chunk.begin(last, &made);
+            let whole = chunk.pieces[0].clone();
+            (whole, written(&mut chunk, last, &made, &mut steps))
+        };
+        let (first, out) = write(&piece, false);
+        assert_eq!(out, [b"12c\r\n", &piece[..], b"\r\n"].concat());
+        let (second, again) = write(&piece, false);
+        assert_eq!((second.as_ptr(), &again), (first.as_ptr(), &out));
+        let (_, other) = write(&piece.slice(..200), false);
+        assert_eq!(other, [b"c8\r\n", &piece[..200], b"\r\n"].concat(), "it begins at the same byte");
+        let (_, last) = write(&piece, true);
+        assert_eq!(last, [&out[..], LAST].concat());
+        let large = Bytes::from(vec![b'x'; SMALL + 1]);
+        assert_eq!(write(&large, false).0.as_ptr(), large.as_ptr(), "many bytes are not copied");
     }
 
     proptest! {
@@ -175,7 +234,7 @@ mod tests {
             chunks in prop::collection::vec(prop::collection::vec(1_usize..5000, 0..40), 1..5),
             steps in prop::collection::vec(1_usize..3000, 1..20),
         ) {
-            let mut chunk = Chunk::after(Bytes::from_static(b"head"));
+            let (mut chunk, made) = (Chunk::after(Bytes::from_static(b"head")), Made::default());
             let (mut out, mut expected) = (Vec::new(), b"head".to_vec());
             let mut steps = steps.into_iter().cycle();
             for pieces in chunks {
@@ -188,7 +247,7 @@ mod tests {
                 for piece in pieces {
                     chunk.push(Bytes::from(vec![b'x'; piece]));
                 }
-                out.extend(written(&mut chunk, false, &mut steps));
+                out.extend(written(&mut chunk, false, &made, &mut steps));
             }
             prop_assert_eq!(out, expected);
         }

@@ -19,7 +19,7 @@ use super::source::{Next, Reset};
 use crate::api::Problem;
 use crate::api::event::{ProblemFrame, ShutdownFrame};
 use crate::auth::Admission;
-use crate::eventlog::{Later, ReadError};
+use crate::eventlog::{Herald, Later, ReadError};
 use crate::http::body::{Out, written};
 use crate::http::error::ApiError;
 use crate::http::limits::StreamGuard;
@@ -168,6 +168,11 @@ impl Stream {
     /// From now on its faults are logged under this id.
     pub(crate) fn of_request(&mut self, id: Option<&HeaderValue>) {
         self.request = id.cloned();
+    }
+
+    /// What is committed wakes it through this herald from now on.
+    pub(in crate::http) fn heeds(&mut self, herald: &Arc<Herald>) {
+        self.feed.source.heeds(herald);
     }
 
     /// Boxed, since what a future takes by value is in it twice, and there is one for each stream. What is awaited rarely

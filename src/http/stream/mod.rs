@@ -14,6 +14,7 @@ mod socket;
 mod source;
 mod types;
 
+pub(in crate::http) use chunk::Made;
 pub(crate) use feed::{Feed, Turn};
 pub(crate) use follow::{Live, Stream, refused, respond};
 pub use frame::Shape;

@@ -3,12 +3,15 @@
 //! All that there is to say at a time is one write, of bytes that all readers share.
 
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use rustix::net::{self, SendAncillaryBuffer, SendFlags};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use super::chunk::{Chunk, PIECES};
+use super::chunk::{Chunk, Made, PIECES};
 use super::follow::{Gone, Wire};
 use crate::http::accept::Held;
 
@@ -23,6 +26,7 @@ pub(in crate::http) struct Socket {
     stream: TcpStream,
     _held: Held,
     chunk: Chunk,
+    made: Arc<Made>,
     ended: bool,
     progressed: bool,
     ignored: usize,
@@ -30,9 +34,19 @@ pub(in crate::http) struct Socket {
 
 impl Socket {
     /// For an answer that begins with this head, which says that its body comes in chunks and that the connection ends with it.
-    pub(in crate::http) fn new(stream: TcpStream, held: Held, begins: Bytes) -> Self {
-        Self { stream, _held: held, chunk: Chunk::after(begins), ended: false, progressed: false, ignored: 0 }
+    pub(in crate::http) fn new(stream: TcpStream, held: Held, begins: Bytes, made: Arc<Made>) -> Self {
+        let chunk = Chunk::after(begins);
+        Self { stream, _held: held, chunk, made, ended: false, progressed: false, ignored: 0 }
     }
+}
+
+/// As a message, since a write goes to a socket through all that is made for files.
+fn send(stream: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    if let [whole] = slices {
+        return Ok(net::send(stream, whole, flags)?);
+    }
+    Ok(net::sendmsg(stream, slices, &mut SendAncillaryBuffer::default(), flags)?)
 }
 
 impl Wire for Socket {
@@ -50,11 +64,11 @@ impl Wire for Socket {
     }
 
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Gone>> {
-        self.chunk.begin(self.ended);
+        self.chunk.begin(self.ended, &self.made);
         while !self.chunk.is_over() {
             let mut slices = [IoSlice::new(&[]); PIECES + 3];
             let count = self.chunk.slices(&mut slices);
-            match self.stream.try_write_vectored(&slices[..count]) {
+            match self.stream.try_io(Interest::WRITABLE, || send(&self.stream, &slices[..count])) {
                 Ok(0) => return Poll::Ready(Err(Gone)),
                 Ok(written) => {
                     self.chunk.advance(written);

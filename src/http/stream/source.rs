@@ -1,6 +1,8 @@
 //! What a stream reads: one session's log, or the whole store's.
 
-use crate::eventlog::{AllItem, AllReader, Item, Later, ReadError, Reader, ResetReason, Run};
+use std::sync::Arc;
+
+use crate::eventlog::{AllItem, AllReader, Herald, Item, Later, ReadError, Reader, ResetReason, Run};
 use crate::session::SessionHandle;
 use crate::types::{Epoch, EventId, Position, SessionId};
 
@@ -74,6 +76,13 @@ impl Source {
         match self {
             Self::Session { reader, .. } => reader.try_next().map(Next::from),
             Self::All { reader, .. } => reader.try_next().map(Next::from),
+        }
+    }
+
+    pub(super) fn heeds(&mut self, herald: &Arc<Herald>) {
+        match self {
+            Self::Session { reader, .. } => reader.heeds(herald),
+            Self::All { reader, .. } => reader.heeds(herald),
         }
     }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use shuttle::future::{block_on, spawn};
 use shuttle::rand::Rng as _;
+use tokio::sync::Notify;
 
 use crate::eventlog::{
-    AllItem, AllReader, AllScope, AllStart, Event, EventLog, Item, Members, Reader, Records, SessionLog,
+    AllItem, AllReader, AllScope, AllStart, Event, EventLog, Herald, Item, Members, Reader, Records, SessionLog,
     Start,
 };
 use crate::shutdown::Shutdown;
@@ -45,25 +46,41 @@ fn pick(below: u64) -> u64 {
     shuttle::rand::thread_rng().gen_range(0..below)
 }
 
-/// Two sessions are written at once and followed from anywhere, alone and together; one of them is erased at its end.
+/// Two sessions are written at once and followed from anywhere, alone and together, by the writer's word or a herald's; one
+/// of them is erased at its end.
 pub fn every_event_once() {
     const EVENTS: u64 = 6;
     block_on(async {
         let log = log(1 + 1000 * usize::try_from(pick(2)).expect("0 or 1"));
         let (first, second) = (open(&log, 1).await, open(&log, 2).await);
+        let (herald, over) = (Arc::new(Herald::default()), Arc::new(Notify::new()));
+        let (heralded, ends) = (Arc::clone(&herald), Arc::clone(&over));
+        let rings = spawn(async move {
+            tokio::select! {
+                () = heralded.run() => {}
+                () = ends.notified() => {}
+            }
+        });
         let mut tasks = Vec::new();
         for from in [pick(EVENTS), pick(EVENTS)] {
-            let session = second.clone();
+            let (session, herald) = (second.clone(), Arc::clone(&herald));
             tasks.push(spawn(async move {
                 // It begins wherever the log is by now, and is told where that was.
                 let committed = session.committed();
                 let from = from.min(committed);
-                follow(session.reader(Start::After(from)), from, committed, EVENTS).await;
+                let mut reader = session.reader(Start::After(from));
+                if pick(2) == 0 {
+                    reader.heeds(&herald);
+                }
+                follow(reader, from, committed, EVENTS).await;
             }));
         }
         tasks.push(spawn(end_of(first.clone(), EVENTS + 1)));
         let scope = AllScope { tenant: Tenant::default(), sessions: None };
-        let all = log.reader_all(scope, AllStart::Beginning).await.expect("the store reads");
+        let mut all = log.reader_all(scope, AllStart::Beginning).await.expect("the store reads");
+        if pick(2) == 0 {
+            all.heeds(&herald);
+        }
         let (one, two) = (first.session(), second.session());
         tasks.push(spawn(follow_all(all, one, BTreeMap::from([(one, EVENTS), (two, EVENTS)]))));
         for session in [first, second.clone()] {
@@ -86,6 +103,8 @@ pub fn every_event_once() {
         for task in tasks {
             task.await.expect("it ends");
         }
+        over.notify_one();
+        rings.await.expect("it ends");
         log.close().await;
     });
 }

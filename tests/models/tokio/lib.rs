@@ -4,10 +4,10 @@
 pub use ::tokio::{select, sync, time};
 
 pub mod task {
-    pub use shuttle::future::JoinHandle;
+    pub use shuttle::future::{JoinHandle, yield_now};
 
     /// A place where another task may come first.
     pub async fn consume_budget() {
-        shuttle::future::yield_now().await;
+        yield_now().await;
     }
 }
