@@ -69,6 +69,7 @@ pub struct Gateway {
     shutdown: Shutdown,
     limits: Arc<Limits>,
     log: EventLog,
+    lanes: http::Lanes,
     fatal: oneshot::Receiver<String>,
     reloader: Reloader,
 }
@@ -182,18 +183,19 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     listener.set_nonblocking(true).map_err(StartError::Listener)?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Listener)?;
     let proxies = config.behind_proxy.clone();
+    let lanes = http::Lanes::start().map_err(StartError::Lanes)?;
     let acceptor = http::Acceptor {
         limits: Arc::clone(&limits),
         // Who names no proxy and may listen nevertheless has said that the way is safe, or listens to this machine.
         only_proxies: !proxies.is_empty() && !config.insecure_http,
         proxies,
-        lanes: http::Lanes::start().map_err(StartError::Lanes)?,
+        lanes: lanes.clone(),
         shutdown: shutdown.clone(),
     };
     shutdown.spawn_door(http::serve(listener, router, acceptor));
     // Only now: what starts beside us would keep the first who come waiting.
     warm.keep_warm();
-    Ok(Gateway { link_key, shutdown, limits, log, fatal, reloader })
+    Ok(Gateway { link_key, shutdown, limits, log, lanes, fatal, reloader })
 }
 
 /// Raises the limit of open files, and tells the operator when that is not enough.
@@ -230,12 +232,13 @@ impl Gateway {
 
     /// Returns when a stop was asked for and everything has ended, or when the log has failed.
     pub async fn ended(self) -> Result<(), Fatal> {
-        let Self { shutdown, limits, log, mut fatal, .. } = self;
+        let Self { shutdown, limits, log, lanes, mut fatal, .. } = self;
         tokio::select! {
             () = shutdown.soft() => {}
             Ok(reason) = &mut fatal => {
                 shutdown.begin();
                 shutdown.abort();
+                lanes.end(SLACK).await;
                 return Err(Fatal(reason));
             }
         }
@@ -244,6 +247,8 @@ impl Gateway {
             shutdown.abort();
             shutdown.finished(SLACK).await;
         }
+        // Only now: what they write belongs to the drain.
+        lanes.end(SLACK).await;
         log.close().await;
         fatal.try_recv().map_or(Ok(()), |reason| Err(Fatal(reason)))
     }

@@ -44,7 +44,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let listener = bind(&config.listen)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     // A worker that finds work wakes another one to look for more, which is in the way of agents and of the log's writer
-    // where there are few cores. Nothing that takes long runs on them.
+    // where there are few cores. What takes long runs elsewhere, or lets others run in between.
     let workers = cores.saturating_sub(Lanes::count()).max(1);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     let ended = runtime.block_on(serve(source, config, listener));

@@ -3,6 +3,7 @@
 //! A thread that wakes a thousand tasks of another thread asks the kernel a thousand times. So a thread that runs many
 //! readers has a herald: the writer wakes that one task, and the task wakes its neighbours.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
@@ -88,8 +89,10 @@ struct Bell(Mutex<Seats>);
 
 #[derive(Debug, Default)]
 struct Seats {
-    seats: Vec<Seat>,
-    free: Vec<usize>,
+    round: Round,
+    all: Vec<Seat>,
+    /// The last one is taken.
+    free: BTreeSet<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -99,6 +102,17 @@ struct Seat {
     waits: bool,
 }
 
+/// What is told while a round is due is in that round, however often it is.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Round {
+    #[default]
+    None,
+    Due,
+    Runs,
+    /// It runs, and another one is due.
+    Again,
+}
+
 impl Bell {
     fn seats(&self) -> MutexGuard<'_, Seats> {
         sound(self.0.lock())
@@ -106,25 +120,30 @@ impl Bell {
 
     fn sit_down(&self) -> usize {
         let mut seats = self.seats();
-        if let Some(free) = seats.free.pop() {
+        if let Some(free) = seats.free.pop_first() {
             return free;
         }
-        seats.seats.push(Seat::default());
-        seats.seats.len() - 1
+        seats.all.push(Seat::default());
+        seats.all.len() - 1
     }
 
     fn get_up(&self, place: usize) {
         let mut seats = self.seats();
         // A waker goes without the lock: it may be the last that holds a task.
-        let seat = std::mem::take(&mut seats.seats[place]);
-        seats.free.push(place);
+        let seat = std::mem::take(&mut seats.all[place]);
+        seats.free.insert(place);
+        while let Some(last) = seats.all.len().checked_sub(1)
+            && seats.free.remove(&last)
+        {
+            seats.all.pop();
+        }
         drop(seats);
         drop(seat);
     }
 
     fn wait(&self, place: usize, waker: &Waker) {
         let mut seats = self.seats();
-        let seat = &mut seats.seats[place];
+        let seat = &mut seats.all[place];
         seat.waits = true;
         if seat.waker.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
             return;
@@ -134,19 +153,38 @@ impl Bell {
         drop(other);
     }
 
-    /// Wakes some of those who wait; false when there are no more.
-    fn ring_from(&self, place: usize) -> bool {
+    /// Whether a round has to be begun for what was told.
+    fn is_told(&self) -> bool {
+        let round = &mut self.seats().round;
+        let begins = *round == Round::None;
+        *round = match round {
+            Round::None | Round::Due => Round::Due,
+            Round::Runs | Round::Again => Round::Again,
+        };
+        begins
+    }
+
+    /// Wakes some of those who wait, from this place on; gives the place to go on from, none when the round is over.
+    fn ring(&self, from: usize) -> Option<usize> {
         let mut seats = self.seats();
-        let rest = seats.seats.get_mut(place..).unwrap_or_default();
-        let more = rest.len() > AT_ONCE;
-        for seat in rest.iter_mut().take(AT_ONCE) {
+        if from == 0 {
+            seats.round = Round::Runs;
+        }
+        let mut woken = 0;
+        for (place, seat) in seats.all.iter_mut().enumerate().skip(from) {
+            if woken == AT_ONCE {
+                return Some(place);
+            }
             if std::mem::take(&mut seat.waits)
                 && let Some(waker) = &seat.waker
             {
                 waker.wake_by_ref();
+                woken += 1;
             }
         }
-        more
+        let again = seats.round == Round::Again;
+        seats.round = if again { Round::Due } else { Round::None };
+        again.then_some(0)
     }
 }
 
@@ -198,28 +236,32 @@ impl Ear {
 /// Wakes the readers of one thread, on that thread.
 #[derive(Debug, Default)]
 pub struct Herald {
+    /// Each bell is here once, or in the rounds that run.
     sent: Mutex<Vec<Arc<Bell>>>,
     wake: Notify,
 }
 
 impl Herald {
     fn send(&self, bell: &Arc<Bell>) {
-        sound(self.sent.lock()).push(Arc::clone(bell));
-        self.wake.notify_one();
+        if bell.is_told() {
+            sound(self.sent.lock()).push(Arc::clone(bell));
+            self.wake.notify_one();
+        }
     }
 
     /// Runs for as long as it is polled, which is to be by the thread whose readers heed it.
     pub async fn run(&self) {
-        let mut bells = Vec::new();
+        // In turn, so that the few readers of one log do not wait for all of another's.
+        let mut rounds = VecDeque::new();
         loop {
-            self.wake.notified().await;
-            std::mem::swap(&mut bells, &mut *sound(self.sent.lock()));
-            for bell in bells.drain(..) {
-                let mut place = 0;
-                while bell.ring_from(place) {
-                    place += AT_ONCE;
-                    yield_now().await;
-                }
+            rounds.extend(std::mem::take(&mut *sound(self.sent.lock())).into_iter().map(|bell| (bell, 0)));
+            let Some((bell, from)) = rounds.pop_front() else {
+                self.wake.notified().await;
+                continue;
+            };
+            if let Some(from) = bell.ring(from) {
+                rounds.push_back((bell, from));
+                yield_now().await;
             }
         }
     }
@@ -227,6 +269,7 @@ impl Herald {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::time::Duration;
 
     use tokio::time::timeout;
@@ -333,8 +376,45 @@ mod tests {
             });
             ears.extend(new);
         }
-        assert_eq!(bell.seats().seats.len(), 5 * AT_ONCE);
+        assert_eq!(bell.seats().all.len(), 5 * AT_ONCE);
         ears.clear();
-        assert_eq!(bell.seats().free.len(), 5 * AT_ONCE);
+        assert_eq!((bell.seats().all.len(), bell.seats().free.len()), (0, 0), "nothing is kept for who left");
+    }
+
+    #[tokio::test]
+    async fn what_is_told_often_is_one_round_and_others_do_not_wait_for_it() {
+        let herald = Arc::new(Herald::default());
+        let (much, little) = (Told::new(0), Told::new(0));
+        let mut many: Vec<_> = (0..10 * AT_ONCE).map(|_| much.ear()).collect();
+        for ear in &mut many {
+            ear.heeds(&much, &herald);
+        }
+        let mut one = little.ear();
+        one.heeds(&little, &herald);
+        let woken = Cell::new(0);
+        let all = futures_util::future::join_all(many.iter_mut().map(async |ear| {
+            ear.moved().await;
+            woken.set(woken.get() + 1);
+        }));
+        let told = async {
+            tokio::task::yield_now().await;
+            for number in 1..1000 {
+                much.tell(number);
+            }
+            little.tell(1);
+            assert_eq!(sound(herald.sent.lock()).len(), 2);
+            run(&herald);
+        };
+        let first = async {
+            one.moved().await;
+            woken.get()
+        };
+        let (_, (), before) = tokio::join!(all, told, first);
+        assert!(before <= 2 * AT_ONCE, "{before} were woken before");
+        // The herald has nothing left to ring for.
+        while Arc::strong_count(&much.bells()[0].bell) > 1 + many.len() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(much.bells()[0].bell.seats().round, Round::None);
     }
 }

@@ -5,14 +5,16 @@
 //! share in its cache.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use super::accept::Held;
 use super::stream::{Made, Socket, Stream};
@@ -28,7 +30,7 @@ pub(super) struct Leaves {
     pub(super) held: Held,
 }
 
-/// The threads, one for two cores. They end with the last clone.
+/// The threads, one for two cores. They end by [`end`](Self::end), or with the last clone.
 #[derive(Debug, Clone)]
 pub struct Lanes(Arc<Inner>);
 
@@ -37,7 +39,10 @@ struct Inner {
     lanes: Vec<Lane>,
     /// The lane of the next stream.
     next: AtomicUsize,
-    _end: DropGuard,
+    end: CancellationToken,
+    _ends: DropGuard,
+    /// A token for each thread that is there.
+    threads: TaskTracker,
 }
 
 #[derive(Debug)]
@@ -54,9 +59,20 @@ impl Lanes {
     }
 
     pub fn start() -> io::Result<Self> {
-        let end = CancellationToken::new();
-        let lanes = (0..Self::count()).map(|_| Lane::start(end.clone())).collect::<io::Result<_>>()?;
-        Ok(Self(Arc::new(Inner { lanes, next: AtomicUsize::new(0), _end: end.drop_guard() })))
+        let (end, threads) = (CancellationToken::new(), TaskTracker::new());
+        let ends = end.clone().drop_guard();
+        let lanes = (0..Self::count()).map(|_| Lane::start(end.clone(), &threads));
+        let lanes = lanes.collect::<io::Result<_>>()?;
+        Ok(Self(Arc::new(Inner { lanes, next: AtomicUsize::new(0), end, _ends: ends, threads })))
+    }
+
+    /// Ends the threads and what still runs on them, and waits until they hold nothing more; no longer than `limit`.
+    pub async fn end(&self, limit: Duration) {
+        self.0.end.cancel();
+        self.0.threads.close();
+        if tokio::time::timeout(limit, self.0.threads.wait()).await.is_err() {
+            tracing::warn!("a thread for streams did not end in time");
+        }
     }
 
     /// Has a stream written to its socket.
@@ -77,19 +93,28 @@ impl Lanes {
 }
 
 impl Lane {
-    fn start(end: CancellationToken) -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().thread_name("streams-read").build()?;
-        let lane = Self { runtime: runtime.handle().clone(), herald: Arc::default(), made: Arc::default() };
-        let herald = Arc::clone(&lane.herald);
+    /// The runtime is made by its own thread: it cannot be dropped on one of another runtime.
+    fn start(end: CancellationToken, threads: &TaskTracker) -> io::Result<Self> {
+        let herald = Arc::<Herald>::default();
+        let (heeded, there) = (Arc::clone(&herald), threads.token());
+        let (made, runtime) = mpsc::sync_channel(1);
         Shutdown::thread("streams", move || {
+            let runtime = match Builder::new_current_thread().enable_all().thread_name("streams-read").build()
+            {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(made.send(Err(error))),
+            };
+            drop(made.send(Ok(runtime.handle().clone())));
             runtime.block_on(async {
                 tokio::select! {
-                    () = vital(herald.run()) => {}
+                    () = vital(heeded.run()) => {}
                     () = end.cancelled() => {}
                 }
             });
             runtime.shutdown_background();
+            drop(there);
         })?;
-        Ok(lane)
+        let runtime = runtime.recv().map_err(io::Error::other)??;
+        Ok(Self { runtime, herald, made: Arc::default() })
     }
 }

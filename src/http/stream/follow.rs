@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use tokio::task::coop::poll_proceed;
 use tracing::Instrument;
 
 use super::feed::{Feed, Piece};
@@ -360,7 +361,10 @@ impl Stream {
 /// Waits for news, for the heart, or until the client leaves. Dropping the news loses nothing.
 async fn woken<W: Wire, F: Future + Unpin>(heart: &Heart, wire: &mut W, mut news: F) -> Wake<F::Output> {
     poll_fn(|context| {
+        // One for which there is always more lets others run now and then.
+        let turn = ready!(poll_proceed(context));
         if let Poll::Ready(news) = Pin::new(&mut news).poll(context) {
+            turn.made_progress();
             return Poll::Ready(Wake::News(news));
         }
         heart.wakes(context);

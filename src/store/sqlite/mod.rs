@@ -309,21 +309,14 @@ impl EventStore for SqliteStore {
 
     fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
         let time = batch.time.unwrap_or_else(|| self.ids.now());
-        let mut writer = self.writer();
+        let writer = self.writer();
         self.checkpointer.check()?;
         let (first, sums) = {
             let index = self.index();
             (index.last_pos, index.sums_with(batch))
         };
-        let write::Done { runs, erased, written } = self.noted(write::commit(
-            &mut writer,
-            &self.room,
-            batch,
-            &self.epoch,
-            first,
-            time,
-            sums.as_ref(),
-        ))?;
+        let write::Done { runs, erased, written } =
+            self.noted(write::commit(&writer, &self.room, batch, &self.epoch, first, time, sums.as_ref()))?;
         let mut index = self.index();
         if sums.is_some() {
             index.unsummed.clear();
@@ -434,7 +427,7 @@ impl EventStore for SqliteStore {
     }
 
     fn prune(&self, cuts: &[Cut], max_runs: usize) -> Result<Pruned, CommitError> {
-        let mut writer = self.writer();
+        let writer = self.writer();
         self.checkpointer.check()?;
         let (pruned_pos, cuts) = {
             let index = self.index();
@@ -442,7 +435,7 @@ impl EventStore for SqliteStore {
             (index.pruned_pos, cuts.iter().filter_map(of).collect::<Vec<_>>())
         };
         let sums = |pruned: &[PrunedLog]| self.index().sums_after(pruned);
-        let pruned = self.noted(write::prune(&mut writer, &cuts, max_runs, pruned_pos, sums))?;
+        let pruned = self.noted(write::prune(&writer, &cuts, max_runs, pruned_pos, sums))?;
         let mut index = self.index();
         if !pruned.is_empty() {
             index.unsummed.clear();

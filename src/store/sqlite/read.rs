@@ -83,7 +83,7 @@ pub(super) fn session(
     let mut rows = select.query(params![session.as_bytes(), to_sql(after)])?;
     let (mut runs, mut bytes) = (Vec::new(), 0);
     while bytes < max_bytes || runs.is_empty() {
-        match stored(rows.next(), epoch)? {
+        match stored(rows.next(), epoch, &any)? {
             Stored::Run(run) => {
                 let Some(run) = run.after(after) else { continue };
                 bytes += run.frames.len();
@@ -94,7 +94,7 @@ pub(super) fn session(
                 let first_seq = after + 1;
                 return Err(ReadError::Corrupt { session, first_seq, last_seq: beyond, after: beyond });
             }
-            Stored::Damaged | Stored::End => break,
+            Stored::Damaged | Stored::Other { .. } | Stored::End => break,
         }
     }
     Ok(runs)
@@ -115,7 +115,7 @@ fn beyond(connection: &Connection, epoch: &Epoch, session: SessionId, after: u64
             Err(error) if is_malformed(&error) => return Ok(u64::MAX),
             Err(error) => return Err(error.into()),
         };
-        match stored(one.query([place])?.next(), epoch)? {
+        match stored(one.query([place])?.next(), epoch, &any)? {
             Stored::Run(run) if run.session == session && run.first_seq > after => {
                 return Ok(run.first_seq - 1);
             }
@@ -152,20 +152,21 @@ pub(super) fn all(
         if looked >= LOOK_BYTES || bytes >= max_bytes && !page.runs.is_empty() {
             break;
         }
-        match stored(rows.next(), epoch)? {
+        match stored(rows.next(), epoch, wanted)? {
             Stored::End => {
                 page.ended = true;
                 break;
             }
             Stored::Run(run) => {
-                let pos = run.last_pos;
+                page.through_pos = run.last_pos;
                 looked += run.frames.len();
-                if wanted(run.tenant.as_str(), run.session) {
-                    let run = run.after_pos(after_pos);
-                    bytes += run.as_ref().map_or(0, |run| run.frames.len());
-                    page.runs.extend(run);
-                }
+                let run = run.after_pos(after_pos);
+                bytes += run.as_ref().map_or(0, |run| run.frames.len());
+                page.runs.extend(run);
+            }
+            Stored::Other { pos, bytes } => {
                 page.through_pos = pos;
+                looked += bytes;
             }
             Stored::Damaged => {
                 let Some(damaged) = damaged_after(connection, page.through_pos)? else {
@@ -242,17 +243,27 @@ fn is_indexed(connection: &Connection, run: &Damaged) -> Result<bool, rusqlite::
 /// What a statement of [`COLUMNS`] gave.
 pub(super) enum Stored {
     Run(Run),
+    /// A whole run that is not wanted, of so many bytes as it is stored.
+    Other {
+        pos: u64,
+        bytes: usize,
+    },
     /// Not one of its columns is sure; perhaps SQLite could not even read the row.
     Damaged,
     End,
 }
 
-pub(super) fn stored(
+fn any(_: &str, _: SessionId) -> bool {
+    true
+}
+
+fn stored(
     row: Result<Option<&Row<'_>>, rusqlite::Error>,
     epoch: &Epoch,
+    wanted: &dyn Fn(&str, SessionId) -> bool,
 ) -> Result<Stored, ReadError> {
     match row {
-        Ok(Some(row)) => Ok(run(row, epoch).unwrap_or(Stored::Damaged)),
+        Ok(Some(row)) => Ok(run(row, epoch, wanted).unwrap_or(Stored::Damaged)),
         Ok(None) => Ok(Stored::End),
         Err(error) if is_malformed(&error) => Ok(Stored::Damaged),
         Err(error) => Err(error.into()),
@@ -295,19 +306,20 @@ pub(super) fn weighed(
     Ok(whole.map(|(_, _, last_seq, stored)| (last_seq, stored.len() as u64)))
 }
 
-/// A row of [`COLUMNS`], compared with its checksum and unpacked. What is no value of its column's kind is damage too, and
-/// what cannot be unpacked.
-fn run(row: &Row<'_>, epoch: &Epoch) -> Result<Stored, rusqlite::Error> {
+/// A row of [`COLUMNS`], compared with its checksum, and unpacked when it is wanted. What is no value of its column's kind
+/// is damage too, and what cannot be unpacked.
+fn run(
+    row: &Row<'_>,
+    epoch: &Epoch,
+    wanted: &dyn Fn(&str, SessionId) -> bool,
+) -> Result<Stored, rusqlite::Error> {
     let Some((session, first_seq, last_seq, stored)) = whole(row)? else { return Ok(Stored::Damaged) };
+    let (tenant, last_pos) = (row.get_ref(4)?.as_str()?, from_sql(row.get(3)?));
+    if !wanted(tenant, session) {
+        return Ok(Stored::Other { pos: last_pos, bytes: stored.len() });
+    }
     let Some(frames) = pack::unpack(stored) else { return Ok(Stored::Damaged) };
-    let run = Run {
-        tenant: Tenant::new(row.get_ref(4)?.as_str()?),
-        session,
-        first_seq,
-        last_seq,
-        last_pos: from_sql(row.get(3)?),
-        frames,
-    };
+    let run = Run { tenant: Tenant::new(tenant), session, first_seq, last_seq, last_pos, frames };
     let framed_with = row.get_ref(5)?.as_str()?;
     Ok(Stored::Run(if framed_with == epoch.as_str() { run } else { run.with_epoch(epoch) }))
 }

@@ -3,7 +3,7 @@
 //!
 //! What is whole is found before the transaction: SQLite takes nothing more in one in which it met damage.
 
-use rusqlite::{Connection, OptionalExtension, Statement, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Statement, params};
 
 use crate::types::SessionId;
 
@@ -43,7 +43,7 @@ impl Removal {
     }
 
     /// False when SQLite met damage, which [`spare`](Self::spare) leaves alone in the next transaction.
-    pub(super) fn remove(&self, transaction: &Transaction<'_>) -> Result<bool, CommitError> {
+    pub(super) fn remove(&self, transaction: &Connection) -> Result<bool, CommitError> {
         let mut delete = transaction.prepare("DELETE FROM run WHERE pos = ?1")?;
         for pos in &self.places {
             if read::unless_malformed(delete.execute([pos]))?.is_none() {

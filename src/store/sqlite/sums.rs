@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use rusqlite::{Connection, Row, Transaction, params};
+use rusqlite::{Connection, Row, params};
 
 use crate::types::{SessionId, Tenant, Timestamp};
 
@@ -80,7 +80,7 @@ impl Unsummed {
     }
 }
 
-pub(super) fn write(transaction: &Transaction<'_>, sums: &Sums) -> Result<(), rusqlite::Error> {
+pub(super) fn write(transaction: &Connection, sums: &Sums) -> Result<(), rusqlite::Error> {
     if sums.anew {
         transaction.execute("DELETE FROM log", [])?;
     }
@@ -104,7 +104,7 @@ pub(super) fn write(transaction: &Transaction<'_>, sums: &Sums) -> Result<(), ru
     write::set_place(transaction, "summed_crc", crc_of(sums.pos).into())
 }
 
-pub(super) fn erase(transaction: &Transaction<'_>, session: SessionId) -> Result<(), rusqlite::Error> {
+pub(super) fn erase(transaction: &Connection, session: SessionId) -> Result<(), rusqlite::Error> {
     transaction.execute("DELETE FROM log WHERE session = ?1", [session.as_bytes()]).map(drop)
 }
 

@@ -1,6 +1,8 @@
 //! What the writer's connection does: one transaction each.
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, ffi, params};
+use std::ops::Deref;
+
+use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
 
 use crate::types::{Epoch, Timestamp};
 
@@ -22,6 +24,40 @@ impl From<rusqlite::Error> for CommitError {
     }
 }
 
+/// A transaction that writes, by statements that are kept: who parses them for each small commit does little else. What is
+/// not committed is undone.
+struct Transaction<'a>(&'a Connection);
+
+impl<'a> Transaction<'a> {
+    fn begin(connection: &'a Connection) -> Result<Self, rusqlite::Error> {
+        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        Ok(Self(connection))
+    }
+
+    fn commit(self) -> Result<(), rusqlite::Error> {
+        self.0.prepare_cached("COMMIT")?.execute([]).map(drop)
+    }
+}
+
+impl Deref for Transaction<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.0
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        // SQLite has undone it by itself after some errors.
+        if !self.0.is_autocommit()
+            && let Err(error) = self.0.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "a transaction could not be undone");
+        }
+    }
+}
+
 /// What a commit did.
 pub(super) struct Done {
     /// The runs as they were stored, in the order of the batch.
@@ -34,7 +70,7 @@ pub(super) struct Done {
 
 /// `last_pos` is the last place that was given before.
 pub(super) fn commit(
-    connection: &mut Connection,
+    connection: &Connection,
     room: &Room,
     batch: &Batch,
     epoch: &Epoch,
@@ -45,7 +81,7 @@ pub(super) fn commit(
     let erased = batch.erase.iter().map(|session| Removal::of(connection, *session));
     let mut erased = erased.collect::<Result<Vec<_>, _>>()?;
     loop {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = Transaction::begin(connection)?;
         check(&transaction, &batch.expect)?;
         if let Some(sums) = sums {
             sums::write(&transaction, sums)?;
@@ -72,7 +108,7 @@ pub(super) fn commit(
 
 /// What is to go goes; or the first for which the transaction has to begin anew.
 fn remove<'a>(
-    transaction: &Transaction<'_>,
+    transaction: &Connection,
     removals: impl IntoIterator<Item = &'a mut Removal>,
 ) -> Result<Option<&'a mut Removal>, CommitError> {
     for removal in removals {
@@ -83,7 +119,7 @@ fn remove<'a>(
     Ok(None)
 }
 
-fn write_records(transaction: &Transaction<'_>, batch: &Batch) -> Result<(), CommitError> {
+fn write_records(transaction: &Connection, batch: &Batch) -> Result<(), CommitError> {
     if !batch.puts.is_empty() {
         let mut put = transaction
             .prepare_cached("INSERT OR REPLACE INTO record (tbl, key, value) VALUES (?1, ?2, ?3)")?;
@@ -100,7 +136,7 @@ fn write_records(transaction: &Transaction<'_>, batch: &Batch) -> Result<(), Com
     Ok(())
 }
 
-fn check(transaction: &Transaction<'_>, expected: &[Expect]) -> Result<(), CommitError> {
+fn check(transaction: &Connection, expected: &[Expect]) -> Result<(), CommitError> {
     for (index, expect) in expected.iter().enumerate() {
         let found: Option<Vec<u8>> = transaction
             .query_row(
@@ -117,7 +153,7 @@ fn check(transaction: &Transaction<'_>, expected: &[Expect]) -> Result<(), Commi
 }
 
 fn append(
-    transaction: &Transaction<'_>,
+    transaction: &Connection,
     batch: &Batch,
     epoch: &Epoch,
     mut last_pos: u64,
@@ -151,7 +187,7 @@ fn append(
     Ok(heads)
 }
 
-pub(super) fn set_place(transaction: &Transaction<'_>, key: &str, pos: u64) -> Result<(), rusqlite::Error> {
+pub(super) fn set_place(transaction: &Connection, key: &str, pos: u64) -> Result<(), rusqlite::Error> {
     transaction.execute("UPDATE meta SET value = ?2 WHERE key = ?1", params![key, to_sql(pos)]).map(drop)
 }
 
@@ -166,7 +202,7 @@ fn size(batch: &Batch, runs: &[RunHead]) -> u64 {
 
 /// Each cut comes with what its log is.
 pub(super) fn prune(
-    connection: &mut Connection,
+    connection: &Connection,
     cuts: &[(Cut, LogUsage)],
     max_runs: usize,
     pruned_pos: u64,
@@ -177,7 +213,7 @@ pub(super) fn prune(
         pruned.extend(PrunedLog::of(connection, *cut, log, max_runs)?);
     }
     loop {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = Transaction::begin(connection)?;
         if let Some(damaged) = remove(&transaction, pruned.iter_mut().map(|log| &mut log.removal))? {
             damaged.spare();
             continue;

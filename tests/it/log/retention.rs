@@ -86,8 +86,8 @@ async fn all_logs_together_shrink_by_the_largest_and_the_disk_gets_its_room_back
         gateway.turn(&old, "stream n=50").await;
     }
     // Prompts that come back, of which nothing can be packed.
-    for n in 0..12 {
-        let noise = Random::new(n).noise(400_000);
+    for n in 0..200 {
+        let noise = Random::new(n).noise(24_000);
         gateway.turn(&large, &format!("echo {noise}")).await;
     }
     until_pruned(&gateway, &large).await;

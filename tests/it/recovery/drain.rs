@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{LIMITS, ends, turn_with_strays};
+use crate::support::lean::{Lean, connect_small};
 use crate::support::{Setup, eventually, figure, is_alive, procfs};
 
 #[tokio::test]
@@ -53,6 +54,36 @@ async fn a_drain_ends_turns_streams_and_agents_in_time() {
         (&Value::from("prompt.completed"), &Value::from("cancelled"))
     );
     assert!(!gateway.log().contains("panicked"), "{}", gateway.log());
+}
+
+#[tokio::test]
+async fn a_slow_stream_is_told_of_the_stop_also_when_nothing_else_is_left() {
+    let mut gateway = Setup::fake(&[]).limits(&format!("{LIMITS}drain = \"20s\"")).start();
+    let session = gateway.session("fake").await;
+    gateway.turn(&session, "flood n=20000").await;
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.ended(Duration::from_secs(8)), Some(0), "{}", gateway.log());
+    // Without an agent.
+    gateway.start();
+    let (to, events) = (gateway.address(), format!("/v1/sessions/{session}/events"));
+    let socket = connect_small(to).await.expect("it is let in");
+    let mut streams = vec![Lean::over(socket, to, &events, None).await.expect("an answer")];
+    for _ in 0..20 {
+        streams.push(Lean::open(to, "/v1/events", None).await.expect("an answer"));
+    }
+    // Its connections wait for requests, and go with it.
+    gateway.http = reqwest::Client::new();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    gateway.signal(Signal::TERM);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for stream in &mut streams {
+        let mut last = None;
+        while let Some(frames) = stream.frames().await.expect("it is not cut off") {
+            last = frames.into_iter().last();
+        }
+        assert!(last.as_ref().is_some_and(|last| last.of("shutdown")), "{last:?}");
+    }
+    assert_eq!(gateway.ended(Duration::from_secs(8)), Some(0), "{}", gateway.log());
 }
 
 #[tokio::test]
