@@ -6,18 +6,20 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::*;
 use crate::http::layers;
 
-#[test]
-fn behind_a_proxy_nobody_comes_past_it() {
-    let proxies = vec!["10.0.0.0/8".parse().unwrap()];
-    let limits = Arc::new(Limits::default());
-    let behind = Acceptor {
-        limits,
+fn acceptor(limits: Limits, proxies: Vec<Network>) -> Acceptor {
+    Acceptor {
+        limits: Arc::new(limits),
         proxies,
-        only_proxies: true,
+        only_proxies: false,
         lanes: Lanes::start().unwrap(),
         shutdown: Shutdown::new(),
-    };
-    let open = Acceptor { only_proxies: false, ..behind.clone() };
+    }
+}
+
+#[test]
+fn behind_a_proxy_nobody_comes_past_it() {
+    let open = acceptor(Limits::default(), vec!["10.0.0.0/8".parse().unwrap()]);
+    let behind = Acceptor { only_proxies: true, ..open.clone() };
     for (peer, served) in [
         ("10.1.2.3", true),
         ("::ffff:10.1.2.3", true),
@@ -45,16 +47,8 @@ fn who_left_the_queue_keeps_nobody_behind_it_out() {
 
 #[test]
 fn connections_are_counted_in_all_and_by_address_but_for_proxies() {
-    let limits = Arc::new(Limits { connections: 4, connections_per_address: 2, ..Limits::default() });
-    let proxies = vec!["10.0.0.0/8".parse().unwrap()];
-    let acceptor = Acceptor {
-        limits,
-        proxies,
-        only_proxies: false,
-        lanes: Lanes::start().unwrap(),
-        shutdown: Shutdown::new(),
-    };
-    let connections = Connections::new(&acceptor);
+    let limits = Limits { connections: 4, connections_per_address: 2, ..Limits::default() };
+    let connections = Connections::new(&acceptor(limits, vec!["10.0.0.0/8".parse().unwrap()]));
     let take = |address: &str| connections.take(address.parse().unwrap());
     let first = take("192.0.2.1").unwrap();
     let _second = take("::ffff:192.0.2.1").unwrap();
@@ -96,14 +90,8 @@ async fn a_panic_in_a_handler_is_a_500_for_its_request_alone() {
         .route("/panics-later", get(move || async move { Body::from_stream(body()).into_response() }))
         .route("/fine", get(|| async { "it is fine" }))
         .layer(CatchPanicLayer::custom(layers::panicked));
-    let shutdown = Shutdown::new();
-    let acceptor = Acceptor {
-        limits: Arc::default(),
-        proxies: Vec::new(),
-        only_proxies: false,
-        lanes: Lanes::start().unwrap(),
-        shutdown: shutdown.clone(),
-    };
+    let acceptor = acceptor(Limits::default(), Vec::new());
+    let shutdown = acceptor.shutdown.clone();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(shutdown.spawn_door(serve(listener, router, acceptor)));
