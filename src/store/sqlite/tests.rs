@@ -123,7 +123,7 @@ fn a_damaged_run_is_told_and_the_rest_is_served() {
 fn who_wants_one_session_gets_what_is_there_before_much_of_others_was_looked_at() {
     let place = Place::new();
     let store = place.store();
-    let mut others: Vec<Run> = (0..40).map(|n| run(2, n * 1000 + 1..=n * 1000 + 1000)).collect();
+    let mut others: Vec<Run> = (0..40).map(|n| noisy(2, n * 1000 + 1..=n * 1000 + 1000, 100)).collect();
     others.insert(1, run(1, 1..=1));
     append(&store, others);
     let page = store.read_all(0, 1 << 20, &|_, of| of == session(1)).unwrap();
