@@ -2,7 +2,7 @@
 //! system's own journal too, which takes a disk about as long as the bytes do.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -65,7 +65,9 @@ impl Room {
         // Only zeros that were written will do: what a file system has merely set aside becomes a part of the file when it
         // is written to, and its journal has to know of that too.
         const PIECE: usize = 64 << 10;
-        let size = self.file.metadata()?.len();
+        // Where it ends, and not its metadata: after those were asked for, Linux gives the file a new time of change with
+        // the next write, and a sync waits for that too.
+        let size = (&self.file).seek(SeekFrom::End(0))?;
         let written = self.written();
         // A checkpoint may have cut it since.
         let needed = if written <= size { written + bytes } else { bytes };
