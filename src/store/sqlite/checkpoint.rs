@@ -14,10 +14,13 @@ use super::from_sql;
 
 /// About 4000 pages: then what is in the write-ahead log is moved.
 const ENOUGH: u64 = 4000 * 8192;
+/// What the write-ahead log keeps on the disk once all of it is moved: later commits overwrite that, and a sync after them has
+/// nothing to wait for but their bytes.
+pub(super) const KEPT: u32 = 64 << 20;
 /// Pages of the write-ahead log, when commits never left it alone: then they wait for a moment, so that it begins anew.
 pub(super) const TOO_MANY: u64 = 16_000;
-/// Without a commit for this long the write-ahead log is moved whole and cut to nothing.
-const IDLE: Duration = Duration::from_secs(2);
+/// Without a commit for this long the write-ahead log is moved whole, and begins anew.
+pub(super) const IDLE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct Checkpointer {
@@ -35,7 +38,7 @@ struct Work {
 struct State {
     /// Bytes that were committed since the last checkpoint, about.
     written: u64,
-    /// Something was committed since the write-ahead log was cut.
+    /// Something was committed since the write-ahead log was moved whole.
     dirty: bool,
     stop: bool,
     /// The disk did not take it: what it holds is unknown.
@@ -44,7 +47,7 @@ struct State {
 
 enum Mode {
     Passive,
-    Truncate,
+    Restart,
 }
 
 impl Checkpointer {
@@ -108,12 +111,12 @@ impl Work {
                 Mode::Passive => checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)").and_then(|moved| {
                     // While a reader holds old pages it cannot begin anew, and commits would wait for nothing.
                     if moved.pages > TOO_MANY && moved.moved == moved.pages {
-                        checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)")
+                        restart(connection)
                     } else {
                         Ok(moved)
                     }
                 }),
-                Mode::Truncate => checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)"),
+                Mode::Restart => restart(connection),
             };
             let Err(error) = result else { continue };
             // The next commit finds the disk full by itself; a busy file is tried again.
@@ -149,7 +152,7 @@ impl Work {
             if waited.timed_out() && state.written == before && !state.stop {
                 state.written = 0;
                 state.dirty = false;
-                return Some(Mode::Truncate);
+                return Some(Mode::Restart);
             }
         }
     }
@@ -159,6 +162,10 @@ impl Work {
 struct Moved {
     pages: u64,
     moved: u64,
+}
+
+fn restart(connection: &Connection) -> Result<Moved, rusqlite::Error> {
+    checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)")
 }
 
 fn checkpoint(connection: &Connection, how: &str) -> Result<Moved, rusqlite::Error> {

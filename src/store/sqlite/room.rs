@@ -17,16 +17,17 @@ use super::{OpenError, schema};
 /// A page in the write-ahead log, with what says which it is.
 const FRAME: u64 = 8192 + 24;
 const HEADER: u64 = 32;
-/// It gets at least and at most so much more at a time, and as much as it has in between.
-const LEAST: u64 = 256 << 10;
+/// It gets so much more at a time: the commit that comes next waits until a disk has it all.
+const PIECE: u64 = 512 << 10;
+/// And for a longer commit what that needs, up to so much.
 const MOST: u64 = 4 << 20;
 /// Pages of the trees that lead to what a commit writes.
 const SLACK: u64 = 8 * FRAME;
 /// A longer one grows by what is written, until commits wait for it to begin anew.
 const ENOUGH: u64 = TOO_MANY * FRAME;
 
-/// The write-ahead log of the connection that commits. Nothing is kept of it here but how far it is written: it may be cut
-/// at any time by a checkpoint.
+/// The write-ahead log of the connection that commits. Nothing is kept of it here but how far it is written: a commit that
+/// begins it anew may cut it.
 #[derive(Debug)]
 pub(super) struct Room {
     file: File,
@@ -64,19 +65,16 @@ impl Room {
     fn try_make(&self, bytes: u64) -> io::Result<()> {
         // Only zeros that were written will do: what a file system has merely set aside becomes a part of the file when it
         // is written to, and its journal has to know of that too.
-        const PIECE: usize = 64 << 10;
+        const ZEROS: usize = 64 << 10;
         // Where it ends, and not its metadata: after those were asked for, Linux gives the file a new time of change with
         // the next write, and a sync waits for that too.
         let size = (&self.file).seek(SeekFrom::End(0))?;
-        let written = self.written();
-        // A checkpoint may have cut it since.
-        let needed = if written <= size { written + bytes } else { bytes };
-        // The first commit after a rest may be the only one before the next: it takes what it needs.
-        if size == 0 || needed <= size || size >= ENOUGH {
+        let needed = self.written() + bytes;
+        if needed <= size || size >= ENOUGH {
             return Ok(());
         }
-        let end = (size + size.clamp(LEAST, MOST)).max(needed.min(size + MOST));
-        let zeros = vec![0; PIECE];
-        (size..end).step_by(PIECE).try_for_each(|at| self.file.write_all_at(&zeros, at))
+        let end = needed.clamp(size + PIECE, size + MOST);
+        let zeros = vec![0; ZEROS];
+        (size..end).step_by(ZEROS).try_for_each(|at| self.file.write_all_at(&zeros, at))
     }
 }

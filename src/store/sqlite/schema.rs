@@ -11,6 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::types::Epoch;
 
+use super::checkpoint::KEPT;
 use super::migrate::{self, Migration};
 use super::{OpenError, pack, sums};
 
@@ -153,6 +154,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     }
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_update(None, "journal_size_limit", KEPT)?;
     common(&connection)?;
     Ok(connection)
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::super::contract::{append, noise_of, noisy, put, run, seqs, session};
+use super::checkpoint::{IDLE, KEPT};
 use super::*;
 
 struct Place {
@@ -453,18 +454,65 @@ fn room_that_was_freed_goes_back_to_the_disk() {
 }
 
 #[test]
-fn the_write_ahead_log_is_cut_when_nothing_happens() {
+fn the_write_ahead_log_is_moved_when_nothing_happens_and_its_room_stays() {
     let place = Place::new();
     let store = place.store();
-    append(&store, vec![run(1, 1..=100)]);
+    append(&store, vec![noisy(1, 1..=100, 1000)]);
     let wal = place.folder.path().join("events.sqlite-wal");
-    assert!(fs::metadata(&wal).unwrap().len() > 0);
+    let (room, first) = (fs::metadata(&wal).unwrap().len(), store.room.written());
+    assert!(room > first);
     let deadline = Instant::now() + Duration::from_secs(20);
-    while fs::metadata(&wal).unwrap().len() > 0 {
-        assert!(Instant::now() < deadline, "it was not cut");
+    // The file alone has it all.
+    let moved = || {
+        let folder = tempfile::tempdir().unwrap();
+        let alone = folder.path().join("events.sqlite");
+        fs::copy(place.path(), &alone).unwrap();
+        let alone = Connection::open(alone).unwrap();
+        alone
+            .query_row("SELECT count(*) FROM run", [], |row| row.get::<_, i64>(0))
+            .is_ok_and(|runs| runs == 1)
+    };
+    while !moved() {
+        assert!(Instant::now() < deadline, "it was not moved");
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert_eq!(seqs(&store.read(session(1), 98, 1000).unwrap()), [99, 100]);
+    // What comes next overwrites what was moved.
+    let mut seq = 101;
+    append(&store, vec![run(1, seq..=seq)]);
+    while store.room.written() >= first {
+        assert!(Instant::now() < deadline, "it did not begin anew");
+        std::thread::sleep(2 * IDLE);
+        seq += 1;
+        append(&store, vec![run(1, seq..=seq)]);
+    }
+    assert_eq!(fs::metadata(&wal).unwrap().len(), room);
+    assert_eq!(seqs(&store.read(session(1), 99, 10_000).unwrap()), (100..=seq).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_write_ahead_log_that_became_long_is_cut_when_it_begins_anew() {
+    let place = Place::new();
+    let store = place.store();
+    let wal = place.folder.path().join("events.sqlite-wal");
+    let size = || fs::metadata(&wal).unwrap().len();
+    let reader = Connection::open(place.path()).unwrap();
+    // Whoever reads old pages keeps it from beginning anew.
+    reader.execute_batch("BEGIN; SELECT count(*) FROM run").unwrap();
+    let mut seq = 1;
+    while size() < 3 * u64::from(KEPT) / 2 {
+        append(&store, vec![noisy(1, seq..=seq + 99, 40_000)]);
+        seq += 100;
+    }
+    reader.execute_batch("COMMIT").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while size() > u64::from(KEPT) {
+        assert!(Instant::now() < deadline, "it was not cut");
+        // Long enough for a rest.
+        std::thread::sleep(IDLE + Duration::from_millis(500));
+        append(&store, vec![run(1, seq..=seq)]);
+        seq += 1;
+    }
+    assert_eq!(seqs(&store.read(session(1), seq - 2, 1000).unwrap()), [seq - 1]);
 }
 
 #[test]
