@@ -141,7 +141,9 @@ impl Shutdown {
         self.rest.close();
         let worked = timeout_at(end, self.work.wait()).await.is_ok();
         self.closing.cancel();
-        timeout_at(end, self.rest.wait()).await.is_ok() && worked
+        let rested = timeout_at(end, self.rest.wait()).await.is_ok();
+        // What was on its way when the stop was asked for may have begun some since.
+        timeout_at(end, self.work.wait()).await.is_ok() && rested && worked
     }
 }
 

@@ -31,3 +31,20 @@ async fn work_that_does_not_end_is_waited_for_no_longer_than_the_limit() {
     shutdown.abort();
     assert!(shutdown.finished(LIMIT).await);
 }
+
+#[tokio::test]
+async fn what_blocking_work_has_begun_is_waited_for() {
+    let shutdown = Shutdown::new();
+    let (release, released) = std::sync::mpsc::sync_channel::<()>(0);
+    let (begins, ended) = (shutdown.clone(), CancellationToken::new());
+    let ends = ended.clone();
+    drop(shutdown.spawn_blocking(move || {
+        assert!(released.recv().is_err(), "nobody says anything");
+        drop(begins.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            ends.cancel();
+        }));
+    }));
+    let (finished, ()) = tokio::join!(shutdown.finished(LIMIT), async { drop(release) });
+    assert!(finished && ended.is_cancelled());
+}
