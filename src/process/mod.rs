@@ -5,7 +5,8 @@
 //!
 //! # How a child runs
 //!
-//! The [`Spawner`] starts a keeper (this same binary, see [`keeper`]), and the keeper starts the program.
+//! The [`Spawner`] starts a keeper (this same binary, see [`keeper`]) on a thread for what blocks, and the keeper starts
+//! the program.
 //! The keeper adopts whatever the program leaves behind, so that at the end nothing of it lives on: not
 //! after the program's own end, not after [`Child::stop`], not after the gateway was killed.
 //!

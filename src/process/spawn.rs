@@ -1,6 +1,7 @@
 //! From a spec to a running child.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -12,9 +13,10 @@ use std::time::Duration;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 use tokio::net::unix::pipe;
-use tokio::process::Command;
+use tokio::process::{ChildStdout, Command};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::child::{Child, Ending, Leash, Order};
 use super::guard::{Guard, Pipes};
@@ -23,7 +25,7 @@ use super::pty::{self, Pty, PtyChild, PtySize};
 use super::report::Report;
 use super::run_file::RunFile;
 use super::stdin::StdinTask;
-use super::{ChildSpec, StderrTail, Terminals, handshake};
+use super::{ChildSpec, StderrTail, StdinWriter, Terminals, handshake};
 use crate::shutdown::Shutdown;
 use crate::types::Limits;
 
@@ -40,6 +42,22 @@ pub enum SpawnError {
     Setup(String),
     #[error("the keeper did not start the program in time")]
     Timeout,
+}
+
+/// A keeper that runs, and has not said yet how its program began.
+struct Begun<E> {
+    leash: Leash,
+    control: UnixStream,
+    /// Our ends of what the program reads and writes.
+    ends: E,
+}
+
+struct PipeEnds {
+    stdin: StdinWriter,
+    stdout: ChildStdout,
+    stderr: StderrTail,
+    /// To the keeper: requests for terminals.
+    orders: UnixStream,
 }
 
 /// Starts children. Cheap to clone.
@@ -66,9 +84,40 @@ impl Spawner {
 
     /// Starts `spec` under a keeper, and returns once the program itself runs.
     pub async fn spawn(&self, spec: ChildSpec) -> Result<Child, SpawnError> {
-        if let Err(source) = enter(&spec).await {
-            return Err(SpawnError::Folder { folder: spec.cwd, source });
+        let program = spec.program.clone();
+        let Begun { leash, control, ends } = self.begin(move |spawner| spawner.with_pipes(spec)).await?;
+        let pid = self.started(control, &leash, program).await?;
+        let PipeEnds { stdin, stdout, stderr, orders } = ends;
+        let terminals = Terminals::new(orders, stderr.secrets(), &self.limits, &self.shutdown);
+        Ok(Child { pid, stdin, stdout: Some(stdout), stderr, terminals, leash })
+    }
+
+    /// Starts `spec` in a pseudo terminal of its own, under a keeper of its own; returns once the program itself runs.
+    /// stdin, stdout and stderr are the terminal, and `TERM` says which one, unless `spec` does.
+    pub async fn spawn_pty(&self, mut spec: ChildSpec, size: PtySize) -> Result<PtyChild, SpawnError> {
+        if spec.env.iter().all(|(name, _)| name != "TERM") {
+            spec.env.push(("TERM".into(), pty::TERM.into()));
         }
+        let program = spec.program.clone();
+        let Begun { leash, control, ends } = self.begin(move |spawner| spawner.with_pty(&spec, size)).await?;
+        let pid = self.started(control, &leash, program).await?;
+        Ok(PtyChild::new(pid, ends, leash))
+    }
+
+    /// Whoever starts a process stands still for a millisecond or more, and so does who writes a file: a thread that
+    /// serves others has no time for that. It is one step, which ends with a leash on the keeper. When nobody waits for
+    /// it any more it is not taken, or if it was already, what it gives is dropped, and the leash with it.
+    async fn begin<E: Send + 'static>(
+        &self,
+        step: impl FnOnce(&Self) -> Result<Begun<E>, SpawnError> + Send + 'static,
+    ) -> Result<Begun<E>, SpawnError> {
+        let spawner = self.clone();
+        let begun = AbortOnDropHandle::new(self.shutdown.spawn_blocking(move || step(&spawner)));
+        begun.await.map_err(|error| SpawnError::Keeper(error.into()))?
+    }
+
+    fn with_pipes(&self, spec: ChildSpec) -> Result<Begun<PipeEnds>, SpawnError> {
+        enter(&spec)?;
         let (stdin_read, stdin_write) = pipe_with(PipeFlags::CLOEXEC).map_err(keeper_error)?;
         let stdin_pipe = pipe::Sender::from_owned_fd(stdin_write).map_err(SpawnError::Keeper)?;
         let (orders, their_orders) = UnixStream::pair().map_err(SpawnError::Keeper)?;
@@ -87,28 +136,18 @@ impl Spawner {
             StdinTask::new(stdin_pipe, &self.limits, close_stdin.clone(), stalled.clone());
         self.shutdown.spawn_confined(stdin_task.run());
         let leash = self.guard(keeper, Pipes { close_stdin, stalled, stderr: drain });
-        let pid = self.started(control, &leash, spec.program).await?;
-        let terminals = Terminals::new(orders, stderr.secrets(), &self.limits, &self.shutdown);
-        Ok(Child { pid, stdin, stdout: Some(stdout), stderr, terminals, leash })
+        Ok(Begun { leash, control, ends: PipeEnds { stdin, stdout, stderr, orders } })
     }
 
-    /// Starts `spec` in a pseudo terminal of its own, under a keeper of its own; returns once the program itself runs.
-    /// stdin, stdout and stderr are the terminal, and `TERM` says which one, unless `spec` does.
-    pub async fn spawn_pty(&self, mut spec: ChildSpec, size: PtySize) -> Result<PtyChild, SpawnError> {
-        if let Err(source) = enter(&spec).await {
-            return Err(SpawnError::Folder { folder: spec.cwd, source });
-        }
-        if spec.env.iter().all(|(name, _)| name != "TERM") {
-            spec.env.push(("TERM".into(), pty::TERM.into()));
-        }
+    fn with_pty(&self, spec: &ChildSpec, size: PtySize) -> Result<Begun<Pty>, SpawnError> {
+        enter(spec)?;
         let (pty, terminal) = Pty::open(size).map_err(SpawnError::Keeper)?;
         let (control, theirs) = handshake::offer(&[], &terminal).map_err(SpawnError::Keeper)?;
         // Our copy would keep the terminal open after the child has closed its own.
         drop(terminal);
-        let keeper = self.keeper("watch-pty", &spec, theirs, Stdio::null)?;
+        let keeper = self.keeper("watch-pty", spec, theirs, Stdio::null)?;
         let leash = self.guard(keeper, Pipes::none(&self.shutdown));
-        let pid = self.started(control, &leash, spec.program).await?;
-        Ok(PtyChild::new(pid, pty, leash))
+        Ok(Begun { leash, control, ends: pty })
     }
 
     /// From here on the leash answers for the keeper: dropped at any point, it stops it.
@@ -202,12 +241,13 @@ pub(super) async fn reported(
 }
 
 /// Told apart here, since the start of a process reports a missing folder like a missing program.
-async fn enter(spec: &ChildSpec) -> io::Result<()> {
-    match tokio::fs::metadata(&spec.cwd).await {
-        Ok(meta) if meta.is_dir() => Ok(()),
-        Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
-        Err(error) => Err(error),
-    }
+fn enter(spec: &ChildSpec) -> Result<(), SpawnError> {
+    let source = match fs::metadata(&spec.cwd) {
+        Ok(meta) if meta.is_dir() => return Ok(()),
+        Ok(_) => io::ErrorKind::NotADirectory.into(),
+        Err(error) => error,
+    };
+    Err(SpawnError::Folder { folder: spec.cwd.clone(), source })
 }
 
 fn keeper_error(errno: rustix::io::Errno) -> SpawnError {

@@ -1,15 +1,19 @@
 //! How children end, and that nothing of them stays.
 
 use std::fs;
+use std::future::poll_fn;
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::Stdio;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use acp_gateway::process::{StopReason, sweep};
+use acp_gateway::process::{Child, SpawnError, StopReason, sweep};
 use acp_gateway::types::Limits;
 use bytes::Bytes;
 use rustix::process::{Signal, kill_process};
+use tokio::runtime::Builder;
 
 use super::{Bench, SOON, STEP, alive, code, line_of, pid, signal, soon, until};
 
@@ -215,18 +219,81 @@ async fn a_child_that_does_not_read_is_ended() {
     assert_eq!((exit, child.stop_reason()), (signal("SIGTERM"), Some(StopReason::StdinStalled)));
 }
 
-#[tokio::test]
-async fn a_start_that_nobody_waits_for_leaves_nothing() {
-    let bench = Bench::with(Limits { stop_stdin: STEP, ..Limits::default() });
-    let start = bench.spawner.spawn(bench.shell("echo $$ >agent; cat"));
-    // Long enough to begin, too short to know.
-    let given_up = tokio::time::timeout(Duration::from_millis(1), start).await.is_err();
-    if given_up {
-        until("no keeper", || bench.run_files().is_empty()).await;
-    }
-    bench.shutdown.abort();
-    assert!(bench.shutdown.finished(SOON).await);
+/// A start of which all processes can be known by their command lines.
+fn begin(bench: &Bench) -> Pin<Box<impl Future<Output = Result<Child, SpawnError>>>> {
+    let spec = bench.shell(&format!("cat; : {}", bench.dir.path().display()));
+    Box::pin(bench.spawner.spawn(spec))
+}
+
+/// Has it begin what it does before it has to wait.
+async fn poll_once(start: &mut Pin<Box<impl Future<Output = Result<Child, SpawnError>>>>) {
+    let waits = poll_fn(|context| Poll::Ready(start.as_mut().poll(context).is_pending())).await;
+    assert!(waits, "a process does not start at once");
+}
+
+/// Waits for the end of all that a start has begun; nobody but who gave it up has asked for that.
+async fn assert_nothing_left(bench: &Bench) {
+    assert!(bench.shutdown.finished(SOON).await, "a task of it goes on");
     assert_eq!(bench.run_files(), Vec::<PathBuf>::new());
+    let folder = bench.dir.path().to_str().expect("plain");
+    let left: Vec<String> = command_lines().filter(|line| line.contains(folder)).collect();
+    assert_eq!(left, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_start_that_is_given_up_while_the_keeper_starts_leaves_nothing() {
+    let bench = Bench::new();
+    let mut start = begin(&bench);
+    poll_once(&mut start).await;
+    until("a keeper", || !bench.run_files().is_empty()).await;
+    let keeper = bench.keeper();
+    assert!(alive(keeper));
+    drop(start);
+    assert_nothing_left(&bench).await;
+    assert!(!alive(keeper));
+}
+
+#[tokio::test]
+async fn a_start_that_is_given_up_at_any_moment_leaves_nothing() {
+    for moment in 0..30 {
+        let bench = Bench::new();
+        let mut start = begin(&bench);
+        poll_once(&mut start).await;
+        // From before there is a process to where it has begun to run.
+        std::thread::sleep(Duration::from_micros(100) * moment);
+        drop(start);
+        assert_nothing_left(&bench).await;
+    }
+}
+
+#[test]
+fn a_start_that_is_given_up_before_its_turn_starts_nothing() {
+    let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let bench = Bench::new();
+        let (release, released) = std::sync::mpsc::sync_channel::<()>(0);
+        let before = bench.shutdown.spawn_blocking(move || released.recv());
+        let mut start = begin(&bench);
+        poll_once(&mut start).await;
+        drop(start);
+        drop(release);
+        assert!(soon(before).await.unwrap().is_err(), "it has waited so long");
+        assert_nothing_left(&bench).await;
+        assert!(!bench.path("run").exists(), "there was a keeper");
+    });
+}
+
+#[test]
+fn a_panic_in_a_start_is_an_error() {
+    // Where nobody waits for pipes there are none to be had.
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let bench = Bench::new();
+        let error = soon(begin(&bench)).await.unwrap_err();
+        let SpawnError::Keeper(source) = error else { panic!("{error:?}") };
+        assert!(source.to_string().contains("panicked"), "{source}");
+        assert_nothing_left(&bench).await;
+    });
 }
 
 #[tokio::test]
