@@ -78,17 +78,7 @@ impl Gateway {
     /// Follows the session's log from its beginning to the first event that fits.
     pub(crate) async fn log_until(&self, session: &str, fits: impl Fn(&Value) -> bool) -> Vec<Value> {
         let mut stream = self.events(&format!("/v1/sessions/{session}/events")).await;
-        let mut events = Vec::new();
-        loop {
-            let Some(event) = stream.next().await else { panic!("the stream ended: {events:#?}") };
-            let last = fits(&event.data);
-            if event.data["seq"].is_u64() {
-                events.push(event.data);
-            }
-            if last {
-                return events;
-            }
-        }
+        logged(stream.up_to("an event that fits", |event| fits(&event.data)).await)
     }
 
     /// The whole log, which keeps the rules.

@@ -134,7 +134,7 @@ async fn follow(url: String, reader: Arc<Mutex<Reader>>, tell: watch::Sender<BTr
     loop {
         let mut stream = connect(&http, &url, last.as_deref()).await;
         keep(Frame::Connected { after: last.clone() });
-        while let Some(event) = stream.next().await {
+        while let Some(event) = stream.whenever().await {
             if event.of("reset") {
                 keep(Frame::Reset(event.text));
                 last = event.id.or(last);

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::sse::Events;
+use super::wait::LONGEST;
 
 /// The admin key of every gateway under test.
 pub(crate) const KEY: &str = "acpg_test_key_that_is_long_enough_for_an_admin";
@@ -104,7 +105,7 @@ pub(crate) fn command(program: &str) -> Command {
 }
 
 fn client() -> reqwest::Client {
-    reqwest::Client::builder().no_proxy().build().expect("a client")
+    reqwest::Client::builder().no_proxy().read_timeout(LONGEST).build().expect("a client")
 }
 
 impl Gateway {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -11,6 +11,7 @@ use super::Gateway;
 use super::History;
 use super::gateway::KEY;
 use super::history::{Frame as Shown, Log, Reader};
+use super::wait::LONGEST;
 
 /// How long anything may take to come.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -236,11 +237,13 @@ impl Kept {
 
     /// Reads on to an event of this type; fails when the stream breaks or ends before.
     pub(crate) async fn read(&mut self, stream: &mut Lean, until: &str) -> io::Result<()> {
+        let began = Instant::now();
         loop {
             let frames = stream.frames().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
             if self.keep(&frames, until) {
                 return Ok(());
             }
+            assert!(began.elapsed() < LONGEST, "{until} does not come, but after {}: {frames:?}", self.seq);
         }
     }
 
@@ -264,7 +267,7 @@ impl Kept {
     }
 
     async fn go_on(&mut self, to: SocketAddr, mut is_over: impl FnMut(&mut Self, &[Frame]) -> bool) {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         while began.elapsed() < 2 * PATIENCE {
             if let Ok(mut stream) = self.connect(to).await {
                 while let Ok(Some(frames)) = stream.frames().await {

@@ -1,8 +1,13 @@
 //! A reader of Server-Sent Events that checks what it reads.
 
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use serde_json::Value;
+use tokio::time::timeout;
+
+use super::wait::LONGEST;
 
 /// One frame.
 #[derive(Debug, Clone)]
@@ -32,20 +37,31 @@ pub(crate) struct Events {
     /// Comments seen so far.
     pub(crate) comments: usize,
     pub(crate) retry: Option<u64>,
+    /// The last frames, for who waits in vain.
+    came: VecDeque<String>,
 }
 
-/// How long any next frame may take.
+/// How long it may be silent: where there is nothing to say, comments come.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How much is told of what came, frames and characters of each.
+const TOLD: (usize, usize) = (20, 200);
 
 impl Events {
     pub(crate) fn new(response: reqwest::Response) -> Self {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Self { response, buffer: Vec::new(), comments: 0, retry: None }
+        Self { response, buffer: Vec::new(), comments: 0, retry: None, came: VecDeque::new() }
     }
 
     /// The next frame; None at the end of the stream, also when it broke.
     pub(crate) async fn next(&mut self) -> Option<Event> {
+        let event = timeout(LONGEST, self.whenever()).await;
+        event.unwrap_or_else(|_| panic!("no frame within {LONGEST:?}; {}", self.so_far()))
+    }
+
+    /// The same for who waits as long as there are comments.
+    pub(crate) async fn whenever(&mut self) -> Option<Event> {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
                 let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
@@ -54,12 +70,22 @@ impl Events {
                 }
                 continue;
             }
-            let chunk = tokio::time::timeout(PATIENCE, self.response.chunk());
-            match chunk.await.expect("something comes within half a minute") {
-                Ok(Some(chunk)) => self.buffer.extend_from_slice(&chunk),
-                Ok(None) | Err(_) => return None,
+            match self.chunk().await {
+                Some(chunk) => self.buffer.extend_from_slice(&chunk),
+                None => return None,
             }
         }
+    }
+
+    /// What comes next; None at the end.
+    async fn chunk(&mut self) -> Option<Bytes> {
+        let chunk = timeout(PATIENCE, self.response.chunk()).await;
+        let chunk = chunk.unwrap_or_else(|_| panic!("not a byte within {PATIENCE:?}; {}", self.so_far()));
+        chunk.ok().flatten()
+    }
+
+    fn so_far(&self) -> String {
+        format!("before it came {} comments and, the latest first, {:#?}", self.comments, self.came)
     }
 
     fn block(&mut self, block: &str) -> Option<Event> {
@@ -75,32 +101,37 @@ impl Events {
             }
         }
         let text: Box<str> = text?;
+        let (frames, characters) = TOLD;
+        self.came.truncate(frames - 1);
+        self.came.push_front(text.chars().take(characters).collect());
         let data = serde_json::from_str(&text).expect("data is JSON");
         Some(Event { id, kind, data, text })
     }
 
     /// Reads up to and with the first event of this type.
     pub(crate) async fn until(&mut self, kind: &str) -> Vec<Event> {
-        let mut events = Vec::new();
+        self.up_to(kind, |event| event.of(kind)).await
+    }
+
+    /// Reads up to and with the first event that fits, which is `what`.
+    pub(crate) async fn up_to(&mut self, what: &str, fits: impl Fn(&Event) -> bool) -> Vec<Event> {
+        let (began, mut events) = (Instant::now(), Vec::new());
         loop {
-            let event =
-                self.next().await.unwrap_or_else(|| panic!("the stream ended before {kind}: {events:?}"));
-            let last = event.of(kind);
+            let next = self.next().await;
+            let event = next.unwrap_or_else(|| panic!("the stream ended before {what}: {events:?}"));
+            let last = fits(&event);
             events.push(event);
             if last {
                 return events;
             }
+            assert!(began.elapsed() < LONGEST, "not within {LONGEST:?}: {what}; {}", self.so_far());
         }
     }
 
     /// Takes what comes without looking at it; gives how many bytes that were, 0 at the end.
     pub(crate) async fn bytes(&mut self) -> usize {
         let left = std::mem::take(&mut self.buffer).len();
-        let chunk = tokio::time::timeout(PATIENCE, self.response.chunk());
-        match chunk.await.expect("something comes within half a minute") {
-            Ok(Some(chunk)) => left + chunk.len(),
-            Ok(None) | Err(_) => left,
-        }
+        left + self.chunk().await.map_or(0, |chunk| chunk.len())
     }
 
     /// Reads to the end.
