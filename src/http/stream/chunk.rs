@@ -56,21 +56,21 @@ impl Line {
 }
 
 /// The last small chunk that a thread has made: a thousand readers of one session say the same, one after the other.
+///
+/// It is known by its bytes. To hold what it was made of would hold the whole run, however large, until another one is
+/// made, and to look at so few bytes is nothing beside the write that follows.
 #[derive(Debug, Default)]
-pub(in crate::http) struct Made(Mutex<Option<(Bytes, Bytes)>>);
+pub(in crate::http) struct Made(Mutex<Bytes>);
 
 impl Made {
     fn chunk(&self, piece: &Bytes) -> Bytes {
+        let line = Line::of(piece.len());
         let mut made = sound(self.0.lock());
-        if let Some((of, chunk)) = &*made
-            // It is held, so nothing else can be in its place.
-            && (of.as_ptr(), of.len()) == (piece.as_ptr(), piece.len())
-        {
-            return chunk.clone();
+        let says = made.strip_prefix(line.left()).and_then(|rest| rest.strip_suffix(END));
+        if says != Some(&**piece) {
+            *made = [line.left(), piece, END].concat().into();
         }
-        let chunk: Bytes = [Line::of(piece.len()).left(), piece, END].concat().into();
-        *made = Some((piece.clone(), chunk.clone()));
-        chunk
+        made.clone()
     }
 }
 
@@ -226,6 +226,18 @@ mod tests {
         assert_eq!(last, [&out[..], LAST].concat());
         let large = Bytes::from(vec![b'x'; SMALL + 1]);
         assert_eq!(write(&large, false).0.as_ptr(), large.as_ptr(), "many bytes are not copied");
+    }
+
+    #[test]
+    fn a_run_is_freed_although_a_small_chunk_of_it_was_made_last() {
+        let (made, run) = (Made::default(), Bytes::from(vec![b'x'; 1 << 20]));
+        let mut chunk = Chunk::after(Bytes::new());
+        chunk.push(run.slice(run.len() - 300..));
+        assert!(!run.is_unique(), "it is held until it is written");
+        let out = written(&mut chunk, false, &made, &mut std::iter::repeat(1000));
+        assert_eq!(out, [b"12c\r\n", &run[..300], b"\r\n"].concat());
+        assert!(run.is_unique());
+        assert_eq!(made.0.lock().unwrap().len(), out.len(), "the chunk is there for the next");
     }
 
     proptest! {
