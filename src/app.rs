@@ -84,7 +84,8 @@ pub fn is_earlier(data: &DataDir) -> Result<bool, StartError> {
     Ok(SqliteStore::is_earlier(&data.log())?)
 }
 
-/// Checks a log that a dead gateway left open: before anything is served where that takes a moment, else beside it.
+/// Checks a log that a dead gateway left open: before anything is served for as long as that takes a moment, then beside
+/// it.
 async fn check(store: &Arc<SqliteStore>, limits: &Limits, shutdown: &Shutdown) -> Result<(), StartError> {
     if !store.is_doubtful() {
         return Ok(());
@@ -93,8 +94,12 @@ async fn check(store: &Arc<SqliteStore>, limits: &Limits, shutdown: &Shutdown) -
     let small = bytes <= limits.check_bytes;
     tracing::warn!(bytes, first = small, "the log was not closed; it is checked");
     let (started, stop) = oneshot::channel();
-    let checked = Arc::clone(store);
-    let running = shutdown.spawn_blocking(move || checked.check(|stop| drop(started.send(stop))));
+    let (long, is_long) = oneshot::channel();
+    let (checked, most) = (Arc::clone(store), limits.check_bytes);
+    let running = shutdown.spawn_blocking(move || {
+        // Nobody waits for that any more when the gateway serves already.
+        checked.check(|stop| drop(started.send(stop)), most, || long.send(()).unwrap_or_default())
+    });
     let stopping = shutdown.clone();
     let report = async move {
         let mut running = running;
@@ -121,8 +126,13 @@ async fn check(store: &Arc<SqliteStore>, limits: &Limits, shutdown: &Shutdown) -
             }
         }
     };
+    let mut report = Box::pin(report);
     if small {
-        return report.await;
+        tokio::select! {
+            biased;
+            Ok(()) = is_long => tracing::warn!("the log unpacks to much: the rest is checked while it is served"),
+            result = &mut report => return result,
+        }
     }
     // What it finds ends the gateway by the next commit, which the store refuses.
     shutdown.spawn(async move { drop(report.await) });

@@ -167,8 +167,8 @@ pub struct Limits {
     /// prompts get 429 until the hour is over.
     pub session_bytes_per_hour: u64,
     pub session_events_per_hour: u64,
-    /// Bytes of a log that a dead gateway left open and that is checked before the next one serves: a larger one is
-    /// checked while it serves already.
+    /// Bytes of a log that a dead gateway left open and that is checked before the next one serves, on disk and as its
+    /// readers get them: what is larger is checked while it serves already.
     pub check_bytes: u64,
     /// Retention: bytes of a session's log as it is stored, age after its last event: then the oldest goes. And bytes of
     /// all logs: then the oldest of the largest go.

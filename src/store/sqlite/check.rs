@@ -82,11 +82,12 @@ impl Check {
         }
     }
 
-    pub(super) fn run(&self) -> Result<Checked, CheckError> {
+    /// `beyond` is called once it has unpacked more than `most` bytes: the file says little of how many there are.
+    pub(super) fn run(&self, most: u64, beyond: impl FnOnce()) -> Result<Checked, CheckError> {
         let began = Instant::now();
         let chains = self.structure()?;
         let mut checked = Checked { runs: 0, damaged: 0, chains, took: Duration::ZERO };
-        let mut after = 0;
+        let (mut after, mut bytes, mut beyond) = (0, 0, Some(beyond));
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(CheckError::Stopped);
@@ -94,6 +95,12 @@ impl Check {
             match read::all(&self.connection, &self.epoch, after, PAGE, &|_, _| true) {
                 Ok(page) => {
                     checked.runs += page.runs.len() as u64;
+                    bytes += page.runs.iter().map(|run| run.frames.len() as u64).sum::<u64>();
+                    if bytes > most
+                        && let Some(beyond) = beyond.take()
+                    {
+                        beyond();
+                    }
                     after = page.through_pos;
                     if page.ended {
                         return Ok(Checked { took: began.elapsed(), ..checked });

@@ -149,18 +149,24 @@ impl SqliteStore {
         self.doubtful.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the file and its write-ahead log: a check has no more to read.
+    /// Bytes of the file and its write-ahead log: a check has no more to read, but more to unpack.
     pub fn size(&self) -> io::Result<u64> {
         let wal = std::fs::metadata(schema::beside(&self.path, "-wal")).map_or(0, |wal| wal.len());
         Ok(std::fs::metadata(&self.path)?.len() + wal)
     }
 
-    /// Reads the whole file through, on a connection of its own. `started` gets what breaks that off. A file whose
-    /// structure is broken takes no commit any more.
-    pub fn check(&self, started: impl FnOnce(Box<dyn Fn() + Send>)) -> Result<Checked, CheckError> {
+    /// Reads the whole file through, on a connection of its own. `started` gets what breaks that off, and `beyond` is
+    /// called once runs of more than `most` bytes, as readers get them, were read: packed ones take far less in the
+    /// file. A file whose structure is broken takes no commit any more.
+    pub fn check(
+        &self,
+        started: impl FnOnce(Box<dyn Fn() + Send>),
+        most: u64,
+        beyond: impl FnOnce(),
+    ) -> Result<Checked, CheckError> {
         let check = Check::of(&self.path, &self.epoch)?;
         started(Box::new(check.stop()));
-        let result = check.run();
+        let result = check.run(most, beyond);
         match &result {
             Ok(checked) => {
                 self.doubtful.store(false, Ordering::Relaxed);

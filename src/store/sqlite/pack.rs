@@ -20,6 +20,9 @@ const HEAD: usize = 5;
 const LEAST: usize = 512;
 /// A block of LZ4 becomes no more than so many times its bytes.
 const MOST: usize = 255;
+/// Frames of more bytes are stored as they are: twice the longest line of an agent, if nobody has set another. A length
+/// that says more was never written, and no room is made for it.
+pub(super) const LARGEST: usize = 32 << 20;
 
 /// Packs one run after the other, in the same room.
 #[derive(Default)]
@@ -37,7 +40,7 @@ impl Packer {
 
     /// `None` where it is not worth it: every reader would unpack them, and less than an eighth would be saved.
     fn try_pack(&mut self, frames: &[u8]) -> Option<&[u8]> {
-        if frames.len() < LEAST {
+        if !(LEAST..=LARGEST).contains(&frames.len()) {
             return None;
         }
         let length = u32::try_from(frames.len()).ok()?;
@@ -61,7 +64,7 @@ pub(super) fn unpack(stored: &[u8]) -> Option<Bytes> {
         (&PACKED, packed) => {
             let (length, block) = packed.split_first_chunk()?;
             let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-            if length > block.len().saturating_mul(MOST) {
+            if length > block.len().saturating_mul(MOST).min(LARGEST) {
                 return None;
             }
             let mut frames = vec![0; length];
@@ -123,6 +126,21 @@ mod tests {
         for lie in [0, 1, length - 1, length + 1, length * 2, u32::MAX] {
             assert_eq!(unpack(&with_length(&stored, lie)), None, "{lie}");
         }
+    }
+
+    #[test]
+    fn no_length_makes_room_for_more_than_is_packed() {
+        // One byte more than is packed.
+        let frames = [b"id: ", &vec![b'x'; LARGEST - 3][..]].concat();
+        assert!(packed(&frames) == frames, "it is stored as it is");
+        assert!(unpack(&frames).unwrap() == frames);
+        let most = &frames[..LARGEST];
+        let stored = packed(most);
+        assert!(stored.len() < LARGEST / 240 && unpack(&stored).unwrap() == most);
+        // What says more is refused, though it would become just that.
+        let length = u32::try_from(frames.len()).unwrap();
+        let block = lz4_flex::block::compress(&frames);
+        assert_eq!(unpack(&with_length(&[&[0; HEAD], &block[..]].concat(), length)), None);
     }
 
     #[test]

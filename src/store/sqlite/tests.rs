@@ -41,6 +41,10 @@ impl Place {
     }
 }
 
+fn check(store: &SqliteStore) -> Result<Checked, CheckError> {
+    store.check(drop, u64::MAX, || {})
+}
+
 #[test]
 fn everything_is_there_after_opening_again() {
     let place = Place::new();
@@ -268,7 +272,7 @@ fn a_log_that_was_left_open_says_so_until_it_was_checked() {
     place.sql("UPDATE run SET crc = crc + 1 WHERE pos = 3");
     left_open(&place);
     let store = place.store();
-    let checked = store.check(drop).unwrap();
+    let checked = check(&store).unwrap();
     assert_eq!((checked.runs, checked.damaged, store.is_doubtful()), (1, 1, false));
     drop(store);
     assert_eq!(files(&place), 1, "what was checked is closed properly");
@@ -291,7 +295,7 @@ fn a_broken_structure_is_found_and_takes_no_commit() {
     left_open(&place);
     for _ in 0..2 {
         let store = place.store();
-        assert!(matches!(store.check(drop), Err(CheckError::Malformed(_))));
+        assert!(matches!(check(&store), Err(CheckError::Malformed(_))));
         let batch = Batch { runs: vec![run(1, 7..=7)], ..Batch::default() };
         assert!(matches!(store.commit(&batch), Err(CommitError::Failed(_))));
         drop(store);
@@ -305,7 +309,7 @@ fn a_check_can_be_broken_off() {
     append(&place.store(), vec![run(1, 1..=3)]);
     left_open(&place);
     let store = place.store();
-    assert!(matches!(store.check(|stop| stop()), Err(CheckError::Stopped)));
+    assert!(matches!(store.check(|stop| stop(), u64::MAX, || {}), Err(CheckError::Stopped)));
     assert!(store.is_doubtful());
 }
 

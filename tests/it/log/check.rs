@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use acp_gateway::store::{Batch, EventStore as _, Run, SqliteStore};
+use acp_gateway::types::{Ids, Limits, SessionId, Tenant};
 use serde_json::json;
 
 use super::{LIMITS, break_structure, leave_open};
 use crate::support::{Setup, eventually};
 
 const LEFT: &str = "the log was not closed; it is checked";
+const MUCH: &str = "the log unpacks to much: the rest is checked while it is served";
 const IN_ORDER: &str = "the log was checked, and is in order";
 
 #[tokio::test]
@@ -43,6 +46,38 @@ async fn a_large_log_is_checked_while_it_is_served() {
         gateway.log().contains(IN_ORDER).then_some(())
     })
     .await;
+}
+
+/// What a check unpacks counts, and not how little of the file says it.
+#[tokio::test]
+async fn a_small_log_that_says_much_is_checked_while_it_is_served() {
+    let mut gateway = Setup::fake(&[]).limits(&format!("{LIMITS}check_bytes = \"8MiB\"")).start();
+    let session = gateway.session("fake").await;
+    for (sessions, much) in [(1..5, false), (5..17, true)] {
+        assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
+        let store = SqliteStore::open(&super::file(&gateway), Ids::system(), &Limits::default());
+        let runs = sessions.map(|session| one_word_again_and_again(session, 1 << 20)).collect();
+        store.expect("the log").commit(&Batch { runs, ..Batch::default() }).expect("it takes them");
+        leave_open(&gateway);
+        let size = std::fs::metadata(super::file(&gateway)).expect("the log").len();
+        assert!(size < 1 << 20, "{size}");
+        gateway.start();
+        assert_eq!(gateway.log().contains(MUCH), much, "{}", gateway.log());
+        gateway.turn(&session, "echo one").await;
+        let checks = if much { 2 } else { 1 };
+        eventually("the log was checked", Duration::from_secs(20), || async {
+            (gateway.log().matches(IN_ORDER).count() == checks).then_some(())
+        })
+        .await;
+    }
+}
+
+/// The only event of a session, of so many bytes.
+fn one_word_again_and_again(session: u128, bytes: usize) -> Run {
+    let session = SessionId::from_uuid(uuid::Uuid::from_u128(session));
+    let frames =
+        format!("id: e-1\nevent: test\ndata: {{\"id\":\"e-1\",\"x\":\"{}\"}}\n\n", "x".repeat(bytes));
+    Run { tenant: Tenant::default(), session, first_seq: 1, last_seq: 1, last_pos: 0, frames: frames.into() }
 }
 
 #[tokio::test]

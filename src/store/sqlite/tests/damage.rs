@@ -248,7 +248,7 @@ fn a_run_whose_pages_are_damaged_is_in_the_way_of_no_erase() {
         drop(store);
         left_open(&place);
         let store = place.store();
-        let checked = store.check(drop).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        let checked = check(&store).unwrap_or_else(|error| panic!("{what}: {error:?}"));
         assert_eq!((checked.damaged, store.is_doubtful()), (1, false), "{what}");
         assert_eq!(store.usage(session(1)).map(|log| log.runs), Some(1), "{what}: it is there again");
         store.commit(&erase).unwrap();
@@ -290,7 +290,7 @@ fn a_chain_that_leads_astray_is_no_broken_structure_and_is_copied() {
         let place = long_runs(spoil);
         left_open(&place);
         let store = place.store();
-        let checked = store.check(drop).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        let checked = check(&store).unwrap_or_else(|error| panic!("{what}: {error:?}"));
         assert_eq!((checked.runs, checked.damaged), (8, 1), "{what}");
         assert!(!store.compact().unwrap(), "{what}");
         append(&store, vec![run(1, 2003..=2003)]);

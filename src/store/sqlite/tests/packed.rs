@@ -1,5 +1,7 @@
 //! Runs that are packed: what they take, and how they lie beside those that are not.
 
+use std::cell::Cell;
+
 use super::*;
 use crate::store::LogUsage;
 
@@ -110,7 +112,7 @@ fn a_file_of_before_runs_were_packed_is_read_and_goes_on() {
         let all = store.read_all(0, usize::MAX, &|_, _| true).unwrap().runs;
         assert!(all.iter().map(|run| &run.frames).eq(said.iter().map(|run| &run.frames)), "in order");
         assert_eq!(store.total_bytes(), stored(&place, None));
-        assert_eq!(store.check(drop).unwrap().damaged, 0);
+        assert_eq!(check(&store).unwrap().damaged, 0);
     }
     assert_eq!((beginning_with(&place, 0), beginning_with(&place, b'i')), (2, 5));
     assert!(!SqliteStore::is_earlier(&place.path()).unwrap());
@@ -151,7 +153,12 @@ fn what_cannot_be_unpacked_is_damaged_though_its_checksum_is_right() {
     let cut = |stored: &mut Vec<u8>| stored.truncate(stored.len() / 2);
     let neither = |stored: &mut Vec<u8>| stored[0] = 7;
     let nothing = |stored: &mut Vec<u8>| stored.clear();
-    for spoil in [longer as fn(&mut Vec<u8>), cut, neither, nothing] {
+    let more = |stored: &mut Vec<u8>| {
+        let frames = vec![b'x'; pack::LARGEST + 1];
+        stored.splice(1.., u32::try_from(frames.len()).unwrap().to_le_bytes());
+        stored.extend(lz4_flex::block::compress(&frames));
+    };
+    for spoil in [longer as fn(&mut Vec<u8>), cut, neither, nothing, more] {
         let place = Place::new();
         append(&place.store(), vec![run(1, 1..=3), run(1, 4..=100), run(1, 101..=103)]);
         let file = Connection::open(place.path()).unwrap();
@@ -163,12 +170,28 @@ fn what_cannot_be_unpacked_is_damaged_though_its_checksum_is_right() {
         file.execute("UPDATE run SET frames = ?1, crc = ?2 WHERE pos = 100", row).unwrap();
         drop(file);
         let store = place.store();
+        assert_eq!(check(&store).unwrap().damaged, 1);
         assert_eq!(seqs(&store.read(session(1), 0, 1000).unwrap()), [1, 2, 3]);
         assert_eq!(beyond(store.read(session(1), 3, 1000)), (4, 100));
         assert_eq!(beyond(store.read_all(3, 1000, &|_, _| true)), (4, 100));
         assert_eq!(seqs(&store.read(session(1), 100, 1000).unwrap()), [101, 102, 103]);
-        assert_eq!(store.check(drop).unwrap().damaged, 1);
         store.commit(&Batch { erase: vec![session(1)], ..Batch::default() }).unwrap();
         assert_eq!((store.usage(session(1)), store.total_bytes()), (None, 0));
+    }
+}
+
+/// `check_bytes` is about what a check does, and not about how little of the file says it.
+#[test]
+fn a_check_tells_once_that_it_unpacked_more_than_was_asked_for() {
+    let place = Place::new();
+    let store = place.store();
+    let runs: Vec<Run> = (0..8).map(|n| run(1, n * 9000 + 1..=n * 9000 + 9000)).collect();
+    let bytes: u64 = runs.iter().map(|run| run.frames.len() as u64).sum();
+    append(&store, runs);
+    assert!(store.total_bytes() * 3 < bytes && bytes > 4 << 20, "{} of {bytes}", store.total_bytes());
+    for (most, wanted) in [(bytes, 0), (bytes - 1, 1), (store.total_bytes(), 1), (0, 1)] {
+        let told = Cell::new(0);
+        let checked = store.check(drop, most, || told.set(told.get() + 1)).unwrap();
+        assert_eq!((told.get(), checked.runs, checked.damaged), (wanted, 8, 0), "{most} of {bytes}");
     }
 }
