@@ -9,6 +9,7 @@ mod framer;
 mod ids;
 mod input;
 mod json;
+mod pack;
 mod paths;
 mod sse;
 pub mod whatwg;
@@ -17,6 +18,7 @@ pub use cursors::cursors;
 pub use envelope::envelope;
 pub use framer::framer;
 pub use ids::ids;
+pub use pack::pack;
 pub use paths::paths;
 pub use sse::sse;
 
@@ -24,11 +26,12 @@ pub use sse::sse;
 pub type Target = fn(&[u8]);
 
 /// A target by the name of its folder of saved inputs.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 7] = [
     ("framer", framer),
     ("envelope", envelope),
     ("sse", sse),
     ("ids", ids),
     ("cursors", cursors),
     ("paths", paths),
+    ("pack", pack),
 ];

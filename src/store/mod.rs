@@ -23,6 +23,7 @@ use crate::types::{Epoch, SessionId, Timestamp};
 pub use memory::MemoryStore;
 pub use record::{Delete, Expect, Put, Record, Table};
 pub use run::{Frame, Run};
+pub use sqlite::pack;
 pub use sqlite::{CheckError, Checked, OpenError, Restored, SqliteStore, copy, restore};
 pub use usage::LogUsage;
 

@@ -54,6 +54,11 @@ fn paths_hold_for_every_saved_input() {
     replay("paths");
 }
 
+#[test]
+fn pack_holds_for_every_saved_input() {
+    replay("pack");
+}
+
 /// Every folder has its target and every target its folder, so that nothing saved is left unread.
 #[test]
 fn every_target_has_saved_inputs_and_nothing_else_is_saved() {

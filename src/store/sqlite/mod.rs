@@ -11,7 +11,7 @@ mod checkpoint;
 mod copy;
 mod ends;
 mod migrate;
-mod pack;
+pub mod pack;
 mod read;
 mod remove;
 mod room;

@@ -1,0 +1,102 @@
+//! What is stored of a run: any bytes that are said to be that, and frames that become it.
+
+use acp_gateway::store::pack::{LARGEST, Packer, unpack};
+
+use super::input::Input;
+
+/// Frames are no longer than this here, so that an input takes little time.
+const MOST: usize = 1 << 18;
+
+/// What the rest is, by the first byte: all that is stored, a block of LZ4 under a length that is right or off by one, or
+/// frames.
+pub fn pack(data: &[u8]) {
+    let mut input = Input::new(data);
+    match input.below(3) {
+        0 => stored(input.rest()),
+        1 => {
+            let off = input.below(3);
+            let block = input.rest();
+            let length = (decoded(block).map_or(0, |frames| frames.len()) + off).saturating_sub(1);
+            stored(&packed(length, block));
+        }
+        _ => frames(input),
+    }
+}
+
+fn packed(length: usize, block: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(length).expect("an input is short");
+    [&[0], &length.to_le_bytes()[..], block].concat()
+}
+
+fn stored(stored: &[u8]) {
+    let frames = unpack(stored).map(Vec::from);
+    assert!(frames == model(stored), "{stored:?}");
+    assert!(frames.is_none_or(|frames| frames.len() <= stored.len().saturating_mul(255).min(LARGEST)));
+}
+
+/// Runs that are packed one after the other: pieces, each with how often it comes and a place where one bit flips.
+fn frames(mut input: Input<'_>) {
+    let mut packer = Packer::default();
+    for _ in 0..=input.below(3) {
+        let flip = usize::try_from(input.number() % (1 << 20)).expect("it is small");
+        let mut frames = b"id: ".to_vec();
+        for _ in 0..input.below(32) {
+            let times = usize::from(input.byte()) + 1;
+            let piece = input.piece().unwrap_or_default();
+            let room = MOST.saturating_sub(frames.len()) / piece.len().max(1);
+            frames.extend(piece.repeat(times.min(room)));
+        }
+        let mut kept = packer.pack(&frames).to_vec();
+        assert!(kept == frames || kept.len() <= frames.len() - frames.len() / 8, "it is worth it");
+        assert!(unpack(&kept).is_some_and(|unpacked| unpacked == frames), "{frames:?}");
+        stored(&kept);
+        let at = flip % kept.len();
+        kept[at] ^= 1 << (flip % 8);
+        stored(&kept);
+        stored(&kept[..at]);
+    }
+}
+
+/// What these bytes are the stored ones of.
+fn model(stored: &[u8]) -> Option<Vec<u8>> {
+    match stored {
+        [b'i', ..] => Some(stored.to_vec()),
+        [0, a, b, c, d, block @ ..] => {
+            let length = u32::from_le_bytes([*a, *b, *c, *d]);
+            decoded(block).filter(|frames| frames.len() == length as usize)
+        }
+        _ => None,
+    }
+}
+
+/// A block as the description of LZ4 has it, a byte at a time: some bytes as they are, then some of what came before.
+fn decoded(block: &[u8]) -> Option<Vec<u8>> {
+    let (mut bytes, mut out) = (block.iter().copied(), Vec::new());
+    loop {
+        let token = bytes.next()?;
+        for _ in 0..length(token >> 4, &mut bytes)? {
+            out.push(bytes.next()?);
+        }
+        // The last ones are followed by nothing.
+        if bytes.len() == 0 {
+            return Some(out);
+        }
+        let back = usize::from(u16::from_le_bytes([bytes.next()?, bytes.next()?]));
+        for _ in 0..length(token & 15, &mut bytes)? + 4 {
+            let from = out.len().checked_sub(back).filter(|_| back > 0)?;
+            out.push(out[from]);
+        }
+    }
+}
+
+/// Four bits, and when these are all set as many bytes as are all set too, and one.
+fn length(bits: u8, bytes: &mut impl Iterator<Item = u8>) -> Option<usize> {
+    let mut length = usize::from(bits);
+    let mut more = bits == 15;
+    while more {
+        let byte = bytes.next()?;
+        length += usize::from(byte);
+        more = byte == 255;
+    }
+    Some(length)
+}
