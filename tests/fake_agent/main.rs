@@ -93,7 +93,7 @@
 //! | `terminal STEPS` | runs commands through the client, as the JSON array STEPS says, up to the end of the prompt (see `terminals.rs`) |
 //! | `ext` | the notification `_vendor/note` |
 //! | `fork seconds=300 stdout=no` | starts a grandchild in a session of its own that ignores TERM, and holds our stdout with `stdout=yes`; says its pid |
-//! | `deaf` | reads nothing more from stdin, but for one read that it may be in |
+//! | `deaf` | reads nothing more from stdin, but for the next line, or the beginning of it |
 //! | `stderr bytes=100000`, `stderr text=WORD` | writes to stderr |
 //! | `freeze` | stops the process (SIGSTOP) until somebody continues it |
 //! | `close-stdout` | closes stdout and lives on |
@@ -166,7 +166,7 @@ fn main() -> ExitCode {
 }
 
 fn each_line(mut receive: impl FnMut(&[u8])) {
-    for line in BufReader::new(process::Ears).split(b'\n') {
+    for line in BufReader::new(process::Ears::default()).split(b'\n') {
         match line {
             Ok(line) => {
                 journal::received(&line);

@@ -35,15 +35,24 @@ pub(crate) fn exit_after(time: Duration) {
 /// Whether stdin is to be left alone.
 static DEAF: AtomicBool = AtomicBool::new(false);
 
-/// Stdin, from which nothing comes once the process is deaf.
-pub(crate) struct Ears;
+/// Stdin, from which one more read comes once the process is deaf, and of it no more than one line: when it went deaf it
+/// was in that read or not, and nobody can tell.
+#[derive(Default)]
+pub(crate) struct Ears {
+    shut: bool,
+}
 
 impl Read for Ears {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        while DEAF.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_hours(1));
+        if self.shut {
+            loop {
+                std::thread::sleep(Duration::from_hours(1));
+            }
         }
-        Ok(rustix::io::read(rustix::stdio::stdin(), buffer)?)
+        let read = rustix::io::read(rustix::stdio::stdin(), &mut *buffer)?;
+        self.shut = DEAF.load(Ordering::Relaxed);
+        let line = buffer[..read].iter().position(|byte| *byte == b'\n').filter(|_| self.shut);
+        Ok(line.map_or(read, |end| end + 1))
     }
 }
 

@@ -58,7 +58,7 @@ async fn a_huge_prompt_to_an_agent_that_reads_arrives_whole() {
 #[tokio::test]
 async fn a_cancel_that_is_never_read_ends_the_agent_and_the_turn_once() {
     let (case, session) = deaf(&["--ignore-term"], "cancel = \"200ms\"\ncancel_total = \"5s\"").await;
-    // It hangs with it when the read that it was in takes it, and has not read it otherwise.
+    // The last that it reads.
     case.prompt(&session, "hang").await;
     case.log_until(&session, |event| event["type"] == "prompt.started" && event["promptId"] == "p2").await;
     let began = Instant::now();
