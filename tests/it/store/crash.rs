@@ -14,7 +14,7 @@ use acp_gateway::types::Ids;
 use tempfile::TempDir;
 
 use super::disk::{Call, Disk, Kind};
-use super::script::{Script, content, expected, limits, open, run};
+use super::script::{Script, content, expected, forms, limits, open, run};
 use super::states::{LEFT, Left, files};
 use crate::support::{Random, figure};
 
@@ -167,8 +167,15 @@ fn known(calls: &[Call]) -> Known {
     known
 }
 
-/// Opens one state, reads it whole and commits to it; gives how many commits it holds beyond what was acknowledged.
-fn check(life: &Life, cut: usize, left: Left, random: &mut Random, place: &Path) -> usize {
+/// What one state held.
+struct Found {
+    /// Commits beyond those that were acknowledged.
+    beyond: usize,
+    forms: [usize; 2],
+}
+
+/// Opens one state, reads it whole and commits to it.
+fn check(life: &Life, cut: usize, left: Left, random: &mut Random, place: &Path) -> Found {
     let known = known(&life.calls[..cut]);
     for (name, bytes) in files(&life.calls[..cut], &life.folder, left, random) {
         fs::write(place.join(name), bytes).expect("the folder is ours");
@@ -189,6 +196,7 @@ fn check(life: &Life, cut: usize, left: Left, random: &mut Random, place: &Path)
     if let Some(epoch) = &known.epoch {
         assert_eq!(store.epoch().as_str(), epoch, "history is the same");
     }
+    let forms = forms(&store);
     let next = Batch { runs: vec![run(200, 1, 3, 10)], ..Batch::default() };
     store.commit(&next).expect("it goes on");
     if random.below(4) == 0 {
@@ -196,7 +204,7 @@ fn check(life: &Life, cut: usize, left: Left, random: &mut Random, place: &Path)
         drop(store);
         assert_eq!(content(&open(&path)), grown, "what was committed afterwards is there");
     }
-    holds - known.acknowledged
+    Found { beyond: holds - known.acknowledged, forms }
 }
 
 /// That the writers did what is worth a crash.
@@ -223,6 +231,7 @@ fn the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged()
     let written = began.elapsed();
     let root = folder();
     let (turn, beyond) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let runs = [AtomicUsize::new(0), AtomicUsize::new(0)];
     let work = |worker: usize| {
         let place = root.path().join(worker.to_string());
         let mut kinds: BTreeMap<Left, usize> = BTreeMap::new();
@@ -239,7 +248,7 @@ fn the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged()
             let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 check(life, cut, left, &mut random, &place)
             }));
-            let more = checked.unwrap_or_else(|_| {
+            let found = checked.unwrap_or_else(|_| {
                 // The next worker need not look for what this one has found.
                 turn.store(STATES, Ordering::Relaxed);
                 panic!(
@@ -247,7 +256,10 @@ fn the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged()
                     life.calls[cut - 1].name
                 )
             });
-            beyond.fetch_add(usize::from(more > 0), Ordering::Relaxed);
+            beyond.fetch_add(usize::from(found.beyond > 0), Ordering::Relaxed);
+            for (runs, count) in runs.iter().zip(found.forms) {
+                runs.fetch_add(count, Ordering::Relaxed);
+            }
             *kinds.entry(left).or_default() += 1;
             fs::remove_dir_all(&place).expect("the folder is ours");
         }
@@ -259,6 +271,8 @@ fn the_store_opens_with_a_prefix_of_the_commits_and_all_that_were_acknowledged()
     });
     let checked: usize = kinds.iter().flat_map(BTreeMap::values).sum();
     assert_eq!(checked, STATES);
+    let [packed, plain] = runs.map(AtomicUsize::into_inner);
+    assert!(packed > STATES && plain > STATES, "{packed} runs were packed, and {plain} were not");
     let calls: usize = lives.iter().map(|life| life.calls.len()).sum();
     figure(&format!(
         "{checked} crash states of {calls} calls ({written:?} to write, {:?} in all): {} of them held a commit that nobody had been told of",

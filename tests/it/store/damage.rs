@@ -12,7 +12,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::crash::folder;
-use super::script::{Script, limits, open, session};
+use super::script::{Script, forms, limits, open, session};
 use super::{LIMITS, LOG, beginning};
 use crate::support::{Gateway, Random, Setup, figure};
 
@@ -80,6 +80,8 @@ fn a_flipped_bit_never_becomes_an_event() {
     }
     let whole = events(&store.read_all(0, usize::MAX, &|_, _| true).expect("readable").runs);
     let of_events = of_events();
+    let [packed, plain] = forms(&store);
+    assert!(packed > 0 && plain > 0, "{packed} runs were packed, and {plain} were not");
     drop(store);
     let bytes = fs::read(&path).expect("it is there");
     let (mut refused, mut told) = (0, 0);

@@ -147,6 +147,20 @@ fn stored(store: &dyn EventStore, session: Option<SessionId>) -> u64 {
     heads.iter().map(|head| head.bytes).sum()
 }
 
+/// How many runs of a store are packed where they are stored, and how many are not.
+pub(crate) fn forms(store: &dyn EventStore) -> [usize; 2] {
+    let mut forms = [0, 0];
+    for number in 1..=u8::try_from(SESSIONS).expect("small") {
+        let runs = store.read(session(number), 0, usize::MAX).expect("every run is whole");
+        let heads = store.heads(Some(session(number)), 0, usize::MAX).expect("they can be read");
+        assert_eq!(runs.len(), heads.len(), "of session {number}");
+        for (run, head) in runs.iter().zip(heads) {
+            forms[usize::from(head.bytes == run.frames.len() as u64)] += 1;
+        }
+    }
+    forms
+}
+
 /// Everything that a store holds, read whole and hashed. A run that is damaged cannot be read. What it counts of each
 /// log has to be what the log's runs take where they are stored, which is no matter of content.
 pub(crate) fn content(store: &dyn EventStore) -> u64 {
