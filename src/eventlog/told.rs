@@ -12,10 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::yield_now;
 
 use crate::shutdown::sound;
-
-/// Readers that are woken before they are let run: what was just touched is still near the processor then, and the first
-/// of many need not wait for all to be woken.
-const AT_ONCE: usize = 64;
+use crate::types::limits::WOKEN_AT_ONCE as AT_ONCE;
 
 /// The last number that was told. It only grows.
 #[derive(Debug)]

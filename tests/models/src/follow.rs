@@ -6,6 +6,7 @@ use std::sync::Arc;
 use shuttle::future::{block_on, spawn};
 use shuttle::rand::Rng as _;
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 
 use crate::eventlog::{
     AllItem, AllReader, AllScope, AllStart, Event, EventLog, Herald, Item, Members, Reader, Records, SessionLog,
@@ -47,7 +48,7 @@ fn pick(below: u64) -> u64 {
 }
 
 /// Two sessions are written at once and followed from anywhere, alone and together, by the writer's word or a herald's; one
-/// of them is erased at its end.
+/// of them is erased at its end. One of those who heed the herald leaves whenever it likes, also while it waits.
 pub fn every_event_once() {
     const EVENTS: u64 = 6;
     block_on(async {
@@ -75,6 +76,17 @@ pub fn every_event_once() {
                 follow(reader, from, committed, EVENTS).await;
             }));
         }
+        let (leaver, session, away) = (Arc::clone(&herald), second.clone(), pick(12));
+        tasks.push(spawn(async move {
+            let committed = session.committed();
+            let mut reader = session.reader(Start::Beginning);
+            reader.heeds(&leaver);
+            tokio::select! {
+                biased;
+                () = turns(away) => {}
+                () = follow(reader, 0, committed, EVENTS) => {}
+            }
+        }));
         tasks.push(spawn(end_of(first.clone(), EVENTS + 1)));
         let scope = AllScope { tenant: Tenant::default(), sessions: None };
         let mut all = log.reader_all(scope, AllStart::Beginning).await.expect("the store reads");
@@ -107,6 +119,12 @@ pub fn every_event_once() {
         rings.await.expect("it ends");
         log.close().await;
     });
+}
+
+async fn turns(count: u64) {
+    for _ in 0..count {
+        yield_now().await;
+    }
 }
 
 /// Gives back when `last` was given: each event once, in order, and once that the replay is over.

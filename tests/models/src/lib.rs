@@ -25,6 +25,11 @@ mod store {
 }
 mod types {
     pub(crate) use acp_gateway::types::*;
+
+    pub(crate) mod limits {
+        /// The models have few readers, and waking them is to take more than one step.
+        pub(crate) const WOKEN_AT_ONCE: usize = 1;
+    }
 }
 
 mod shutdown {
