@@ -133,8 +133,9 @@ impl Run {
             );
             // `{"id":"` and the old id, which holds no quote.
             let old = b"{\"id\":\"".len();
-            let rest = memchr(b'"', &frame.data[old..]).map_or(frame.data.len(), |quote| old + quote + 1);
-            frames.extend_from_slice(&frame.data[rest..]);
+            let after = frame.data.get(old..).unwrap_or_default();
+            let rest = memchr(b'"', after).map_or(&[][..], |quote| &after[quote + 1..]);
+            frames.extend_from_slice(rest);
             frames.extend_from_slice(FRAME_END);
         }
         Self { frames: frames.freeze(), ..self.clone() }
@@ -161,6 +162,7 @@ impl<'a> Frame<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::Run;
     use crate::store::contract::run;
 
     #[test]
@@ -214,5 +216,12 @@ mod tests {
         let text = String::from_utf8(new.frames.to_vec()).unwrap();
         assert_eq!(text.replace("fresh-", "e-").as_bytes(), &old.frames[..]);
         assert_eq!(text.matches("fresh-").count(), 6);
+        // Bytes that were never written so, with a checksum that holds.
+        for data in ["", "{", "{\"id\":\"", "{\"id\":\"e-1"] {
+            let frames = format!("id: e-1\nevent: test\ndata: {data}\n\n");
+            let odd = Run { last_seq: 1, frames: frames.into(), ..run(1, 1..=1) };
+            let new = odd.with_epoch(&"fresh".parse().unwrap());
+            assert!(new.frames.starts_with(b"id: fresh-1\nevent: test\n"), "{data}");
+        }
     }
 }
