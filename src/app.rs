@@ -90,7 +90,7 @@ async fn check(store: &Arc<SqliteStore>, limits: &Limits, shutdown: &Shutdown) -
     if !store.is_doubtful() {
         return Ok(());
     }
-    let bytes = store.size().map_err(OpenError::from)?;
+    let bytes = store.size()?;
     let small = bytes <= limits.check_bytes;
     tracing::warn!(bytes, first = small, "the log was not closed; it is checked");
     let (started, stop) = oneshot::channel();

@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode};
 use crate::types::Epoch;
 
 use super::super::{Cause, ReadError};
-use super::{OpenError, read, schema};
+use super::{OpenError, pack, read, schema};
 
 /// Faults of the file that are looked at. A large event may leave as many pages.
 const FOUND: usize = 4096;
@@ -109,6 +109,8 @@ impl Check {
                 Err(ReadError::Corrupt { session, first_seq, last_seq, after: beyond }) => {
                     tracing::error!(%session, first_seq, last_seq, "events are damaged on disk");
                     checked.damaged += 1;
+                    // Some of it is found only when it was unpacked.
+                    bytes += pack::LARGEST as u64;
                     after = beyond;
                 }
                 Err(error) => return Err(CheckError::Failed(error.into())),

@@ -11,15 +11,17 @@ use crate::shutdown::{Shutdown, sound};
 
 use super::super::CommitError;
 use super::from_sql;
+use super::room::FRAME;
 
 /// About 4000 pages: then what is in the write-ahead log is moved.
 const ENOUGH: u64 = 4000 * 8192;
-/// What the write-ahead log keeps on the disk once all of it is moved: later commits overwrite that, and a sync after them has
-/// nothing to wait for but their bytes.
-pub(super) const KEPT: u32 = 64 << 20;
+/// What the write-ahead log keeps on the disk at most once all of it is moved: later commits overwrite that, and a sync after
+/// them has nothing to wait for but their bytes.
+pub(super) const KEPT: u32 = if cfg!(test) { 4 << 20 } else { 64 << 20 };
 /// Pages of the write-ahead log, when commits never left it alone: then they wait for a moment, so that it begins anew.
 pub(super) const TOO_MANY: u64 = 16_000;
-/// Without a commit for this long the write-ahead log is moved whole, and begins anew.
+/// Without a commit for this long the write-ahead log is moved whole, and begins anew with the next one. It is cut to nothing
+/// where it has become long, or has in it what was erased or dropped since.
 pub(super) const IDLE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -40,6 +42,8 @@ struct State {
     written: u64,
     /// Something was committed since the write-ahead log was moved whole.
     dirty: bool,
+    /// Something was erased or dropped since it was cut.
+    removed: bool,
     stop: bool,
     /// The disk did not take it: what it holds is unknown.
     failed: Option<String>,
@@ -47,7 +51,7 @@ struct State {
 
 enum Mode {
     Passive,
-    Restart,
+    Rest { cut: bool },
 }
 
 impl Checkpointer {
@@ -60,9 +64,11 @@ impl Checkpointer {
         Ok(Self { work, thread: Some(thread) })
     }
 
-    pub(super) fn wrote(&self, bytes: u64) {
+    /// `removed`: something was erased or dropped, and is to be nowhere in the end.
+    pub(super) fn wrote(&self, bytes: u64, removed: bool) {
         let mut state = self.work.state();
         state.written += bytes;
+        state.removed |= removed;
         let wakes = !state.dirty || state.written >= ENOUGH;
         state.dirty = true;
         drop(state);
@@ -108,15 +114,12 @@ impl Work {
     fn run(&self, connection: &Connection) {
         while let Some(mode) = self.next() {
             let result = match mode {
-                Mode::Passive => checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)").and_then(|moved| {
+                Mode::Passive => checkpoint(connection, "PASSIVE").and_then(|moved| {
                     // While a reader holds old pages it cannot begin anew, and commits would wait for nothing.
-                    if moved.pages > TOO_MANY && moved.moved == moved.pages {
-                        restart(connection)
-                    } else {
-                        Ok(moved)
-                    }
+                    let is_due = moved.pages > TOO_MANY && moved.moved == moved.pages;
+                    if is_due { checkpoint(connection, "RESTART").map(drop) } else { Ok(()) }
                 }),
-                Mode::Restart => restart(connection),
+                Mode::Rest { cut } => self.rest(connection, cut),
             };
             let Err(error) = result else { continue };
             // The next commit finds the disk full by itself; a busy file is tried again.
@@ -129,6 +132,16 @@ impl Work {
                 return;
             }
         }
+    }
+
+    fn rest(&self, connection: &Connection, cut: bool) -> Result<(), rusqlite::Error> {
+        let restarted = if cut { None } else { Some(checkpoint(connection, "RESTART")?) };
+        if restarted.is_none_or(|moved| moved.pages * FRAME > u64::from(KEPT)) {
+            let moved = checkpoint(connection, "TRUNCATE")?;
+            // Somebody reads old pages: the next rest tries it again.
+            self.state().removed |= cut && moved.busy;
+        }
+        Ok(())
     }
 
     /// Waits for something to do; `None` at the end.
@@ -152,7 +165,7 @@ impl Work {
             if waited.timed_out() && state.written == before && !state.stop {
                 state.written = 0;
                 state.dirty = false;
-                return Some(Mode::Restart);
+                return Some(Mode::Rest { cut: std::mem::take(&mut state.removed) });
             }
         }
     }
@@ -160,15 +173,14 @@ impl Work {
 
 /// Pages of the write-ahead log, and those of them that are in the file.
 struct Moved {
+    /// Not all of what was asked for could be done.
+    busy: bool,
     pages: u64,
     moved: u64,
 }
 
-fn restart(connection: &Connection) -> Result<Moved, rusqlite::Error> {
-    checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)")
-}
-
 fn checkpoint(connection: &Connection, how: &str) -> Result<Moved, rusqlite::Error> {
-    connection
-        .query_row(how, [], |row| Ok(Moved { pages: from_sql(row.get(1)?), moved: from_sql(row.get(2)?) }))
+    connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| {
+        Ok(Moved { busy: row.get(0)?, pages: from_sql(row.get(1)?), moved: from_sql(row.get(2)?) })
+    })
 }

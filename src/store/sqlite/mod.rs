@@ -149,10 +149,10 @@ impl SqliteStore {
         self.doubtful.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the file and its write-ahead log: a check has no more to read, but more to unpack.
-    pub fn size(&self) -> io::Result<u64> {
-        let wal = std::fs::metadata(schema::beside(&self.path, "-wal")).map_or(0, |wal| wal.len());
-        Ok(std::fs::metadata(&self.path)?.len() + wal)
+    /// Bytes of all pages, wherever they are: a check has no more to read, but more to unpack.
+    pub fn size(&self) -> Result<u64, OpenError> {
+        let pages: i64 = self.writer().pragma_query_value(None, "page_count", |row| row.get(0))?;
+        Ok(from_sql(pages) * 8192)
     }
 
     /// Reads the whole file through, on a connection of its own. `started` gets what breaks that off, and `beyond` is
@@ -331,7 +331,7 @@ impl EventStore for SqliteStore {
         drop(index);
         drop(writer);
         self.tell(&erased);
-        self.checkpointer.wrote(written);
+        self.checkpointer.wrote(written, !erased.is_empty());
         Ok(Committed::of(&runs))
     }
 
@@ -455,7 +455,7 @@ impl EventStore for SqliteStore {
         }
         drop(index);
         drop(writer);
-        self.checkpointer.wrote(sum.bytes);
+        self.checkpointer.wrote(sum.bytes, sum.runs > 0);
         Ok(sum)
     }
 
@@ -474,8 +474,8 @@ impl EventStore for SqliteStore {
                 false
             })
         });
-        // What it moves goes by the write-ahead log, which is to be moved and cut as well.
-        self.checkpointer.wrote(write::COMPACTED);
+        // What it moves goes by the write-ahead log, which is to be moved as well.
+        self.checkpointer.wrote(write::COMPACTED, false);
         self.noted(compacted)
     }
 

@@ -15,7 +15,7 @@ use super::checkpoint::TOO_MANY;
 use super::{OpenError, schema};
 
 /// A page in the write-ahead log, with what says which it is.
-const FRAME: u64 = 8192 + 24;
+pub(super) const FRAME: u64 = 8192 + 24;
 const HEADER: u64 = 32;
 /// It gets so much more at a time: the commit that comes next waits until a disk has it all.
 const PIECE: u64 = 512 << 10;

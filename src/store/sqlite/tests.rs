@@ -493,8 +493,42 @@ fn the_write_ahead_log_is_moved_when_nothing_happens_and_its_room_stays() {
     assert_eq!(seqs(&store.read(session(1), 99, 10_000).unwrap()), (100..=seq).collect::<Vec<_>>());
 }
 
+/// What a copy of all files of the log holds now.
+fn bytes_beside(place: &Place) -> Vec<u8> {
+    ["", "-wal"]
+        .iter()
+        .flat_map(|end| fs::read(format!("{}{end}", place.path().display())).unwrap())
+        .collect()
+}
+
 #[test]
-fn a_write_ahead_log_that_became_long_is_cut_when_it_begins_anew() {
+fn what_was_erased_or_dropped_leaves_the_write_ahead_log_when_nothing_happens() {
+    let place = Place::new();
+    let store = place.store();
+    append(&store, vec![noisy(1, 1..=10, 1000), noisy(2, 1..=10, 1000), noisy(2, 11..=20, 1000)]);
+    let said = [(1, 5), (2, 5), (2, 15)].map(|(of, seq)| noise_of(of, seq, 1000).into_bytes());
+    let there = || {
+        let files = bytes_beside(&place);
+        [0, 1, 2].map(|n| memchr::memmem::find(&files, &said[n]).is_some())
+    };
+    assert_eq!(there(), [true; 3]);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let gone = |what: [bool; 3]| {
+        while there() != what {
+            assert!(Instant::now() < deadline, "{:?} instead of {what:?}", there());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    store.commit(&Batch { erase: vec![session(1)], ..Batch::default() }).unwrap();
+    while store.compact().unwrap() {}
+    gone([false, true, true]);
+    store.prune(&[Cut { session: session(2), through: 10 }], 10).unwrap();
+    while store.compact().unwrap() {}
+    gone([false, false, true]);
+}
+
+#[test]
+fn a_write_ahead_log_that_became_long_is_cut_when_nothing_happens() {
     let place = Place::new();
     let store = place.store();
     let wal = place.folder.path().join("events.sqlite-wal");
@@ -503,18 +537,19 @@ fn a_write_ahead_log_that_became_long_is_cut_when_it_begins_anew() {
     // Whoever reads old pages keeps it from beginning anew.
     reader.execute_batch("BEGIN; SELECT count(*) FROM run").unwrap();
     let mut seq = 1;
-    while size() < 3 * u64::from(KEPT) / 2 {
-        append(&store, vec![noisy(1, seq..=seq + 99, 40_000)]);
-        seq += 100;
+    while size() < 2 * u64::from(KEPT) {
+        append(&store, vec![noisy(1, seq..=seq + 9, 40_000)]);
+        seq += 10;
     }
+    std::thread::sleep(2 * IDLE);
+    assert!(size() >= 2 * u64::from(KEPT), "it is read");
     reader.execute_batch("COMMIT").unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
-    while size() > u64::from(KEPT) {
+    while size() > 0 {
         assert!(Instant::now() < deadline, "it was not cut");
-        // Long enough for a rest.
-        std::thread::sleep(IDLE + Duration::from_millis(500));
-        append(&store, vec![run(1, seq..=seq)]);
-        seq += 1;
+        // As retention does now and then.
+        store.compact().unwrap();
+        std::thread::sleep(2 * IDLE);
     }
     assert_eq!(seqs(&store.read(session(1), seq - 2, 1000).unwrap()), [seq - 1]);
 }
