@@ -116,7 +116,7 @@ impl Work {
             let result = match mode {
                 Mode::Passive => checkpoint(connection, "PASSIVE").and_then(|moved| {
                     // While a reader holds old pages it cannot begin anew, and commits would wait for nothing.
-                    let is_due = moved.pages > TOO_MANY && moved.moved == moved.pages;
+                    let is_due = moved.pages > TOO_MANY && moved.done == moved.pages;
                     if is_due { checkpoint(connection, "RESTART").map(drop) } else { Ok(()) }
                 }),
                 Mode::Rest { cut } => self.rest(connection, cut),
@@ -176,11 +176,11 @@ struct Moved {
     /// Not all of what was asked for could be done.
     busy: bool,
     pages: u64,
-    moved: u64,
+    done: u64,
 }
 
 fn checkpoint(connection: &Connection, how: &str) -> Result<Moved, rusqlite::Error> {
     connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| {
-        Ok(Moved { busy: row.get(0)?, pages: from_sql(row.get(1)?), moved: from_sql(row.get(2)?) })
+        Ok(Moved { busy: row.get(0)?, pages: from_sql(row.get(1)?), done: from_sql(row.get(2)?) })
     })
 }
