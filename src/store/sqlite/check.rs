@@ -96,11 +96,6 @@ impl Check {
                 Ok(page) => {
                     checked.runs += page.runs.len() as u64;
                     bytes += page.runs.iter().map(|run| run.frames.len() as u64).sum::<u64>();
-                    if bytes > most
-                        && let Some(beyond) = beyond.take()
-                    {
-                        beyond();
-                    }
                     after = page.through_pos;
                     if page.ended {
                         return Ok(Checked { took: began.elapsed(), ..checked });
@@ -114,6 +109,11 @@ impl Check {
                     after = beyond;
                 }
                 Err(error) => return Err(CheckError::Failed(error.into())),
+            }
+            if bytes > most
+                && let Some(beyond) = beyond.take()
+            {
+                beyond();
             }
         }
     }

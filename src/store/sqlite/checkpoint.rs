@@ -57,8 +57,8 @@ enum Mode {
 impl Checkpointer {
     pub(super) fn start(connection: Connection) -> io::Result<Self> {
         let work = Arc::new(Work::default());
-        // What an earlier life left is moved once nothing else is to do.
-        work.state().dirty = true;
+        // What an earlier life left, whatever it is, is moved and cut once nothing else is to do.
+        *work.state() = State { dirty: true, removed: true, ..State::default() };
         let shared = Arc::clone(&work);
         let thread = Shutdown::thread("log-checkpoint", move || shared.run(&connection))?;
         Ok(Self { work, thread: Some(thread) })
@@ -136,12 +136,13 @@ impl Work {
 
     fn rest(&self, connection: &Connection, cut: bool) -> Result<(), rusqlite::Error> {
         let restarted = if cut { None } else { Some(checkpoint(connection, "RESTART")?) };
-        if restarted.is_none_or(|moved| moved.pages * FRAME > u64::from(KEPT)) {
-            let moved = checkpoint(connection, "TRUNCATE")?;
-            // Somebody reads old pages: the next rest tries it again.
-            self.state().removed |= cut && moved.busy;
+        if restarted.is_some_and(|moved| moved.busy || moved.pages * FRAME <= u64::from(KEPT)) {
+            return Ok(());
         }
-        Ok(())
+        let truncated = checkpoint(connection, "TRUNCATE");
+        // Somebody reads old pages, or there is no room: the next rest tries it again.
+        self.state().removed |= cut && truncated.as_ref().map_or(true, |moved| moved.busy);
+        truncated.map(drop)
     }
 
     /// Waits for something to do; `None` at the end.

@@ -465,6 +465,7 @@ impl EventStore for SqliteStore {
         }
         let writer = self.writer();
         self.checkpointer.check()?;
+        let removes = self.noted(write::has_free_pages(&writer).map_err(CommitError::from))?;
         let compacted = write::compact(&writer);
         drop(writer);
         let compacted = compacted.map(|more| {
@@ -475,7 +476,7 @@ impl EventStore for SqliteStore {
             })
         });
         // What it moves goes by the write-ahead log, which is to be moved as well.
-        self.checkpointer.wrote(write::COMPACTED, false);
+        self.checkpointer.wrote(write::COMPACTED, removes);
         self.noted(compacted)
     }
 

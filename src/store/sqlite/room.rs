@@ -26,8 +26,8 @@ const SLACK: u64 = 8 * FRAME;
 /// A longer one grows by what is written, until commits wait for it to begin anew.
 const ENOUGH: u64 = TOO_MANY * FRAME;
 
-/// The write-ahead log of the connection that commits. Nothing is kept of it here but how far it is written: a commit that
-/// begins it anew may cut it.
+/// The write-ahead log of the connection that commits. Nothing is kept of it here but how far it was written: it may be cut
+/// when nothing happens, and by the commit that begins it anew.
 #[derive(Debug)]
 pub(super) struct Room {
     file: File,
@@ -69,7 +69,8 @@ impl Room {
         // Where it ends, and not its metadata: after those were asked for, Linux gives the file a new time of change with
         // the next write, and a sync waits for that too.
         let size = (&self.file).seek(SeekFrom::End(0))?;
-        let needed = self.written() + bytes;
+        // It may have been cut since.
+        let needed = self.written().min(size) + bytes;
         if needed <= size || size >= ENOUGH {
             return Ok(());
         }

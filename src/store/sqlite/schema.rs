@@ -155,6 +155,8 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", KEPT)?;
+    // What goes is overwritten on the pages that are written anyway; pages that are free go back to the disk.
+    connection.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(()))?;
     common(&connection)?;
     Ok(connection)
 }

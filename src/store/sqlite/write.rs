@@ -234,14 +234,19 @@ pub(super) const COMPACTED: u64 = PAGES * 8192;
 /// Pages that it gives back.
 const PAGES: u64 = 256;
 
+/// Whether there are free pages, which hold what was erased or dropped until they are given back.
+pub(super) fn has_free_pages(connection: &Connection) -> Result<bool, rusqlite::Error> {
+    let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
+    Ok(free > 0)
+}
+
 /// Gives some free pages at the end of the file back to the disk; true when there are more, `None` when a page cannot be
 /// moved because what leads to it is damaged. Nothing was moved then.
 pub(super) fn compact(connection: &Connection) -> Result<Option<bool>, CommitError> {
     if read::unless_malformed(vacuum(connection))?.is_none() {
         return Ok(None);
     }
-    let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
-    Ok(Some(free > 0))
+    Ok(Some(has_free_pages(connection)?))
 }
 
 fn vacuum(connection: &Connection) -> Result<(), rusqlite::Error> {
