@@ -71,7 +71,9 @@ impl Room {
         let size = (&self.file).seek(SeekFrom::End(0))?;
         // It may have been cut since.
         let needed = self.written().min(size) + bytes;
-        if needed <= size || size >= ENOUGH {
+        // Nothing has synced a cut yet: after a crash what was cut may be there again, with zeros in the middle of it, and
+        // then SQLite would take its beginning for the whole. It syncs a new header before it writes more.
+        if size == 0 || needed <= size || size >= ENOUGH {
             return Ok(());
         }
         let end = needed.clamp(size + PIECE, size + MOST);
