@@ -3,22 +3,42 @@
 use super::super::checkpoint::{IDLE, KEPT};
 use super::*;
 
+fn wal(place: &Place) -> PathBuf {
+    place.folder.path().join("events.sqlite-wal")
+}
+
+fn size(place: &Place) -> u64 {
+    fs::metadata(wal(place)).unwrap().len()
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < deadline, "not so: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn wait_for_cut(place: &Place) {
+    wait_until("it is cut", || size(place) == 0);
+}
+
+/// A store whose first rest is over, which cuts whatever an earlier life left.
+fn rested(place: &Place) -> SqliteStore {
+    let store = place.store();
+    append(&store, vec![run(9, 1..=1)]);
+    wait_for_cut(place);
+    store
+}
+
 #[test]
 fn the_write_ahead_log_is_moved_when_nothing_happens_and_its_room_stays() {
     let place = Place::new();
-    let store = place.store();
-    let wal = place.folder.path().join("events.sqlite-wal");
-    let deadline = Instant::now() + Duration::from_secs(40);
-    // What an earlier life left is cut.
-    append(&store, vec![run(2, 1..=1)]);
-    while fs::metadata(&wal).unwrap().len() > 0 {
-        assert!(Instant::now() < deadline, "it was not cut");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let store = rested(&place);
     append(&store, vec![noisy(1, 1..=100, 1000)]);
-    assert_eq!(fs::metadata(&wal).unwrap().len(), store.room.written(), "no room before there is a header");
-    append(&store, vec![run(2, 2..=2)]);
-    let (room, first) = (fs::metadata(&wal).unwrap().len(), store.room.written());
+    assert_eq!(size(&place), store.room.written(), "no room before there is a header");
+    append(&store, vec![run(2, 1..=1)]);
+    let (room, first) = (size(&place), store.room.written());
     assert!(room > first);
     // The file alone has it all.
     let moved = || {
@@ -30,12 +50,10 @@ fn the_write_ahead_log_is_moved_when_nothing_happens_and_its_room_stays() {
             .query_row("SELECT count(*) FROM run", [], |row| row.get::<_, i64>(0))
             .is_ok_and(|runs| runs == 3)
     };
-    while !moved() {
-        assert!(Instant::now() < deadline, "it was not moved");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("it is moved", moved);
     // What comes next overwrites what was moved.
     let mut seq = 101;
+    let deadline = Instant::now() + Duration::from_secs(20);
     append(&store, vec![run(1, seq..=seq)]);
     while store.room.written() >= first {
         assert!(Instant::now() < deadline, "it did not begin anew");
@@ -43,7 +61,7 @@ fn the_write_ahead_log_is_moved_when_nothing_happens_and_its_room_stays() {
         seq += 1;
         append(&store, vec![run(1, seq..=seq)]);
     }
-    assert_eq!(fs::metadata(&wal).unwrap().len(), room);
+    assert_eq!(size(&place), room);
     assert_eq!(seqs(&store.read(session(1), 99, 10_000).unwrap()), (100..=seq).collect::<Vec<_>>());
 }
 
@@ -75,47 +93,36 @@ fn what_was_erased_or_dropped_leaves_both_files_when_nothing_happens() {
         said.each_ref().map(|said| memchr::memmem::find(&files, &said[..40]).is_some())
     };
     assert_eq!(there(), [true; 6]);
-    let deadline = Instant::now() + Duration::from_secs(40);
-    let wait_until = |holds: &dyn Fn() -> bool| {
-        while !holds() {
-            assert!(Instant::now() < deadline, "{:?}", there());
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    };
-    let wal = place.folder.path().join("events.sqlite-wal");
-    let is_cut = || fs::metadata(&wal).unwrap().len() == 0;
     store.commit(&Batch { erase: vec![session(1)], ..Batch::default() }).unwrap();
-    wait_until(&is_cut);
+    wait_for_cut(&place);
     // What takes a free page writes what was on it.
     append(&store, vec![noisy(4, 1..=10, 1000)]);
     while store.compact().unwrap() {}
-    wait_until(&is_cut);
+    wait_for_cut(&place);
     assert_eq!(there(), [false, false, false, true, true, true]);
     store.prune(&[Cut { session: session(2), through: 10 }], 10).unwrap();
     while store.compact().unwrap() {}
-    wait_until(&is_cut);
+    wait_for_cut(&place);
     assert_eq!(there(), [false, false, false, false, true, true]);
 }
 
 #[test]
 fn a_write_ahead_log_that_became_long_is_cut_when_nothing_happens() {
     let place = Place::new();
-    let store = place.store();
-    let wal = place.folder.path().join("events.sqlite-wal");
-    let size = || fs::metadata(&wal).unwrap().len();
+    let store = rested(&place);
     let reader = Connection::open(place.path()).unwrap();
     // Whoever reads old pages keeps it from beginning anew.
     reader.execute_batch("BEGIN; SELECT count(*) FROM run").unwrap();
     let mut seq = 1;
-    while size() < 2 * u64::from(KEPT) {
+    while size(&place) < 2 * u64::from(KEPT) {
         append(&store, vec![noisy(1, seq..=seq + 9, 40_000)]);
         seq += 10;
     }
     std::thread::sleep(2 * IDLE);
-    assert!(size() >= 2 * u64::from(KEPT), "it is read");
+    assert!(size(&place) >= 2 * u64::from(KEPT), "it is read");
     reader.execute_batch("COMMIT").unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
-    while size() > 0 {
+    while size(&place) > 0 {
         assert!(Instant::now() < deadline, "it was not cut");
         // As retention does now and then.
         store.compact().unwrap();
@@ -128,18 +135,16 @@ fn a_write_ahead_log_that_became_long_is_cut_when_nothing_happens() {
 fn commits_overwrite_room_that_was_made_and_do_not_lengthen_the_write_ahead_log() {
     let place = Place::new();
     let store = place.store();
-    let wal = place.folder.path().join("events.sqlite-wal");
-    let size = || fs::metadata(&wal).unwrap().len();
     let mut sizes = Vec::new();
     for n in 0..200 {
         append(&store, vec![run(1, n + 1..=n + 1)]);
-        sizes.push(size());
+        sizes.push(size(&place));
     }
     let grown = sizes.windows(2).filter(|sizes| sizes[0] < sizes[1]).count();
     assert!((2..12).contains(&grown), "{grown} of 200 commits: {sizes:?}");
-    assert!(store.room.written() <= size());
+    assert!(store.room.written() <= size(&place));
     let mut head = [0; 4];
-    File::open(&wal).unwrap().read_exact(&mut head).unwrap();
+    File::open(wal(&place)).unwrap().read_exact(&mut head).unwrap();
     assert_eq!(head[..3], [0x37, 0x7f, 0x06], "it is SQLite's");
     assert_eq!(seqs(&store.read(session(1), 198, 10_000).unwrap()), [199, 200]);
 }
