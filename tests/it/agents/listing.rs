@@ -50,13 +50,14 @@ async fn sessions_are_listed_with_ours_and_only_below_the_roots() {
 
     // What was deleted is nobody's any more.
     gateway.call(Method::DELETE, &format!("/v1/sessions/{session}")).await;
-    let made = std::fs::read_to_string(state.path()).expect("it is ours");
-    let kept: Vec<&str> = made.lines().filter(|line| !line.contains(r#""deleted":true"#)).collect();
-    std::fs::write(state.path(), format!("{}\n", kept.join("\n"))).expect("it is ours");
+    // Its folder goes when the agent has answered, so that its last line is in the file.
     eventually("the session's folder has gone with it", Duration::from_secs(10), || async {
         std::fs::create_dir(&folder).ok()
     })
     .await;
+    let made = std::fs::read_to_string(state.path()).expect("it is ours");
+    let kept: Vec<&str> = made.lines().filter(|line| !line.contains(r#""deleted":true"#)).collect();
+    std::fs::write(state.path(), format!("{}\n", kept.join("\n"))).expect("it is ours");
     let list = gateway.get(LIST).await;
     let left = list["sessions"].as_array().expect("sessions");
     assert_eq!((left.len(), left.iter().all(|one| one["sessionId"].is_null())), (2, true), "{list}");
