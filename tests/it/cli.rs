@@ -35,6 +35,14 @@ fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
+/// The program under another name. By another process: what a test writes itself is open for a moment in a child too that
+/// another test starts meanwhile, and what is open for that cannot be started.
+fn copy_to(program: &Path) {
+    #[expect(clippy::disallowed_methods, reason = "a tool of the test's own")]
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_acp-gateway")).arg(program).status();
+    assert!(copied.unwrap().success());
+}
+
 /// A gateway that runs until it is dropped.
 struct Gateway {
     child: Child,
@@ -323,7 +331,7 @@ fn no_command_with_the_gateways_environment_can_be_read_by_its_user() {
     let data = folder();
     // Root reads everything, so a test that runs as root becomes somebody, who has to reach the program.
     let program = data.path().join("acp-gateway");
-    fs::copy(env!("CARGO_BIN_EXE_acp-gateway"), &program).unwrap();
+    copy_to(&program);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(data.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let root = rustix::process::geteuid().is_root();
@@ -358,7 +366,7 @@ fn no_command_with_the_gateways_environment_can_be_read_by_its_user() {
 fn a_gateway_whose_file_was_replaced_goes_on_as_it_was() {
     let data = folder();
     let program = data.path().join("acp-gateway");
-    fs::copy(env!("CARGO_BIN_EXE_acp-gateway"), &program).unwrap();
+    copy_to(&program);
     let config = data.path().join("gateway.toml");
     fs::write(&config, "[agents.demo]\nbuiltin = \"demo\"\npool = { max = 1, warm = 0 }\n").unwrap();
     #[expect(clippy::disallowed_methods, reason = "a test drives the real program")]
