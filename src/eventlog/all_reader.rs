@@ -232,7 +232,7 @@ impl AllReader {
 
     /// The reader is on this herald's thread from now on.
     pub fn heeds(&mut self, herald: &Arc<Herald>) {
-        self.ear.heeds(&self.shared.last_pos, herald);
+        self.ear.heeds(&self.shared.last_pos, herald, None);
     }
 
     fn step(&mut self) -> Step {

@@ -17,7 +17,7 @@ mod tails;
 mod told;
 mod writer;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -46,10 +46,10 @@ pub use crate::store::{Frame, ReadError, Run};
 pub use alarm::Alarm;
 pub use all_reader::{AllItem, AllReader, AllScope, AllStart};
 pub use event::{Event, Framer, Members};
-pub use reader::{Item, Later, Reader, ResetReason, Start};
+pub use reader::{Item, Later, Reader, ResetReason, Start, TailCursor};
 pub use records::Records;
 pub use session::{Closed, SessionLog};
-pub use told::Herald;
+pub use told::{Herald, Outlet, Took};
 pub use writer::Fatal;
 
 #[derive(Debug, thiserror::Error)]

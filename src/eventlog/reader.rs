@@ -8,7 +8,7 @@ use crate::store::{ReadError, Run};
 
 use super::followers::{Following, Follows};
 use super::session::State;
-use super::told::{Ear, Herald};
+use super::told::{Ear, Herald, Outlet};
 
 /// Where a reader begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +89,32 @@ enum Step {
     Wait,
 }
 
+/// The place of a reader that waits at the tail. What comes next in memory can be had from here without the reader.
+#[derive(Debug)]
+pub struct TailCursor {
+    state: Arc<State>,
+    cursor: u64,
+}
+
+impl TailCursor {
+    /// What comes next if it is there; the reader has to see to everything but events in memory.
+    pub fn try_next(&mut self) -> Result<Run, Later> {
+        if self.state.erased_at().is_some() {
+            return Err(Later::Read);
+        }
+        if self.cursor >= self.state.committed.last() {
+            return Err(Later::Wait);
+        }
+        let run = self.state.tail().after(self.cursor).ok_or(Later::Read)?;
+        self.cursor = run.last_seq;
+        Ok(run)
+    }
+
+    pub fn cursor(&self) -> u64 {
+        self.cursor
+    }
+}
+
 impl Reader {
     pub(super) fn new(state: Arc<State>, start: Start) -> Self {
         let mut ear = state.committed.ear();
@@ -155,9 +181,18 @@ impl Reader {
         self.ear.moved().await;
     }
 
-    /// The reader is on this herald's thread from now on.
-    pub fn heeds(&mut self, herald: &Arc<Herald>) {
-        self.ear.heeds(&self.state.committed, herald);
+    /// The reader is on this herald's thread from now on, where it waits behind this outlet.
+    pub fn heeds(&mut self, herald: &Arc<Herald>, outlet: Option<Arc<dyn Outlet>>) {
+        self.ear.heeds(&self.state.committed, herald, outlet);
+    }
+
+    /// Where it waits, for the outlet: it goes [on from](Self::go_on) there.
+    pub fn place(&self) -> TailCursor {
+        TailCursor { state: Arc::clone(&self.state), cursor: self.cursor }
+    }
+
+    pub fn go_on(&mut self, from: &TailCursor) {
+        self.cursor = from.cursor;
     }
 
     fn step(&mut self) -> Step {

@@ -19,6 +19,10 @@ use super::{Shared, WriteError};
 /// Between two tries while the disk is full.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// A commit of no more bytes is given to the few who read it by the writer itself, when nobody else waits for a commit:
+/// where more comes, their thread has more in one piece.
+const LITTLE: usize = 4 << 10;
+
 /// Called once, on the writer's thread, when nothing more can be committed: the process has to end.
 pub type Fatal = Box<dyn FnOnce(&str) + Send>;
 
@@ -127,6 +131,10 @@ impl Queue {
         let line = self.line();
         let (line, _) = sound(self.wake.wait_timeout_while(line, RETRY, |line| !line.closing));
         !line.closing
+    }
+
+    fn is_empty(&self) -> bool {
+        self.line().turns.is_empty()
     }
 
     fn pop(&self) -> Option<Turn> {
@@ -343,6 +351,7 @@ fn commit_or_wait(shared: &Shared, batch: &Batch) -> Result<Committed, CommitErr
 /// Gives the events to their readers.
 fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
     shared.growth.add(committed.bytes, &shared.limits);
+    let bytes = transaction.bytes;
     let mut runs = transaction.batch.runs.into_iter().zip(&committed.positions);
     let mut told = Vec::with_capacity(transaction.parts.len());
     for part in transaction.parts {
@@ -355,12 +364,13 @@ fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
             told.push((part.state, last_seq));
         }
     }
+    let alone = told.len() == 1 && transaction.writes.is_empty() && shared.queue.is_empty();
     // The last run of each session first: one wake-up for all of them.
     for (state, last_seq) in told.into_iter().rev() {
-        state.committed.tell(last_seq);
+        state.committed.tell(last_seq, alone && bytes <= LITTLE);
     }
     if let Some(last) = committed.positions.last() {
-        shared.last_pos.tell(*last);
+        shared.last_pos.tell(*last, false);
     }
     for done in transaction.writes {
         // Whoever no longer waits does not want to know.

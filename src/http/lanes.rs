@@ -79,15 +79,15 @@ impl Lanes {
     pub(super) fn begin(&self, leaves: Leaves, shutdown: &Shutdown) -> io::Result<()> {
         let Inner { lanes, next, .. } = &*self.0;
         let lane = &lanes[next.fetch_add(1, Ordering::Relaxed) % lanes.len()];
-        let Leaves { mut stream, head, socket, held } = leaves;
+        let Leaves { stream, head, socket, held } = leaves;
         let socket = socket.into_std()?;
         let socket = {
             let _inside = lane.runtime.enter();
             TcpStream::from_std(socket)?
         };
-        stream.heeds(&lane.herald);
         let wire = Socket::new(socket, held, head, Arc::clone(&lane.made));
-        shutdown.spawn_client_on(&lane.runtime, stream.run(wire));
+        let herald = Arc::clone(&lane.herald);
+        shutdown.spawn_client_on(&lane.runtime, stream.run(wire, Some(herald)));
         Ok(())
     }
 }

@@ -325,9 +325,11 @@ pub const FORM_PATTERN_LENGTH: usize = 1024;
 pub const FORM_PATTERN_STEPS: usize = 10_000;
 /// Bytes of an `elicitationId`: then the agent's request is refused.
 pub const ELICITATION_ID_BYTES: usize = 1024;
-/// Readers of one thread that are woken before they are let run: what was just touched is still near the processor then,
-/// and the first of many need not wait for all to be woken.
-pub const WOKEN_AT_ONCE: usize = 64;
+/// Readers of one thread that are told before those of them who were woken run: what was just touched is still near the
+/// processor then, and the first of many need not wait for all.
+pub const TOLD_AT_ONCE: usize = 64;
+/// Readers whom the log's writer tells itself when it has nothing else to do: no more.
+pub const TOLD_BY_THE_WRITER: usize = 4;
 /// Bytes of a title: the rest is cut off.
 pub const TITLE_BYTES: usize = 2048;
 /// Bytes of the agent's words in one folded turn: then the turn says that it is truncated.

@@ -1,5 +1,7 @@
 //! Streams, NDJSON and pages of the log: one truth in three forms, from any cursor.
 
+use std::time::Duration;
+
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -141,6 +143,24 @@ async fn a_stream_that_filters_a_busy_log_gives_signs_of_life() {
     let events = stream.until("prompt.completed").await;
     assert_eq!(events.len(), 1);
     assert!(stream.comments >= 10, "{} comments in three seconds", stream.comments);
+}
+
+#[tokio::test]
+async fn a_stream_to_which_much_is_said_needs_no_signs_of_life() {
+    let gateway = Setup::fake(&[]).limits("keep_alive = \"4s\"").start();
+    let session = gateway.session("fake").await;
+    let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;
+    stream.until("ready").await;
+    gateway.prompt(&session, "flood n=5000 rate=1000").await;
+    // An agent may take its time to start.
+    stream.until("session.update").await;
+    let before = stream.comments;
+    assert!(stream.until("prompt.completed").await.len() >= 5000);
+    assert_eq!(stream.comments, before, "in five seconds");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    gateway.turn(&session, "hello").await;
+    stream.until("prompt.completed").await;
+    assert!(stream.comments > before, "in five seconds of silence");
 }
 
 #[tokio::test]

@@ -289,23 +289,60 @@ async fn an_answer_of_one_piece_is_not_cut_while_its_client_takes_it() {
     assert_eq!(length, body.len().to_string(), "all of it came");
 }
 
+/// A client whose kernel holds little for it.
+async fn follows(gateway: &Gateway, session: &str) -> Lean {
+    let to = gateway.address();
+    let mut socket = lean::connect_small(to).await.expect("a connection");
+    socket.write_all(lean::head(to, &events(session), None).as_bytes()).await.expect("it is open");
+    Lean::answered(socket).await.expect("a stream")
+}
+
+/// The log as a client gets it that takes a little after each pause, up to the end of so many turns.
+async fn taken(stream: &mut Lean, turns: usize, pause: Duration) -> Vec<serde_json::Value> {
+    let (mut came, mut ended) = (Vec::new(), 0);
+    while ended < turns {
+        tokio::time::sleep(pause).await;
+        let frames = stream.frames().await.expect("it does not break").expect("it has no end");
+        for frame in frames.into_iter().filter(|frame| frame.seq().is_some()) {
+            ended += usize::from(frame.of("prompt.completed"));
+            let data = frame.0.lines().find_map(|line| line.strip_prefix("data: ")).expect("data").to_owned();
+            came.push(serde_json::from_str(&data).expect("JSON"));
+        }
+    }
+    came
+}
+
 #[tokio::test]
 async fn a_stream_of_many_pieces_is_the_log_to_the_byte_however_slowly_it_is_taken() {
     let gateway = Setup::fake(&[]).limits("send_buffer_bytes = \"8KiB\"").start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "flood n=600 size=1000").await;
-    let to = gateway.address();
-    let mut socket = lean::connect_small(to).await.expect("a connection");
-    socket.write_all(lean::head(to, &events(&session), None).as_bytes()).await.expect("it is open");
-    let mut stream = Lean::answered(socket).await.expect("a stream");
-    let log = gateway.all_events(&session).await;
-    let mut came = Vec::new();
-    while came.len() < log.len() {
-        let frames = stream.frames().await.expect("it does not break").expect("it has no end");
-        for frame in frames.into_iter().filter(|frame| frame.seq().is_some()) {
-            let data = frame.0.lines().find_map(|line| line.strip_prefix("data: ")).expect("data").to_owned();
-            came.push(serde_json::from_str::<serde_json::Value>(&data).expect("JSON"));
+    let mut stream = follows(&gateway, &session).await;
+    assert_eq!(taken(&mut stream, 1, Duration::ZERO).await, gateway.all_events(&session).await);
+}
+
+#[tokio::test]
+async fn what_comes_while_streams_wait_is_the_log_to_the_byte_however_slowly_it_is_taken() {
+    let gateway = Setup::fake(&[]).limits("send_buffer_bytes = \"8KiB\"").start();
+    // The writer tells one of them itself, and other threads tell many.
+    for count in [1, 6] {
+        let session = gateway.session("fake").await;
+        let mut streams = Vec::new();
+        for _ in 0..count {
+            streams.push(follows(&gateway, &session).await);
+        }
+        let turns = ["hello", "flood n=600 size=1000", "flood n=1500 size=1000 rate=1000"];
+        let says = async {
+            for turn in turns {
+                gateway.turn(&session, turn).await;
+            }
+        };
+        // They take a little less than comes.
+        let take = streams.iter_mut().map(|stream| taken(stream, turns.len(), Duration::from_millis(7)));
+        let ((), taken) = tokio::join!(says, futures_util::future::join_all(take));
+        let log = gateway.all_events(&session).await;
+        for (number, taken) in taken.into_iter().enumerate() {
+            assert!(taken == log, "stream {number} of {count}: {} events of {}", taken.len(), log.len());
         }
     }
-    assert_eq!(came, log);
 }

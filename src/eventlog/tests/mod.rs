@@ -24,11 +24,11 @@ fn start(store: Arc<dyn EventStore>, limits: Limits) -> EventLog {
     EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown::new(), no_fatal()).expect("a thread")
 }
 
-fn memory_log(limits: Limits) -> EventLog {
+pub(crate) fn memory_log(limits: Limits) -> EventLog {
     start(Arc::new(MemoryStore::new(Ids::system())), limits)
 }
 
-async fn open(log: &EventLog, number: u8) -> SessionLog {
+pub(crate) async fn open(log: &EventLog, number: u8) -> SessionLog {
     log.session(&Tenant::default(), id(number)).await.expect("the store reads")
 }
 
@@ -36,11 +36,11 @@ const fn event(members: &str) -> Event<'_> {
     Event { kind: "test", prompt: None, members: Members::whole(members.as_bytes()) }
 }
 
-fn say(session: &SessionLog, members: &str) -> u64 {
+pub(crate) fn say(session: &SessionLog, members: &str) -> u64 {
     session.append(&event(members), Records::new())
 }
 
-async fn in_time<T>(what: impl Future<Output = T>) -> T {
+pub(crate) async fn in_time<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, what).await.expect("in time")
 }
 

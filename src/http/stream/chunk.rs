@@ -84,6 +84,11 @@ impl Chunk {
         self.pieces.push(piece);
     }
 
+    /// It is on its way, and to be through before anything is added.
+    pub(super) fn is_begun(&self) -> bool {
+        self.begun
+    }
+
     /// How many bytes were gathered, and in how many pieces.
     pub(super) fn gathered(&self) -> (usize, usize) {
         (self.pieces.iter().map(Bytes::len).sum(), self.pieces.len())

@@ -6,7 +6,7 @@ use super::frame::{Own, Shape, prompt_of};
 use super::source::{Next, Reset, Source};
 use super::types::Types;
 use crate::api::event::{self, Ready, ResetReason as ApiReason};
-use crate::eventlog::{Frame, ReadError, ResetReason, Run};
+use crate::eventlog::{Frame, ReadError, ResetReason, Run, TailCursor};
 use crate::session::SessionHandle;
 use crate::types::{Epoch, Ids, PromptId};
 
@@ -126,9 +126,27 @@ impl Feed {
         self.types.keep(frame.kind) && self.turn.as_ref().is_none_or(|turn| is_of(turn.prompt, frame))
     }
 
+    /// Whether frames are given as they were stored, unless they are left out.
+    fn stored(&self, shape: Shape) -> bool {
+        self.source.stored_ids() && shape == (Shape::Sse { named: true })
+    }
+
+    /// Where it waits, if what comes next will be given as it was stored.
+    pub(super) fn place(&self, shape: Shape) -> Option<TailCursor> {
+        if self.stored(shape) && self.passes_all() { self.source.place() } else { None }
+    }
+
+    /// What comes up to there was given.
+    pub(super) fn go_on(&mut self, from: &TailCursor) {
+        if from.cursor() > self.source.cursor() {
+            self.source.go_on(from);
+            self.held = from.cursor();
+        }
+    }
+
     /// A run as the client gets it. In the common case these are the bytes that were stored, and not a copy.
     pub(super) fn write(&mut self, run: &Run, shape: Shape) -> Bytes {
-        let stored = self.source.stored_ids() && shape == (Shape::Sse { named: true });
+        let stored = self.stored(shape);
         if stored && self.passes_all() {
             self.held = run.last_seq;
             return run.frames.clone();

@@ -15,12 +15,12 @@ use tracing::Instrument;
 
 use super::feed::{Feed, Piece};
 use super::frame::{Own, Shape};
-use super::pulse::Heart;
+use super::pulse::{Deputy, Heart};
 use super::source::{Next, Reset};
 use crate::api::Problem;
 use crate::api::event::{ProblemFrame, ShutdownFrame};
 use crate::auth::Admission;
-use crate::eventlog::{Herald, Later, ReadError};
+use crate::eventlog::{Herald, Later, Outlet, ReadError, TailCursor};
 use crate::http::body::{Out, written};
 use crate::http::error::ApiError;
 use crate::http::limits::StreamGuard;
@@ -81,7 +81,7 @@ pub(crate) fn respond(
     let body = |out| {
         async move {
             if let Some(stream) = of_body.take() {
-                stream.run(Chunks::new(out)).await;
+                stream.run(Chunks::new(out), None).await;
             }
         }
         .in_current_span()
@@ -145,6 +145,19 @@ pub(in crate::http) trait Wire {
     fn took(&mut self) -> Option<bool>;
     /// Ready when the client has left.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()>;
+    /// What writes to it while its stream waits.
+    fn outlet(&self) -> Option<Arc<dyn Outlet>>;
+    /// Nothing is left to flush, and its outlet may write what comes next.
+    fn leave(&mut self, waits: Waits);
+    /// Its outlet writes no more; part of what it took may be left to flush.
+    fn come_back(&mut self) -> Option<Waits>;
+}
+
+/// Where a stream waits, for who writes meanwhile.
+#[derive(Debug)]
+pub(in crate::http) struct Waits {
+    pub(super) place: TailCursor,
+    pub(super) deputy: Deputy,
 }
 
 /// What is to be done once what was there is flushed.
@@ -171,14 +184,15 @@ impl Stream {
         self.request = id.cloned();
     }
 
-    /// What is committed wakes it through this herald from now on.
-    pub(in crate::http) fn heeds(&mut self, herald: &Arc<Herald>) {
-        self.feed.source.heeds(herald);
-    }
-
+    /// Writes it until its end. What is committed comes through the herald of this thread, if there is one.
+    ///
     /// Boxed, since what a future takes by value is in it twice, and there is one for each stream. What is awaited rarely
     /// is boxed too: a stream at the tail has room for its wait alone.
-    pub(crate) async fn run<W: Wire>(mut self: Box<Self>, mut wire: W) {
+    pub(in crate::http) async fn run<W: Wire>(mut self: Box<Self>, mut wire: W, herald: Option<Arc<Herald>>) {
+        if let Some(herald) = &herald {
+            self.feed.source.heeds(herald, wire.outlet());
+        }
+        drop(herald);
         self.heart.told();
         let opening = self.shape.retry(spread(&self.gateway.ids, 1000, 1000));
         self.send(opening, &mut wire);
@@ -192,9 +206,19 @@ impl Stream {
             if self.flush(&mut wire).await.is_err() || over {
                 return;
             }
-            let Self { feed, heart, .. } = &mut *self;
+            let Self { feed, heart, shape, .. } = &mut *self;
             let gone = match step {
-                Step::Wait => matches!(woken(heart, &mut wire, pin!(feed.source.moved())).await, Wake::Gone),
+                Step::Wait => {
+                    if let Some(place) = feed.place(*shape) {
+                        wire.leave(Waits { place, deputy: heart.deputy() });
+                    }
+                    let wake = woken(heart, &mut wire, pin!(feed.source.moved())).await;
+                    if let Some(Waits { place, deputy }) = wire.come_back() {
+                        feed.go_on(&place);
+                        heart.go_on(&deputy);
+                    }
+                    matches!(wake, Wake::Gone) || self.flush(&mut wire).await.is_err()
+                }
                 Step::ReadStore => match woken(heart, &mut wire, Box::pin(feed.source.next())).await {
                     Wake::News(next) => {
                         read = Some(next);
@@ -416,6 +440,16 @@ impl Wire for Chunks {
     fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
         Poll::Pending
     }
+
+    fn outlet(&self) -> Option<Arc<dyn Outlet>> {
+        None
+    }
+
+    fn leave(&mut self, _: Waits) {}
+
+    fn come_back(&mut self) -> Option<Waits> {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -423,7 +457,7 @@ mod tests {
     use super::super::socket::Socket;
     use super::*;
 
-    fn size_of_returned<A, B, F>(_: fn(A, B) -> F) -> usize {
+    fn size_of_returned<A, B, C, F>(_: fn(A, B, C) -> F) -> usize {
         size_of::<F>()
     }
 

@@ -183,7 +183,11 @@ pub(crate) struct Heart {
 impl Heart {
     /// Its peer was told something: the next comment is due after `keep_alive`, at the latest.
     pub(crate) fn told(&self) {
-        self.due_in(self.pulse.0.keep_alive.0.saturating_sub(self.early.0).max(1));
+        self.due_in(self.to_comment());
+    }
+
+    fn to_comment(&self) -> u64 {
+        self.pulse.0.keep_alive.0.saturating_sub(self.early.0).max(1)
     }
 
     /// Its peer took something of what is written: it is left after `write_stall` without more.
@@ -197,7 +201,10 @@ impl Heart {
     }
 
     fn due_in(&self, ticks: u64) {
-        let now = self.pulse.0.now.load(Ordering::Relaxed);
+        self.due_after(self.pulse.0.now.load(Ordering::Relaxed), ticks);
+    }
+
+    fn due_after(&self, now: u64, ticks: u64) {
         self.slot.due.store(now + ticks, Ordering::Release);
     }
 
@@ -208,6 +215,18 @@ impl Heart {
     /// Whether something was signalled since it looked.
     pub(crate) fn is_signalled(&self) -> bool {
         self.pulse.0.signals.load(Ordering::Acquire) != self.seen
+    }
+
+    /// For who speaks to its peer while its stream waits.
+    pub(super) fn deputy(&self) -> Deputy {
+        Deputy { pulse: self.pulse.clone(), seen: self.seen, told: None }
+    }
+
+    /// The stream waits no more.
+    pub(super) fn go_on(&self, from: &Deputy) {
+        if let Some(Ticks(told)) = from.told {
+            self.due_after(told, self.to_comment());
+        }
     }
 
     /// The same, and looks.
@@ -222,6 +241,26 @@ impl Heart {
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
         }
+    }
+}
+
+/// Stands in for the heart of a stream that waits, and tells it in the end when its peer was told something.
+#[derive(Debug)]
+pub(super) struct Deputy {
+    pulse: Pulse,
+    seen: u32,
+    told: Option<Ticks>,
+}
+
+impl Deputy {
+    /// As [`Heart::is_signalled`].
+    pub(super) fn is_signalled(&self) -> bool {
+        self.pulse.0.signals.load(Ordering::Acquire) != self.seen
+    }
+
+    /// As [`Heart::told`].
+    pub(super) fn told(&mut self) {
+        self.told = Some(Ticks(self.pulse.0.now.load(Ordering::Relaxed)));
     }
 }
 
@@ -288,6 +327,32 @@ mod tests {
         woken(&heart).await;
         let stalled = progress.elapsed();
         assert!((Duration::from_secs(30)..Duration::from_secs(33)).contains(&stalled), "{stalled:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_said_while_a_stream_waited_puts_its_comment_off() {
+        let (shutdown, (keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let pulse = pulse(&shutdown, endings);
+        let mut heart = pulse.enter();
+        heart.look();
+        heart.told();
+        let silent = heart.deputy();
+        let mut deputy = heart.deputy();
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        deputy.told();
+        let said = Instant::now();
+        woken(&heart).await;
+        heart.go_on(&silent);
+        assert!(heart.is_due(), "nothing was said");
+        heart.go_on(&deputy);
+        assert!(!heart.is_due());
+        woken(&heart).await;
+        assert!((Duration::from_secs(10)..=Duration::from_secs(15)).contains(&said.elapsed()));
+        assert!(!deputy.is_signalled());
+        assert_eq!(keys.send_replace(1), 0);
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        assert!(deputy.is_signalled());
     }
 
     #[tokio::test(start_paused = true)]

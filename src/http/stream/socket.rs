@@ -1,9 +1,10 @@
 //! A stream on a socket of its own, without the buffers of an HTTP connection: what an idle one holds is the socket.
 //!
-//! All that there is to say at a time is one write, of bytes that all readers share.
+//! All that there is to say at a time is one write, of bytes that all readers share. While the stream waits whoever tells of
+//! news makes it, and the stream's task, its timers and its registration stay asleep.
 
 use std::io::{self, IoSlice};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -12,32 +13,107 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::chunk::{Chunk, Made, PIECES};
-use super::follow::{Gone, Wire};
+use super::follow::{Gone, Waits, Wire};
+use crate::eventlog::{Later, Outlet, Took};
 use crate::http::accept::Held;
+use crate::shutdown::sound;
 
 /// What is gathered for one write. For a client that takes nothing more so much of the log is kept.
 const GATHERED: usize = 64 << 10;
 /// What a client may say after its request. It is not listened to, but for its end.
 const IGNORED: usize = 64 << 10;
 
-/// The way to one client.
+/// The way to one client, for its stream.
 #[derive(Debug)]
 pub(in crate::http) struct Socket {
-    stream: TcpStream,
+    peer: Arc<Peer>,
     _held: Held,
-    chunk: Chunk,
-    made: Arc<Made>,
     ended: bool,
     progressed: bool,
     ignored: usize,
 }
 
+/// The way to one client, for its stream and for who writes while that waits.
+#[derive(Debug)]
+struct Peer {
+    stream: TcpStream,
+    made: Arc<Made>,
+    out: Mutex<Outgoing>,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    waits: Option<Waits>,
+    chunk: Chunk,
+}
+
 impl Socket {
     /// For an answer that begins with this head, which says that its body comes in chunks and that the connection ends with it.
     pub(in crate::http) fn new(stream: TcpStream, held: Held, begins: Bytes, made: Arc<Made>) -> Self {
-        let chunk = Chunk::after(begins);
-        Self { stream, _held: held, chunk, made, ended: false, progressed: false, ignored: 0 }
+        let peer = Arc::new(Peer::new(stream, begins, made));
+        Self { peer, _held: held, ended: false, progressed: false, ignored: 0 }
     }
+}
+
+impl Peer {
+    fn new(stream: TcpStream, begins: Bytes, made: Arc<Made>) -> Self {
+        Self { stream, made, out: Mutex::new(Outgoing { waits: None, chunk: Chunk::after(begins) }) }
+    }
+
+    fn out(&self) -> MutexGuard<'_, Outgoing> {
+        sound(self.out.lock())
+    }
+
+    /// Writes what was begun, until it is over or the peer takes no more; whether anything was written, and how it ended.
+    fn write(&self, chunk: &mut Chunk) -> (bool, io::Result<()>) {
+        let mut any = false;
+        while !chunk.is_over() {
+            let mut slices = [IoSlice::new(&[]); PIECES + 3];
+            let count = chunk.slices(&mut slices);
+            match send(&self.stream, &slices[..count]) {
+                Ok(0) => return (any, Err(io::ErrorKind::WriteZero.into())),
+                Ok(written) => chunk.advance(written),
+                Err(error) => return (any, Err(error)),
+            }
+            any = true;
+        }
+        (any, Ok(()))
+    }
+}
+
+impl Outlet for Peer {
+    fn take(&self) -> Took {
+        let Outgoing { waits, chunk } = &mut *self.out();
+        // What was begun and what was signalled is for its stream, which may not know of either yet.
+        let Some(Waits { place, deputy }) =
+            waits.as_mut().filter(|waits| !chunk.is_begun() && !waits.deputy.is_signalled())
+        else {
+            return Took::Nothing;
+        };
+        let mut later = None;
+        while !is_full(chunk) && later.is_none() {
+            match place.try_next() {
+                Ok(run) => chunk.push(run.frames),
+                Err(why) => later = Some(why),
+            }
+        }
+        chunk.begin(false, &self.made);
+        let (any, written) = self.write(chunk);
+        if any {
+            deputy.told();
+        }
+        match (written, later) {
+            // Its stream flushes the rest, reads the store, or ends.
+            (Err(_), _) | (Ok(()), Some(Later::Read)) => Took::Nothing,
+            (Ok(()), Some(Later::Wait)) => Took::All,
+            (Ok(()), None) => Took::Part,
+        }
+    }
+}
+
+fn is_full(chunk: &Chunk) -> bool {
+    let (bytes, pieces) = chunk.gathered();
+    bytes >= GATHERED || pieces >= PIECES
 }
 
 /// As a message, since a write goes to a socket through all that is made for files.
@@ -51,12 +127,11 @@ fn send(stream: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
 
 impl Wire for Socket {
     fn push(&mut self, piece: Bytes) {
-        self.chunk.push(piece);
+        self.peer.out().chunk.push(piece);
     }
 
     fn is_full(&self) -> bool {
-        let (bytes, pieces) = self.chunk.gathered();
-        bytes >= GATHERED || pieces >= PIECES
+        is_full(&self.peer.out().chunk)
     }
 
     fn end(&mut self) {
@@ -64,18 +139,19 @@ impl Wire for Socket {
     }
 
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Gone>> {
-        self.chunk.begin(self.ended, &self.made);
-        while !self.chunk.is_over() {
-            let mut slices = [IoSlice::new(&[]); PIECES + 3];
-            let count = self.chunk.slices(&mut slices);
-            match self.stream.try_io(Interest::WRITABLE, || send(&self.stream, &slices[..count])) {
-                Ok(0) => return Poll::Ready(Err(Gone)),
-                Ok(written) => {
-                    self.chunk.advance(written);
-                    self.progressed = true;
-                }
+        let Self { peer, ended, progressed, .. } = self;
+        let chunk = &mut peer.out().chunk;
+        chunk.begin(*ended, &peer.made);
+        while !chunk.is_over() {
+            let written = peer.stream.try_io(Interest::WRITABLE, || {
+                let (any, written) = peer.write(chunk);
+                *progressed |= any;
+                written
+            });
+            match written {
+                Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.stream.poll_write_ready(context)).map_err(|_| Gone)?;
+                    ready!(peer.stream.poll_write_ready(context)).map_err(|_| Gone)?;
                 }
                 Err(_) => return Poll::Ready(Err(Gone)),
             }
@@ -90,10 +166,10 @@ impl Wire for Socket {
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut said = [0; 512];
         loop {
-            if ready!(self.stream.poll_read_ready(context)).is_err() {
+            if ready!(self.peer.stream.poll_read_ready(context)).is_err() {
                 return Poll::Ready(());
             }
-            match self.stream.try_read(&mut said) {
+            match self.peer.stream.try_read(&mut said) {
                 Ok(0) => return Poll::Ready(()),
                 Ok(read) => self.ignored += read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -103,5 +179,124 @@ impl Wire for Socket {
                 return Poll::Ready(());
             }
         }
+    }
+
+    fn outlet(&self) -> Option<Arc<dyn Outlet>> {
+        Some(Arc::<Peer>::clone(&self.peer))
+    }
+
+    fn leave(&mut self, waits: Waits) {
+        self.peer.out().waits = Some(waits);
+    }
+
+    fn come_back(&mut self) -> Option<Waits> {
+        self.peer.out().waits.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::net::{TcpListener, TcpSocket};
+    use tokio::sync::watch;
+
+    use super::super::pulse::{Heart, Pulse};
+    use super::*;
+    use crate::eventlog::tests::{in_time, memory_log, open, say};
+    use crate::eventlog::{Item, Reader, SessionLog, Start};
+    use crate::shutdown::Shutdown;
+    use crate::types::Limits;
+
+    /// A peer whose kernel keeps little of what it does not take, and its own end.
+    async fn peer() -> (Peer, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(8 << 10).expect("a buffer");
+        let other = socket.connect(listener.local_addr().expect("an address")).await.expect("it listens");
+        let (stream, _) = listener.accept().await.expect("it came");
+        rustix::net::sockopt::set_socket_send_buffer_size(&stream, 8 << 10).expect("a buffer");
+        (Peer::new(stream, Bytes::new(), Arc::default()), other)
+    }
+
+    fn waiting(session: &SessionLog) -> Reader {
+        let mut reader = session.reader(Start::Tail);
+        assert!(matches!(reader.try_next(), Ok(Item::Ready { .. })));
+        assert_eq!(reader.try_next(), Err(Later::Wait));
+        reader
+    }
+
+    async fn said(session: &SessionLog) {
+        let seq = say(session, &format!("\"text\":\"{}\"", "x".repeat(3000)));
+        in_time(session.wait(seq)).await.expect("the log is open");
+    }
+
+    fn heart(shutdown: &Shutdown, keys: &watch::Sender<u64>) -> Heart {
+        let pulse = Pulse::new(&Limits::default(), shutdown.clone(), keys.subscribe());
+        let mut heart = pulse.enter();
+        heart.look();
+        heart
+    }
+
+    #[tokio::test]
+    async fn what_its_peer_does_not_take_is_left_to_the_stream_and_nothing_is_added() {
+        let (log, (peer, mut other)) = (memory_log(Limits::default()), peer().await);
+        let (shutdown, keys) = (Shutdown::new(), watch::Sender::new(0));
+        let (session, heart) = (open(&log, 1).await, heart(&shutdown, &keys));
+        let mut reader = waiting(&session);
+        peer.out().waits = Some(Waits { place: reader.place(), deputy: heart.deputy() });
+        assert_eq!(peer.take(), Took::All, "there is nothing");
+        let mut events = 0;
+        loop {
+            said(&session).await;
+            events += 1;
+            match peer.take() {
+                Took::All => assert!(events < 1000, "it takes no end"),
+                took => break assert_eq!(took, Took::Nothing),
+            }
+        }
+        assert!(events > 1);
+        said(&session).await;
+        let left = peer.out().chunk.gathered();
+        assert_eq!((peer.take(), peer.out().chunk.gathered()), (Took::Nothing, left), "nothing is added");
+        let Waits { place, .. } = peer.out().waits.take().expect("it was not taken");
+        assert_eq!(place.cursor(), events);
+        assert_eq!(peer.take(), Took::Nothing, "its stream has come back");
+
+        let (mut expected, mut came) = (Vec::new(), Vec::new());
+        for _ in 0..events {
+            let Ok(Item::Run(run)) = reader.try_next() else { panic!("a run for each event") };
+            expected.extend(format!("{:x}\r\n", run.frames.len()).into_bytes());
+            expected.extend_from_slice(&run.frames);
+            expected.extend_from_slice(b"\r\n");
+        }
+        while came.len() < expected.len() {
+            assert!(in_time(other.read_buf(&mut came)).await.expect("it is open") > 0);
+            drop(peer.write(&mut peer.out().chunk));
+        }
+        assert!(came == expected, "{} bytes, {} expected", came.len(), expected.len());
+        assert!(peer.out().chunk.is_over());
+        log.close().await;
+    }
+
+    #[tokio::test]
+    async fn nothing_is_said_to_a_peer_whose_key_ended() {
+        let (log, (peer, other)) = (memory_log(Limits::default()), peer().await);
+        let (shutdown, keys) = (Shutdown::new(), watch::Sender::new(0));
+        let (session, heart) = (open(&log, 1).await, heart(&shutdown, &keys));
+        let reader = waiting(&session);
+        peer.out().waits = Some(Waits { place: reader.place(), deputy: heart.deputy() });
+        keys.send_replace(1);
+        in_time(async {
+            while !heart.is_signalled() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        said(&session).await;
+        assert_eq!(peer.take(), Took::Nothing);
+        assert_eq!(peer.out().waits.take().map(|waits| waits.place.cursor()), Some(0));
+        drop(peer);
+        assert_eq!(in_time(other.readable()).await.and_then(|()| other.try_read(&mut [0; 9])).ok(), Some(0));
+        log.close().await;
     }
 }

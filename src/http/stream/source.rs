@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::eventlog::{AllItem, AllReader, Herald, Item, Later, ReadError, Reader, ResetReason, Run};
+use crate::eventlog::{
+    AllItem, AllReader, Herald, Item, Later, Outlet, ReadError, Reader, ResetReason, Run, TailCursor,
+};
 use crate::session::SessionHandle;
 use crate::types::{Epoch, EventId, Position, SessionId};
 
@@ -79,10 +81,25 @@ impl Source {
         }
     }
 
-    pub(super) fn heeds(&mut self, herald: &Arc<Herald>) {
+    /// Events of many sessions go through the reader, which leaves out what was erased since.
+    pub(super) fn heeds(&mut self, herald: &Arc<Herald>, outlet: Option<Arc<dyn Outlet>>) {
         match self {
-            Self::Session { reader, .. } => reader.heeds(herald),
+            Self::Session { reader, .. } => reader.heeds(herald, outlet),
             Self::All { reader, .. } => reader.heeds(herald),
+        }
+    }
+
+    /// Where a reader waits that an outlet can serve.
+    pub(super) fn place(&self) -> Option<TailCursor> {
+        match self {
+            Self::Session { reader, .. } => Some(reader.place()),
+            Self::All { .. } => None,
+        }
+    }
+
+    pub(super) fn go_on(&mut self, from: &TailCursor) {
+        if let Self::Session { reader, .. } = self {
+            reader.go_on(from);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Readers that follow a log while it is written: no wake-up is lost, no event is left out or given twice.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use shuttle::future::{block_on, spawn};
 use shuttle::rand::Rng as _;
@@ -9,10 +9,10 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 
 use crate::eventlog::{
-    AllItem, AllReader, AllScope, AllStart, Event, EventLog, Herald, Item, Members, Reader, Records, SessionLog,
-    Start,
+    AllItem, AllReader, AllScope, AllStart, Event, EventLog, Herald, Item, Later, Members, Outlet, Reader, Records, Run,
+    SessionLog, Start, TailCursor, Took,
 };
-use crate::shutdown::Shutdown;
+use crate::shutdown::{Shutdown, sound};
 use crate::store::MemoryStore;
 use crate::types::{Ids, Limits, SessionId, Tenant};
 
@@ -47,8 +47,9 @@ fn pick(below: u64) -> u64 {
     shuttle::rand::thread_rng().gen_range(0..below)
 }
 
-/// Two sessions are written at once and followed from anywhere, alone and together, by the writer's word or a herald's; one
-/// of them is erased at its end. One of those who heed the herald leaves whenever it likes, also while it waits.
+/// Two sessions are written at once and followed from anywhere, alone and together, by the writer's word or a herald's, by who is
+/// woken or who has an outlet; one of them is erased at its end. One of those who heed the herald leaves whenever it likes,
+/// also while it waits.
 pub fn every_event_once() {
     const EVENTS: u64 = 6;
     block_on(async {
@@ -71,7 +72,7 @@ pub fn every_event_once() {
                 let from = from.min(committed);
                 let mut reader = session.reader(Start::After(from));
                 if pick(2) == 0 {
-                    reader.heeds(&herald);
+                    reader.heeds(&herald, None);
                 }
                 follow(reader, from, committed, EVENTS).await;
             }));
@@ -80,7 +81,7 @@ pub fn every_event_once() {
         tasks.push(spawn(async move {
             let committed = session.committed();
             let mut reader = session.reader(Start::Beginning);
-            reader.heeds(&leaver);
+            reader.heeds(&leaver, None);
             tokio::select! {
                 biased;
                 () = turns(away) => {}
@@ -88,6 +89,8 @@ pub fn every_event_once() {
             }
         }));
         tasks.push(spawn(end_of(first.clone(), EVENTS + 1)));
+        tasks.push(spawn(served(first.clone(), Arc::clone(&herald), EVENTS + 1, true)));
+        tasks.push(spawn(served(second.clone(), Arc::clone(&herald), EVENTS, false)));
         let scope = AllScope { tenant: Tenant::default(), sessions: None };
         let mut all = log.reader_all(scope, AllStart::Beginning).await.expect("the store reads");
         if pick(2) == 0 {
@@ -162,6 +165,90 @@ async fn end_of(session: SessionLog, last: u64) {
             Item::Ready { .. } => {}
             Item::Reset { .. } => panic!("an erase is no reset"),
             Item::End => return assert_eq!(seen, last),
+        }
+    }
+}
+
+/// What takes events while its reader waits, as a socket does: all that there are, or as far as it comes.
+#[derive(Debug, Default)]
+struct Taker {
+    place: Mutex<Option<TailCursor>>,
+    /// It stopped in the middle of something.
+    left: Mutex<bool>,
+    taken: Mutex<u64>,
+    last: u64,
+    erased: bool,
+    over: Notify,
+}
+
+impl Taker {
+    fn taken(&self) -> u64 {
+        *sound(self.taken.lock())
+    }
+
+    fn give(&self, run: &Run) {
+        let mut taken = sound(self.taken.lock());
+        let (from, to) = (run.first_seq, run.last_seq);
+        assert!(from == *taken + 1 || self.erased && from > *taken, "{from} to {to} after {taken}");
+        *taken = to;
+        if to == self.last && !self.erased {
+            self.over.notify_one();
+        }
+    }
+}
+
+impl Outlet for Taker {
+    fn take(&self) -> Took {
+        let mut place = sound(self.place.lock());
+        let mut left = sound(self.left.lock());
+        let Some(place) = place.as_mut().filter(|_| !*left) else { return Took::Nothing };
+        loop {
+            match place.try_next() {
+                Ok(run) => self.give(&run),
+                Err(Later::Wait) => return Took::All,
+                Err(Later::Read) => return Took::Nothing,
+            }
+            match pick(4) {
+                0 => return Took::Part,
+                1 => {
+                    *left = true;
+                    return Took::Nothing;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A reader whose outlet takes what comes while it waits, and which stops waiting whenever it likes.
+async fn served(session: SessionLog, herald: Arc<Herald>, last: u64, erased: bool) {
+    let taker = Arc::new(Taker { last, erased, ..Taker::default() });
+    let mut reader = session.reader(Start::Beginning);
+    reader.heeds(&herald, Some(Arc::<Taker>::clone(&taker)));
+    while erased || taker.taken() < last {
+        let item = match reader.try_next() {
+            Err(Later::Wait) => {
+                *sound(taker.place.lock()) = Some(reader.place());
+                let enough = 1 + pick(12);
+                tokio::select! {
+                    () = reader.moved() => {}
+                    () = taker.over.notified() => {}
+                    () = turns(enough), if enough < 8 => {}
+                }
+                let place = sound(taker.place.lock()).take().expect("nobody else takes it");
+                assert!(place.cursor() == taker.taken() || erased, "{} of {}", taker.taken(), place.cursor());
+                reader.go_on(&place);
+                *sound(taker.left.lock()) = false;
+                continue;
+            }
+            Err(Later::Read) => reader.next().await.expect("the store reads"),
+            Ok(item) => item,
+        };
+        match item {
+            Item::Run(run) => taker.give(&run),
+            Item::Ready { .. } => {}
+            Item::Reset { .. } => panic!("nothing was dropped"),
+            Item::End => return assert_eq!((taker.taken(), erased), (last, true)),
         }
     }
 }

@@ -27,8 +27,10 @@ mod types {
     pub(crate) use acp_gateway::types::*;
 
     pub(crate) mod limits {
-        /// The models have few readers, and waking them is to take more than one step.
-        pub(crate) const WOKEN_AT_ONCE: usize = 1;
+        /// The models have few readers, and telling them is to take more than one step.
+        pub(crate) const TOLD_AT_ONCE: usize = 1;
+        /// Of one session there are fewer, of another there may be more.
+        pub(crate) const TOLD_BY_THE_WRITER: usize = 2;
     }
 }
 
