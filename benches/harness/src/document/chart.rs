@@ -8,13 +8,13 @@ use crate::goals::digits;
 use crate::measure::Test;
 use crate::targets::{GATEWAY, LIMIT};
 
-const WIDTH: u32 = 860;
+pub(super) const WIDTH: u32 = 860;
 const LABELS: u32 = 300;
 const BARS: u32 = 430;
 const ROW: u32 = 24;
-const TITLE: u32 = 56;
+pub(super) const TITLE: u32 = 56;
 
-const STYLE: &str = "
+pub(super) const STYLE: &str = "
   .ground { fill: #ffffff } text { fill: #1f2328; font: 14px system-ui, sans-serif }
   .title { font-weight: 600; font-size: 16px } .note { fill: #59636e; font-size: 12px }
   .ours { fill: #0969da } .limit { fill: #59636e } .peer { fill: #b6bfc9 }
@@ -90,11 +90,11 @@ fn whole(length: f64) -> u32 {
     (0..=BARS).find(|&pixels| f64::from(pixels) >= length).unwrap_or(BARS)
 }
 
-fn text(class: &str, x: u32, y: u32, anchor: &str, says: &str) -> String {
+pub(super) fn text(class: &str, x: u32, y: u32, anchor: &str, says: &str) -> String {
     format!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{says}</text>")
 }
 
-fn put(body: &mut String, line: &str) {
+pub(super) fn put(body: &mut String, line: &str) {
     body.push_str(line);
     body.push('\n');
 }

@@ -1,6 +1,7 @@
 //! docs/performance.md: the parts of it that are made from results, between marks that say so.
 
 mod chart;
+mod curves;
 mod machine;
 mod tables;
 
@@ -22,7 +23,7 @@ pub(crate) struct Context<'a> {
     pub(crate) machine: String,
 }
 
-/// Writes all parts for which there are results, and the chart beside the document.
+/// Writes all parts for which there are results, and the charts beside the document.
 pub(crate) fn write(path: &Path, context: &Context<'_>) -> Outcome {
     let mut text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let machine = &context.machine;
@@ -36,6 +37,9 @@ pub(crate) fn write(path: &Path, context: &Context<'_>) -> Outcome {
     // It is measured by itself, perhaps elsewhere.
     if let Some(growth) = growth(context.results) {
         text = replaced(&text, "growth", &format!("{machine}\n\n{growth}"))?;
+        if let Some(curves) = curves::draw(context.results) {
+            fs::write(path.with_file_name("performance-growth.svg"), curves)?;
+        }
     }
     Ok(fs::write(path, text)?)
 }

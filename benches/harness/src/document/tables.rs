@@ -136,36 +136,62 @@ const GROWTH: [(&str, &str); 9] = [
     ("start_ms", "start to first answer, ms"),
 ];
 
+/// The ways to grow.
+const KINDS: [&str; 3] = ["sessions", "events", "sessions and events"];
+
+/// What one figure was at the sizes at which it was measured, the smallest first.
+pub(super) struct Curve {
+    pub(super) title: &'static str,
+    pub(super) points: Vec<(u64, f64)>,
+}
+
+/// The figures of each way to grow.
+pub(super) fn curves(results: &Results) -> Vec<(&'static str, Vec<Curve>)> {
+    let of = |kind: &'static str| {
+        let sizes = sizes(results, kind);
+        let curves = GROWTH.iter().map(|(figure, title)| Curve {
+            title,
+            points: sizes
+                .iter()
+                .filter_map(|size| Some((*size, at(results, figure, *size, kind)?)))
+                .collect(),
+        });
+        (kind, curves.filter(|curve| !curve.points.is_empty()).collect())
+    };
+    KINDS.into_iter().map(of).collect()
+}
+
 /// A table for each way to grow, with a column for each size. None without any.
 pub(crate) fn growth(results: &Results) -> Option<String> {
-    let tables: Vec<String> = ["sessions", "events", "sessions and events"]
-        .iter()
-        .filter_map(|kind| growth_of(results, kind))
-        .collect();
+    let of = |(kind, curves): (&str, Vec<Curve>)| growth_of(kind, &sizes(results, kind), &curves);
+    let tables: Vec<String> = curves(results).into_iter().filter_map(of).collect();
     (!tables.is_empty()).then(|| tables.join("\n"))
 }
 
-fn growth_of(results: &Results, kind: &str) -> Option<String> {
-    let figures = || {
-        let lines = results.lines.iter().filter(|line| line.test == Test::Growth);
-        lines.flat_map(|line| line.sample.figures.keys()).filter_map(|name| {
-            let (figure, (size, found)) =
-                name.split_once('@').map(|(figure, at)| Some((figure, at.split_once(' ')?)))??;
-            (found == kind).then_some((figure, size))
+/// A figure's median at one size.
+fn at(results: &Results, figure: &str, size: u64, kind: &str) -> Option<f64> {
+    results.spread(Test::Growth, GATEWAY, &format!("{figure}@{size} {kind}")).map(|spread| spread.median)
+}
+
+fn sizes(results: &Results, kind: &str) -> BTreeSet<u64> {
+    let lines = results.lines.iter().filter(|line| line.test == Test::Growth);
+    let names = lines.flat_map(|line| line.sample.figures.keys());
+    names
+        .filter_map(|name| {
+            let (size, found) = name.split_once('@')?.1.split_once(' ')?;
+            if found == kind { size.parse().ok() } else { None }
         })
-    };
-    let sizes: BTreeSet<u64> = figures().filter_map(|(_, size)| size.parse().ok()).collect();
+        .collect()
+}
+
+fn growth_of(kind: &str, sizes: &BTreeSet<u64>, curves: &[Curve]) -> Option<String> {
     let columns: Vec<String> = sizes.iter().map(|&size| digits(size as f64)).collect();
     let mut text = format!("| {kind} | {} |\n|---|{}\n", columns.join(" | "), "---|".repeat(columns.len()));
-    for (figure, title) in GROWTH {
-        if !figures().any(|(name, _)| name == figure) {
-            continue;
-        }
-        let cells: Vec<String> = sizes
-            .iter()
-            .map(|size| results.spread(Test::Growth, GATEWAY, &format!("{figure}@{size} {kind}")))
-            .map(|spread| spread.map_or("-".to_owned(), |spread| digits(spread.median)))
-            .collect();
+    for Curve { title, points } in curves {
+        let at = |size| {
+            points.iter().find(|(of, _)| of == size).map_or("-".to_owned(), |(_, figure)| digits(*figure))
+        };
+        let cells: Vec<String> = sizes.iter().map(at).collect();
         line!(text, "| {title} | {} |", cells.join(" | "));
     }
     (!sizes.is_empty()).then_some(text)
