@@ -109,7 +109,7 @@ async fn turns_keys_tickets_and_streams_outlive_every_jump_of_the_clock() {
 #[tokio::test]
 async fn a_drain_takes_its_time_whatever_the_clock_says() {
     let clock = Clock::new();
-    let setup = Setup::fake(&[]).limits("drain = \"1s\"\nclock_jump = \"1m\"");
+    let setup = Setup::fake(&[]).limits("drain = \"1s\"\ndrain_cancel = \"10s\"\nclock_jump = \"1m\"");
     let mut gateway = clock.start(setup);
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "slow chunks=10000 ms=20").await;

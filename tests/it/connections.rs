@@ -38,9 +38,9 @@ fn hurried() -> Gateway {
 #[tokio::test]
 async fn who_says_nothing_or_dribbles_is_left() {
     let gateway = hurried();
+    let began = Instant::now();
     let mut silent = connect(&gateway).await;
     let mut dribbling = connect(&gateway).await;
-    let began = Instant::now();
     dribbling.write_all(b"GET /v1 HTTP/1.1\r\nhost: localhost\r\nx-slow: ").await.expect("it is open");
     let dribble = async {
         while dribbling.write_all(b"x").await.is_ok() && began.elapsed() < LIMIT + SLACK {

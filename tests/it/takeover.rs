@@ -248,9 +248,9 @@ async fn heads_that_are_wrong_large_or_late_get_no_stream() {
         read.expect("in time").expect("an answer");
         assert_eq!(String::from_utf8_lossy(&answer), format!("HTTP/1.1 {status}"));
     }
+    let began = Instant::now();
     let mut late = connect(&gateway).await;
     let head = request("GET", to, &path, STREAM);
-    let began = Instant::now();
     late.write_all(&head.as_bytes()[..head.len() - 1]).await.expect("it is open");
     let text = rest(&mut late).await;
     assert!(!text.contains("200 OK") && began.elapsed() >= Duration::from_millis(900), "{text}");

@@ -101,6 +101,10 @@ async fn a_look_takes_no_process_from_a_session() {
     let events = gateway.lawful(&session).await;
     assert!(!events.iter().any(|event| event["type"] == "session.detached"), "{events:?}");
     gateway.call(Method::POST, &format!("/v1/sessions/{session}/close")).await;
+    eventually("the agent has answered, and its process is free", Duration::from_secs(10), || async {
+        (gateway.get("/v1/agents/fake").await["pool"]["leased"] == 0).then_some(())
+    })
+    .await;
     assert_eq!(gateway.call(Method::GET, LIST).await.status, StatusCode::OK);
     let pool = gateway.get("/v1/agents/fake").await["pool"].clone();
     assert_eq!((&pool["leased"], &pool["waiting"]), (&json!(0), &json!(0)), "it was given back: {pool}");

@@ -1,10 +1,12 @@
 //! Messages that are well formed and wrong: for nobody, for somebody else, too early, too late, twice.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::Case;
-use crate::support::Setup;
 use crate::support::log::{all, kinds, noise, one, said};
+use crate::support::{Setup, eventually};
 
 fn updates(events: &[Value]) -> Vec<&str> {
     all(events, "session.update").iter().filter_map(|e| e["update"]["sessionUpdate"].as_str()).collect()
@@ -18,6 +20,10 @@ async fn answers_that_nobody_asked_for_are_ignored() {
     // The answer to the first prompt comes once more, and is not taken for that of the second.
     let turn = gateway.turn(&session, "hello").await;
     assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!("hello")));
+    eventually("the answer that was used up has come again", Duration::from_secs(10), || async {
+        (noise(&gateway.all_events(&session).await) >= 7).then_some(())
+    })
+    .await;
     let events = gateway.lawful(&session).await;
     assert_eq!(noise(&events), 7, "six ids that were never given, and one that was used up");
     gateway.holds().await;

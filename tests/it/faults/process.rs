@@ -139,10 +139,10 @@ async fn a_cancel_that_is_ignored_ends_the_agent_and_the_turn() {
 
 #[tokio::test]
 async fn an_agent_that_says_nothing_for_too_long_is_cancelled() {
-    let (gateway, session) = Case::fake_with(&[], "limits = { silence = \"1s\" }", "").await;
+    let (gateway, session) = Case::fake_with(&[], "limits = { silence = \"2s\" }", "").await;
     let turn = gateway.turn(&session, "hang").await;
     assert_eq!((&turn["status"], &turn["stopReason"]), (&json!("completed"), &json!("cancelled")));
-    let turn = gateway.turn(&session, "slow chunks=6 ms=200").await;
+    let turn = gateway.turn(&session, "slow chunks=12 ms=200").await;
     assert_eq!(turn["stopReason"], "end_turn", "whoever speaks is not silent");
     gateway.holds().await;
 }

@@ -298,28 +298,29 @@ async fn a_cancel_and_an_answer_at_the_same_instant_give_the_agent_one_of_them()
 async fn a_turn_that_is_cancelled_before_it_was_sent_is_never_sent() {
     let (case, session) = Case::fake(&[]).await;
     case.turn(&session, "echo warm").await;
-    let still = Standstill::of(&case);
+    let mut still = Some(Standstill::of(&case));
     let body = json!({ "prompt": "echo never" });
     let prompts = format!("/v1/sessions/{session}/prompts");
     let accepted = case.request(Method::POST, &prompts).json(&body);
     let cancels = [format!("{prompts}/p2/cancel"), format!("/v1/sessions/{session}/cancel")];
-    let (accepted, cancelled, ()) = tokio::join!(
-        Answer::of(accepted),
-        async {
-            // A turn that its owner has not heard of cannot be cancelled.
-            loop {
-                let answer = case.call(Method::POST, &cancels[0]).await;
-                if answer.status != StatusCode::NOT_FOUND {
-                    return (answer, case.call(Method::POST, &cancels[1]).await);
+    let (accepted, cancelled) = tokio::join!(Answer::of(accepted), async {
+        // A turn that its owner has not heard of cannot be cancelled.
+        loop {
+            let mut answer = std::pin::pin!(case.call(Method::POST, &cancels[0]));
+            // One that is not answered was heard, and waits for what stands still.
+            let answer = match tokio::time::timeout(Duration::from_millis(500), &mut answer).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    drop(still.take());
+                    answer.await
                 }
-                tokio::time::sleep(Duration::from_millis(5)).await;
+            };
+            if answer.status != StatusCode::NOT_FOUND {
+                return (answer, case.call(Method::POST, &cancels[1]).await);
             }
-        },
-        async {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            drop(still);
-        },
-    );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
     assert_eq!((accepted.status, &accepted.body["promptId"]), (StatusCode::ACCEPTED, &json!("p2")));
     assert_eq!((cancelled.0.status.as_u16(), &cancelled.0.body["promptIds"]), (202, &json!(["p2"])));
     assert_eq!(cancelled.1.status, StatusCode::NO_CONTENT, "it is over already");

@@ -128,7 +128,7 @@ async fn taken(answers: usize) -> u64 {
         let now = procfs::resident(gateway.pid());
         seen.push(now);
         let calm =
-            seen.len() > 30 && seen[seen.len() - 30..].iter().all(|earlier| now.abs_diff(*earlier) < 1024);
+            seen.len() > 100 && seen[seen.len() - 100..].iter().all(|earlier| now.abs_diff(*earlier) < 1024);
         async move { (calm && now > before + 2048).then_some(()) }
     })
     .await;

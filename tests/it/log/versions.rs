@@ -45,12 +45,11 @@ async fn a_log_of_every_released_version_is_opened_with_everything_in_it() {
 async fn a_command_does_not_bring_the_log_of_a_gateway_that_runs_to_another_version() {
     let mut gateway = Setup::fake(&[]).start();
     assert_eq!(gateway.stop(), Some(0));
+    // As a gateway of that version has it.
+    let lock = File::options().write(true).open(file(&gateway).with_file_name("lock")).expect("it is there");
+    lock.try_lock().expect("nobody has it");
     for (version, _, log) in RELEASED {
         std::fs::write(file(&gateway), log).expect("the folder is ours");
-        // As a gateway of that version has it.
-        let lock =
-            File::options().write(true).open(file(&gateway).with_file_name("lock")).expect("it is there");
-        lock.try_lock().expect("nobody has it");
         let said = super::said(&super::run(&gateway, &["key", "list"]), false);
         assert!(said.contains("restart it first"), "version {version}: {said}");
         assert_eq!(std::fs::read(file(&gateway)).expect("it is ours"), log);

@@ -32,7 +32,8 @@ async fn fill(gateway: &Gateway, session: &str) -> Vec<(Kept, Lean)> {
 
 /// Whoever finds a full house is left at once, and costs nobody anything.
 async fn full(limits: &str) {
-    let gateway = Setup::fake(&[]).limits(limits).start();
+    // A connection that waits while many others come and go is not closed for that.
+    let gateway = Setup::fake(&[]).limits(&format!("{limits}\nheader = \"2m\"")).start();
     let session = gateway.session("fake").await;
     // The one through which the turn is asked for.
     let mut control = connect(&gateway).await;

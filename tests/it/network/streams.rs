@@ -239,7 +239,7 @@ async fn a_gateway_that_cannot_be_reached_for_a_while_is_where_it_was() {
     let proxy = Proxy::start(gateway.address()).await;
     let mut client = Kept::new(&gateway, &session);
     let mut stream = client.connect(proxy.address).await.expect("a stream");
-    gateway.prompt(&session, "flood n=100 rate=100").await;
+    gateway.prompt(&session, "flood n=300 rate=60").await;
     client.read(&mut stream, "prompt.started").await.expect("it goes on");
     proxy.refuse(true);
     proxy.cut();

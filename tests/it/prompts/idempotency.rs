@@ -121,13 +121,13 @@ async fn while_the_first_is_in_flight_the_second_is_refused() {
 
 #[tokio::test]
 async fn a_key_whose_client_hung_up_still_makes_one_session() {
-    let gateway = Setup::fake(&["--slow-start", "1000"]).start();
+    let gateway = Setup::fake(&["--slow-start", "5000"]).start();
     let body = json!({ "agent": "fake" });
     let request = gateway.request(Method::POST, "/v1/sessions").header("Idempotency-Key", "k").json(&body);
-    let cut = request.timeout(Duration::from_millis(300)).send().await;
+    let cut = request.timeout(Duration::from_millis(1500)).send().await;
     assert!(cut.expect_err("the agent takes longer").is_timeout());
     create(&gateway, "k", &body).await.problem(409, "idempotency_in_flight");
-    let again = eventually("the session is made", Duration::from_secs(10), || async {
+    let again = eventually("the session is made", Duration::from_secs(20), || async {
         let answer = create(&gateway, "k", &body).await;
         (answer.status != StatusCode::CONFLICT).then_some(answer)
     })

@@ -117,8 +117,8 @@ async fn a_dropped_connection_does_not_cancel() {
     gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
 
     let request = gateway.request(Method::POST, &prompts(&session)).header("Prefer", "wait=60");
-    let request = request.json(&json!({ "prompt": "slow chunks=10 ms=50" }));
-    let cut = request.timeout(Duration::from_millis(200)).send().await;
+    let request = request.json(&json!({ "prompt": "slow chunks=10 ms=300" }));
+    let cut = request.timeout(Duration::from_millis(1500)).send().await;
     assert!(cut.expect_err("the turn takes longer").is_timeout());
     gateway.log_until(&session, |e| e["type"] == "prompt.completed" && e["promptId"] == "p2").await;
     let events = gateway.lawful(&session).await;

@@ -69,7 +69,8 @@ async fn come_back_apart(streams: &mut [Events]) {
 
 #[tokio::test]
 async fn while_it_drains_everybody_is_told_so_and_nobody_is_cut_off() {
-    let mut gateway = Setup::fake(&[]).limits(&format!("{LIMITS}drain = \"4s\"")).start();
+    let mut gateway =
+        Setup::fake(&[]).limits(&format!("{LIMITS}drain = \"4s\"\ndrain_cancel = \"10s\"")).start();
     let (busy, idle) = (gateway.session("fake").await, gateway.session("fake").await);
     let events = format!("/v1/sessions/{busy}/events");
     let mut streams = Vec::new();

@@ -65,8 +65,12 @@ async fn a_new_session_is_not_held_for_long_by_a_full_pool() {
     })
     .await;
     gateway.call(Method::POST, &format!("/v1/sessions/{busy}/cancel")).await;
-    // The key of a request that failed may be used again.
-    let again = gateway.posted("/v1/sessions", &[("Idempotency-Key", "one")], &body).await;
+    // The key of a request that failed may be used again. The place is free when the process of the turn has ended.
+    let again = eventually("a place is free", Duration::from_secs(20), || async {
+        let answer = gateway.posted("/v1/sessions", &[("Idempotency-Key", "one")], &body).await;
+        (answer.status != StatusCode::SERVICE_UNAVAILABLE).then_some(answer)
+    })
+    .await;
     assert_eq!(again.status, StatusCode::CREATED, "{again:?}");
 }
 
@@ -96,7 +100,7 @@ async fn a_setting_outlives_the_process_whose_cancel_was_ignored() {
     gateway.prompt(&session, "stream n=1; ignore-cancel ms=20").await;
     gateway.log_until(&session, |event| event["type"] == "session.update").await;
     gateway.call(Method::POST, &format!("/v1/sessions/{session}/cancel")).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    gateway.log_until(&session, |event| event["type"] == "prompt.failed").await;
     let set = set_mode(&gateway, &session).await;
     assert_eq!(
         (set.status, &set.body["modes"]["currentModeId"]),

@@ -46,9 +46,12 @@ async fn a_full_disk_refuses_what_is_new_and_keeps_what_it_has() {
     let body = json!({ "agent": "fake" });
     gateway.posted("/v1/sessions", &[], &body).await.problem(507, "storage_full");
     // Commits that were under way have ended by now. What the agent goes on to say is not seen.
-    let seen = followers[0].seen().len();
     let page = gateway.all_events(&busy).await;
-    assert_eq!(page, followers[0].seen()[..page.len()], "what is durable can be read, and nothing else");
+    let seen = eventually("what is durable has come", Duration::from_secs(10), || async {
+        Some(followers[0].seen().len()).filter(|seen| *seen >= page.len())
+    })
+    .await;
+    assert_eq!(page, followers[0].seen(), "what is durable can be read, and nothing else");
     assert_eq!(gateway.get("/v1/sessions").await["sessions"].as_array().map(Vec::len), Some(2));
     assert_eq!(gateway.get(&transcript).await["turns"], told);
     tokio::time::sleep(Duration::from_millis(500)).await;

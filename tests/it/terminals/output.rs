@@ -33,8 +33,14 @@ async fn the_last_bytes_are_kept_from_a_character_s_start() {
 async fn a_character_that_is_cut_waits_for_its_rest_and_what_is_none_is_replaced() {
     let gateway = gateway();
     let session = gateway.session("fake").await;
-    let script = r"printf 'a\360\237'; sleep 0.3; printf '\230\200b\377c'; printf '\303'";
-    let output = last(&gateway, &session, &json!([shell(script), "wait", "output"])).await;
+    let script =
+        r"printf 'a\360\237'; while ! [ -e go ]; do sleep 0.02; done; printf '\230\200b\377c'; printf '\303'";
+    let steps = json!([shell(script), "wait", "output"]);
+    let (output, ()) = tokio::join!(last(&gateway, &session, &steps), async {
+        gateway.log_until(&session, |event| event["type"] == "terminal.output").await;
+        let cwd = gateway.get_session(&session).await["cwd"].as_str().expect("a folder").to_owned();
+        std::fs::write(format!("{cwd}/go"), "").expect("the folder is ours");
+    });
     assert_eq!(output["output"], "a😀b\u{fffd}c\u{fffd}");
     let events = gateway.lawful(&session).await;
     assert_eq!(logged_output(&events, "t1"), "a😀b\u{fffd}c\u{fffd}");

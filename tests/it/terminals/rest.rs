@@ -51,7 +51,7 @@ async fn they_are_listed_and_shown_also_after_a_restart() {
 async fn a_running_one_is_exact_at_its_cursor() {
     let gateway = gateway();
     let session = gateway.session("fake").await;
-    let script = "for i in $(seq 1 40); do echo line $i; sleep 0.02; done";
+    let script = "for i in $(seq 1 150); do echo line $i; sleep 0.02; done";
     gateway.prompt(&session, &prompt(&json!([shell(script), "wait"]))).await;
     gateway.log_until(&session, |event| event["type"] == "terminal.output").await;
     let shown = of(&gateway, &session, "t1").await;
@@ -66,7 +66,7 @@ async fn a_running_one_is_exact_at_its_cursor() {
             text += event["data"].as_str().expect("text");
         }
     }
-    let whole: Vec<String> = (1..=40).map(|number: u32| format!("line {number}\n")).collect();
+    let whole: Vec<String> = (1..=150).map(|number: u32| format!("line {number}\n")).collect();
     let whole = whole.concat();
     assert_eq!(text, whole);
     assert_eq!(of(&gateway, &session, "t1").await["output"], whole);

@@ -211,7 +211,7 @@ async fn a_process_that_dies_in_a_turn_fails_it_and_the_session_is_resumed() {
 
 #[tokio::test]
 async fn a_kill_of_the_gateway_in_a_turn_leaves_one_end() {
-    let mut gateway = setup(&["--state", "state"], "").start();
+    let mut gateway = setup(&["--state", "state"], "").limits("drain_cancel = \"10s\"").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "say text=x;hang").await;
     gateway.log_until(&session, |event| event["update"]["messageId"] == "a1").await;

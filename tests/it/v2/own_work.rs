@@ -16,7 +16,7 @@ fn of_message<'a>(events: &'a [Value], text: &str) -> &'a Value {
 #[tokio::test]
 async fn work_of_its_own_belongs_to_no_turn_and_shows_as_running() {
     let (gateway, session) = fake().await;
-    let script = "say text=asked;idle;pause ms=50;say text=late;running;say text=own;pause ms=400;idle";
+    let script = "say text=asked;idle;pause ms=50;say text=late;running;say text=own;pause ms=3000;idle";
     let turn = gateway.turn(&session, &format!("raw;answer;user;running;{script}")).await;
     assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!("asked")));
     gateway.log_until(&session, |event| event["update"]["content"]["text"] == "own").await;
@@ -45,7 +45,7 @@ async fn the_end_of_its_own_work_is_not_the_end_of_a_prompt_that_came_meanwhile(
     let turn = gateway.turn(&session, "raw;pause ms=800;answer;user;running;say text=mine;idle").await;
     assert_eq!((&turn["stopReason"], &turn["text"]), (&json!("end_turn"), &json!("mine")));
     // A prompt that was taken into the work that ran ends with it.
-    gateway.turn(&session, "raw;answer;user;running;idle;running;pause ms=400;idle").await;
+    gateway.turn(&session, "raw;answer;user;running;idle;running;pause ms=3000;idle").await;
     let running = |event: &Value| event["update"]["state"] == "running" && event["promptId"].is_null();
     let before = all(&gateway.lawful(&session).await, "session.update").len();
     gateway.log_until(&session, |event| running(event) && event["seq"].as_u64() > Some(before as u64)).await;
@@ -57,7 +57,7 @@ async fn the_end_of_its_own_work_is_not_the_end_of_a_prompt_that_came_meanwhile(
 #[tokio::test]
 async fn its_own_work_keeps_the_process_can_be_cancelled_and_is_not_waited_for_in_silence() {
     let gateway =
-        setup(&[], "pool = { max = 2, warm = 0, idle = \"100ms\" }\nlimits = { silence = \"1s\" }").start();
+        setup(&[], "pool = { max = 2, warm = 0, idle = \"100ms\" }\nlimits = { silence = \"4s\" }").start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "raw;answer;user;running;idle;running;say text=own;hang").await;
     gateway.log_until(&session, |event| event["update"]["content"]["text"] == "own").await;
