@@ -256,7 +256,7 @@ impl Ear {
         *self.last.borrow_and_update()
     }
 
-    /// From now on its reader is one of those that this herald tells, on the herald's thread. `told` is what it listens to.
+    /// From now on its reader is one of those that this herald tells. `told` is what it listens to.
     pub(super) fn heeds(&mut self, told: &Told, herald: &Arc<Herald>, outlet: Option<Arc<dyn Outlet>>) {
         let bell = told.bell(herald);
         let place = bell.sit_down(outlet);
@@ -276,7 +276,7 @@ impl Ear {
     }
 }
 
-/// Tells the readers of one thread, on that thread.
+/// Tells the readers of one thread: on that thread, or where they are few on who has news for them.
 #[derive(Debug, Default)]
 pub struct Herald {
     /// Each bell is here once, or in the rounds that run, unless the writer rings it.

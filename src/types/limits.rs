@@ -325,7 +325,7 @@ pub const FORM_PATTERN_LENGTH: usize = 1024;
 pub const FORM_PATTERN_STEPS: usize = 10_000;
 /// Bytes of an `elicitationId`: then the agent's request is refused.
 pub const ELICITATION_ID_BYTES: usize = 1024;
-/// Readers of one thread that are told before those of them who were woken run: what was just touched is still near the
+/// Readers of one thread that are told before it runs those of them who were woken: what was just touched is still near the
 /// processor then, and the first of many need not wait for all.
 pub const TOLD_AT_ONCE: usize = 64;
 /// Readers whom the log's writer tells itself when it has nothing else to do: no more.

@@ -147,20 +147,20 @@ async fn a_stream_that_filters_a_busy_log_gives_signs_of_life() {
 
 #[tokio::test]
 async fn a_stream_to_which_much_is_said_needs_no_signs_of_life() {
-    let gateway = Setup::fake(&[]).limits("keep_alive = \"4s\"").start();
+    let gateway = Setup::fake(&[]).limits("keep_alive = \"8s\"").start();
     let session = gateway.session("fake").await;
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;
     stream.until("ready").await;
-    gateway.prompt(&session, "flood n=5000 rate=1000").await;
+    gateway.prompt(&session, "flood n=5000 rate=500").await;
     // An agent may take its time to start.
     stream.until("session.update").await;
     let before = stream.comments;
     assert!(stream.until("prompt.completed").await.len() >= 5000);
-    assert_eq!(stream.comments, before, "in five seconds");
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(stream.comments, before, "in ten seconds");
+    tokio::time::sleep(Duration::from_secs(9)).await;
     gateway.turn(&session, "hello").await;
     stream.until("prompt.completed").await;
-    assert!(stream.comments > before, "in five seconds of silence");
+    assert!(stream.comments > before, "in nine seconds of silence");
 }
 
 #[tokio::test]

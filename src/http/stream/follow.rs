@@ -184,7 +184,7 @@ impl Stream {
         self.request = id.cloned();
     }
 
-    /// Writes it until its end. What is committed comes through the herald of this thread, if there is one.
+    /// Writes it until its end. Of what is committed it hears from this herald, if there is one.
     ///
     /// Boxed, since what a future takes by value is in it twice, and there is one for each stream. What is awaited rarely
     /// is boxed too: a stream at the tail has room for its wait alone.

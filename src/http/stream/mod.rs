@@ -1,7 +1,7 @@
 //! Events as clients get them: SSE, NDJSON and JSON pages, of one session, of one turn, or of many sessions.
 //!
-//! All of them read through the log's reader. A stream of everything in its named form passes the bytes of a run
-//! through as they were stored; only what is filtered or shaped otherwise is cut into events again.
+//! All of them read through the log's reader, and while they wait from its place. A stream of everything in its named form
+//! passes the bytes of a run through as they were stored; only what is filtered or shaped otherwise is cut into events again.
 
 mod chunk;
 mod feed;

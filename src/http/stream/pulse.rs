@@ -1,4 +1,5 @@
 //! One clock for all streams: who was silent for long is woken, and everybody when the gateway stops or a key ended.
+//! What an outlet says puts nothing off until its stream looks, which is woken for that once in a `keep_alive`.
 //!
 //! A timer and three waits for each of ten thousand idle streams would be most of what such a stream costs. Here it
 //! has a number, the tick at which it is due, and a place for its waker. One task looks at all numbers at each tick; it
@@ -261,6 +262,11 @@ impl Deputy {
     /// As [`Heart::told`].
     pub(super) fn told(&mut self) {
         self.told = Some(Ticks(self.pulse.0.now.load(Ordering::Relaxed)));
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_told(&self) -> bool {
+        self.told.is_some()
     }
 }
 

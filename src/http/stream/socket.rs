@@ -99,7 +99,8 @@ impl Outlet for Peer {
         }
         chunk.begin(false, &self.made);
         let (any, written) = self.write(chunk);
-        if any {
+        // What is left is the stream's to flush, and was said by then too.
+        if any || chunk.is_begun() {
             deputy.told();
         }
         match (written, later) {
@@ -275,6 +276,25 @@ mod tests {
         }
         assert!(came == expected, "{} bytes, {} expected", came.len(), expected.len());
         assert!(peer.out().chunk.is_over());
+        log.close().await;
+    }
+
+    #[tokio::test]
+    async fn what_its_peer_takes_nothing_of_counts_as_said_once_the_stream_flushes_it() {
+        let (log, (peer, other)) = (memory_log(Limits::default()), peer().await);
+        let (shutdown, keys) = (Shutdown::new(), watch::Sender::new(0));
+        let (session, heart) = (open(&log, 1).await, heart(&shutdown, &keys));
+        let reader = waiting(&session);
+        while send(&peer.stream, &[IoSlice::new(&[b' '; 4096])]).is_ok() {}
+        let waits = |heart: &Heart| Waits { place: reader.place(), deputy: heart.deputy() };
+        peer.out().waits = Some(waits(&heart));
+        assert_eq!(peer.take(), Took::All, "there is nothing");
+        assert!(!peer.out().waits.take().expect("it was not taken").deputy.has_told());
+        peer.out().waits = Some(waits(&heart));
+        said(&session).await;
+        assert_eq!(peer.take(), Took::Nothing);
+        assert!(peer.out().chunk.is_begun() && peer.out().waits.take().expect("likewise").deputy.has_told());
+        drop(other);
         log.close().await;
     }
 
