@@ -27,7 +27,7 @@ macro_rules! limits {
 }
 
 limits! {
-    time: header, body, write_stall, session_new, session_load, call, visit_wait, sign_in, cancel, cancel_total, stdin_stall, idempotency,
+    time: header, connection_idle, body, write_stall, session_new, session_load, call, visit_wait, sign_in, cancel, cancel_total, stdin_stall, idempotency,
         ticket_unused, ticket_after, link_key_unused, backoff_min, backoff_max, breaker_window, spawn, log_age, line_wait, settings_wait, delete_wait,
         clock_jump, tombstone, keep_alive, session_idle, client_answer, extension_answer, terminal_alone;
     time_or_none: clock_settle, stop_stdin, stop_term, stop_kill, drain_stdin, drain_term, drain, drain_cancel;

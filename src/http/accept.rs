@@ -51,7 +51,8 @@ impl Acceptor {
 /// Connections that may wait to be accepted.
 const QUEUE: i32 = 4096;
 const QUEUED: usize = 4096;
-/// How long a connection without a request stays open once the door is shut: a request may be on its way.
+/// How long a connection without a request stays open once the door is shut, or its time is over: a request may be on its
+/// way.
 const LAST_REQUEST: Duration = Duration::from_millis(200);
 
 /// Serves until all work has ended after a stop was asked for: until then clients are told that the gateway drains.
@@ -119,7 +120,7 @@ impl Door {
         // Over the limit: closing at once is the cheapest answer.
         let Some(counted) = connections.take(peer.ip()) else { return };
         prepare(&stream, &acceptor.limits);
-        let from = (peer, Held { _counted: Arc::new(counted) });
+        let from = (peer, Held { counted: Arc::new(counted) });
         let served = connection(Arc::clone(builder), stream, from, router.clone(), acceptor.clone());
         acceptor.shutdown.spawn_client(served);
     }
@@ -134,7 +135,7 @@ async fn connection(
 ) {
     let activity = Activity::new();
     let (lent, takeover) = Takeover::lend(stream);
-    let io = Guarded::new(lent, limits.write_stall);
+    let io = Guarded::new(lent, limits.write_stall, activity.clone());
     let unwritten = io.unwritten();
     let of_service = (activity.clone(), unwritten.clone(), takeover.clone(), held.clone());
     let service = service_fn(move |request: hyper::Request<Incoming>| {
@@ -192,15 +193,15 @@ async fn connection(
                 if !unwritten.is_empty() {
                     activity.writes();
                 }
-                match activity.idle_since().map(|since| since + limits.header) {
-                    None => (look, asked) = (now + limits.header, false),
-                    Some(end) if now < end => (look, asked) = (end, false),
+                match activity.look_again(&limits, held.is_crowded()) {
+                    Some(next) => (look, asked) = (next, false),
                     // Asked politely first, so that a request that is on its way is not lost.
-                    Some(_) if !asked => {
-                        (look, asked, ending) = (now + limits.write_stall, true, true);
+                    None if !asked => {
+                        let wait = if activity.multiplexed() { limits.write_stall } else { LAST_REQUEST };
+                        (look, asked, ending) = (now + wait, true, true);
                         connection.as_mut().graceful_shutdown();
                     }
-                    Some(_) => return,
+                    None => return,
                 }
             }
         }
@@ -253,7 +254,8 @@ fn builder(limits: &Limits, shutdown: &Shutdown) -> Builder<Streams> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.header)
+        // [`Activity`] knows the time of a head from that of a connection at rest.
+        .header_read_timeout(None)
         .max_buf_size(limits.http_buffer_bytes)
         .keep_alive(true);
     builder
@@ -306,7 +308,18 @@ struct Open {
 /// served it as HTTP.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
-    _counted: Arc<ConnectionGuard>,
+    counted: Arc<ConnectionGuard>,
+}
+
+impl Held {
+    /// Others may soon find no place.
+    fn is_crowded(&self) -> bool {
+        let ConnectionGuard { connections, address } = &*self.counted;
+        let Counted { max, max_per_address, .. } = *connections.0;
+        let open = connections.open();
+        let beside = address.and_then(|address| open.by_address.get(&address)).copied().unwrap_or(0);
+        open.all > max / 2 || beside > max_per_address / 2
+    }
 }
 
 /// One connection; it is counted until this is dropped.

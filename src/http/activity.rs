@@ -1,4 +1,4 @@
-//! How busy a connection is: its open requests, and since when there is none.
+//! How busy a connection is: its open requests, since when there is none, and for how long it may have none.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -6,6 +6,7 @@ use http::Version;
 use tokio::time::Instant;
 
 use crate::shutdown::sound;
+use crate::types::Limits;
 
 /// A cheap handle on a connection's requests.
 #[derive(Debug, Clone)]
@@ -16,13 +17,16 @@ struct Open {
     requests: usize,
     /// When the last request ended, or the connection began.
     idle_since: Instant,
-    /// The last request came by HTTP/2.
-    multiplexed: bool,
+    /// When something came that may be the next one's head.
+    head_since: Option<Instant>,
+    /// How the last request came.
+    version: Option<Version>,
 }
 
 impl Activity {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Open { requests: 0, idle_since: Instant::now(), multiplexed: false })))
+        let open = Open { requests: 0, idle_since: Instant::now(), head_since: None, version: None };
+        Self(Arc::new(Mutex::new(open)))
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
@@ -33,14 +37,23 @@ impl Activity {
     pub(super) fn begin(&self, version: Version) -> RequestGuard {
         let mut open = self.open();
         open.requests += 1;
-        open.multiplexed = version >= Version::HTTP_2;
+        open.head_since = None;
+        open.version = Some(version);
         drop(open);
         RequestGuard(self.clone())
     }
 
     /// Whether requests share the connection, by HTTP/2.
     pub(super) fn multiplexed(&self) -> bool {
-        self.open().multiplexed
+        self.open().multiplexed()
+    }
+
+    /// Something came.
+    pub(super) fn reads(&self) {
+        let mut open = self.open();
+        if open.requests == 0 {
+            open.head_since.get_or_insert_with(Instant::now);
+        }
     }
 
     /// An answer whose request is over is still on its way.
@@ -48,10 +61,31 @@ impl Activity {
         self.open().idle_since = Instant::now();
     }
 
-    /// `None` while a request is open.
-    pub(super) fn idle_since(&self) -> Option<Instant> {
+    /// When to look at it next; `None` when its time without a request is over. `hurry` when others may want its place.
+    pub(super) fn look_again(&self, limits: &Limits, hurry: bool) -> Option<Instant> {
+        let now = Instant::now();
+        // A head may be begun meanwhile, and places become few.
+        let soon = now + limits.header;
+        self.until(limits, hurry).map_or(Some(soon), |end| (now < end).then_some(end.min(soon)))
+    }
+
+    /// By when there has to be a request; `None` while one is open.
+    pub(super) fn until(&self, limits: &Limits, hurry: bool) -> Option<Instant> {
         let open = self.open();
-        (open.requests == 0).then_some(open.idle_since)
+        let idle = if hurry { limits.header } else { limits.connection_idle };
+        match *open {
+            Open { requests: 1.., .. } => None,
+            Open { version: None, idle_since, .. } => Some(idle_since + limits.header),
+            // Over HTTP/2 what comes may be about anything.
+            Open { head_since: Some(since), .. } if !open.multiplexed() => Some(since + limits.header),
+            Open { idle_since, .. } => Some(idle_since + idle),
+        }
+    }
+}
+
+impl Open {
+    fn multiplexed(&self) -> bool {
+        self.version >= Some(Version::HTTP_2)
     }
 }
 
@@ -65,6 +99,7 @@ impl Drop for RequestGuard {
         open.requests -= 1;
         if open.requests == 0 {
             open.idle_since = Instant::now();
+            open.head_since = None;
         }
     }
 }
@@ -75,16 +110,58 @@ mod tests {
 
     use super::*;
 
+    fn limits() -> Limits {
+        let (header, connection_idle) = (Duration::from_secs(10), Duration::from_secs(100));
+        Limits { header, connection_idle, ..Limits::default() }
+    }
+
+    /// Seconds from now until there has to be a request.
+    fn left(activity: &Activity, hurry: bool) -> Option<u64> {
+        Some((activity.until(&limits(), hurry)? - Instant::now()).as_secs())
+    }
+
+    async fn seconds(seconds: u64) {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_only_without_requests() {
         let activity = Activity::new();
-        assert_eq!(activity.idle_since(), Some(Instant::now()));
-        let (one, two) = (activity.begin(Version::HTTP_11), activity.begin(Version::HTTP_2));
-        tokio::time::advance(Duration::from_secs(5)).await;
-        assert_eq!(activity.idle_since(), None);
+        assert_eq!(left(&activity, false), Some(10), "for its first");
+        let (one, two) = (activity.begin(Version::HTTP_11), activity.begin(Version::HTTP_11));
+        seconds(5).await;
+        assert_eq!(left(&activity, false), None);
         drop(one);
-        assert_eq!(activity.idle_since(), None, "there is another");
+        assert_eq!(left(&activity, false), None, "there is another");
         drop(two);
-        assert_eq!(activity.idle_since(), Some(Instant::now()));
+        assert_eq!((left(&activity, false), left(&activity, true)), (Some(100), Some(10)));
+        seconds(4).await;
+        assert_eq!((left(&activity, false), left(&activity, true)), (Some(96), Some(6)));
+        let look = |hurry| Some((activity.look_again(&limits(), hurry)? - Instant::now()).as_secs());
+        assert_eq!((look(false), look(true)), (Some(10), Some(6)), "a head may come, and others");
+        seconds(6).await;
+        assert_eq!((look(false), look(true)), (Some(10), None));
+        activity.writes();
+        assert_eq!((left(&activity, false), left(&activity, true)), (Some(100), Some(10)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_was_begun_has_its_own_time() {
+        let activity = Activity::new();
+        seconds(4).await;
+        activity.reads();
+        assert_eq!(left(&activity, false), Some(6), "the first one has what is left of its own");
+        let request = activity.begin(Version::HTTP_11);
+        activity.reads();
+        drop(request);
+        assert_eq!(left(&activity, false), Some(100), "what came before was of the request");
+        seconds(50).await;
+        activity.reads();
+        seconds(3).await;
+        activity.reads();
+        assert_eq!(left(&activity, false), Some(7), "from its first byte");
+        drop(activity.begin(Version::HTTP_2));
+        activity.reads();
+        assert_eq!(left(&activity, false), Some(100), "a ping is no head");
     }
 }

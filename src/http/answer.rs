@@ -142,6 +142,7 @@ mod tests {
 
     use super::super::activity::Activity;
     use super::*;
+    use crate::types::Limits;
 
     const STALL: Duration = Duration::from_secs(30);
 
@@ -164,7 +165,7 @@ mod tests {
                 taken.extend_from_slice(&body.frame().await.unwrap().unwrap().into_data().unwrap());
                 assert_eq!(body.size_hint().exact(), Some((whole.len() - taken.len()) as u64));
             }
-            assert_eq!(activity.idle_since(), None);
+            assert_eq!(activity.until(&Limits::default(), false), None);
             std::future::pending::<()>().await;
         };
         unless_stalled(stream, STALL).await;
@@ -175,7 +176,7 @@ mod tests {
             began.elapsed()
         );
         assert_eq!(taken, whole);
-        assert!(activity.idle_since().is_some(), "its request is over");
+        assert!(activity.until(&Limits::default(), false).is_some(), "its request is over");
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use super::activity::Activity;
+
 /// Bytes of an answer that may wait to be written before the next chunk is asked for.
 const WAITING: usize = 8 << 10;
 
@@ -69,11 +71,12 @@ pub(super) struct Guarded<S> {
     /// Runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
     unwritten: Unwritten,
+    activity: Activity,
 }
 
 impl<S> Guarded<S> {
-    pub(super) fn new(stream: S, stall: Duration) -> Self {
-        Self { stream, stall, stalled: None, unwritten: Unwritten::default() }
+    pub(super) fn new(stream: S, stall: Duration, activity: Activity) -> Self {
+        Self { stream, stall, stalled: None, unwritten: Unwritten::default(), activity }
     }
 
     pub(super) fn unwritten(&self) -> Unwritten {
@@ -101,7 +104,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let poll = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.activity.reads();
+        }
+        poll
     }
 }
 
@@ -152,7 +160,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_takes_nothing_is_left_and_a_slow_one_is_not() {
         let (ours, mut peer) = duplex(4);
-        let mut guarded = Guarded::new(ours, STALL);
+        let mut guarded = Guarded::new(ours, STALL, Activity::new());
         let start = Instant::now();
         let slow = async {
             for _ in 0..4 {

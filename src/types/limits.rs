@@ -7,8 +7,12 @@ use std::time::Duration;
 /// Limits of the gateway as a whole. Limits of one agent are in its entry (`AgentLimits`).
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Reading a request's head: then the connection closes.
+    /// Reading a request's head, and the wait for the first one: then the connection closes.
     pub header: Duration,
+    /// A connection without a request, after one: then it closes. Longer than clients and proxies keep theirs, so that they
+    /// close them and none sends a request on one that is just being closed. While more than half of the places are
+    /// taken, `header` counts for these too.
+    pub connection_idle: Duration,
     /// Reading a request's body: then the connection closes.
     pub body: Duration,
     /// A client that takes nothing of what we write: then the connection closes.
@@ -195,6 +199,7 @@ impl Default for Limits {
         let seconds = Duration::from_secs;
         Self {
             header: seconds(10),
+            connection_idle: seconds(180),
             body: seconds(30),
             write_stall: seconds(30),
             session_new: seconds(60),

@@ -53,6 +53,61 @@ async fn who_says_nothing_or_dribbles_is_left() {
     assert!(began.elapsed() >= LIMIT, "others may take their time");
 }
 
+/// Asks over a connection that stays open.
+async fn ask(stream: &mut TcpStream, gateway: &Gateway) {
+    let head = format!("GET /readyz HTTP/1.1\r\nhost: {}\r\n\r\n", gateway.address());
+    stream.write_all(head.as_bytes()).await.expect("it is open");
+    let (mut answer, mut piece) = (Vec::new(), [0; 1024]);
+    while !answer.ends_with(b"\r\n\r\nok") {
+        let read = tokio::time::timeout(SLACK, stream.read(&mut piece)).await;
+        let read = read.expect("in time").expect("an answer");
+        assert_ne!(read, 0, "it was closed: {}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&piece[..read]);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 200 OK"), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[tokio::test]
+async fn who_has_asked_may_rest_for_longer_and_has_no_more_time_for_a_head() {
+    let limits = "header = \"1s\"\nconnection_idle = \"4s\"";
+    let gateway = Setup::fake(&[]).limits(limits).start();
+    let mut resting = connect(&gateway).await;
+    ask(&mut resting, &gateway).await;
+    tokio::time::sleep(LIMIT * 2).await;
+    let began = Instant::now();
+    ask(&mut resting, &gateway).await;
+    assert_eq!(until_closed(&mut resting).await, b"");
+    assert!(began.elapsed() >= LIMIT * 4, "{:?}", began.elapsed());
+
+    let gateway = Setup::fake(&[]).limits("header = \"1s\"\nconnection_idle = \"2m\"").start();
+    let mut dribbling = connect(&gateway).await;
+    ask(&mut dribbling, &gateway).await;
+    dribbling.write_all(b"GET /v1 HTTP/1.1\r\nhost: localhost\r\nx-slow: ").await.expect("it is open");
+    let began = Instant::now();
+    while dribbling.write_all(b"x").await.is_ok() && began.elapsed() < LIMIT + SLACK {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(began.elapsed() < LIMIT + SLACK, "a dribbled head was waited for");
+}
+
+#[tokio::test]
+async fn while_places_are_few_nobody_rests_for_long() {
+    let limits = "header = \"1s\"\nconnection_idle = \"2m\"\nconnections_per_address = 4";
+    let gateway = Setup::fake(&[]).limits(limits).start();
+    let mut resting = Vec::new();
+    for _ in 0..3 {
+        let mut stream = connect(&gateway).await;
+        ask(&mut stream, &gateway).await;
+        resting.push(stream);
+    }
+    let mut closed = futures_util::stream::FuturesUnordered::new();
+    for stream in &mut resting {
+        closed.push(stream.read_u8());
+    }
+    let first = tokio::time::timeout(LIMIT + SLACK, futures_util::StreamExt::next(&mut closed)).await;
+    assert!(first.expect("in time").expect("one of three").is_err(), "it is closed");
+}
+
 #[tokio::test]
 async fn who_stops_in_the_preface_of_http_2_is_left() {
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

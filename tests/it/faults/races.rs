@@ -308,12 +308,12 @@ async fn a_turn_that_is_cancelled_before_it_was_sent_is_never_sent() {
         loop {
             let mut answer = std::pin::pin!(case.call(Method::POST, &cancels[0]));
             // One that is not answered was heard, and waits for what stands still.
-            let answer = match tokio::time::timeout(Duration::from_millis(500), &mut answer).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    drop(still.take());
-                    answer.await
-                }
+            let soon = tokio::time::timeout(Duration::from_millis(500), &mut answer).await;
+            let answer = if let Ok(answer) = soon {
+                answer
+            } else {
+                drop(still.take());
+                answer.await
             };
             if answer.status != StatusCode::NOT_FOUND {
                 return (answer, case.call(Method::POST, &cancels[1]).await);
