@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -51,9 +51,10 @@ impl Acceptor {
 /// Connections that may wait to be accepted.
 const QUEUE: i32 = 4096;
 const QUEUED: usize = 4096;
-/// How long a connection without a request stays open once the door is shut, or its time is over: a request may be on its
-/// way.
+/// How long a connection without a request stays open once the door is shut: a request may be on its way.
 const LAST_REQUEST: Duration = Duration::from_millis(200);
+/// The same for one whose time is over before its first request: over HTTP/2 it is told which its last one is.
+const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// Serves until all work has ended after a stop was asked for: until then clients are told that the gateway drains.
 /// Connections end on their own, idle ones soon and others with their answers, and all of them at the hard stop;
@@ -140,7 +141,7 @@ async fn connection(
     let of_service = (activity.clone(), unwritten.clone(), takeover.clone(), held.clone());
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let (activity, unwritten, takeover, held) = of_service.clone();
-        let open = activity.begin(request.version());
+        let open = activity.begin(request.version(), !request.body().is_end_stream());
         let may_leave = may_leave(&request);
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
@@ -197,7 +198,7 @@ async fn connection(
                     Some(next) => (look, asked) = (next, false),
                     // Asked politely first, so that a request that is on its way is not lost.
                     None if !asked => {
-                        let wait = if activity.multiplexed() { limits.write_stall } else { LAST_REQUEST };
+                        let wait = if activity.multiplexed() { limits.write_stall } else { LAST_WORD };
                         (look, asked, ending) = (now + wait, true, true);
                         connection.as_mut().graceful_shutdown();
                     }

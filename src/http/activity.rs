@@ -19,13 +19,16 @@ struct Open {
     idle_since: Instant,
     /// When something came that may be the next one's head.
     head_since: Option<Instant>,
+    /// What comes first belongs to the last request: its body, which may have been answered before it was read.
+    rest: bool,
     /// How the last request came.
     version: Option<Version>,
 }
 
 impl Activity {
     pub(super) fn new() -> Self {
-        let open = Open { requests: 0, idle_since: Instant::now(), head_since: None, version: None };
+        let idle_since = Instant::now();
+        let open = Open { requests: 0, idle_since, head_since: None, rest: false, version: None };
         Self(Arc::new(Mutex::new(open)))
     }
 
@@ -33,11 +36,12 @@ impl Activity {
         sound(self.0.lock())
     }
 
-    /// A request has come; it is open until its guard is dropped.
-    pub(super) fn begin(&self, version: Version) -> RequestGuard {
+    /// A request has come, perhaps with a body; it is open until its guard is dropped.
+    pub(super) fn begin(&self, version: Version, body: bool) -> RequestGuard {
         let mut open = self.open();
         open.requests += 1;
         open.head_since = None;
+        open.rest = body;
         open.version = Some(version);
         drop(open);
         RequestGuard(self.clone())
@@ -51,14 +55,17 @@ impl Activity {
     /// Something came.
     pub(super) fn reads(&self) {
         let mut open = self.open();
-        if open.requests == 0 {
+        if open.requests == 0 && !std::mem::take(&mut open.rest) {
             open.head_since.get_or_insert_with(Instant::now);
         }
     }
 
     /// An answer whose request is over is still on its way.
     pub(super) fn writes(&self) {
-        self.open().idle_since = Instant::now();
+        let mut open = self.open();
+        open.idle_since = Instant::now();
+        // A head that came meanwhile is read after it.
+        open.head_since = open.head_since.map(|_| open.idle_since);
     }
 
     /// When to look at it next; `None` when its time without a request is over. `hurry` when others may want its place.
@@ -72,7 +79,7 @@ impl Activity {
     /// By when there has to be a request; `None` while one is open.
     pub(super) fn until(&self, limits: &Limits, hurry: bool) -> Option<Instant> {
         let open = self.open();
-        let idle = if hurry { limits.header } else { limits.connection_idle };
+        let idle = if hurry { limits.header.min(limits.connection_idle) } else { limits.connection_idle };
         match *open {
             Open { requests: 1.., .. } => None,
             Open { version: None, idle_since, .. } => Some(idle_since + limits.header),
@@ -128,7 +135,7 @@ mod tests {
     async fn a_connection_is_idle_only_without_requests() {
         let activity = Activity::new();
         assert_eq!(left(&activity, false), Some(10), "for its first");
-        let (one, two) = (activity.begin(Version::HTTP_11), activity.begin(Version::HTTP_11));
+        let (one, two) = (activity.begin(Version::HTTP_11, false), activity.begin(Version::HTTP_11, false));
         seconds(5).await;
         assert_eq!(left(&activity, false), None);
         drop(one);
@@ -151,7 +158,7 @@ mod tests {
         seconds(4).await;
         activity.reads();
         assert_eq!(left(&activity, false), Some(6), "the first one has what is left of its own");
-        let request = activity.begin(Version::HTTP_11);
+        let request = activity.begin(Version::HTTP_11, false);
         activity.reads();
         drop(request);
         assert_eq!(left(&activity, false), Some(100), "what came before was of the request");
@@ -160,7 +167,14 @@ mod tests {
         seconds(3).await;
         activity.reads();
         assert_eq!(left(&activity, false), Some(7), "from its first byte");
-        drop(activity.begin(Version::HTTP_2));
+        activity.writes();
+        assert_eq!(left(&activity, false), Some(10), "an answer before it is still on its way");
+        drop(activity.begin(Version::HTTP_11, true));
+        activity.reads();
+        assert_eq!(left(&activity, false), Some(100), "the rest of a body that nobody wanted");
+        activity.reads();
+        assert_eq!(left(&activity, false), Some(10));
+        drop(activity.begin(Version::HTTP_2, false));
         activity.reads();
         assert_eq!(left(&activity, false), Some(100), "a ping is no head");
     }

@@ -156,7 +156,7 @@ mod tests {
             let mut body = Answer::new(
                 Full::new(whole.clone()),
                 Unwritten::default(),
-                activity.begin(http::Version::HTTP_11),
+                activity.begin(http::Version::HTTP_11, false),
             );
             assert_eq!(body.size_hint().exact(), Some(whole.len() as u64));
             for _ in 0..3 {
@@ -185,7 +185,8 @@ mod tests {
         let stream = async {
             sleep(STALL * 10).await;
             let body = http_body_util::StreamBody::new(tokio_stream::pending::<Result<Frame<Bytes>, ()>>());
-            let mut body = Answer::new(body, Unwritten::default(), activity.begin(http::Version::HTTP_11));
+            let mut body =
+                Answer::new(body, Unwritten::default(), activity.begin(http::Version::HTTP_11, false));
             assert!(tokio::time::timeout(STALL * 10, body.frame()).await.is_err());
         };
         let began = Instant::now();
@@ -199,7 +200,7 @@ mod tests {
         let mut body = Answer::new(
             Full::new(whole.clone()),
             Unwritten::default(),
-            Activity::new().begin(http::Version::HTTP_11),
+            Activity::new().begin(http::Version::HTTP_11, false),
         );
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), whole);
     }

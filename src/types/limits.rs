@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct Limits {
     /// Reading a request's head, and the wait for the first one: then the connection closes.
     pub header: Duration,
-    /// A connection without a request, after one: then it closes. Longer than clients and proxies keep theirs, so that they
+    /// A connection without a request, after one: then it closes. Longer than most clients and proxies keep theirs, so that they
     /// close them and none sends a request on one that is just being closed. While more than half of the places are
     /// taken, `header` counts for these too.
     pub connection_idle: Duration,

@@ -256,17 +256,21 @@ async fn heads_that_are_wrong_large_or_late_get_no_stream() {
     assert!(!text.contains("200 OK") && began.elapsed() >= Duration::from_millis(900), "{text}");
 }
 
-/// A client that takes a whole answer slowly, and no faster than this.
-async fn sip(socket: &mut TcpStream, head: &str, bytes: usize, pause: Duration) -> Vec<u8> {
-    socket.write_all(head.as_bytes()).await.expect("it is open");
+/// A client that takes whole answers slowly, and no faster than this. It asks for the next one while the first comes.
+async fn sip(socket: &mut TcpStream, heads: [&str; 2], bytes: usize, pause: Duration) -> Vec<u8> {
+    socket.write_all(heads[0].as_bytes()).await.expect("it is open");
     let (mut taken, mut piece) = (Vec::new(), vec![0; bytes]);
-    loop {
+    for at in 0.. {
         tokio::time::sleep(pause).await;
         match socket.read(&mut piece).await {
-            Ok(0) | Err(_) => return taken,
+            Ok(0) | Err(_) => break,
             Ok(read) => taken.extend_from_slice(&piece[..read]),
         }
+        if at == 4 {
+            socket.write_all(heads[1].as_bytes()).await.expect("it is open");
+        }
     }
+    taken
 }
 
 #[tokio::test]
@@ -275,18 +279,26 @@ async fn an_answer_of_one_piece_is_not_cut_while_its_client_takes_it() {
         .limits("header = \"1s\"\nwrite_stall = \"1s\"\nsend_buffer_bytes = \"32KiB\"")
         .start();
     let session = gateway.session("fake").await;
-    gateway.turn(&session, "flood n=700 size=4000").await;
+    gateway.turn(&session, "flood n=350 size=4000").await;
     let to = gateway.address();
     let path = format!("{}?limit=1000", events(&session));
-    let head = request("GET", to, &path, "accept: application/json\r\nconnection: close\r\n");
-    let mut socket = lean::connect_small(to).await.expect("a connection");
-    let began = Instant::now();
-    let taken = sip(&mut socket, &head, 32 << 10, Duration::from_millis(40)).await;
-    assert!(began.elapsed() > Duration::from_secs(3), "it took its time: {:?}", began.elapsed());
-    let text = String::from_utf8(taken).expect("text");
-    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("its length");
-    assert_eq!(length, body.len().to_string(), "all of it came");
+    let json = |more| request("GET", to, &path, &format!("accept: application/json\r\n{more}"));
+    let last = request("GET", to, "/readyz", "connection: close\r\n");
+    // Also when the next request is there already.
+    let next = "HTTP/1.1 200 OK\r\n";
+    for (heads, next) in [([&*json("connection: close\r\n"), ""], ""), ([&json(""), &last], next)] {
+        let mut socket = lean::connect_small(to).await.expect("a connection");
+        let began = Instant::now();
+        let taken = sip(&mut socket, heads, 32 << 10, Duration::from_millis(40)).await;
+        assert!(began.elapsed() > Duration::from_secs(3), "it took its time: {:?}", began.elapsed());
+        let text = String::from_utf8(taken).expect("text");
+        let (head, bodies) = text.split_once("\r\n\r\n").expect("a head");
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("its length");
+        let (body, rest) =
+            bodies.split_at_checked(length.parse().expect("a number")).expect("all of it came");
+        assert!(body.ends_with('}') && rest.starts_with(next), "{rest}");
+        assert_eq!(rest.is_empty(), next.is_empty(), "{rest}");
+    }
 }
 
 /// A client whose kernel holds little for it.
