@@ -53,7 +53,7 @@ const QUEUE: i32 = 4096;
 const QUEUED: usize = 4096;
 /// How long a connection without a request stays open once the door is shut: a request may be on its way.
 const LAST_REQUEST: Duration = Duration::from_millis(200);
-/// The same for one whose time is over before its first request: over HTTP/2 it is told which its last one is.
+/// The same for one whose time is over: over HTTP/2, which it may speak without having asked, it is told of the end first.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// Serves until all work has ended after a stop was asked for: until then clients are told that the gateway drains.

@@ -204,7 +204,7 @@ mod tests {
     use super::super::pulse::{Heart, Pulse};
     use super::*;
     use crate::eventlog::tests::{in_time, memory_log, open, say};
-    use crate::eventlog::{Item, Reader, SessionLog, Start};
+    use crate::eventlog::{EventLog, Item, Reader, SessionLog, Start};
     use crate::shutdown::Shutdown;
     use crate::types::Limits;
 
@@ -231,20 +231,34 @@ mod tests {
         in_time(session.wait(seq)).await.expect("the log is open");
     }
 
-    fn heart(shutdown: &Shutdown, keys: &watch::Sender<u64>) -> Heart {
-        let pulse = Pulse::new(&Limits::default(), shutdown.clone(), keys.subscribe());
-        let mut heart = pulse.enter();
+    /// A log with a reader at its end, and the peer that it reads for.
+    struct Scene {
+        log: EventLog,
+        session: SessionLog,
+        reader: Reader,
+        keys: watch::Sender<u64>,
+        heart: Heart,
+        peer: Peer,
+        other: TcpStream,
+    }
+
+    async fn scene() -> Scene {
+        let (log, keys, (peer, other)) = (memory_log(Limits::default()), watch::Sender::new(0), peer().await);
+        let session = open(&log, 1).await;
+        let reader = waiting(&session);
+        let mut heart = Pulse::new(&Limits::default(), Shutdown::new(), keys.subscribe()).enter();
         heart.look();
-        heart
+        Scene { log, session, reader, keys, heart, peer, other }
+    }
+
+    fn waits(reader: &Reader, heart: &Heart) -> Waits {
+        Waits { place: reader.place(), deputy: heart.deputy() }
     }
 
     #[tokio::test]
     async fn what_its_peer_does_not_take_is_left_to_the_stream_and_nothing_is_added() {
-        let (log, (peer, mut other)) = (memory_log(Limits::default()), peer().await);
-        let (shutdown, keys) = (Shutdown::new(), watch::Sender::new(0));
-        let (session, heart) = (open(&log, 1).await, heart(&shutdown, &keys));
-        let mut reader = waiting(&session);
-        peer.out().waits = Some(Waits { place: reader.place(), deputy: heart.deputy() });
+        let Scene { log, session, mut reader, keys: _keys, heart, peer, mut other } = scene().await;
+        peer.out().waits = Some(waits(&reader, &heart));
         assert_eq!(peer.take(), Took::All, "there is nothing");
         let mut events = 0;
         loop {
@@ -281,16 +295,12 @@ mod tests {
 
     #[tokio::test]
     async fn what_its_peer_takes_nothing_of_counts_as_said_once_the_stream_flushes_it() {
-        let (log, (peer, other)) = (memory_log(Limits::default()), peer().await);
-        let (shutdown, keys) = (Shutdown::new(), watch::Sender::new(0));
-        let (session, heart) = (open(&log, 1).await, heart(&shutdown, &keys));
-        let reader = waiting(&session);
+        let Scene { log, session, reader, keys: _keys, heart, peer, other } = scene().await;
         while send(&peer.stream, &[IoSlice::new(&[b' '; 4096])]).is_ok() {}
-        let waits = |heart: &Heart| Waits { place: reader.place(), deputy: heart.deputy() };
-        peer.out().waits = Some(waits(&heart));
+        peer.out().waits = Some(waits(&reader, &heart));
         assert_eq!(peer.take(), Took::All, "there is nothing");
         assert!(!peer.out().waits.take().expect("it was not taken").deputy.has_told());
-        peer.out().waits = Some(waits(&heart));
+        peer.out().waits = Some(waits(&reader, &heart));
         said(&session).await;
         assert_eq!(peer.take(), Took::Nothing);
         assert!(peer.out().chunk.is_begun() && peer.out().waits.take().expect("likewise").deputy.has_told());
@@ -300,11 +310,8 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_said_to_a_peer_whose_key_ended() {
-        let (log, (peer, other)) = (memory_log(Limits::default()), peer().await);
-        let (shutdown, keys) = (Shutdown::new(), watch::Sender::new(0));
-        let (session, heart) = (open(&log, 1).await, heart(&shutdown, &keys));
-        let reader = waiting(&session);
-        peer.out().waits = Some(Waits { place: reader.place(), deputy: heart.deputy() });
+        let Scene { log, session, reader, keys, heart, peer, other } = scene().await;
+        peer.out().waits = Some(waits(&reader, &heart));
         keys.send_replace(1);
         in_time(async {
             while !heart.is_signalled() {

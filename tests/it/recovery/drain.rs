@@ -26,7 +26,7 @@ async fn a_drain_ends_turns_streams_and_agents_in_time() {
 
     let began = Instant::now();
     gateway.signal(Signal::TERM);
-    eventually("the gateway is not ready any more", Duration::from_secs(5), || async {
+    eventually("the gateway is not ready any more", Duration::from_secs(1), || async {
         match ready().await {
             Ok(answer) => (answer.status() == 503).then_some(()),
             Err(_) => Some(()),
@@ -104,7 +104,7 @@ async fn an_agent_that_ignores_everything_does_not_hold_up_a_drain() {
         took < Duration::from_secs(1 + 1 + 2 + 1 + 2),
         "drain, cancel and ladder, and a little: {took:?}"
     );
-    eventually("everything that the agents started is gone", Duration::from_secs(10), || async {
+    eventually("everything that the agents started is gone", Duration::from_secs(2), || async {
         (!started.iter().any(|pid| is_alive(*pid))).then_some(())
     })
     .await;
