@@ -3,9 +3,13 @@
 use std::path::Path;
 
 mod claude;
+mod codex;
 mod examples;
+mod gemini;
 mod kimi;
 mod model;
+mod real;
+mod scenarios;
 
 /// A file that the tests' set-up brings.
 fn file(name: &str) -> String {

@@ -6,11 +6,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
-use super::file;
 use super::model::Model;
+use super::real::CLAUDE;
+use super::scenarios;
 use crate::support::{Events, Gateway, Setup, eventually};
-
-const CLAUDE: &str = "node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js";
 
 struct Claude {
     gateway: Gateway,
@@ -20,18 +19,12 @@ struct Claude {
 impl Claude {
     async fn start() -> Self {
         let model = Model::start().await;
-        Self { gateway: Self::gateway(&model, "", Setup::default()), _model: model }
+        Self { gateway: Self::gateway(&model, &[], Setup::default()), _model: model }
     }
 
-    /// A gateway with Claude before this model; `env` are further variables.
-    fn gateway(model: &Model, env: &str, setup: Setup) -> Gateway {
-        let quiet = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = \"1\", DISABLE_TELEMETRY = \"1\", \
-            DISABLE_ERROR_REPORTING = \"1\", DISABLE_AUTOUPDATER = \"1\"";
-        let env = format!(
-            "env = {{ ANTHROPIC_BASE_URL = {:?}, ANTHROPIC_API_KEY = \"sk-ant-mock-0000\", {quiet}{env} }}",
-            model.url
-        );
-        setup.agent("claude", "node", &[&file(CLAUDE)], &env).start()
+    /// A gateway with Claude before this model; `variables` are added to its environment.
+    fn gateway(model: &Model, variables: &[(&str, String)], setup: Setup) -> Gateway {
+        CLAUDE.configure(setup, model, "", variables).start()
     }
 
     /// A session with a turn that waits for the permission to make a file; its stream, the question, and the file.
@@ -162,7 +155,7 @@ async fn claude_remembers_in_a_second_process_after_the_first_was_killed() {
 #[tokio::test]
 async fn a_second_gateway_loads_what_claude_kept_after_its_first_process_was_killed() {
     let (model, kept) = (Model::start().await, tempfile::tempdir().expect("a temporary folder"));
-    let config = format!(", CLAUDE_CONFIG_DIR = {:?}", kept.path());
+    let config = [("CLAUDE_CONFIG_DIR", kept.path().to_str().expect("UTF-8").to_owned())];
     let mut first = Claude::gateway(&model, &config, Setup::default());
     let session = first.session("claude").await;
     let cwd = first.get_session(&session).await["cwd"].as_str().expect("a folder").to_owned();
@@ -186,4 +179,14 @@ async fn a_second_gateway_loads_what_claude_kept_after_its_first_process_was_kil
     let replayed: Vec<_> = history.iter().filter(|event| event["replayed"] == true).collect();
     assert!(replayed.iter().any(|event| event["update"].to_string().contains("banana comes after")));
     assert_eq!(second.turn(adopted, "cherry").await["text"], "cherry comes after banana");
+}
+
+#[tokio::test]
+async fn claude_starts_two_sessions_at_once_in_a_new_home() {
+    scenarios::two_sessions_at_once_in_a_new_home(&CLAUDE).await;
+}
+
+#[tokio::test]
+async fn claude_loads_after_the_idle_timeout() {
+    scenarios::idle_timeout(&CLAUDE).await;
 }

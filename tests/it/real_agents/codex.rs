@@ -1,0 +1,29 @@
+//! Codex, by its adapter to ACP, before a mock of its model.
+
+use super::real::CODEX;
+use super::scenarios;
+
+#[tokio::test]
+async fn codex_runs_a_command_only_with_permission() {
+    scenarios::permissions(&CODEX).await;
+}
+
+#[tokio::test]
+async fn codex_is_cancelled_while_a_command_runs() {
+    scenarios::cancel_while_a_tool_runs(&CODEX).await;
+}
+
+#[tokio::test]
+async fn codex_resumes_after_the_idle_timeout() {
+    scenarios::idle_timeout(&CODEX).await;
+}
+
+#[tokio::test]
+async fn codex_resumes_after_a_kill_of_the_gateway() {
+    scenarios::kill_of_the_gateway(&CODEX).await;
+}
+
+#[tokio::test]
+async fn codex_resumes_after_a_kill_of_the_agent() {
+    scenarios::kill_of_the_agent(&CODEX).await;
+}

