@@ -39,8 +39,10 @@ pub struct Prompt {
     /// The agent's words on tokens, raw ACP.
     #[schema(required, value_type = Option<Object>)]
     pub usage: Option<Box<RawValue>>,
-    /// The agent's messages of this turn, joined.
+    /// The agent's messages of this turn, joined: 8 MiB at most.
     pub text: String,
+    /// `text` lacks a part of the agent's messages; the events have all of them.
+    pub truncated: bool,
     /// Whose key sent it.
     pub by: String,
     pub created_at: Timestamp,

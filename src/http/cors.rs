@@ -1,17 +1,20 @@
 //! CORS: off, but for the origins that the operator listed, and then exactly these headers.
 //!
-//! Whether an origin is listed was decided by the policy; no cookie is ever read, so credentials are never allowed.
+//! The policy decides whether an origin is listed. The gateway reads no cookies, so credentials are never allowed.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-const REQUEST_HEADERS: &str = "authorization, content-type, last-event-id, idempotency-key, prefer, if-match, \
-    if-none-match, if-range, range, traceparent";
-const EXPOSED_HEADERS: &str = "location, etag, retry-after, preference-applied, idempotency-replayed, \
-    content-range, x-request-id";
+/// Every request header that a route or a layer reads from a client. `tests/it/cors.rs` compares the list with the
+/// OpenAPI document.
+const REQUEST_HEADERS: &str = "accept, authorization, content-type, last-event-id, idempotency-key, prefer, if-match, \
+    if-none-match, if-range, range, x-request-id, traceparent, tracestate";
+/// Every response header that a client acts on. `tests/it/cors.rs` compares the list with the answers.
+const EXPOSED_HEADERS: &str = "location, etag, retry-after, ratelimit, ratelimit-policy, preference-applied, \
+    idempotency-replayed, content-range, content-disposition, accept-ranges, allow, www-authenticate, x-request-id";
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 
-/// The answer to what a browser asks before the real request.
+/// The answer to the preflight request of a browser.
 pub(super) fn preflight() -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();

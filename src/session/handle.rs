@@ -255,7 +255,7 @@ impl SessionHandle {
         self.durable(last).await?;
         let Folded { turn, seq, read } = self.fold_turn(record, last).await?;
         let mut shown = record.shown(self.id, self.slot.log.id(seq));
-        shown.text = turn.text();
+        (shown.text, shown.truncated) = turn.text();
         Ok((shown, read))
     }
 

@@ -231,6 +231,7 @@ impl PromptRecord {
             stop_reason: self.stop_reason.clone(),
             usage: self.usage.clone(),
             text: String::new(),
+            truncated: false,
             by: self.by.clone(),
             created_at: self.created_at,
             ended_at: self.ended_at,

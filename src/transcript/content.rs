@@ -24,13 +24,19 @@ impl Content {
     pub(super) fn push(&mut self, block: &RawValue, budget: &mut Budget) {
         match plain_text(block) {
             Some("") => {}
-            Some(text) if !budget.take(text.len()) => {}
-            Some(text) => match self.0.last_mut() {
-                Some(Block::Text(joined)) => joined.push_str(text),
-                _ => self.0.push(Block::Text(text.to_owned())),
-            },
+            Some(text) => self.push_text(text, budget),
             None if !budget.take(block.get().len()) => {}
             None => self.0.push(Block::Raw(block.to_owned())),
+        }
+    }
+
+    /// Appends as much of a text as fits.
+    fn push_text(&mut self, text: &str, budget: &mut Budget) {
+        let text = &text[..cut(text, budget.take_part(text.len()))];
+        match self.0.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Block::Text(joined)) => joined.push_str(text),
+            _ => self.0.push(Block::Text(text.to_owned())),
         }
     }
 
@@ -75,6 +81,32 @@ impl Block {
             Self::Text(text) => RawValue::from_string(format!(r#"{{"type":"text","text":"{text}"}}"#))
                 .expect("insides of JSON strings, put together, are the inside of one"),
             Self::Raw(raw) => raw,
+        }
+    }
+}
+
+/// The length of the longest prefix of the inside of a JSON string that has at most `max` bytes and ends between two
+/// characters: inside neither an escape nor a pair of escaped surrogates.
+fn cut(text: &str, max: usize) -> usize {
+    if text.len() <= max {
+        return text.len();
+    }
+    let mut rest = text;
+    loop {
+        let at = text.len() - rest.len();
+        let pair = rest.get(..8).is_some_and(|start| {
+            let start = start.to_ascii_lowercase();
+            start.starts_with("\\ud") && matches!(start.as_bytes()[3], b'8'..=b'b') && start.ends_with("\\u")
+        });
+        let length = match rest.as_bytes() {
+            [b'\\', b'u', ..] if pair => 12,
+            [b'\\', b'u', ..] => 6,
+            [b'\\', ..] => 2,
+            _ => rest.chars().next().map_or(0, char::len_utf8),
+        };
+        match rest.get(length..) {
+            Some(after) if length > 0 && at + length <= max => rest = after,
+            _ => return at,
         }
     }
 }
@@ -173,6 +205,29 @@ mod tests {
         for odd in ["1", "null", r#"{"type":"text"}"#, r#"{"type":"text","text":7}"#, r#"{"text":"a"}"#] {
             assert_eq!(finished(content(&[odd], &mut Budget::new(100))), [odd]);
         }
+    }
+
+    #[test]
+    fn a_text_that_does_not_fit_is_cut_between_two_characters() {
+        for (text, max, kept) in [
+            ("abc", 3, "abc"),
+            ("abc", 2, "ab"),
+            ("abc", 0, ""),
+            ("aé", 2, "a"),
+            (r"a\nb", 2, "a"),
+            (r"a\nb", 3, r"a\n"),
+            (r"a\u00e9b", 6, "a"),
+            (r"a\u00e9b", 7, r"a\u00e9"),
+            (r"\ud83d\ude00!", 11, ""),
+            (r"\uD83D\uDE00!", 12, r"\uD83D\uDE00"),
+            (r"\\\n", 3, r"\\"),
+        ] {
+            assert_eq!(&text[..cut(text, max)], kept, "{text} {max}");
+        }
+        let mut budget = Budget::new(4);
+        let long =
+            content(&[r#"{"type":"text","text":"a\nbc"}"#, r#"{"type":"text","text":"d"}"#], &mut budget);
+        assert_eq!((long.text().as_str(), budget.exceeded), ("a\nb", true));
     }
 
     #[test]

@@ -28,9 +28,25 @@ pub(super) struct Items {
     places: HashMap<Key, usize>,
     /// The last item of the session and of each child: what a chunk that names no message continues.
     last: HashMap<Option<Box<str>>, usize>,
-    budget: Budget,
+    bytes: Bytes,
     /// What null says of a member of a tool call: v1 and v2 differ.
     null: Null,
+}
+
+/// How much still fits.
+#[derive(Debug)]
+struct Bytes {
+    /// For the agent's own messages, so that the output of its tools never displaces its answer.
+    messages: Budget,
+    /// For everything else.
+    rest: Budget,
+}
+
+impl Bytes {
+    /// What a message of this role and source counts against.
+    fn of(&mut self, role: Role, source: Source<'_>) -> &mut Budget {
+        if role == Role::Agent && source.subagent.is_none() { &mut self.messages } else { &mut self.rest }
+    }
 }
 
 /// Ids count within a session, so they go with the child that they are of.
@@ -90,7 +106,8 @@ impl Default for Items {
 impl Items {
     pub(super) fn with_room(bytes: usize) -> Self {
         let (places, last) = (HashMap::new(), HashMap::new());
-        Self { list: Vec::new(), places, last, budget: Budget::new(bytes), null: Null::Keeps }
+        let bytes = Bytes { messages: Budget::new(bytes), rest: Budget::new(bytes) };
+        Self { list: Vec::new(), places, last, bytes, null: Null::Keeps }
     }
 
     /// An update of a kind that says something new in a transcript.
@@ -124,14 +141,15 @@ impl Items {
             }
             None => (self.last.get(&subagent).copied(), None),
         };
-        if let Some(Body::Message { role: same, content, .. }) = body(&mut self.list, known)
-            && *same == role
-        {
-            return content.push(block, &mut self.budget);
+        let same =
+            |at: &usize| matches!(&self.list[*at].body, Body::Message { role: same, .. } if *same == role);
+        // The item takes its price before its content takes what is left.
+        let at = known.filter(same).or_else(|| {
+            self.push(Body::Message { role, message_id, content: Content::default() }, what, source)
+        });
+        if let Some(Body::Message { content, .. }) = body(&mut self.list, at) {
+            content.push(block, self.bytes.of(role, source));
         }
-        let mut content = Content::default();
-        content.push(block, &mut self.budget);
-        self.push(Body::Message { role, message_id, content }, what, source);
     }
 
     /// A `tool_call`, a `tool_call_update`, or the `toolCall` of a permission request: any of them may be the first
@@ -143,9 +161,9 @@ impl Items {
         if let Some(Body::ToolCall(members, chunks)) = body(&mut self.list, place) {
             let replaced = |content: &RawValue| content.get() != "null" || self.null == Null::Clears;
             if object.get("content").is_some_and(replaced) {
-                chunks.clear(&mut self.budget);
+                chunks.clear(&mut self.bytes.rest);
             }
-            members.merge(object, &[], self.null, &mut self.budget);
+            members.merge(object, &[], self.null, &mut self.bytes.rest);
         }
     }
 
@@ -154,12 +172,12 @@ impl Items {
         let new = || Body::Compaction(Members::default(), Content::default());
         let place = self.place(What::Compaction(boxed(id)), new, source);
         if let Some(Body::Compaction(members, summary)) = body(&mut self.list, place) {
-            members.merge(object, &["summary", "content"], Null::Clears, &mut self.budget);
+            members.merge(object, &["summary", "content"], Null::Clears, &mut self.bytes.rest);
             if let Some(blocks) = object.get("summary") {
-                summary.replace(blocks, &mut self.budget);
+                summary.replace(blocks, &mut self.bytes.rest);
             }
             if let Some(block) = object.get("content") {
-                summary.push(block, &mut self.budget);
+                summary.push(block, &mut self.bytes.rest);
             }
         }
     }
@@ -168,7 +186,7 @@ impl Items {
         let Some(id) = object.text("sessionId") else { return };
         let place = self.place(What::Subagent(boxed(id)), || Body::Subagent(Members::default()), source);
         if let Some(Body::Subagent(members)) = body(&mut self.list, place) {
-            members.merge(object, &[], Null::Clears, &mut self.budget);
+            members.merge(object, &[], Null::Clears, &mut self.bytes.rest);
         }
     }
 
@@ -180,10 +198,10 @@ impl Items {
         let place = self.place(What::SessionMessage(boxed(id)), new, source);
         if let Some(Body::SessionMessage(members, content)) = body(&mut self.list, place) {
             let leave_out: &[&str] = if appends { &["content", "_meta"] } else { &["content"] };
-            members.merge(object, leave_out, Null::Clears, &mut self.budget);
+            members.merge(object, leave_out, Null::Clears, &mut self.bytes.rest);
             match object.get("content") {
-                Some(block) if appends => content.push(block, &mut self.budget),
-                Some(blocks) => content.replace(blocks, &mut self.budget),
+                Some(block) if appends => content.push(block, &mut self.bytes.rest),
+                Some(blocks) => content.replace(blocks, &mut self.bytes.rest),
                 None => {}
             }
         }
@@ -194,7 +212,7 @@ impl Items {
     }
 
     fn raw(&mut self, raw: &RawValue, body: impl FnOnce(Box<RawValue>) -> Body, source: Source<'_>) {
-        if self.budget.take(raw.get().len()) {
+        if self.bytes.rest.take(raw.get().len()) {
             self.push(body(raw.to_owned()), None, source);
         }
     }
@@ -206,7 +224,7 @@ impl Items {
 
     pub(super) fn request(&mut self, request: TurnRequest) {
         let raws = [&request.options, &request.params].into_iter().flatten();
-        if self.budget.take(raws.map(|raw| raw.get().len()).sum()) {
+        if self.bytes.rest.take(raws.map(|raw| raw.get().len()).sum()) {
             let what = What::Request(request.request_id);
             let own = Source { subagent: None, late: false };
             self.push(Body::Whole(TurnItem::Request(request)), Some(what), own);
@@ -217,7 +235,7 @@ impl Items {
     pub(super) fn resolved(&mut self, id: RequestId, at: Timestamp, event: EventView<'_>) {
         let known = self.places.get(&Key(None, What::Request(id))).copied();
         let Some(Body::Whole(TurnItem::Request(request))) = body(&mut self.list, known) else { return };
-        let mut fitting = |raw: &RawValue| self.budget.take(raw.get().len()).then(|| raw.to_owned());
+        let mut fitting = |raw: &RawValue| self.bytes.rest.take(raw.get().len()).then(|| raw.to_owned());
         request.resolution = event.resolution;
         request.resolved_at = Some(at);
         request.by = event.by.map(Into::into);
@@ -237,7 +255,12 @@ impl Items {
     /// Every item has a price, so that many small ones are bounded too.
     fn push(&mut self, body: Body, what: Option<What>, source: Source<'_>) -> Option<usize> {
         let named = source.subagent.map_or(0, str::len) + what.as_ref().map_or(0, What::len);
-        if !self.budget.take(2 * named + size_of::<Item>() + size_of::<(Key, usize)>()) {
+        let price = 2 * named + size_of::<Item>() + size_of::<(Key, usize)>();
+        let bytes = match &body {
+            Body::Message { role, .. } => self.bytes.of(*role, source),
+            _ => &mut self.bytes.rest,
+        };
+        if !bytes.take(price) {
             return None;
         }
         let at = self.list.len();
@@ -250,18 +273,21 @@ impl Items {
         Some(at)
     }
 
-    /// The agent's messages, with an empty line between them; not those of its children.
-    pub(super) fn text(&self) -> String {
+    /// The agent's messages, with an empty line between them; not those of its children. And whether a part of the
+    /// agent's messages did not fit.
+    pub(super) fn text(&self) -> (String, bool) {
         let texts = self.list.iter().filter_map(|item| match (&item.subagent, &item.body) {
             (None, Body::Message { role: Role::Agent, content, .. }) => Some(content.text()),
             _ => None,
         });
-        texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+        let text = texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
+        (text, self.bytes.messages.exceeded)
     }
 
     /// The items, and whether something had to be left out.
     pub(super) fn finish(self) -> (Vec<TurnItem>, bool) {
-        (self.list.into_iter().filter_map(Item::finish).collect(), self.budget.exceeded)
+        let exceeded = self.bytes.messages.exceeded || self.bytes.rest.exceeded;
+        (self.list.into_iter().filter_map(Item::finish).collect(), exceeded)
     }
 }
 

@@ -42,6 +42,14 @@ impl Budget {
         left.is_some()
     }
 
+    /// Takes as many of these bytes as are left.
+    fn take_part(&mut self, bytes: usize) -> usize {
+        self.exceeded |= bytes > self.left;
+        let part = bytes.min(self.left);
+        self.left -= part;
+        part
+    }
+
     fn give_back(&mut self, bytes: usize) {
         self.left += bytes;
     }

@@ -141,9 +141,12 @@ impl TurnFold {
         self.items.request(request);
     }
 
-    /// The agent's messages so far, joined: what `Prompt.text` shows.
-    pub fn text(&self) -> String {
-        self.items.text()
+    /// The agent's messages so far, joined: what `Prompt.text` shows. And whether a part of them is missing: it did not
+    /// fit, or retention dropped the beginning of the turn.
+    pub fn text(&self) -> (String, bool) {
+        let (text, exceeded) = self.items.text();
+        let began = self.first.is_none() || self.state.status.is_some();
+        (text, exceeded || !began)
     }
 
     /// None: there was no event of a turn.

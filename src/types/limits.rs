@@ -337,5 +337,6 @@ pub const TOLD_AT_ONCE: usize = 64;
 pub const TOLD_BY_THE_WRITER: usize = 4;
 /// Bytes of a title: the rest is cut off.
 pub const TITLE_BYTES: usize = 2048;
-/// Bytes of the agent's words in one folded turn: then the turn says that it is truncated.
+/// Bytes of the agent's messages in one folded turn, and as many of everything else in it: the rest is left out, and the
+/// turn is `truncated`. A text is cut to what fits.
 pub const FOLDED_TURN_BYTES: usize = 8 << 20;

@@ -66,7 +66,8 @@ pub enum Tags {
 }
 
 impl Tags {
-    fn matches(&self, etag: Option<&str>) -> bool {
+    /// Whether the condition names this entity tag; `None` if there is no such entity.
+    pub fn matches(&self, etag: Option<&str>) -> bool {
         match (self, etag) {
             (_, None) => false,
             (Self::Any, Some(_)) => true,

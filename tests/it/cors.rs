@@ -1,6 +1,10 @@
 //! Pages of other origins: those that the operator lists may read every answer, others none.
 
+use std::collections::BTreeSet;
+
+use acp_gateway::http;
 use reqwest::{Method, RequestBuilder, Response};
+use serde_json::Value;
 
 use crate::support::{Events, Setup};
 
@@ -65,4 +69,105 @@ async fn a_page_that_is_listed_may_read_refusals_too() {
         assert_eq!((answer.status().as_u16(), readable_by(&answer)), (403, None), "{page}");
     }
     assert_eq!(readable_by(&request("/v1").send().await.expect("an answer")), None);
+}
+
+/// The names in a header that lists header names.
+fn listed(response: &Response, name: &str) -> BTreeSet<String> {
+    let list = response.headers()[name].to_str().expect("ASCII");
+    list.split(',').map(|name| name.trim().to_lowercase()).collect()
+}
+
+/// Headers that an operation of the OpenAPI document takes (`in: header`), and headers of its answers.
+fn documented() -> (BTreeSet<String>, BTreeSet<String>) {
+    let document: Value = serde_json::from_str(&http::document_json()).expect("JSON");
+    let (mut sent, mut received) = (BTreeSet::new(), BTreeSet::new());
+    let operations = document["paths"].as_object().expect("paths").values();
+    for operation in operations.flat_map(|item| item.as_object().expect("operations").values()) {
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            if parameter["in"] == "header" {
+                sent.insert(parameter["name"].as_str().expect("a name").to_lowercase());
+            }
+        }
+        for response in operation["responses"].as_object().expect("responses").values() {
+            let headers = response["headers"].as_object().into_iter().flat_map(serde_json::Map::keys);
+            received.extend(headers.map(|name| name.to_lowercase()));
+        }
+    }
+    assert!(sent.len() > 5 && received.len() > 4, "{sent:?} {received:?}");
+    (sent, received)
+}
+
+#[tokio::test]
+async fn cors_allows_and_exposes_every_header_of_the_api() {
+    // What a page can read of any answer, and what is for browsers and not for pages.
+    const SAFELISTED: [&str; 5] =
+        ["cache-control", "content-language", "content-length", "content-type", "last-modified"];
+    const FOR_BROWSERS: [&str; 16] = [
+        "access-control-allow-origin",
+        "access-control-expose-headers",
+        "connection",
+        "content-encoding",
+        "content-security-policy",
+        "cross-origin-opener-policy",
+        "cross-origin-resource-policy",
+        "date",
+        "keep-alive",
+        "referrer-policy",
+        "transfer-encoding",
+        "vary",
+        "x-accel-buffering",
+        "x-content-type-options",
+        "x-frame-options",
+        "strict-transport-security",
+    ];
+    let gateway = Setup::fake(&[])
+        .top("allowed_origins = [\"https://app.example\"]")
+        .limits("requests_per_minute = 30")
+        .start();
+    let url = |path: &str| format!("{}{path}", gateway.url);
+    let asked = gateway.http.request(Method::OPTIONS, url("/v1/sessions"));
+    let preflight = from(PAGE, asked.header("access-control-request-method", "POST")).await;
+    let allowed = listed(&preflight, "access-control-allow-headers");
+    let exposed = listed(&preflight, "access-control-expose-headers");
+    let (mut sent, received) = documented();
+    sent.extend(
+        ["accept", "authorization", "content-type", "x-request-id", "traceparent", "tracestate"]
+            .map(str::to_owned),
+    );
+    assert!(allowed.is_superset(&sent), "not allowed: {:?}", sent.difference(&allowed));
+    assert!(exposed.is_superset(&received), "not exposed: {:?}", received.difference(&exposed));
+
+    // What answers have beside what is documented.
+    let session = gateway.session("fake").await;
+    let base = format!("/v1/sessions/{session}");
+    let key = "idempotency-key";
+    let prompt = serde_json::json!({ "prompt": "hello" });
+    let post = |path: &str| gateway.request(Method::POST, path).json(&prompt);
+    gateway.request(Method::PUT, &format!("{base}/files/a")).body("abc").send().await.expect("an answer");
+    let mut met = BTreeSet::new();
+    for request in [
+        gateway.request(Method::GET, "/v1"),
+        gateway.http.get(url("/v1")),
+        gateway.request(Method::PUT, "/v1"),
+        gateway.request(Method::GET, &base),
+        post(&format!("{base}/prompts")).header(key, "a").header("prefer", "wait=30"),
+        post(&format!("{base}/prompts")).header(key, "a").header("prefer", "wait=30"),
+        gateway
+            .request(Method::GET, &format!("{base}/events?follow=false"))
+            .header("accept", "text/event-stream"),
+        gateway.request(Method::GET, &format!("{base}/files/a")).header("range", "bytes=0-1"),
+        gateway.request(Method::GET, &format!("{base}/files/a")).header("range", "bytes=9-"),
+    ]
+    .into_iter()
+    .chain((0..40).map(|_| gateway.request(Method::GET, "/v1")))
+    {
+        met.extend(from(PAGE, request).await.headers().keys().map(|name| name.as_str().to_owned()));
+    }
+    for name in ["content-range", "retry-after", "www-authenticate", "idempotency-replayed", "allow"] {
+        assert!(met.contains(name), "no answer had {name}: {met:?}");
+    }
+    for name in SAFELISTED.into_iter().chain(FOR_BROWSERS) {
+        met.remove(name);
+    }
+    assert!(exposed.is_superset(&met), "not exposed: {:?}", met.difference(&exposed));
 }

@@ -2,6 +2,7 @@
 
 mod changes;
 mod calls;
+mod conditional;
 mod create;
 mod ends;
 mod fork;

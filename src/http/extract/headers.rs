@@ -4,9 +4,10 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
-use http::HeaderMap;
-use http::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
+use axum::response::{IntoResponse, Response};
+use http::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
 
 use crate::acp::TraceContext;
@@ -111,10 +112,38 @@ impl<G: Send + Sync> FromRequestParts<G> for Conditions {
 
     async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
         let if_match = tags(&parts.headers, &IF_MATCH, "If-Match", strong)?;
-        // Here weak tags match too: our own are strong, and who weakens one on its way means the same.
-        let all = |tags: Vec<EntityTag>| tags.into_iter().map(|tag| tag.text).collect();
-        let if_none_match = tags(&parts.headers, &IF_NONE_MATCH, "If-None-Match", all)?;
+        let IfNoneMatch(if_none_match) = IfNoneMatch::read(&parts.headers)?;
         Ok(Self(Expected { if_match, if_none_match }))
+    }
+}
+
+/// `If-None-Match` (RFC 9110): the entity tags that the client has already. The comparison is weak: the gateway's tags
+/// are strong, but a proxy that compresses an answer weakens its tag.
+#[derive(Debug)]
+pub(crate) struct IfNoneMatch(Option<Tags>);
+
+impl IfNoneMatch {
+    fn read(headers: &HeaderMap) -> Result<Self, ApiError> {
+        let all = |tags: Vec<EntityTag>| tags.into_iter().map(|tag| tag.text).collect();
+        tags(headers, &IF_NONE_MATCH, "If-None-Match", all).map(Self)
+    }
+
+    /// 304 if the client has the representation with this tag already; else the answer, with the tag.
+    pub(crate) fn respond(&self, etag: &str, answer: impl FnOnce() -> Response) -> Response {
+        let opaque = etag.trim_start_matches("W/");
+        let unchanged = self.0.as_ref().is_some_and(|tags| tags.matches(Some(opaque)));
+        let mut response = if unchanged { StatusCode::NOT_MODIFIED.into_response() } else { answer() };
+        let etag = HeaderValue::try_from(etag).expect("cursors are plain ASCII");
+        response.headers_mut().insert(ETAG, etag);
+        response
+    }
+}
+
+impl<G: Send + Sync> FromRequestParts<G> for IfNoneMatch {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
+        Self::read(&parts.headers)
     }
 }
 

@@ -7,8 +7,8 @@ mod path;
 mod query;
 
 pub(crate) use by::{By, CanAdmin, CanApprove, CanFiles, CanPrompt, CanRead, HasKey};
-pub(crate) use headers::Trace;
 pub use headers::{Conditions, IdempotencyHeader, IfMatch, LastEventId, Wait};
+pub(crate) use headers::{IfNoneMatch, Trace};
 pub(crate) use json::{JsonBody, raw};
 pub(crate) use path::{
     AgentPath, AgentTerminalPath, FilePath, OptionPath, PromptPath, RequestPath, SessionPath, SignInPath,

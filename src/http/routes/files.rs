@@ -17,7 +17,7 @@ use crate::http::range::{Part, part};
 use crate::http::state::Gateway;
 use crate::shutdown::Shutdown;
 use crate::workspace::{
-    Expected, Extent, FileError, Found, Kind, OpenFile, Pattern, Saved, Tags, Upload, media_type,
+    Expected, Extent, FileError, Found, Kind, OpenFile, Pattern, Saved, Upload, media_type,
 };
 
 /// Bytes that are read at a time, and gathered before they are written.
@@ -146,10 +146,10 @@ pub(in crate::http) async fn read_file(
     let file = blocking(&gateway.shutdown, move || workspace.open_file(&path)).await?;
     let etag = HeaderValue::try_from(&file.seen.etag).expect("it is made of digits");
     let Expected { if_match, if_none_match } = expected;
-    if if_match.is_some_and(|tags| !matches(&tags, &file)) {
+    if if_match.is_some_and(|tags| !tags.matches(Some(&file.seen.etag))) {
         return Err(FileError::Changed.into());
     }
-    if if_none_match.is_some_and(|tags| matches(&tags, &file)) {
+    if if_none_match.is_some_and(|tags| tags.matches(Some(&file.seen.etag))) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
     }
     let size = file.seen.size;
@@ -169,13 +169,6 @@ pub(in crate::http) async fn read_file(
     inert(headers, &name);
     *response.body_mut() = body(gateway.shutdown.clone(), file, bytes);
     Ok(response)
-}
-
-fn matches(tags: &Tags, file: &OpenFile) -> bool {
-    match tags {
-        Tags::Any => true,
-        Tags::Listed(tags) => tags.contains(&file.seen.etag),
-    }
 }
 
 fn unsatisfiable(size: u64) -> Response {

@@ -8,7 +8,8 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use crate::api::{CreateSession, Session, SessionList, SessionPatch, SessionState};
 use crate::http::error::ApiError;
 use crate::http::extract::{
-    By, CanPrompt, CanRead, IdempotencyHeader, IfMatch, JsonBody, NoQuery, Params, SessionPath, Trace,
+    By, CanPrompt, CanRead, IdempotencyHeader, IfMatch, IfNoneMatch, JsonBody, NoQuery, Params, SessionPath,
+    Trace,
 };
 use crate::http::state::Gateway;
 use crate::session::{Created, ListQuery};
@@ -104,14 +105,25 @@ fn made(created: Created) -> Response {
         ("cwd" = Option<String>, Query, max_length = 4096, description = "Only in this working folder."),
         ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before."),
         ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "Sessions on a page; 50."),
+        ("If-None-Match" = Option<String>, Header, description = "ETags of pages that the client has already."),
     ),
-    responses((status = 200, body = SessionList, description = "A page."))
+    responses(
+        (
+            status = 200, body = SessionList, description = "A page.",
+            headers(("ETag" = String, description = "For If-None-Match."))
+        ),
+        (
+            status = 304, description = "The page is the version that If-None-Match names.",
+            headers(("ETag" = String, description = "Of the page."))
+        ),
+    )
 )]
 pub(in crate::http) async fn list_sessions(
     State(gateway): State<Gateway>,
     by: By<CanRead>,
+    known: IfNoneMatch,
     mut params: Params,
-) -> Result<Json<SessionList>, ApiError> {
+) -> Result<Response, ApiError> {
     let query = ListQuery {
         agent: params.parsed("agent", "an agent's name")?,
         state: params.text("state")?.as_deref().map(state).transpose()?,
@@ -121,7 +133,10 @@ pub(in crate::http) async fn list_sessions(
         limit: params.limit(50, 200)?,
     };
     params.end()?;
-    Ok(Json(gateway.sessions.list(&by, &query).await?))
+    let page = gateway.sessions.list(&by, &query).await?;
+    // The position is read before the list. No event was appended since means that the list is the same.
+    let etag = format!("\"{}\"", page.last_event_id);
+    Ok(known.respond(&etag, || Json(page).into_response()))
 }
 
 fn state(text: &str) -> Result<SessionState, ApiError> {
@@ -139,19 +154,27 @@ fn state(text: &str) -> Result<SessionState, ApiError> {
     get,
     path = "/v1/sessions/{session}",
     tag = "sessions",
-    responses((
-        status = 200, body = Session, description = "The session.",
-        headers(("ETag" = String, description = "For If-Match."))
-    ))
+    params(("If-None-Match" = Option<String>, Header, description = "ETags of versions that the client has already.")),
+    responses(
+        (
+            status = 200, body = Session, description = "The session.",
+            headers(("ETag" = String, description = "For If-Match and If-None-Match."))
+        ),
+        (
+            status = 304, description = "The session is the version that If-None-Match names.",
+            headers(("ETag" = String, description = "Of the session."))
+        ),
+    )
 )]
 pub(in crate::http) async fn get_session(
     State(gateway): State<Gateway>,
     by: By<CanRead>,
     SessionPath(session): SessionPath,
+    known: IfNoneMatch,
     NoQuery: NoQuery,
 ) -> Result<Response, ApiError> {
-    let session = gateway.sessions.open(&by, session).await?;
-    Ok(shown(StatusCode::OK, session.snapshot().await?))
+    let session = gateway.sessions.open(&by, session).await?.snapshot().await?;
+    Ok(known.respond(&session.etag(), || Json(session).into_response()))
 }
 
 /// Changes title and metadata (RFC 7396): absent keeps, null clears.

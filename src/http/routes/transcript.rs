@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, header};
 
 use crate::api::Transcript;
 use crate::http::error::ApiError;
-use crate::http::extract::{By, CanRead, NoQuery, Params, SessionPath};
+use crate::http::extract::{By, CanRead, IfNoneMatch, NoQuery, Params, SessionPath};
 use crate::http::negotiate::{Form, choose};
 use crate::http::state::Gateway;
 use crate::transcript::markdown;
@@ -22,17 +22,25 @@ use crate::types::PromptId;
         ("format" = Option<String>, Query, pattern = "^(json|md)$", description = "`json` or `md`; wins over Accept."),
         ("before" = Option<String>, Query, pattern = "^p[1-9][0-9]{0,8}$", description = "`nextCursor` of the page before."),
         ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "Turns on a page; 50."),
+        ("If-None-Match" = Option<String>, Header, description = "ETags of versions that the client has already."),
     ),
-    responses((
-        status = 200, description = "A page.",
-        content((Transcript = "application/json"), (String = "text/markdown"))
-    ))
+    responses(
+        (
+            status = 200, description = "A page.",
+            content((Transcript = "application/json"), (String = "text/markdown")),
+            headers(("ETag" = String, description = "For If-None-Match."))
+        ),
+        (
+            status = 304, description = "The page is the version that If-None-Match names.",
+            headers(("ETag" = String, description = "Of the page."))
+        ),
+    )
 )]
 pub(in crate::http) async fn get_transcript(
     State(gateway): State<Gateway>,
     by: By<CanRead>,
     SessionPath(session): SessionPath,
-    headers: HeaderMap,
+    (headers, known): (HeaderMap, IfNoneMatch),
     mut params: Params,
 ) -> Result<Response, ApiError> {
     let form = match params.text("format")?.as_deref() {
@@ -46,12 +54,16 @@ pub(in crate::http) async fn get_transcript(
     params.end()?;
     let session = gateway.sessions.open(&by, session).await?;
     let page = session.transcript(before, limit).await?;
-    if form == Form::Json {
-        return Ok(Json(page).into_response());
-    }
-    let text = markdown(&page.session, &page.turns);
-    let kind = HeaderValue::from_static("text/markdown; charset=utf-8");
-    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+    // Weak: retention may drop the beginning of a turn, which appends no event.
+    let format = if form == Form::Json { "" } else { "-md" };
+    let etag = format!("W/\"{}{format}\"", page.last_event_id);
+    Ok(known.respond(&etag, || match form {
+        Form::Markdown => {
+            let kind = HeaderValue::from_static("text/markdown; charset=utf-8");
+            ([(header::CONTENT_TYPE, kind)], markdown(&page.session, &page.turns)).into_response()
+        }
+        _ => Json(page).into_response(),
+    }))
 }
 
 /// The end of what the session's process wrote to stderr; empty without a process.

@@ -31,7 +31,7 @@ impl Items {
         if let Some(blocks) = object.get("content")
             && let Some(Body::Message { content, .. }) = body(&mut self.list, place)
         {
-            content.replace(blocks, &mut self.budget);
+            content.replace(blocks, self.bytes.of(role, source));
         }
     }
 
@@ -42,9 +42,9 @@ impl Items {
         let place = self.place(What::ToolCall(boxed(id)), new, source);
         if let Some(Body::ToolCall(members, chunks)) = body(&mut self.list, place) {
             // What a chunk says in `_meta` is about the chunk.
-            members.merge(object, &["content", "_meta"], Null::Keeps, &mut self.budget);
+            members.merge(object, &["content", "_meta"], Null::Keeps, &mut self.bytes.rest);
             if let Some(item) = object.get("content") {
-                chunks.push(item, &mut self.budget);
+                chunks.push(item, &mut self.bytes.rest);
             }
         }
     }
@@ -56,13 +56,13 @@ impl Items {
         let place = self.place(What::Terminal(boxed(id)), new, source);
         let Some(Body::Terminal(members, output)) = body(&mut self.list, place) else { return };
         if let Some(data) = object.get("data") {
-            output.push(data, &mut self.budget);
-            return members.merge(object, &["data", "_meta"], Null::Keeps, &mut self.budget);
+            output.push(data, &mut self.bytes.rest);
+            return members.merge(object, &["data", "_meta"], Null::Keeps, &mut self.bytes.rest);
         }
         if let Some(whole) = object.get("output") {
-            output.replace(whole, &mut self.budget);
+            output.replace(whole, &mut self.bytes.rest);
         }
-        members.merge(object, &["output"], Null::Clears, &mut self.budget);
+        members.merge(object, &["output"], Null::Clears, &mut self.bytes.rest);
     }
 }
 

@@ -123,7 +123,7 @@ fn messages_go_by_their_ids_even_if_interleaved() {
 fn an_update_of_a_known_call_does_not_cut_a_message() {
     let call = |kind| update(&format!(r#""sessionUpdate":"{kind}","toolCallId":"c","title":"T""#));
     let fold = fold(&[started(), call("tool_call"), say("He"), call("tool_call_update"), say("llo")]);
-    assert_eq!(fold.text(), "Hello");
+    assert_eq!(fold.text(), ("Hello".to_owned(), false));
     assert_eq!(fold.finish().unwrap().items.len(), 2);
 }
 
@@ -211,6 +211,16 @@ fn a_turn_has_a_bound_and_says_when_it_is_hit() {
     let turn = bounded(&call);
     assert!(turn.truncated && (10..1000).contains(&turn.items.len()), "{}", turn.items.len());
 
+    let mut fold = TurnFold { items: Items::with_room(BOUND), ..TurnFold::default() };
+    let output = update(&format!(
+        r#""sessionUpdate":"tool_call","toolCallId":"c","rawOutput":"{}""#,
+        "x".repeat(BOUND - 500)
+    ));
+    for (n, (kind, members)) in [started(), output, call(1), say("The answer")].into_iter().enumerate() {
+        fold.event(kind, data(n, kind, &members).as_bytes());
+    }
+    assert_eq!(fold.text(), ("The answer".to_owned(), false), "the output of tools does not displace it");
+
     let ask = |n| ("request.created", format!(r#""requestId":"r{n}","method":"_x","params":{n}"#));
     assert!(bounded(&ask).truncated);
     assert!(!bounded(&|_| update(r#""sessionUpdate":"plan","entries":[]"#)).truncated);
@@ -243,7 +253,7 @@ fn what_children_say_stands_apart_from_what_the_agent_says() {
         update(r#""sessionUpdate":"subagent_update","sessionId":"x","title":null,"state":{"state":"idle"}"#),
         say("llo"),
     ];
-    assert_eq!(fold(&events).text(), "He\n\nllo", "what is between the two is no chunk of the agent");
+    assert_eq!(fold(&events).text().0, "He\n\nllo", "what is between the two is no chunk of the agent");
     let turn = fold(&events).finish().unwrap();
     assert!(turn.plan.is_none() && turn.context_usage.is_none());
     insta::assert_snapshot!(items(&events).join("\n"), @r#"
@@ -330,7 +340,7 @@ proptest! {
         let mut events = vec![started()];
         events.extend(parts.map(|part| say(&part)));
         let (cut, straight) = (fold(&events), fold(&[started(), say(&text)]));
-        prop_assert_eq!(cut.text(), text);
+        prop_assert_eq!(cut.text().0, text);
         let json = |fold: TurnFold| serde_json::to_string(&fold.finish().unwrap()).unwrap();
         prop_assert_eq!(json(cut), json(straight));
     }

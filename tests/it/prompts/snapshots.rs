@@ -124,3 +124,23 @@ async fn the_list_of_sessions_continues_in_the_stream_of_all() {
     assert_eq!(events.len(), 2, "what the list has shown does not come again: {events:?}");
     assert!(events.iter().all(|event| event["sessionId"] == *second));
 }
+
+#[tokio::test]
+async fn text_of_a_very_long_answer_is_truncated_and_never_empty() {
+    const BOUND: usize = 8 << 20;
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let long = "x".repeat(9 << 20);
+    let turn = gateway.turn(&session, &format!("echo {long}")).await;
+    assert_eq!((&turn["status"], &turn["truncated"]), (&json!("completed"), &json!(true)));
+    let text = turn["text"].as_str().expect("a text");
+    // An item of the fold has a price of its own.
+    assert!((BOUND - 1024..=BOUND).contains(&text.len()), "{}", text.len());
+    assert!(long.starts_with(text));
+    let transcript = gateway.get(&format!("/v1/sessions/{session}/transcript")).await;
+    let turn = &transcript["turns"][0];
+    assert_eq!(turn["truncated"], true);
+    assert_eq!(turn["items"][0]["content"][0]["text"], text);
+    let short = gateway.turn(&session, "echo done").await;
+    assert_eq!((&short["text"], &short["truncated"]), (&json!("done"), &json!(false)));
+}
