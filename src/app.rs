@@ -17,10 +17,10 @@ use crate::eventlog::EventLog;
 use crate::http;
 use crate::pool::Pool;
 use crate::process::{self, OpenFiles, Spawner};
-use crate::session::{Context, SessionRegistry, Workspaces};
+use crate::session::{Context, MayPrompt, SessionRegistry, Workspaces};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, Checked, EventStore, OpenError, SqliteStore};
-use crate::types::{Ids, Limits};
+use crate::types::{Ids, Limits, Scope};
 
 pub use reload::Reloader;
 
@@ -170,7 +170,9 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
     let workspaces = workspaces.map_err(StartError::Workspaces)?;
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
-    let context = Context::new(log.clone(), pool.clone(), catalogue.clone(), workspaces, parts);
+    let of_keys = keys.clone();
+    let may_prompt = MayPrompt::new(move |tenant, id| of_keys.any_allows(tenant, id, Scope::Prompt));
+    let context = Context::new(log.clone(), pool.clone(), catalogue.clone(), workspaces, may_prompt, parts);
     let sessions = SessionRegistry::start(context).await?;
 
     let bound = listener.local_addr().map_err(StartError::Listener)?;

@@ -86,6 +86,8 @@ codes! {
     Interrupted = "interrupted", 503, true, "The gateway was restarted in the turn";
     /// The body or the query is not what this route takes; `errors` points to the places.
     Invalid = "invalid", 422, false, "The request is not valid";
+    /// The key that sent a queued prompt no longer allows prompts, and the gateway was restarted. Seen in events only.
+    KeyRevoked = "key_revoked", 403, false, "The key of the prompt was revoked";
     /// The body is not JSON, or the request is not HTTP as it should be.
     Malformed = "malformed", 400, false, "The request is malformed";
     /// The resource exists, its method is another; `Allow` lists them.
@@ -98,6 +100,8 @@ codes! {
     PoolFull = "pool_full", 503, true, "No process of the agent is free";
     /// It changed since the state that `If-Match` names.
     PreconditionFailed = "precondition_failed", 412, false, "It has changed meanwhile";
+    /// A restart found a queued prompt that is older than `queued_prompt_max_age`. Send it again. Seen in events only.
+    PromptExpired = "prompt_expired", 504, true, "The prompt waited too long";
     /// Too many prompts or requests wait in this session.
     QueueFull = "queue_full", 429, true, "The queue is full";
     /// The file has no bytes in the range; `Content-Range` says how many it has.

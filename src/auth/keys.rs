@@ -177,6 +177,23 @@ impl Keys {
         Some(Verified { principal: entry.key.principal(), key: id.clone() })
     }
 
+    /// Whether a principal has a key that holds and allows this.
+    pub fn any_allows(&self, tenant: &Tenant, id: &str, scope: Scope) -> bool {
+        if let Some(admin) = self.admin().map(|admin| admin_of(&admin).principal)
+            && *admin.id == *id
+        {
+            return admin.tenant == *tenant && admin.scopes.contains(scope);
+        }
+        let now = self.0.ages.at_least();
+        self.entries().values().any(|entry| {
+            let key = &entry.key;
+            *key.name == *id
+                && key.tenant == *tenant
+                && key.scopes.contains(scope)
+                && self.holds_at(entry, now)
+        })
+    }
+
     /// Resolves when the key ends, for streams that live long. Cancel-safe.
     pub async fn ended(&self, id: &KeyId) {
         let mut changes = self.0.ended.subscribe();

@@ -29,7 +29,8 @@ macro_rules! limits {
 limits! {
     time: header, connection_idle, body, write_stall, session_new, session_load, call, visit_wait, sign_in, cancel, cancel_total, stdin_stall, idempotency,
         ticket_unused, ticket_after, link_key_unused, backoff_min, backoff_max, breaker_window, spawn, log_age, line_wait, settings_wait, delete_wait,
-        clock_jump, tombstone, keep_alive, session_idle, client_answer, extension_answer, terminal_alone;
+        clock_jump, tombstone, keep_alive, session_idle, client_answer, extension_answer, terminal_alone,
+        queued_prompt_max_age;
     time_or_none: clock_settle, stop_stdin, stop_term, stop_kill, drain_stdin, drain_term, drain, drain_cancel;
     size: sign_in_bytes, socket_bytes, body_bytes, prompt_bytes, file_bytes, file_wanted_bytes, attached_text_bytes, batch_bytes, pending_bytes, run_bytes, transaction_bytes, stderr_bytes,
         tail_bytes, tails_bytes, store_page_bytes, read_ahead_bytes, pages_bytes, session_bytes_per_hour, check_bytes, session_log_bytes, logs_bytes, http_buffer_bytes, send_buffer_bytes, stream_buffer_bytes, h2_header_bytes, page_bytes,

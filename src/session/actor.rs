@@ -83,6 +83,8 @@ pub(super) struct Actor {
     /// Tells that a turn has ended.
     pub(super) ended: watch::Sender<u64>,
     pub(super) drain_at: Option<Instant>,
+    /// When the head of the queue is tried again, which a limit refused.
+    pub(super) retry_at: Option<Instant>,
     /// When the process was last needed, and when anybody last asked for anything.
     pub(super) idle_since: Instant,
     pub(super) asked_at: Instant,
@@ -100,6 +102,8 @@ impl Actor {
         if self.erased {
             return self.wind_up().await;
         }
+        // What an earlier owner left in the queue.
+        self.next_queued();
         loop {
             let listen = Listen {
                 batches: self.log.pending_bytes() < self.context.limits.pending_bytes,
@@ -158,6 +162,7 @@ impl Actor {
         // What was appended is committed before the next owner reads it.
         drop(self.log.wait(self.log.appended()).await);
         if !self.erased {
+            self.note_unsent().await;
             return late;
         }
         if self.record.own_folder && !self.others_work_here().await {
@@ -283,7 +288,7 @@ impl Actor {
             SessionState::Closed
         } else if !self.requests.is_empty() {
             SessionState::Waiting
-        } else if self.turn.is_some() || self.works_alone() {
+        } else if self.turn.is_some() || !self.queue.is_empty() || self.works_alone() {
             SessionState::Running
         } else {
             SessionState::Idle
@@ -360,6 +365,7 @@ impl Actor {
             self.work_deadline(),
             self.terminal_deadline(),
             self.unload_at(),
+            self.retry_at,
         ]
         .into_iter()
         .flatten()
@@ -374,17 +380,19 @@ impl Actor {
         self.settings_overdue(now);
         self.foreground_overdue(now);
         self.terminals_overdue(now);
+        if self.retry_at.is_some_and(|at| now >= at) {
+            self.next_queued();
+        }
         if self.unload_at().is_some_and(|at| now >= at) {
             self.over = true;
         }
     }
 
-    /// A stop was asked for: turns get a little time, then they are cancelled.
-    fn drain(&mut self) {
+    /// A stop was asked for: turns get a little time, then they are cancelled. What the agent was not sent waits for the
+    /// next start.
+    pub(super) fn drain(&mut self) {
         self.drain_at = Some(Instant::now() + self.context.limits.drain);
-        while let Some(queued) = self.queue.pop_back() {
-            self.refuse_queued(queued, &Refusal::Draining);
-        }
+        self.return_unsent();
         if self.turn.is_none() {
             self.leave_for_good();
         }

@@ -80,6 +80,8 @@ impl Actor {
         self.inputs.place = None;
         let lease = match lease {
             Ok(lease) => lease,
+            // The pool drains already.
+            Err(AgentFailure::Draining) if self.drain_at.is_none() => return self.drain(),
             Err(failure) => return self.unattached(&Refusal::Agent(failure)),
         };
         self.spec = Arc::clone(&lease.process().spec);
@@ -242,8 +244,10 @@ impl Actor {
             agent_capabilities: &initialized.raw_capabilities,
             result: result.as_deref().ok(),
         };
+        self.begin_unsent(&mut records);
         let records = self.saved(records);
         let seq = self.append(None, &event, records);
+        self.next_queued();
         for attaching in self.attaching.drain(..) {
             answer(attaching.reply, Ok(seq));
         }

@@ -1,6 +1,7 @@
 //! What every session's owner is given, and what they share.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Semaphore;
@@ -13,8 +14,31 @@ use crate::agent::CurrentCatalogue;
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::shutdown::{Shutdown, sound};
-use crate::types::{Ids, Limits, Principal};
+use crate::types::{Ids, Limits, Principal, Tenant};
 use crate::workspace::Budget;
+
+/// Says whether a principal still has a key that allows prompts.
+#[derive(Clone)]
+pub struct MayPrompt(Arc<Holds>);
+
+type Holds = dyn Fn(&Tenant, &str) -> bool + Send + Sync;
+
+impl MayPrompt {
+    /// `holds` gets the tenant and the id of the principal. It must not block.
+    pub fn new(holds: impl Fn(&Tenant, &str) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(holds))
+    }
+
+    pub(super) fn holds(&self, tenant: &Tenant, id: &str) -> bool {
+        (self.0)(tenant, id)
+    }
+}
+
+impl fmt::Debug for MayPrompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MayPrompt")
+    }
+}
 
 /// The parts that `app` hands to the sessions.
 #[derive(Debug, Clone)]
@@ -26,6 +50,8 @@ pub struct Context {
     pub ids: Ids,
     pub limits: Arc<Limits>,
     pub shutdown: Shutdown,
+    /// Asked for prompts that an earlier gateway accepted.
+    pub may_prompt: MayPrompt,
     pub(super) in_flight: InFlight,
     pub(super) live: LiveCount,
     pub(super) takes: Takes,
@@ -42,6 +68,7 @@ impl Context {
         pool: Pool,
         catalogue: CurrentCatalogue,
         workspaces: Workspaces,
+        may_prompt: MayPrompt,
         (ids, limits, shutdown): (Ids, Arc<Limits>, Shutdown),
     ) -> Self {
         let (in_flight, live, takes) = (InFlight::default(), LiveCount::default(), Takes::default());
@@ -55,6 +82,7 @@ impl Context {
             ids,
             limits,
             shutdown,
+            may_prompt,
             in_flight,
             live,
             takes,

@@ -299,6 +299,8 @@ impl SessionHandle {
             }
             match tokio::time::timeout_at(deadline, ends.changed()).await {
                 Ok(Ok(())) => {}
+                // The prompt waits for the next start.
+                Ok(Err(_)) if self.registry.context().shutdown.draining() => return Ok(None),
                 Ok(Err(_)) => (_, slot) = self.registry.slot(self.id).await?,
                 Err(_) => return Ok(None),
             }

@@ -26,6 +26,7 @@ mod inbound;
 mod inputs;
 mod list;
 mod permissions;
+mod queue;
 mod quota;
 mod record;
 mod recovery;
@@ -43,7 +44,7 @@ mod wishes;
 mod written;
 
 pub use command::{Answer, PromptRequest};
-pub use context::Context;
+pub use context::{Context, MayPrompt};
 pub use folders::Workspaces;
 pub use handle::{Admitted, PromptPlace, SessionHandle};
 pub use idempotency::IdempotencyKey;

@@ -85,6 +85,9 @@ pub(super) struct PromptRecord {
     pub(super) stop_reason: Option<String>,
     pub(super) usage: Option<Box<RawValue>>,
     pub(super) error: Option<Problem>,
+    /// The prompt has its `prompt.started`, and a drain returned it to the queue before the agent was sent it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) unsent: bool,
 }
 
 /// A request of the agent, and how it ended.

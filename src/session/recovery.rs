@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -16,16 +15,15 @@ use super::context::Context;
 use super::dropped::Dropped;
 use super::foreground::Foreground;
 use super::inputs::Inputs;
-use super::record::{self, FoldRecord, PromptRecord, RequestRecord, SessionRecord, TerminalRecord};
+use super::record::{self, FoldRecord, RequestRecord, SessionRecord, TerminalRecord};
 use super::refusal::Refusal;
 use super::serve::Serving;
 use super::subagents::Subagents;
 use super::terminals::Terminals;
-use super::turn::Queued;
 use crate::acp::Ask;
 use crate::agent::AgentSpec;
 use crate::api::event::{DetachedReason, RequestResolved};
-use crate::api::{Problem, ProblemCode, Resolution, SessionState};
+use crate::api::{Resolution, SessionState};
 use crate::eventlog::{Records, SessionLog};
 use crate::pool::Standing;
 use crate::store::Table;
@@ -109,6 +107,7 @@ impl Actor {
             settings: HashMap::new(),
             ended,
             drain_at: None,
+            retry_at: None,
             idle_since: Instant::now(),
             asked_at: Instant::now(),
             over: false,
@@ -118,8 +117,12 @@ impl Actor {
         (actor, slot)
     }
 
-    /// Reads a session in; None: there is none.
-    pub(super) async fn load(context: &Context, id: SessionId) -> Result<Option<(Self, Slot)>, Refusal> {
+    /// Reads a session in; None: there is none. `restore`: what waits in its queue may run.
+    pub(super) async fn load(
+        context: &Context,
+        id: SessionId,
+        restore: bool,
+    ) -> Result<Option<(Self, Slot)>, Refusal> {
         let key = record::session_key(id);
         let Some(record) = get::<SessionRecord>(context, Table::Session, key.clone()).await? else {
             return Ok(None);
@@ -137,7 +140,7 @@ impl Actor {
             seq = folded.seq.max(actor.record.seq);
         }
         actor.fold_from(seq).await?;
-        actor.close_what_was_open().await?;
+        actor.close_what_was_open(restore).await?;
         Ok(Some((actor, slot)))
     }
 
@@ -156,26 +159,18 @@ impl Actor {
         }
     }
 
-    /// After a crash a session may hold a turn, requests and a process that are gone. Each gets its one end.
+    /// After a crash a session may hold a turn, requests and a process that are gone. Each gets its one end. Prompts that
+    /// the agent was not sent are in the queue again.
     ///
     /// A kill may come here too, between any two commits: the session's record says what is still open until that
     /// has its end, and what has one is passed over.
-    async fn close_what_was_open(&mut self) -> Result<(), Refusal> {
+    async fn close_what_was_open(&mut self, restore: bool) -> Result<(), Refusal> {
         let id = self.record.session_id;
         if self.record.unfinished {
             self.erase(&self.record.owner.clone());
             return Ok(());
         }
-        let open: Vec<_> = self.record.prompt_id.iter().chain(&self.record.queued).copied().collect();
-        for prompt in open {
-            let key = record::prompt_key(id, prompt);
-            let Some(record) = get::<PromptRecord>(&self.context, Table::Prompt, key).await? else {
-                continue;
-            };
-            if !record.status.ended() {
-                self.queue.push_back(Queued { record, blocks: RawValue::NULL.to_owned(), trace: None });
-            }
-        }
+        let failed = self.restore_queue(restore).await?;
         if self.record.state == SessionState::Waiting {
             for (number, record) in self.open_requests().await? {
                 self.expire(number, record);
@@ -188,10 +183,7 @@ impl Actor {
                 Some(_) | None => {}
             }
         }
-        while let Some(turn) = self.queue.pop_front() {
-            let detail = "the gateway was restarted, or failed, while the turn was running or waiting";
-            self.end_failed(turn.record, Problem::new(ProblemCode::Interrupted, detail));
-        }
+        self.fail_queued(failed);
         if self.record.attached {
             self.detached(DetachedReason::Exited);
         }

@@ -1,6 +1,6 @@
 //! The one door to sessions. What belongs to another tenant is not there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -61,6 +61,8 @@ pub struct SessionRegistry {
 struct Inner {
     context: Context,
     slots: Mutex<HashMap<SessionId, (Tenant, Arc<Slot>)>>,
+    /// Sessions whose owner panicked: the next owner runs nothing of their queue, or it might panic again at once.
+    panicked: Mutex<HashSet<SessionId>>,
     /// One reader at a time for a session, so that it has one owner.
     doors: [tokio::sync::Mutex<()>; DOORS],
 }
@@ -68,7 +70,8 @@ struct Inner {
 impl SessionRegistry {
     /// Opens for business once every session that a dead gateway left open is closed properly.
     pub async fn start(context: Context) -> Result<Self, Refusal> {
-        let inner = Inner { context, slots: Mutex::default(), doors: Default::default() };
+        let inner =
+            Inner { context, slots: Mutex::default(), panicked: Mutex::default(), doors: Default::default() };
         let registry = Self { inner: Arc::new(inner) };
         let mut after: Option<Vec<u8>> = None;
         loop {
@@ -130,7 +133,10 @@ impl SessionRegistry {
         if let Some(gone) = former {
             gone.cancelled().await;
         }
-        let Some((actor, slot)) = Actor::load(self.context(), id).await? else { return Err(Refusal::Gone) };
+        let restore = !sound(self.inner.panicked.lock()).contains(&id);
+        let loaded = Actor::load(self.context(), id, restore).await?;
+        sound(self.inner.panicked.lock()).remove(&id);
+        let Some((actor, slot)) = loaded else { return Err(Refusal::Gone) };
         Ok(self.install(actor, slot))
     }
 
@@ -173,6 +179,7 @@ impl SessionRegistry {
         tracing::error!(session = %id, "the session's owner panicked: its turn fails, and it begins anew from its log");
         // What it appended is committed before the next one reads.
         drop(slot.log.wait(slot.log.appended()).await);
+        sound(self.inner.panicked.lock()).insert(id);
         self.uninstall(id, slot);
         slot.gone.cancel();
         if let Err(refusal) = self.slot(id).await {

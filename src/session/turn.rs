@@ -45,6 +45,8 @@ pub(super) struct Queued {
     pub(super) record: PromptRecord,
     pub(super) blocks: Box<RawValue>,
     pub(super) trace: Option<TraceContext>,
+    /// An earlier owner of the session accepted it.
+    pub(super) restored: bool,
 }
 
 impl Actor {
@@ -67,8 +69,11 @@ impl Actor {
         }
         self.check_quota()?;
         self.check_content(&blocks)?;
-        match &self.turn {
-            Some(turn) if !queue => return Err(Refusal::TurnRunning(turn.record.prompt_id)),
+        let running = self.turn.as_ref().map(|turn| turn.record.prompt_id);
+        // A restored prompt may wait for a process without a turn before it.
+        let ahead = running.or_else(|| self.queue.front().map(|queued| queued.record.prompt_id));
+        match ahead {
+            Some(prompt) if !queue => return Err(Refusal::TurnRunning(prompt)),
             Some(_) if self.queue.len() >= self.context.limits.queued_prompts => {
                 return Err(Refusal::QueueFull("prompts"));
             }
@@ -78,7 +83,7 @@ impl Actor {
         let prompt_id = PromptId::new(self.record.last_prompt + 1);
         self.record.last_prompt += 1;
         let seq = self.log.appended() + 1;
-        let queued = self.turn.is_some();
+        let queued = ahead.is_some();
         let record = PromptRecord {
             prompt_id,
             status: if queued { PromptStatus::Queued } else { PromptStatus::Running },
@@ -90,6 +95,7 @@ impl Actor {
             stop_reason: None,
             usage: None,
             error: None,
+            unsent: false,
         };
         let mut records = Records::default();
         record.put(self.record.session_id, &mut records);
@@ -101,19 +107,19 @@ impl Actor {
         if queued {
             let position = self.queue.len() + 1;
             let event = Written::from(&PromptQueued { prompt: &blocks, position, by, idempotency_key: key });
-            self.queue.push_back(Queued { record, blocks, trace });
+            self.queue.push_back(Queued { record, blocks, trace, restored: false });
             let records = self.saved(records);
             self.append(Some(prompt_id), event, records);
         } else {
             let event = Written::from(&PromptStarted { prompt: Some(&blocks), by, idempotency_key: key });
-            self.begin(Queued { record, blocks, trace }, seq);
+            self.begin(Queued { record, blocks, trace, restored: false }, seq);
             let records = self.saved(records);
             self.append(Some(prompt_id), event, records);
         }
         Ok((prompt, seq))
     }
 
-    fn begin(&mut self, Queued { record, blocks, trace }: Queued, started_seq: u64) {
+    pub(super) fn begin(&mut self, Queued { record, blocks, trace, .. }: Queued, started_seq: u64) {
         self.late_of = None;
         self.turn = Some(Turn {
             record,
@@ -264,10 +270,6 @@ impl Actor {
         self.ended.send_replace(seq);
     }
 
-    pub(super) fn refuse_queued(&mut self, queued: Queued, refusal: &Refusal) {
-        self.end_failed(queued.record, refusal.problem());
-    }
-
     /// Requests of the turn that are still open go with it; then the next in the queue begins.
     fn turn_over(&mut self, ended: PromptId) {
         self.idle_since = Instant::now();
@@ -277,21 +279,7 @@ impl Actor {
         if self.drain_at.is_some() {
             return self.leave_for_good();
         }
-        let Some(mut queued) = self.queue.pop_front() else { return };
-        if let Err(refusal) = self.check_quota().and_then(|()| self.reserve()) {
-            self.refuse_queued(queued, &refusal);
-            return self.turn_over(ended);
-        }
-        queued.record.status = PromptStatus::Running;
-        let prompt = queued.record.prompt_id;
-        let mut records = Records::default();
-        queued.record.put(self.record.session_id, &mut records);
-        let by = &queued.record.by;
-        let event = Written::from(&PromptStarted { prompt: None, by, idempotency_key: None });
-        let seq = self.log.appended() + 1;
-        self.begin(queued, seq);
-        let records = self.saved(records);
-        self.append(Some(prompt), event, records);
+        self.next_queued();
     }
 
     /// Cancels one turn, or the running one and all that wait.

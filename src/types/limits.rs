@@ -110,6 +110,8 @@ pub struct Limits {
     pub stderr_bytes: usize,
     /// Prompts that wait in a session: then 429.
     pub queued_prompts: usize,
+    /// The age of a prompt that a restart finds in a queue: an older one fails with `prompt_expired`.
+    pub queued_prompt_max_age: Duration,
     /// Requests of an agent that wait for an answer in a session: then they are answered with an error.
     pub pending_requests: usize,
     /// A file or terminal that a client serves: then the agent gets an error. And a request that only clients may know,
@@ -252,6 +254,7 @@ impl Default for Limits {
             early_updates: 100,
             stderr_bytes: 64 << 10,
             queued_prompts: 8,
+            queued_prompt_max_age: seconds(3600),
             pending_requests: 64,
             client_answer: seconds(300),
             extension_answer: seconds(30),

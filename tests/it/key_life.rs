@@ -12,7 +12,7 @@ use crate::support::{Events, Gateway, Setup, eventually};
 /// The tests ask more often than a person may.
 const LIMITS: &str = "requests_per_minute = 100000\nbad_keys_per_minute = 100000\n";
 
-fn key_command(gateway: &Gateway, args: &[&str]) -> String {
+pub(crate) fn key_command(gateway: &Gateway, args: &[&str]) -> String {
     let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
     command.env_clear().env("ACP_GATEWAY_DATA", gateway.path("data")).arg("key").args(args);
     let output = command.output().expect("the binary was built");

@@ -47,7 +47,13 @@ fn every_schema_that_is_named_is_there() {
 fn every_problem_that_an_answer_can_be_is_documented() {
     let text = http::document_json();
     for code in ProblemCode::ALL {
-        let in_events_only = matches!(code, ProblemCode::Interrupted | ProblemCode::CancelTimeout);
+        let in_events_only = matches!(
+            code,
+            ProblemCode::Interrupted
+                | ProblemCode::CancelTimeout
+                | ProblemCode::KeyRevoked
+                | ProblemCode::PromptExpired
+        );
         // A method that a path does not have is no operation.
         let of_no_operation = *code == ProblemCode::MethodNotAllowed;
         let named = text.contains(&format!("`{}`", code.as_str()));

@@ -11,6 +11,7 @@ use super::support::{Gateway, Setup, eventually, figure, is_alive, procfs};
 mod drain;
 mod drain_load;
 mod kills;
+mod queued;
 
 /// The tests ask more often than a person may.
 const LIMITS: &str = "requests_per_minute = 100000\nprompts_per_minute = 100000\nlive_sessions = 200\n";

@@ -7,7 +7,7 @@ use crate::agent::{AgentSpec, Catalogue, CurrentCatalogue, Launcher};
 use crate::api::PromptStatus;
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
-use crate::session::{PromptRequest, Workspaces};
+use crate::session::{MayPrompt, PromptRequest, Workspaces};
 use crate::shutdown::Shutdown;
 use crate::store::MemoryStore;
 use crate::types::{Ids, Limits, PromptId, Scope};
@@ -70,8 +70,16 @@ async fn a_panic_of_a_sessions_owner_ends_its_turn_and_keeps_nobody_waiting() {
     let workspaces = Workspaces::new(folder.path(), &[]).unwrap();
     let (_catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let parts = (ids.clone(), limits, shutdown.clone());
-    let registry =
-        SessionRegistry::start(Context::new(log.clone(), pool, catalogue, workspaces, parts)).await.unwrap();
+    let registry = SessionRegistry::start(Context::new(
+        log.clone(),
+        pool,
+        catalogue,
+        workspaces,
+        MayPrompt::new(|_, _| true),
+        parts,
+    ))
+    .await
+    .unwrap();
 
     let by =
         Principal { id: "alice".into(), tenant: Tenant::default(), scopes: Scope::ALL.into_iter().collect() };

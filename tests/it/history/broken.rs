@@ -191,6 +191,47 @@ fn a_prompt_that_nobody_had_made_durable() {
 }
 
 #[test]
+fn a_queued_prompt_that_a_stop_ends() {
+    let queued = event(8, "prompt.queued", r#""promptId":"p2","prompt":[]"#);
+    for (code, rules) in
+        [("draining", &[Rule::Lost][..]), ("interrupted", &[Rule::Lost]), ("agent_exited", &[])]
+    {
+        let members = format!(r#""promptId":"p2","problem":{{"code":"{code}"}}"#);
+        let failed = event(9, "prompt.failed", &members);
+        breaks(
+            |history| {
+                history.readers.clear();
+                let events = &mut history.logs.get_mut(SESSION).expect("it is there").events;
+                events.extend([queued.clone().into(), failed.clone().into()]);
+            },
+            rules,
+        );
+    }
+}
+
+#[test]
+fn queued_prompts_that_start_in_another_order() {
+    breaks(
+        |history| {
+            history.readers.clear();
+            let events = &mut history.logs.get_mut(SESSION).expect("it is there").events;
+            for (seq, kind, prompt) in [
+                (8, "queued", 2),
+                (9, "queued", 3),
+                (10, "started", 3),
+                (11, "completed", 3),
+                (12, "started", 2),
+                (13, "completed", 2),
+            ] {
+                let kind = format!("prompt.{kind}");
+                events.push(event(seq, &kind, &format!(r#""promptId":"p{prompt}","prompt":[]"#)).into());
+            }
+        },
+        &[Rule::Reordered],
+    );
+}
+
+#[test]
 fn turns_without_one_end() {
     let second = event(8, "prompt.failed", r#""promptId":"p1","problem":{}"#);
     breaks(|history| append(history, &second), &[Rule::End]);

@@ -244,6 +244,10 @@ async fn a_drain_under_load_fails_no_request_that_it_took() {
 
     gateway.start();
     for session in &sessions {
+        eventually("what the drain left in the queue has ended", Duration::from_secs(30), || async {
+            (gateway.get_session(session).await["state"] == "idle").then_some(())
+        })
+        .await;
         let log = gateway.lawful(session).await;
         let ends = ends(&log);
         for answer in admitted.iter().filter(|answer| answer.session == *session) {

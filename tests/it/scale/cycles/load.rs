@@ -96,10 +96,15 @@ impl Person {
             Kind::Permission => self.answer(&turn, random).await,
             Kind::Cancelled => tokio::time::sleep(Duration::from_millis(random.below(150))).await,
             Kind::Queued => {
-                let key = format!("{mark}.behind");
-                let body = json!({ "prompt": format!("stream n=5 mark={key}"), "queue": true });
-                let behind = self.submit(&key, &body).await;
-                self.over(&behind, false).await;
+                let mut behind = Vec::new();
+                for place in 0..3 {
+                    let key = format!("{mark}.behind{place}");
+                    let body = json!({ "prompt": format!("stream n=5 mark={key}"), "queue": true });
+                    behind.push(self.submit(&key, &body).await);
+                }
+                for turn in behind {
+                    self.over(&turn, false).await;
+                }
             }
             Kind::Plain(_) | Kind::Terminal => {}
         }

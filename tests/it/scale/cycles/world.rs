@@ -65,7 +65,9 @@ impl World {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let journals = folder.path().join("journals");
         let args = ["--resume-any", "--journal", journals.to_str().expect("UTF-8")];
-        let pool = format!("terminals = \"gateway\"\npool = {{ max = {SESSIONS}, warm = 0 }}");
+        // Fewer processes than sessions: some prompts have started and wait for one when the gateway ends.
+        let processes = SESSIONS * 3 / 4;
+        let pool = format!("terminals = \"gateway\"\npool = {{ max = {processes}, warm = 0 }}");
         let gateway = Setup::fake_with(&args, &pool).limits(LIMITS).start();
         let journals = Journals::new(&journals);
         Self { gateway, journals, _folder: folder, lives: Vec::new(), alive: Vec::new(), memory: Vec::new() }

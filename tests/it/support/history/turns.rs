@@ -1,4 +1,5 @@
-//! Turns: one run for each key, and exactly one end for each turn.
+//! Turns: one run for each key, exactly one end for each turn, starts in the order of the prompts, and no queued prompt
+//! that a stop of the gateway ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +30,7 @@ fn in_order<'a>(
     found: &mut Found,
 ) -> BTreeMap<&'a str, Turn<'a>> {
     let mut turns: BTreeMap<&str, Turn<'_>> = BTreeMap::new();
+    let mut last = 0;
     for event in log.values() {
         let Some(id) = event.prompt_id.as_deref() else { continue };
         let turn = turns.entry(id).or_default();
@@ -37,12 +39,25 @@ fn in_order<'a>(
         }
         match &*event.kind {
             "prompt.queued" => turn.queued += 1,
-            "prompt.started" => turn.started += 1,
+            "prompt.started" => {
+                turn.started += 1;
+                let number = id.trim_start_matches('p').parse().unwrap_or(0);
+                if number < last {
+                    found.add(Rule::Reordered, format!("{session}: {id} starts after p{last}"));
+                }
+                last = last.max(number);
+            }
             "prompt.completed" | "prompt.failed" if turn.started + turn.queued == 0 => {
                 found.add(Rule::End, format!("{session}: {id} ends before it starts: {}", short(event.text)));
                 turn.ends.push(event.text);
             }
-            "prompt.completed" | "prompt.failed" => turn.ends.push(event.text),
+            "prompt.completed" | "prompt.failed" => {
+                let stopped = |code: &str| event.text.contains(&format!("\"code\":\"{code}\""));
+                if stopped("draining") || (turn.started == 0 && stopped("interrupted")) {
+                    found.add(Rule::Lost, format!("{session}: {id} did not wait: {}", short(event.text)));
+                }
+                turn.ends.push(event.text);
+            }
             _ => continue,
         }
         if turn.queued > 1 || turn.started > 1 {

@@ -1,0 +1,192 @@
+//! The queue of a session: the next prompt begins, a drain keeps the queue, and a restart restores it.
+//!
+//! A prompt is either sent to the agent at most once, or not at all. What decides is its record: a prompt that is
+//! `queued` was never sent; one that is `running` may have been, unless a drain has noted that it was not (`unsent`). The
+//! note is taken back in the commit of `session.attached`, and the agent is sent the prompt only after that commit.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::actor::Actor;
+use super::record::{self, PromptRecord};
+use super::recovery::get;
+use super::refusal::Refusal;
+use super::turn::{Queued, Turn};
+use super::written::Written;
+use crate::api::event::PromptStarted;
+use crate::api::{Problem, ProblemCode, PromptStatus};
+use crate::eventlog::Records;
+use crate::store::{Run, Table};
+use crate::types::{PromptId, Timestamp};
+
+/// Between two tries to begin a restored prompt that a limit refused.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The blocks in `prompt.queued` and `prompt.started`.
+#[derive(Deserialize)]
+struct Blocks<'a> {
+    #[serde(borrow, default)]
+    prompt: Option<&'a RawValue>,
+}
+
+impl Actor {
+    /// Begins the next prompt of the queue, unless a turn runs.
+    ///
+    /// A prompt that cannot get a place in the line of the pool fails. A restored one waits for its place instead, until
+    /// it is too old: nobody is there to send it again.
+    pub(super) fn next_queued(&mut self) {
+        self.retry_at = None;
+        while self.turn.is_none()
+            && self.drain_at.is_none()
+            && let Some(next) = self.queue.front()
+        {
+            let (restored, created_at) = (next.restored, next.record.created_at);
+            let problem = match self.check_quota().and_then(|()| self.reserve()) {
+                Ok(()) => return self.begin_queued(),
+                // The drain that comes keeps the queue.
+                Err(Refusal::Draining) => return,
+                Err(Refusal::PoolFull(..) | Refusal::LiveSessions)
+                    if restored && !self.is_old(created_at) =>
+                {
+                    self.retry_at = Some(Instant::now() + RETRY);
+                    return;
+                }
+                Err(Refusal::PoolFull(..) | Refusal::LiveSessions) if restored => expired(self),
+                Err(refusal) => refusal.problem(),
+            };
+            if let Some(next) = self.queue.pop_front() {
+                self.end_failed(next.record, problem);
+            }
+        }
+    }
+
+    /// Whether a restored prompt of this time is too old. A clock that may be ahead counts as right: a prompt that fails can
+    /// be sent again, one that runs a day late cannot be taken back.
+    fn is_old(&self, created_at: Timestamp) -> bool {
+        created_at.after(self.context.limits.queued_prompt_max_age) <= self.context.log.ages().at_most()
+    }
+
+    fn begin_queued(&mut self) {
+        let Some(mut queued) = self.queue.pop_front() else { return };
+        if queued.record.unsent {
+            // `session.attached` says from where on the agent may be sent it.
+            return self.begin(queued, u64::MAX);
+        }
+        queued.record.status = PromptStatus::Running;
+        let prompt = queued.record.prompt_id;
+        let mut records = Records::default();
+        queued.record.put(self.record.session_id, &mut records);
+        let by = &queued.record.by;
+        let event = Written::from(&PromptStarted { prompt: None, by, idempotency_key: None });
+        let seq = self.log.appended() + 1;
+        self.begin(queued, seq);
+        let records = self.saved(records);
+        self.append(Some(prompt), event, records);
+    }
+
+    /// A prompt that a drain returned to the queue may be sent once `session.attached`, the next event, is durable.
+    /// To be called right before that is appended.
+    pub(super) fn begin_unsent(&mut self, records: &mut Records) {
+        if self.turn.is_none() && self.queue.front().is_some_and(|queued| queued.record.unsent) {
+            self.begin_queued();
+        }
+        let seq = self.log.appended() + 1;
+        if let Some(turn) = self.turn.as_mut().filter(|turn| turn.record.unsent) {
+            turn.record.unsent = false;
+            turn.started_seq = seq;
+            turn.record.put(self.record.session_id, records);
+        }
+    }
+
+    /// Returns a turn whose prompt the agent was not sent to the head of the queue. Its `prompt.started` stays its only
+    /// one.
+    pub(super) fn return_unsent(&mut self) {
+        if let Some(turn) = self.turn.take_if(|turn| turn.call.is_none()) {
+            let Turn { mut record, blocks, trace, .. } = turn;
+            record.unsent = true;
+            self.queue.push_front(Queued { record, blocks, trace, restored: false });
+        }
+    }
+
+    /// Notes what [`return_unsent`](Self::return_unsent) did, after everything else of this owner.
+    pub(super) async fn note_unsent(&self) {
+        let Some(queued) = self.queue.front().filter(|queued| queued.record.unsent) else { return };
+        let mut records = Records::default();
+        queued.record.put(self.record.session_id, &mut records);
+        if let Err(error) = self.context.log.write(records).await {
+            tracing::warn!(session = %self.record.session_id, %error, "a prompt that was not sent could not be kept");
+        }
+    }
+
+    /// Puts every prompt that has no end into the queue, in its order, and gives those that fail. `restore`: those that
+    /// the agent was not sent may run.
+    pub(super) async fn restore_queue(&mut self, restore: bool) -> Result<Vec<(PromptId, Problem)>, Refusal> {
+        let open: Vec<_> = self.record.prompt_id.iter().chain(&self.record.queued).copied().collect();
+        let mut failed = Vec::new();
+        for prompt in open {
+            let key = record::prompt_key(self.record.session_id, prompt);
+            let Some(record) = get::<PromptRecord>(&self.context, Table::Prompt, key).await? else {
+                continue;
+            };
+            if record.status.ended() {
+                continue;
+            }
+            let outcome = if restore { self.restored(&record).await? } else { Err(interrupted()) };
+            let blocks = outcome.unwrap_or_else(|problem| {
+                failed.push((prompt, problem));
+                RawValue::NULL.to_owned()
+            });
+            self.queue.push_back(Queued { record, blocks, trace: None, restored: true });
+        }
+        let restored = self.queue.len() - failed.len();
+        if restored > 0 {
+            tracing::info!(session = %self.record.session_id, restored, "queued prompts were restored");
+        }
+        Ok(failed)
+    }
+
+    /// The blocks of a prompt that may still run, or why it fails.
+    async fn restored(&self, record: &PromptRecord) -> Result<Result<Box<RawValue>, Problem>, Refusal> {
+        if record.status != PromptStatus::Queued && !record.unsent {
+            return Ok(Err(interrupted()));
+        }
+        if !self.context.may_prompt.holds(&self.record.tenant(), &record.by) {
+            let detail = "the key that sent the prompt was revoked, or no longer has the scope prompt";
+            return Ok(Err(Problem::new(ProblemCode::KeyRevoked, detail)));
+        }
+        if self.is_old(record.created_at) {
+            return Ok(Err(expired(self)));
+        }
+        let runs = self.log.read(record.first_seq - 1, 1).await.map_err(|error| Refusal::internal(&error))?;
+        let frame = runs.iter().flat_map(Run::events).find(|frame| frame.seq == record.first_seq);
+        let blocks = frame.and_then(|frame| serde_json::from_slice::<Blocks<'_>>(frame.data).ok()?.prompt);
+        Ok(blocks.map(ToOwned::to_owned).ok_or_else(|| {
+            let detail = "the gateway was restarted, and the log no longer has the content of the prompt";
+            Problem::new(ProblemCode::Interrupted, detail)
+        }))
+    }
+
+    /// Ends prompts that are in the queue.
+    pub(super) fn fail_queued(&mut self, failed: Vec<(PromptId, Problem)>) {
+        for (prompt, problem) in failed {
+            let at = self.queue.iter().position(|queued| queued.record.prompt_id == prompt);
+            if let Some(queued) = at.and_then(|at| self.queue.remove(at)) {
+                self.end_failed(queued.record, problem);
+            }
+        }
+    }
+}
+
+fn interrupted() -> Problem {
+    let detail = "the gateway was restarted, or failed, while the turn was running or waiting";
+    Problem::new(ProblemCode::Interrupted, detail)
+}
+
+fn expired(actor: &Actor) -> Problem {
+    let age = actor.context.limits.queued_prompt_max_age.as_secs_f64();
+    let detail = format!("the prompt waited for longer than queued_prompt_max_age ({age} s); send it again");
+    Problem::new(ProblemCode::PromptExpired, detail)
+}
