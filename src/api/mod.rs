@@ -43,6 +43,6 @@ pub use settings::{ConfigOptions, Modes, SetConfigOption, SetMode};
 pub use terminal::{Terminal, TerminalExit, TerminalList, TerminalWindow};
 pub use ticket::{CreateTicket, Ticket};
 pub use transcript::{
-    ContextLost, Role, Transcript, Turn, TurnCompaction, TurnItem, TurnMessage, TurnNotice, TurnOther,
-    TurnRequest, TurnSessionMessage, TurnSubagent, TurnTerminal, TurnToolCall,
+    CommandOutput, ContextLost, Role, Settled, Transcript, Turn, TurnCompaction, TurnItem, TurnMessage,
+    TurnNotice, TurnOther, TurnRequest, TurnSessionMessage, TurnSubagent, TurnTerminal, TurnToolCall,
 };

@@ -10,6 +10,7 @@ use super::problem::Problem;
 use super::prompt::PromptStatus;
 use super::request::Resolution;
 use super::session::Session;
+use super::terminal::TerminalExit;
 
 /// A page of turns, the newest first, and the session at the same cursor.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -115,6 +116,15 @@ pub struct TurnToolCall {
     /// `rawInput`, `rawOutput`, ...
     #[schema(value_type = Object)]
     pub tool_call: Box<RawValue>,
+    /// Present when the turn ended while the agent had not ended this call. `toolCall.status` is then `failed`; the
+    /// events show the status that the agent sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub settled: Option<Settled>,
+    /// Output of commands that the agent ran by itself and reported in `_meta` of the call's updates.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub commands: Vec<CommandOutput>,
     /// The agent's id of the child session that it is of; absent: it is of the session itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -122,6 +132,35 @@ pub struct TurnToolCall {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub late: bool,
+}
+
+/// Why a tool call counts as ended that its agent left open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Settled {
+    /// The turn was cancelled.
+    Cancelled,
+    /// The turn completed or failed, and the agent never reported the end of the call.
+    Unfinished,
+}
+
+/// Output of one command of a tool call, from the members `terminal_info`, `terminal_output`,
+/// `terminal_output_delta` and `terminal_exit` of `_meta`.
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CommandOutput {
+    /// The agent's id of the terminal. A content item of type `terminal` names it too.
+    pub terminal_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub cwd: Option<String>,
+    /// The last MiB of the output.
+    pub output: String,
+    /// Earlier output is left out here; the events have it.
+    pub truncated: bool,
+    /// Null: the agent did not report the end of the command.
+    #[schema(required)]
+    pub exit_status: Option<TerminalExit>,
 }
 
 /// One of the agent's own terminals, as its updates left it (ACP v2).

@@ -289,6 +289,14 @@ impl Actor {
         Ok(self.log.appended())
     }
 
+    /// Kills the commands of a cancelled turn. The agent keeps its terminals and can still read their output.
+    pub(super) fn stop_commands(&mut self, prompt: PromptId) {
+        let of_turn = |open: &&mut Open| open.runs() && open.record.shown.prompt_id == Some(prompt);
+        for open in self.terminals.open.values_mut().filter(of_turn) {
+            open.terminal.kill();
+        }
+    }
+
     /// Commands that outlive their turn get a time of their own.
     pub(super) fn terminal_deadline(&self) -> Option<Instant> {
         let held = self.terminals.open.values().any(|open| open.runs() && open.terminal.is_held());

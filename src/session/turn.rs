@@ -216,9 +216,13 @@ impl Actor {
 
     /// The turn, to be ended. Its questions end before it: nothing belongs to a turn after its end.
     fn take_turn(&mut self) -> Option<Turn> {
-        if self.turn.is_some() {
-            self.withdraw_questions();
+        let turn = self.turn.as_ref()?;
+        if turn.cancelled_at.is_some() {
+            // The agent may have started another command after the cancel.
+            let prompt = turn.record.prompt_id;
+            self.stop_commands(prompt);
         }
+        self.withdraw_questions();
         self.turn.take()
     }
 
@@ -324,7 +328,9 @@ impl Actor {
             return;
         }
         turn.cancelled_at = Some(Instant::now());
+        let prompt = turn.record.prompt_id;
         self.tell_cancel(trace);
+        self.stop_commands(prompt);
     }
 
     fn tell_cancel(&mut self, trace: Option<&TraceContext>) {

@@ -11,10 +11,11 @@ use super::Budget;
 use super::content::Content;
 use super::event_view::EventView;
 use super::members::{Members, Null};
-use super::parts::{Chunks, Output};
+use super::parts::Output;
+use super::tool_call::{FinishedCall, ToolCall};
 use crate::acp::{Object, update};
 use crate::api::{
-    ContextLost, Role, TurnCompaction, TurnItem, TurnMessage, TurnNotice, TurnOther, TurnRequest,
+    ContextLost, Role, Settled, TurnCompaction, TurnItem, TurnMessage, TurnNotice, TurnOther, TurnRequest,
     TurnSessionMessage, TurnSubagent, TurnTerminal, TurnToolCall,
 };
 use crate::types::limits::FOLDED_TURN_BYTES;
@@ -86,7 +87,7 @@ enum Body {
         message_id: Option<Box<str>>,
         content: Content,
     },
-    ToolCall(Members, Chunks),
+    ToolCall(ToolCall),
     Terminal(Members, Output),
     Compaction(Members, Content),
     Subagent(Members),
@@ -156,14 +157,10 @@ impl Items {
     /// that an agent tells of a call.
     pub(super) fn tool_call(&mut self, object: &Object<'_>, source: Source<'_>) {
         let Some(id) = object.text("toolCallId") else { return };
-        let new = || Body::ToolCall(Members::default(), Chunks::default());
+        let new = || Body::ToolCall(ToolCall::default());
         let place = self.place(What::ToolCall(boxed(id)), new, source);
-        if let Some(Body::ToolCall(members, chunks)) = body(&mut self.list, place) {
-            let replaced = |content: &RawValue| content.get() != "null" || self.null == Null::Clears;
-            if object.get("content").is_some_and(replaced) {
-                chunks.clear(&mut self.bytes.rest);
-            }
-            members.merge(object, &[], self.null, &mut self.bytes.rest);
+        if let Some(Body::ToolCall(call)) = body(&mut self.list, place) {
+            call.update(object, self.null, &mut self.bytes.rest);
         }
     }
 
@@ -284,10 +281,11 @@ impl Items {
         (text, self.bytes.messages.exceeded)
     }
 
-    /// The items, and whether something had to be left out.
-    pub(super) fn finish(self) -> (Vec<TurnItem>, bool) {
-        let exceeded = self.bytes.messages.exceeded || self.bytes.rest.exceeded;
-        (self.list.into_iter().filter_map(Item::finish).collect(), exceeded)
+    /// The items, and whether something had to be left out. `settled` says how tool calls ended that the agent left
+    /// open; it is `None` while the turn runs.
+    pub(super) fn finish(self, settled: Option<Settled>) -> (Vec<TurnItem>, bool) {
+        let items = self.list.into_iter().filter_map(|item| item.finish(settled));
+        (items.collect(), self.bytes.messages.exceeded || self.bytes.rest.exceeded)
     }
 }
 
@@ -315,7 +313,7 @@ impl What {
 
 impl Item {
     /// None: a message in which nothing was said, as agents begin them with an empty chunk.
-    fn finish(self) -> Option<TurnItem> {
+    fn finish(self, settled: Option<Settled>) -> Option<TurnItem> {
         let Self { subagent, late, body } = self;
         let subagent = subagent.map(String::from);
         Some(match body {
@@ -324,9 +322,11 @@ impl Item {
                 let (message_id, content) = (message_id.map(String::from), content.finish());
                 TurnItem::Message(TurnMessage { role, message_id, content, subagent, late })
             }
-            Body::ToolCall(mut members, chunks) => {
-                chunks.into_members(&mut members);
-                TurnItem::ToolCall(TurnToolCall { tool_call: members.finish(), subagent, late })
+            Body::ToolCall(call) => {
+                // A call that began after the turn's end did not end with it.
+                let FinishedCall { raw: tool_call, commands, settled } =
+                    call.finish(settled.filter(|_| !late));
+                TurnItem::ToolCall(TurnToolCall { tool_call, settled, commands, subagent, late })
             }
             Body::Terminal(mut members, output) => {
                 output.into_members(&mut members);

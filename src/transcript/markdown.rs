@@ -12,7 +12,8 @@ use super::plan_text::plan_text;
 use super::spelling::{closed, code, element, fenced, indented, inline, quoted};
 use crate::acp::Object;
 use crate::api::{
-    PromptStatus, Resolution, Role, Session, Turn, TurnItem, TurnMessage, TurnRequest, TurnSessionMessage,
+    PromptStatus, Resolution, Role, Session, Settled, Turn, TurnItem, TurnMessage, TurnRequest,
+    TurnSessionMessage, TurnToolCall,
 };
 
 /// The session and these turns, in the order in which they were asked.
@@ -74,9 +75,7 @@ impl Page {
                 Some(child) => self.child_message(message, &children.name(child)),
             },
             TurnItem::ToolCall(tool) => {
-                if let Some(call) = Object::parse(&tool.tool_call) {
-                    self.tool_call(&call, tool.subagent.as_deref().map(|child| children.name(child)));
-                }
+                self.tool_call(tool, tool.subagent.as_deref().map(|child| children.name(child)));
             }
             TurnItem::AgentTerminal(terminal) => {
                 if let Some(terminal) = Object::parse(&terminal.terminal) {
@@ -150,16 +149,25 @@ impl Page {
         self.details(&format!("Message{from}{to}"), &words);
     }
 
-    fn tool_call(&mut self, call: &Object<'_>, by: Option<String>) {
+    fn tool_call(&mut self, tool: &TurnToolCall, by: Option<String>) {
+        let Some(call) = Object::parse(&tool.tool_call) else { return };
+        let call = &call;
         let kind = text(call, "kind").unwrap_or_else(|| "other".to_owned());
         let title = text(call, "title").or_else(|| text(call, "toolCallId")).unwrap_or_default();
-        let status = text(call, "status").unwrap_or_else(|| "pending".to_owned());
+        let status = match tool.settled {
+            Some(Settled::Cancelled) => "cancelled".to_owned(),
+            Some(Settled::Unfinished) => "unfinished".to_owned(),
+            None => text(call, "status").unwrap_or_else(|| "pending".to_owned()),
+        };
         let by = by.map(|name| format!(", by {}", inline(&name))).unwrap_or_default();
         self.block(&format!("- **{}** {} ({}){by}", inline(&kind), inline(&title), inline(&status)));
         for part in call.get("content").map(array).unwrap_or_default() {
             if let Some(part) = Object::parse(part) {
                 self.tool_content(&part);
             }
+        }
+        for command in tool.commands.iter().filter(|command| !command.output.is_empty()) {
+            self.block(&indented(&fenced("", &command.output.replace('\r', ""))));
         }
     }
 

@@ -61,7 +61,7 @@ impl Members {
         }
     }
 
-    fn set(&mut self, key: &str, value: &RawValue, budget: &mut Budget) {
+    pub(super) fn set(&mut self, key: &str, value: &RawValue, budget: &mut Budget) {
         let known = self.0.iter_mut().find(|(name, _)| name == key);
         let room = known.as_ref().map_or(0, |(_, old)| old.get().len());
         budget.give_back(room);
@@ -75,6 +75,13 @@ impl Members {
             Some((_, old)) => *old = value.to_owned(),
             None => self.0.push((key.to_owned(), value.to_owned())),
         }
+    }
+
+    /// An object without these members. `None`: no other member is left.
+    pub(super) fn without(object: &Object<'_>, keys: &[&str]) -> Option<Box<RawValue>> {
+        let rest = object.iter().filter(|(key, _)| !keys.contains(key));
+        let rest = Self(rest.map(|(key, value)| (key.to_owned(), value.to_owned())).collect());
+        (!rest.0.is_empty()).then(|| rest.finish())
     }
 
     pub(super) fn finish(&self) -> Box<RawValue> {

@@ -3,6 +3,7 @@
 //! It owns how events add up. It has no clock and does no I/O: the same events give the same result, whether they
 //! come one by one while a session lives or from the log after a restart.
 
+mod command_output;
 mod content;
 mod diff;
 mod event_view;
@@ -16,6 +17,7 @@ mod plans;
 mod session_fold;
 mod spelling;
 mod subagents;
+mod tool_call;
 mod turn_fold;
 
 pub use markdown::markdown;

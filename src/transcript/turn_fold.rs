@@ -5,8 +5,8 @@ use serde_json::value::RawValue;
 use super::event_view::EventView;
 use super::items::{Items, Source};
 use super::plans::{Change, Plans};
-use crate::acp::{Object, method, subject_tool_call, update};
-use crate::api::{PromptStatus, Turn, TurnRequest};
+use crate::acp::{Object, method, stop_reason, subject_tool_call, update};
+use crate::api::{PromptStatus, Settled, Turn, TurnRequest};
 use crate::types::limits::FOLDED_MEMBER_BYTES;
 use crate::types::{PromptId, RequestId, Timestamp};
 
@@ -42,6 +42,17 @@ impl State {
         let fits = raw.filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
         self.truncated |= raw.is_some() && fits.is_none();
         fits.map(ToOwned::to_owned)
+    }
+
+    /// How tool calls ended that the agent left open. `None`: the turn has not ended.
+    fn settled(&self) -> Option<Settled> {
+        match self.status? {
+            PromptStatus::Queued | PromptStatus::Running => None,
+            PromptStatus::Completed if self.stop_reason.as_deref() == Some(stop_reason::CANCELLED) => {
+                Some(Settled::Cancelled)
+            }
+            PromptStatus::Completed | PromptStatus::Failed => Some(Settled::Unfinished),
+        }
     }
 }
 
@@ -152,7 +163,7 @@ impl TurnFold {
     /// None: there was no event of a turn.
     pub fn finish(self) -> Option<Turn> {
         let (prompt_id, created_at) = self.first?;
-        let (items, truncated) = self.items.finish();
+        let (items, truncated) = self.items.finish(self.state.settled());
         let state = self.state;
         Some(Turn {
             prompt_id,

@@ -5,7 +5,8 @@ use crate::acp::{Object, update};
 use crate::api::Role;
 use crate::transcript::content::Content;
 use crate::transcript::members::{Members, Null};
-use crate::transcript::parts::{Chunks, Output};
+use crate::transcript::parts::Output;
+use crate::transcript::tool_call::ToolCall;
 
 impl Items {
     /// An update of a kind that only v2 has.
@@ -38,14 +39,10 @@ impl Items {
     /// One more item of a call's content.
     fn tool_content(&mut self, object: &Object<'_>, source: Source<'_>) {
         let Some(id) = object.text("toolCallId") else { return };
-        let new = || Body::ToolCall(Members::default(), Chunks::default());
+        let new = || Body::ToolCall(ToolCall::default());
         let place = self.place(What::ToolCall(boxed(id)), new, source);
-        if let Some(Body::ToolCall(members, chunks)) = body(&mut self.list, place) {
-            // What a chunk says in `_meta` is about the chunk.
-            members.merge(object, &["content", "_meta"], Null::Keeps, &mut self.bytes.rest);
-            if let Some(item) = object.get("content") {
-                chunks.push(item, &mut self.bytes.rest);
-            }
+        if let Some(Body::ToolCall(call)) = body(&mut self.list, place) {
+            call.content_chunk(object, &mut self.bytes.rest);
         }
     }
 
@@ -80,7 +77,7 @@ mod tests {
             let raw: &RawValue = serde_json::from_str(update).unwrap();
             items.update(&kind_of(raw).unwrap(), raw, source);
         }
-        let (items, truncated) = items.finish();
+        let (items, truncated) = items.finish(None);
         assert!(!truncated);
         items.iter().map(|item| serde_json::to_string(item).unwrap()).collect()
     }

@@ -190,7 +190,7 @@ fn children_are_told_from_the_agent() {
 
     </details>
 
-    - **read** Read (pending), by \<Look\>
+    - **read** Read (unfinished), by \<Look\>
 
       Terminal `t1`
 

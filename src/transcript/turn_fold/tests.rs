@@ -359,3 +359,70 @@ proptest! {
         prop_assert!(known <= 2);
     }
 }
+
+fn ended_with(kind: &'static str, members: &str) -> Vec<String> {
+    items(&[
+        started(),
+        update(r#""sessionUpdate":"tool_call","toolCallId":"a","title":"Run","status":"in_progress""#),
+        update(r#""sessionUpdate":"tool_call","toolCallId":"b","status":"completed""#),
+        update(r#""sessionUpdate":"tool_call","toolCallId":"c","title":"Asked""#),
+        (kind, members.to_owned()),
+        (
+            "session.update",
+            r#""update":{"sessionUpdate":"tool_call","toolCallId":"d","status":"pending"},"late":true"#
+                .to_owned(),
+        ),
+    ])
+}
+
+#[test]
+fn open_tool_calls_are_settled_when_the_turn_ends() {
+    let cancelled = ended_with("prompt.completed", r#""stopReason":"cancelled","result":{}"#);
+    insta::assert_snapshot!(cancelled.join("\n"), @r#"
+    {"type":"tool_call","toolCall":{"toolCallId":"a","title":"Run","status":"failed"},"settled":"cancelled"}
+    {"type":"tool_call","toolCall":{"toolCallId":"b","status":"completed"}}
+    {"type":"tool_call","toolCall":{"toolCallId":"c","title":"Asked","status":"failed"},"settled":"cancelled"}
+    {"type":"tool_call","toolCall":{"toolCallId":"d","status":"pending"},"late":true}
+    "#);
+    let unfinished = ended_with("prompt.failed", r#""problem":{"code":"agent_exited"}"#);
+    assert!(unfinished[0].contains(r#""status":"failed"},"settled":"unfinished""#), "{}", unfinished[0]);
+    let running = ended_with("agent.exited", "");
+    assert!(
+        running[0].contains(r#""status":"in_progress"}}"#),
+        "a running turn settles nothing: {}",
+        running[0]
+    );
+}
+
+#[test]
+fn a_late_end_of_a_tool_call_outranks_its_settlement() {
+    let late =
+        r#""update":{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"},"late":true"#;
+    let items = items(&[
+        started(),
+        update(r#""sessionUpdate":"tool_call","toolCallId":"a","status":"in_progress""#),
+        ("prompt.completed", r#""stopReason":"cancelled","result":{}"#.to_owned()),
+        ("session.update", late.to_owned()),
+    ]);
+    assert_eq!(items, [r#"{"type":"tool_call","toolCall":{"toolCallId":"a","status":"completed"}}"#]);
+}
+
+#[test]
+fn command_output_in_meta_is_folded_into_its_tool_call() {
+    let items = items(&[
+        started(),
+        update(
+            r#""sessionUpdate":"tool_call","toolCallId":"a","_meta":{"claudeCode":{"toolName":"Bash"},"terminal_info":{"terminal_id":"a"}}"#,
+        ),
+        update(
+            r#""sessionUpdate":"tool_call_update","toolCallId":"a","_meta":{"terminal_output_delta":{"terminal_id":"a","data":"hi\n"}}"#,
+        ),
+        update(
+            r#""sessionUpdate":"tool_call_update","toolCallId":"a","_meta":{"terminal_output_delta":{"terminal_id":"a","data":"bin\n"}}"#,
+        ),
+        update(
+            r#""sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed","_meta":{"terminal_exit":{"terminal_id":"a","exit_code":0,"signal":null}}"#,
+        ),
+    ]);
+    insta::assert_snapshot!(items.join("\n"), @r#"{"type":"tool_call","toolCall":{"toolCallId":"a","_meta":{"claudeCode":{"toolName":"Bash"}},"status":"completed"},"commands":[{"terminalId":"a","output":"hi\nbin\n","truncated":false,"exitStatus":{"exitCode":0,"signal":null}}]}"#);
+}

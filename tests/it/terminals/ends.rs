@@ -185,23 +185,22 @@ async fn a_silent_agent_whose_command_runs_is_not_cancelled() {
 }
 
 #[tokio::test]
-async fn a_cancelled_turn_leaves_its_terminal_to_the_agent() {
+async fn a_cancelled_turn_stops_its_command_and_leaves_the_terminal_to_the_agent() {
     let gateway = gateway();
     let session = gateway.session("fake").await;
-    gateway.prompt(&session, &prompt(&json!([shell("echo up; exec sleep 60"), "wait"]))).await;
+    let script = format!("{RUNAWAY}; echo $$ >program; echo up; trap '' TERM; while :; do sleep 0.05; done");
+    gateway.prompt(&session, &prompt(&json!([shell(&script), "wait"]))).await;
     gateway.log_until(&session, |event| event["type"] == "terminal.output").await;
+    let folder = cwd(&gateway, &session).await;
+    let pids = [pid_in(&format!("{folder}/runaway")).await, pid_in(&format!("{folder}/program")).await];
     let (status, _) = gateway.post(&format!("/v1/sessions/{session}/cancel"), &json!({})).await;
     assert_eq!(status, 202);
+    dead("the command of the cancelled turn", &pids).await;
     let events = gateway.log_until(&session, |event| event["type"] == "prompt.completed").await;
     assert_eq!(events.last().expect("the end")["stopReason"], "cancelled");
-    let came = play(
-        &gateway,
-        &session,
-        &json!([{ "kill": { "terminalId": "t1" } }, { "wait": { "terminalId": "t1" } }]),
-    )
-    .await;
-    assert_eq!(came[1].1["signal"], "SIGKILL");
-    let events = gateway.lawful(&session).await;
-    let exited = events.iter().find(|event| event["type"] == "terminal.exited").expect("its end");
-    assert_eq!(exited["promptId"], Value::Null, "nothing belongs to a turn after its end");
+    gateway.log_until(&session, |event| event["type"] == "terminal.exited").await;
+    let came = play(&gateway, &session, &json!([{ "output": { "terminalId": "t1" } }])).await;
+    let killed = json!({ "exitCode": null, "signal": "SIGKILL" });
+    assert_eq!(came[0].1, json!({ "output": "up\n", "truncated": false, "exitStatus": killed }));
+    gateway.lawful(&session).await;
 }

@@ -3,7 +3,7 @@
 
 import type { LogEvent, Problem, Session, SessionModes } from "../api/types";
 import { parseCursor } from "../log/cursor";
-import { blocks, record, text } from "./read";
+import { blocks, line, record, text } from "./read";
 import { elicitationCompleted, requestCreated, requestResolved } from "./request";
 import { EMPTY, type SessionLog, type Turn } from "./state";
 import { terminalChanged } from "./terminal";
@@ -92,9 +92,18 @@ function attached(log: SessionLog, event: LogEvent): SessionLog {
     configOptions: Array.isArray(result?.["configOptions"]) ? configOptions(result["configOptions"]) : log.configOptions,
   };
   if (event["context"] !== "lost") return next;
-  const words = "The agent was started afresh and does not remember what came before.";
-  return { ...next, turns: updateOwner(log.turns, event, (turn) => addItem(turn, note(event, "warning", words))) };
+  const why = text(event["reason"]) ?? "";
+  const words = `${(Object.hasOwn(LOST, why) && LOST[why]) || "The agent could not continue the session."} It does not remember what came before.`;
+  const item = note(event, "warning", words, line(event["detail"]));
+  return { ...next, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
 }
+
+/** Why an agent lost the context, in the words of `session.attached`. */
+const LOST: Record<string, string> = {
+  not_found: "The agent no longer has this session.",
+  unsupported: "This agent cannot load earlier sessions.",
+  rejected_session: "The agent rejected this session after it had loaded it.",
+};
 
 function changed(log: SessionLog, event: LogEvent): SessionLog {
   const currentModeId = text(event["currentModeId"]);

@@ -2,9 +2,9 @@
 
 import type { LogEvent, Raw } from "../api/types";
 import { line, record, records, text } from "./read";
-import type { Item, PermissionOption, RequestItem, Resolution, SessionLog } from "./state";
+import type { Item, PermissionOption, RequestItem, Resolution, SessionLog, Turn } from "./state";
 import { updateItem, updateOwner } from "./turns";
-import { addItem } from "./update";
+import { addItem, tool } from "./update";
 import { visible } from "./words";
 
 export function requestCreated(log: SessionLog, event: LogEvent): SessionLog {
@@ -29,7 +29,9 @@ export function requestCreated(log: SessionLog, event: LogEvent): SessionLog {
     resolution: null,
     done: false,
   };
-  return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(turn, item)) };
+  // Some agents show a call nowhere else before they report its result.
+  const shown = (turn: Turn) => (toolCall && text(event["subagent"]) === null ? tool(turn, toolCall, event) : turn);
+  return { ...log, turns: updateOwner(log.turns, event, (turn) => addItem(shown(turn), item)) };
 }
 
 export function requestResolved(log: SessionLog, event: LogEvent): SessionLog {

@@ -27,6 +27,8 @@ export interface ToolItem {
   locations: ToolLocation[];
   rawInput?: unknown;
   rawOutput?: unknown;
+  /** Commands that the agent ran by itself, by their terminal ids. */
+  commands?: Record<string, Terminal>;
 }
 
 export interface PlanEntry {
@@ -212,6 +214,13 @@ export function runningTurn(log: SessionLog): Turn | null {
 
 export function openRequests(log: SessionLog): RequestItem[] {
   return log.turns.flatMap((turn) => turn.items.filter((item) => item.kind === "request" && item.resolution === null) as RequestItem[]);
+}
+
+/** The card of the tool call that a request is about. */
+export function toolOf(log: SessionLog, request: RequestItem): ToolItem | null {
+  const items = log.turns.flatMap((turn) => turn.items.flatMap((item) => (item.kind === "subagent" ? item.items : [item])));
+  const found = items.findLast((item) => item.kind === "tool" && item.toolCallId === request.toolCallId);
+  return found?.kind === "tool" ? found : null;
 }
 
 export function blocksText(blocks: ContentBlock[]): string {

@@ -10,11 +10,20 @@ import { visible } from "./words";
 /** Characters of output that are held; the gateway has more. */
 const KEPT = 200_000;
 
+export function newTerminal(terminalId: string): Terminal {
+  return { terminalId, command: "", output: "", cut: false, exited: false, exitCode: null, signal: null };
+}
+
+export function appended(terminal: Terminal, data: string): Terminal {
+  const output = terminal.output + data;
+  return output.length <= KEPT ? { ...terminal, output } : { ...terminal, output: output.slice(-KEPT), cut: true };
+}
+
 export function terminalChanged(log: SessionLog, event: LogEvent): SessionLog {
   const terminalId = text(event["terminalId"]);
   if (terminalId === null) return log;
   const known = Object.hasOwn(log.terminals, terminalId) ? log.terminals[terminalId] : undefined;
-  const before: Terminal = known ?? { terminalId, command: "", output: "", cut: false, exited: false, exitCode: null, signal: null };
+  const before = known ?? newTerminal(terminalId);
   const next = { ...log, terminals: { ...log.terminals, [terminalId]: changed(before, event) } };
   if (known) return next;
   return { ...next, turns: updateOwner(log.turns, event, (turn) => addItem(turn, { kind: "terminal", key: `c${event.seq}`, terminalId })) };
@@ -26,10 +35,8 @@ function changed(terminal: Terminal, event: LogEvent): Terminal {
       const args = Array.isArray(event["args"]) ? event["args"].filter((arg) => typeof arg === "string").map(visible) : [];
       return { ...terminal, command: [line(event["command"]) ?? "", ...args].join(" ") };
     }
-    case "terminal.output": {
-      const output = terminal.output + (text(event["data"]) ?? "");
-      return output.length <= KEPT ? { ...terminal, output } : { ...terminal, output: output.slice(-KEPT), cut: true };
-    }
+    case "terminal.output":
+      return appended(terminal, text(event["data"]) ?? "");
     default:
       return { ...terminal, exited: true, exitCode: number(event["exitCode"]), signal: line(event["signal"]) };
   }

@@ -5,6 +5,7 @@ import { blocks, line, number, record, records, text } from "./read";
 import type { CompactionItem, Item, MessageItem, NoteItem, PlanEntry, PlanItem, SessionLog, ToolItem, ToolLocation, Turn } from "./state";
 import { blocksText } from "./state";
 import { inSubagent, relayed, subagentUpdate } from "./subagent";
+import { appended, newTerminal } from "./terminal";
 import { updateHolder, updateItem, updateOwner } from "./turns";
 
 export function foldUpdate(log: SessionLog, event: LogEvent): SessionLog {
@@ -126,7 +127,7 @@ function isEcho(turn: Turn, update: Raw): boolean {
 }
 
 /** An update without its call makes the card; omitted and null members keep what was there. */
-function tool(turn: Turn, update: Raw, event: LogEvent): Turn {
+export function tool(turn: Turn, update: Raw, event: LogEvent): Turn {
   const toolCallId = text(update["toolCallId"]);
   if (toolCallId === null) return turn;
   const isThis = (item: Item): item is ToolItem => item.kind === "tool" && item.toolCallId === toolCallId;
@@ -155,7 +156,23 @@ function patchTool(item: ToolItem, update: Raw): ToolItem {
     locations: Array.isArray(update["locations"]) ? locations(update["locations"]) : item.locations,
     rawInput: update["rawInput"] ?? item.rawInput,
     rawOutput: update["rawOutput"] ?? item.rawOutput,
+    ...commands(item, record(update["_meta"])),
   };
+}
+
+/** Agents that run commands by themselves report the output in `_meta`, a chunk in each update. */
+function commands(item: ToolItem, meta: Raw | null): Pick<ToolItem, "commands"> {
+  let all = item.commands;
+  for (const key of ["terminal_info", "terminal_output", "terminal_output_delta", "terminal_exit"]) {
+    const member = record(meta?.[key]);
+    const terminalId = text(member?.["terminal_id"]);
+    if (member === null || terminalId === null) continue;
+    const known = all && Object.hasOwn(all, terminalId) ? all[terminalId]! : newTerminal(terminalId);
+    const exit = { exited: true, exitCode: number(member["exit_code"]), signal: line(member["signal"]) };
+    const next = key === "terminal_exit" ? { ...known, ...exit } : appended(known, text(member["data"]) ?? "");
+    all = { ...all, [terminalId]: next };
+  }
+  return all ? { commands: all } : {};
 }
 
 function locations(value: unknown): ToolLocation[] {

@@ -1,9 +1,11 @@
 // A permission that the agent asks for, with all the answers that it offers.
 
 import { useEffect, useRef, useState } from "react";
+import { actionOf } from "../model/action";
 import { records, text } from "../model/read";
-import type { RequestItem, Terminal } from "../model/state";
+import type { RequestItem, Terminal, ToolItem } from "../model/state";
 import { clock } from "../model/words";
+import { ActionView } from "./ActionView";
 import { isEditable, useArmed, useCardFocus } from "./card";
 import { QUESTION_ID } from "./focus";
 import { Icon } from "./Icon";
@@ -13,11 +15,13 @@ export type Answer = { optionId: string } | { cancelled: true };
 
 interface Props {
   request: RequestItem;
+  /** The card of the call that it is about, if the agent has shown the call already. */
+  tool: ToolItem | null;
   terminals: Record<string, Terminal>;
   onAnswer(answer: Answer): Promise<boolean>;
 }
 
-export function PermissionCard({ request, terminals, onAnswer }: Props) {
+export function PermissionCard({ request, tool, terminals, onAnswer }: Props) {
   const card = useRef<HTMLElement>(null);
   const armed = useArmed();
   const [busy, setBusy] = useState(false);
@@ -56,6 +60,7 @@ export function PermissionCard({ request, terminals, onAnswer }: Props) {
       <p className="permission-title">{request.title || "Go on?"}</p>
       {request.description && <p className="permission-text">{request.description}</p>}
       {request.deadline && <p className="permission-note">It waits until {clock(request.deadline)}.</p>}
+      <ActionView action={actionOf(request.toolCall, tool)} title={request.title} />
       {content.length > 0 && (
         <div className="permission-content">
           <ToolContent content={content} terminals={terminals} />

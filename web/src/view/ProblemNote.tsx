@@ -4,6 +4,7 @@ import { useContext } from "react";
 import { ApiProblem, explain, explainProblem } from "../api/problem";
 import type { AuthMethod, Problem } from "../api/types";
 import { visible } from "../model/words";
+import { RawValue } from "./ActionView";
 import { usePart } from "./lazy";
 import { Where } from "./where";
 
@@ -22,6 +23,12 @@ export function ProblemNote({ error, problem, children }: Props) {
       {words.detail && <p className="problem-detail">{visible(words.detail)}</p>}
       {words.hint && <p className="problem-hint">{words.hint}</p>}
       {about?.code === "agent_auth_required" && <SignInPlace methods={about.authMethods ?? []} />}
+      {about?.acp?.data != null && (
+        <details>
+          <summary>What the agent reported</summary>
+          <RawValue label="Data of the agent's error" value={about.acp.data} />
+        </details>
+      )}
       {problem?.stderrTail && (
         <details>
           <summary>What the agent wrote to its error output</summary>

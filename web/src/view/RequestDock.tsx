@@ -1,7 +1,7 @@
 // What waits for an answer, docked above the composer so that it is never scrolled away.
 
 import type { Client } from "../api/client";
-import type { RequestItem, SessionLog } from "../model/state";
+import { toolOf, type RequestItem, type SessionLog } from "../model/state";
 import { usePart } from "./lazy";
 import { PermissionCard } from "./PermissionCard";
 import type { Act } from "./SessionView";
@@ -24,6 +24,7 @@ export function RequestDock({ log, requests, client, sessionId, act }: Props) {
         <PermissionCard
           key={first.requestId}
           request={first}
+          tool={toolOf(log, first)}
           terminals={log.terminals}
           onAnswer={(answer) => act(() => client.answerPermission(sessionId, first.requestId, answer))}
         />

@@ -2,13 +2,18 @@
 
 import { memo } from "react";
 import type { Terminal, ToolItem, ToolLocation } from "../model/state";
+import { actionOf } from "../model/action";
+import { ActionView, RawValue } from "./ActionView";
 import { Icon } from "./Icon";
+import { TerminalBlock } from "./TerminalBlock";
 import { ToolContent } from "./ToolContent";
 import { useShortPath } from "./workingFolder";
 
 interface Props {
   item: ToolItem;
   live: boolean;
+  /** How a call ended that its turn left open. */
+  settled: string;
   folded: boolean;
   terminals: Record<string, Terminal>;
 }
@@ -32,12 +37,15 @@ const KINDS: Record<string, string> = {
   switch_mode: "Switch mode",
 };
 
-export const ToolCard = memo(function ToolCard({ item, live, folded, terminals }: Props) {
+export const ToolCard = memo(function ToolCard({ item, live, settled, folded, terminals }: Props) {
   // A call that its turn left behind is not running any more.
   const open = item.status === "pending" || item.status === "in_progress";
-  const status = open && !live ? "unfinished" : (STATUS[item.status] ?? item.status);
-  const hasRaw = item.content.length === 0 && (item.rawInput !== undefined || item.rawOutput !== undefined);
-  const hasBody = item.content.length > 0 || item.locations.length > 0 || hasRaw;
+  const status = open && !live ? settled : (STATUS[item.status] ?? item.status);
+  const action = actionOf(null, item);
+  const hides = action.command !== null && action.command !== item.title && item.commands === undefined;
+  const commands = Object.values(item.commands ?? {}).map((command) => (open && live ? command : { ...command, exited: true }));
+  const hasRaw = item.content.length === 0 && commands.length === 0 && !hides && (item.rawInput !== undefined || item.rawOutput !== undefined);
+  const hasBody = item.content.length > 0 || commands.length > 0 || hides || item.locations.length > 0 || hasRaw;
   const shows = item.content.some((part) => part["type"] === "diff" || part["type"] === "terminal");
   const head = (
     <>
@@ -62,7 +70,11 @@ export const ToolCard = memo(function ToolCard({ item, live, folded, terminals }
             ))}
           </ul>
         )}
-        <ToolContent content={item.content} terminals={terminals} />
+        {hides && <ActionView action={{ ...action, targets: [] }} title={item.title} />}
+        <ToolContent content={item.content.filter((part) => !(part["type"] === "terminal" && own(item, part["terminalId"])))} terminals={terminals} />
+        {commands.map((command) => (
+          <TerminalBlock key={command.terminalId} terminal={{ ...command, command: action.command ?? item.title }} />
+        ))}
         {hasRaw && (
           <>
             <Raw label="Input" value={item.rawInput} />
@@ -73,6 +85,11 @@ export const ToolCard = memo(function ToolCard({ item, live, folded, terminals }
     </details>
   );
 });
+
+/** A command of the agent's own is shown below, with its output. */
+function own(item: ToolItem, terminalId: unknown): boolean {
+  return item.commands !== undefined && Object.hasOwn(item.commands, String(terminalId));
+}
 
 function Place({ location }: { location: ToolLocation }) {
   const shown = useShortPath(location.path);
@@ -89,9 +106,7 @@ function Raw({ label, value }: { label: string; value: unknown }) {
   return (
     <>
       <p className="raw-label">{label}</p>
-      <pre className="output" tabIndex={0} role="group" aria-label={label}>
-        {typeof value === "string" ? value : JSON.stringify(value, null, 2)}
-      </pre>
+      <RawValue label={label} value={value} />
     </>
   );
 }

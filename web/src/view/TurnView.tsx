@@ -30,7 +30,7 @@ export const TurnView = memo(function TurnView({ turn, terminals, onRewrite }: P
           <ContentBlocks blocks={turn.prompt} plain />
         </div>
       )}
-      <Items items={turn.items} live={turn.status === "running"} asked={asked} terminals={terminals} />
+      <Items items={turn.items} live={turn.status === "running"} settled={settled(turn)} asked={asked} terminals={terminals} />
       <TurnEnd turn={turn} onRewrite={onRewrite} />
     </article>
   );
@@ -43,6 +43,10 @@ function askedAbout(turn: Turn): Set<string | null> {
   return new Set(open.filter(shows).map((request) => request.toolCallId));
 }
 
+function settled(turn: Turn): string {
+  return turn.stopReason === "cancelled" ? "stopped" : "unfinished";
+}
+
 /** Terminals that a tool call shows need no place of their own. */
 function shownTerminals(items: Item[]): Set<unknown> {
   const parts = items.flatMap((item) => (item.kind === "tool" ? item.content : []));
@@ -52,6 +56,7 @@ function shownTerminals(items: Item[]): Set<unknown> {
 interface ItemsProps {
   items: Item[];
   live: boolean;
+  settled: string;
   asked: Set<string | null>;
   terminals: Record<string, Terminal>;
 }
@@ -61,7 +66,7 @@ function Items({ items, ...rest }: ItemsProps) {
   return items.map((item) => (item.kind === "terminal" && shown.has(item.terminalId) ? null : <ItemView key={item.key} item={item} {...rest} />));
 }
 
-function ItemView({ item, live, asked, terminals }: Omit<ItemsProps, "items"> & { item: Item }) {
+function ItemView({ item, live, settled, asked, terminals }: Omit<ItemsProps, "items"> & { item: Item }) {
   switch (item.kind) {
     case "message":
       return (
@@ -78,7 +83,7 @@ function ItemView({ item, live, asked, terminals }: Omit<ItemsProps, "items"> & 
     case "thought":
       return <Thought item={item} />;
     case "tool":
-      return <ToolCard item={item} live={live} folded={asked.has(item.toolCallId)} terminals={terminals} />;
+      return <ToolCard item={item} live={live} settled={settled} folded={asked.has(item.toolCallId)} terminals={terminals} />;
     case "plan":
       return <PlanCard item={item} />;
     case "request":
@@ -104,7 +109,7 @@ function ItemView({ item, live, asked, terminals }: Omit<ItemsProps, "items"> & 
     case "subagent":
       return (
         <SubagentCard item={item} live={live}>
-          <Items items={item.items} live={live} asked={asked} terminals={terminals} />
+          <Items items={item.items} live={live} settled={settled} asked={asked} terminals={terminals} />
         </SubagentCard>
       );
   }

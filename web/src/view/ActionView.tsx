@@ -1,0 +1,51 @@
+// What a tool call is about to do: the whole command or path, the folder it runs in and, on demand, its raw input.
+
+import { useContext } from "react";
+import type { Action } from "../model/action";
+import { visible } from "../model/words";
+import { WorkingFolder } from "./workingFolder";
+
+interface Props {
+  action: Action;
+  /** The call's title is shown beside it: what says nothing more is left out. */
+  title: string;
+}
+
+export function ActionView({ action, title }: Props) {
+  const folder = useContext(WorkingFolder);
+  const targets = action.targets.filter((target) => target !== title);
+  const { command, input } = action;
+  return (
+    <div className="action">
+      {command !== null && (
+        <pre className="output" tabIndex={0} role="group" aria-label="Command">
+          {command}
+        </pre>
+      )}
+      {targets.map((target) => (
+        <p key={target} className="action-row">
+          <code>{target}</code>
+        </p>
+      ))}
+      {(command !== null || action.cwd !== null) && (action.cwd ?? folder) && (
+        <p className="action-row">
+          in <code>{action.cwd ?? visible(folder ?? "")}</code>
+        </p>
+      )}
+      {input != null && (
+        <details className="action-raw">
+          <summary>Raw input</summary>
+          <RawValue label="Raw input" value={input} />
+        </details>
+      )}
+    </div>
+  );
+}
+
+export function RawValue({ label, value }: { label: string; value: unknown }) {
+  return (
+    <pre className="output" tabIndex={0} role="group" aria-label={label}>
+      {visible(typeof value === "string" ? value : JSON.stringify(value, null, 2))}
+    </pre>
+  );
+}

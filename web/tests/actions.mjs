@@ -1,0 +1,75 @@
+// What a person sees of commands: the whole of a command before it is allowed, the output that the agent reports in `_meta`, and how
+// a call ended that the agent left open.
+//
+// The environment is that of browser.mjs.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { checkAccessibility, launch, screenshot, Watch } from "./support/browser.mjs";
+import { Chat } from "./support/chat.mjs";
+import { Gateway } from "./support/gateway.mjs";
+
+let browser;
+let gateway;
+let watch;
+let page;
+let chat;
+before(async () => {
+  browser = await launch();
+  const agent = fileURLToPath(new URL("support/terse_agent.mjs", import.meta.url));
+  const config = `[agents.terse]\ncommand = ${JSON.stringify(process.execPath)}\nargs = ${JSON.stringify([agent])}\n`;
+  gateway = await Gateway.start({ config });
+  watch = await Watch.page(browser, gateway.origin, { colorScheme: "light" });
+  page = watch.page;
+  chat = new Chat(page);
+  await page.goto(gateway.link);
+  await chat.start(/terse/);
+});
+after(async () => {
+  await watch?.close();
+  await browser?.close();
+  await gateway?.end();
+});
+
+test("a permission card shows the whole command, its folder and the raw input", async () => {
+  await chat.send("run");
+  const card = chat.permission;
+  await card.waitFor();
+  assert.equal(await card.locator(".permission-title").textContent(), "rm -rf build");
+  assert.equal(await card.getByRole("group", { name: "Command" }).textContent(), "rm -rf build && make all");
+  assert.match(await card.locator(".action-row").textContent(), /^in \/.+\/workspaces\/[0-9a-f-]+$/);
+  assert.equal(await card.getByRole("group", { name: "Raw input" }).isVisible(), false);
+  await card.getByText("Raw input").click();
+  assert.match(await card.getByRole("group", { name: "Raw input" }).textContent(), /"description": "Build anew"/);
+  await checkAccessibility(page);
+  await screenshot(page, "permission-command-light");
+  await card.getByRole("button", { name: "Allow" }).and(page.locator('[aria-disabled="false"]')).click();
+  await chat.ended("Finished");
+});
+
+test("a tool card shows the output that the agent reports in _meta", async () => {
+  const card = chat.lastTurn.locator(".tool");
+  const terminal = card.locator(".terminal");
+  await terminal.waitFor();
+  assert.equal(await terminal.locator("figcaption").textContent(), "rm -rf build && make allexit 0");
+  assert.equal(await terminal.locator("pre").textContent(), "cc main.c\ndone: build/app");
+  await checkAccessibility(page);
+  await screenshot(page, "command-output-light");
+});
+
+test("a call that a cancelled turn left open is shown as stopped", async () => {
+  await chat.send("hang");
+  await chat.lastTurn.locator(".tool-status", { hasText: "running" }).waitFor();
+  await page.getByRole("button", { name: "Stop" }).click();
+  await chat.ended("Stopped");
+  assert.equal(await chat.lastTurn.locator(".tool-status").textContent(), "stopped");
+});
+
+test("a failed turn shows the data of the agent's error", async () => {
+  await chat.send("fail");
+  await chat.lastTurn.locator(".problem").waitFor();
+  await chat.lastTurn.getByText("What the agent reported").click();
+  assert.match(await chat.lastTurn.getByRole("group", { name: /Data of/ }).textContent(), /the model is not installed/);
+  await screenshot(page, "error-data-light");
+});
