@@ -65,7 +65,7 @@ impl Ask {
         match self {
             Self::Permission => Ok(permission::cancelled()),
             Self::Elicitation => Ok(elicitation::cancelled()),
-            _ => Err(error(error_code::REQUEST_CANCELLED, "the request was cancelled")),
+            _ => Err(error(error_code::REQUEST_CANCELLED, "")),
         }
     }
 
@@ -157,12 +157,27 @@ fn is_exit_code(raw: &str) -> bool {
     raw.parse::<u32>().is_ok()
 }
 
-/// A JSON-RPC error of ours.
-pub fn error(code: i64, message: &str) -> Box<RawValue> {
-    #[derive(serde::Serialize)]
-    struct Error<'a> {
-        code: i64,
-        message: &'a str,
-    }
-    own(&Error { code, message })
+/// A JSON-RPC error for an agent, in the text of the SDKs: the name of the code, then the detail. Some agents match the
+/// text and not the code.
+pub fn error(code: i64, detail: &str) -> Box<RawValue> {
+    let message = match (error_code::name(code), detail) {
+        (Some(name), "") => name.to_owned(),
+        (Some(name), detail) => format!("{name}: {detail}"),
+        (None, detail) => detail.to_owned(),
+    };
+    own(&serde_json::json!({ "code": code, "message": message }))
+}
+
+/// The error for a method that the gateway does not serve.
+pub fn method_not_found(method: &str) -> Box<RawValue> {
+    let message = format!("\"Method not found\": {method}");
+    let data = serde_json::json!({ "method": method });
+    own(&serde_json::json!({ "code": error_code::METHOD_NOT_FOUND, "message": message, "data": data }))
+}
+
+/// The error for a file or a terminal that does not exist.
+pub fn resource_not_found(uri: &str) -> Box<RawValue> {
+    let message = format!("Resource not found: {uri}");
+    let data = serde_json::json!({ "uri": uri });
+    own(&serde_json::json!({ "code": error_code::RESOURCE_NOT_FOUND, "message": message, "data": data }))
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::error_code;
+use super::ask::resource_not_found;
 use super::own;
 use super::peek::PeekError;
 
@@ -54,10 +54,9 @@ pub fn done() -> Box<RawValue> {
     own(&serde_json::Map::new())
 }
 
-/// The error for a file that is not there.
-pub fn file_not_found(path: &str, message: &str) -> Box<RawValue> {
-    let data = serde_json::json!({ "uri": file_uri(path) });
-    own(&serde_json::json!({ "code": error_code::RESOURCE_NOT_FOUND, "message": message, "data": data }))
+/// The error for a file that does not exist.
+pub fn file_not_found(path: &str) -> Box<RawValue> {
+    resource_not_found(&file_uri(path))
 }
 
 /// The `file:` URI of an absolute path (RFC 8089).
@@ -119,8 +118,9 @@ mod tests {
         let result: v1::ReadTextFileResponse = serde_json::from_str(text_file("a\"\n").get()).unwrap();
         assert_eq!(result.content, "a\"\n");
         let _: v1::WriteTextFileResponse = serde_json::from_str(done().get()).unwrap();
-        let error: v1::Error = serde_json::from_str(file_not_found("/w/a b%é", "gone").get()).unwrap();
+        let error: v1::Error = serde_json::from_str(file_not_found("/w/a b%é").get()).unwrap();
         assert_eq!(i32::from(error.code), -32002);
+        assert_eq!(error.message, "Resource not found: file:///w/a%20b%25%C3%A9");
         assert_eq!(error.data.unwrap()["uri"], "file:///w/a%20b%25%C3%A9");
     }
 }

@@ -45,6 +45,22 @@ pub mod error_code {
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// An agent of v2 that speaks no version that it was asked for, nor an older one.
     pub const UNSUPPORTED_VERSION: i64 = -32022;
+
+    /// The text that the SDKs give an error of this code.
+    pub const fn name(code: i64) -> Option<&'static str> {
+        Some(match code {
+            PARSE => "Parse error",
+            INVALID_REQUEST => "Invalid request",
+            METHOD_NOT_FOUND => "Method not found",
+            INVALID_PARAMS => "Invalid params",
+            INTERNAL => "Internal error",
+            REQUEST_CANCELLED => "Request cancelled",
+            AUTH_REQUIRED => "Authentication required",
+            RESOURCE_NOT_FOUND => "Resource not found",
+            UNSUPPORTED_VERSION => "Unsupported protocol version",
+            _ => return None,
+        })
+    }
 }
 
 /// Reasons why a turn ended that the gateway itself compares with; an agent may send any other.

@@ -30,7 +30,7 @@ pub mod update;
 mod update_line;
 mod v2;
 
-pub use ask::{Ask, Misfit, Outcome, error};
+pub use ask::{Ask, Misfit, Outcome, error, method_not_found, resource_not_found};
 pub use attachment::{FileBlock, FileContent, with_blocks};
 pub use capabilities::{
     AgentCapabilities, AuthCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities,

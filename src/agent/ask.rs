@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::connection::{Connection, Inbound};
 use super::failure::AgentFailure;
 use super::process::Process;
-use crate::acp::{self, error_code, method};
+use crate::acp::{self, method};
 use crate::jsonrpc::{CallId, IncomingId};
 
 impl Connection {
@@ -85,11 +85,7 @@ impl Process {
         match method {
             "elicitation/create" => self.answer(id, Ok(&raw(json!({ "action": "cancel" })))),
             method::SESSION_REQUEST_PERMISSION => self.answer(id, Ok(&acp::cancelled())),
-            _ => {
-                let message = "the client does not serve this outside of a session";
-                let error = json!({ "code": error_code::METHOD_NOT_FOUND, "message": message });
-                self.answer(id, Err(&raw(error)));
-            }
+            _ => self.answer(id, Err(&acp::method_not_found(method))),
         }
     }
 }

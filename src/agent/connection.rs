@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::failure::without_secrets;
 use crate::acp::UpdateLine;
 use crate::jsonrpc::{self, CallId, IncomingId, Lines, Message, RpcError, Tables};
 use crate::process::StdinWriter;
@@ -99,7 +100,7 @@ impl Connection {
     pub fn start(
         stdout: impl AsyncRead + Send + Unpin + 'static,
         stdin: StdinWriter,
-        line_cap: usize,
+        (line_cap, secrets): (usize, &[String]),
         limits: &Arc<Limits>,
         shutdown: &Shutdown,
     ) -> (Self, mpsc::Receiver<Batch>) {
@@ -111,6 +112,7 @@ impl Connection {
             lines: Lines::new(line_cap),
             batches,
             bad: BadLines::new(limits.bad_lines_per_minute),
+            secrets: secrets.into(),
             limits: Arc::clone(limits),
         };
         shutdown.spawn_confined(async move {
@@ -192,6 +194,8 @@ struct Reader {
     lines: Lines,
     batches: mpsc::Sender<Batch>,
     bad: BadLines,
+    /// Values that no error of the agent may show.
+    secrets: Arc<[String]>,
     limits: Arc<Limits>,
 }
 
@@ -272,7 +276,10 @@ impl Reader {
                 Inbound::Request { id: tables.received(id), method, params }
             }
             Ok(Message::Response { id, outcome }) => match tables.answered(&id) {
-                Some((call, ())) => Inbound::Response { call, outcome },
+                Some((call, ())) => {
+                    let outcome = outcome.map_err(|error| without_secrets(error, &self.secrets));
+                    Inbound::Response { call, outcome }
+                }
                 None => noise,
             },
             Err(error) => {

@@ -13,7 +13,7 @@ mod spec;
 
 pub use catalogue::{Catalogue, CurrentCatalogue};
 pub use connection::{Batch, Connection, Inbound};
-pub use failure::{AgentFailure, Ended};
+pub use failure::{AgentFailure, Ended, without_secrets};
 pub use process::{Launcher, Process};
 pub use sign_in::{SignInCommand, Terminal};
 pub use spec::{AgentLimits, AgentSpec, Home, Permissions, PoolSpec, Unanswered};

@@ -92,8 +92,13 @@ impl Launcher {
             .await
             .map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
         let stdout = child.take_stdout().expect("a new child has its stdout");
-        let (connection, batches) =
-            Connection::start(stdout, child.stdin(), spec.limits.line, &self.limits, &self.shutdown);
+        let (connection, batches) = Connection::start(
+            stdout,
+            child.stdin(),
+            (spec.limits.line, &spec.secrets),
+            &self.limits,
+            &self.shutdown,
+        );
         let mut starting = Starting { connection, batches, child };
         // The entry decides it for all of its processes, so it is no part of what a session may want.
         let said = ClientCapabilities { terminal_auth: spec.terminal_auth, ..offer };
@@ -126,7 +131,7 @@ impl Launcher {
                         return InitializeResult::parse(&result, dialect)
                             .map_err(|error| Some(AgentFailure::Start { detail: error.to_string() }));
                     }
-                    Inbound::Request { id, .. } => refuse(connection, id),
+                    Inbound::Request { id, method, .. } => refuse(connection, id, &method),
                     // Nothing that comes before the handshake belongs to a session.
                     Inbound::Update(_)
                     | Inbound::Notification { .. }
@@ -164,11 +169,8 @@ pub(super) fn with_cause(error: &dyn std::error::Error) -> String {
 }
 
 /// Answers a request that nobody serves. A closed stdin needs no answer.
-fn refuse(connection: &Connection, id: IncomingId) {
-    let error =
-        serde_json::json!({ "code": acp::error_code::METHOD_NOT_FOUND, "message": "not before a session" });
-    let error = serde_json::value::to_raw_value(&error).expect("our own error serializes");
-    drop(connection.answer(id, Err(&error), ()));
+fn refuse(connection: &Connection, id: IncomingId, method: &str) {
+    drop(connection.answer(id, Err(&acp::method_not_found(method)), ()));
 }
 
 /// A process before its handshake.

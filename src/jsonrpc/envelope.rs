@@ -15,7 +15,6 @@ pub enum Message {
 
 /// The error member of a response (JSON-RPC 2.0, section 5.1).
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{message} ({code})")]
 pub struct RpcError {
     pub code: i64,
     pub message: String,

@@ -8,6 +8,23 @@ pub(super) const MASK: &[u8] = b"[secret]";
 /// ordinary words.
 pub(super) const TELLING_PIECE: usize = 4;
 
+/// The text with every secret replaced; of two that overlap, the longer one.
+pub fn masked(text: &str, secrets: &[String]) -> String {
+    let mut secrets: Vec<Vec<u8>> = secrets
+        .iter()
+        .filter(|secret| !secret.is_empty())
+        .map(|secret| secret.clone().into_bytes())
+        .collect();
+    if !secrets.iter().any(|secret| memchr::memmem::find(text.as_bytes(), secret).is_some()) {
+        return text.to_owned();
+    }
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    let mut mask = Mask::new(secrets.into());
+    let mut shown = mask.push(text.as_bytes());
+    shown.extend(mask.finish());
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
 /// Lets bytes through as soon as they cannot be part of a secret any more.
 #[derive(Debug)]
 pub(super) struct Mask {
@@ -107,6 +124,13 @@ mod tests {
         assert_eq!(all(&mut mask(&["hunter2"]), &[b"a hun"]), "a hun", "an ordinary word");
         assert_eq!(all(&mut mask(&["abc", "abcdef"]), &[b"abcd", b"ef abc", b"x"]), "[secret] [secret]x");
         assert_eq!(all(&mut mask(&[]), &[b"anything"]), "anything");
+    }
+
+    #[test]
+    fn a_whole_text_is_masked_at_once() {
+        let secrets = [String::new(), "abc".to_owned(), "abcdef".to_owned()];
+        assert_eq!(masked("x abcdef abc é", &secrets), "x [secret] [secret] é");
+        assert_eq!(masked("abd", &secrets), "abd");
     }
 
     #[test]

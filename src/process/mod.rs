@@ -32,6 +32,7 @@ mod stdin;
 mod terminal;
 
 pub use child::{Child, Exit, StopReason};
+pub use mask::masked;
 pub use open_files::OpenFiles;
 pub use pty::{PtyChild, PtyReader, PtySize, PtyWriter};
 pub use resolve::{ResolveError, resolve, trusted_path};

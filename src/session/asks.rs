@@ -13,7 +13,7 @@ impl Actor {
     pub(super) fn asked(&mut self, incoming: IncomingId, method: &str, params: &RawValue) {
         let ask = Ask::of(method);
         if !matches!(self.attachment, Attachment::Attached) {
-            return self.asked_too_soon(incoming, ask);
+            return self.asked_too_soon(incoming, ask, method);
         }
         let served_by = match ask {
             Ask::Permission | Ask::Elicitation | Ask::Extension => ServedBy::Client,
@@ -24,7 +24,7 @@ impl Actor {
             }
         };
         if served_by == ServedBy::Off {
-            return self.refuse_method(incoming);
+            return self.refuse_method(incoming, method);
         }
         // An elicitation may name a call of ours instead of a session, and an extension nothing at all.
         let needs_session = !matches!(ask, Ask::Elicitation | Ask::Extension);
@@ -58,11 +58,11 @@ impl Actor {
     }
 
     /// Nobody can be asked before the session is set up, or after it was let go.
-    fn asked_too_soon(&self, incoming: IncomingId, ask: Ask) {
+    fn asked_too_soon(&self, incoming: IncomingId, ask: Ask, method: &str) {
         if ask.is_question() {
             self.send_answer(incoming, &ask.cancelled());
         } else {
-            self.refuse_method(incoming);
+            self.refuse_method(incoming, method);
         }
     }
 
@@ -75,18 +75,18 @@ impl Actor {
         subagent: Option<String>,
     ) {
         if !self.log.is_followed() {
-            return self.refuse_method(incoming);
+            return self.refuse_method(incoming, method);
         }
         let (prompt, wait) = (self.running(), Wait::AtMost(self.context.limits.extension_answer));
         self.offer_request(Offer { method, incoming, params, prompt, subagent, wait });
     }
 
-    fn refuse_method(&self, incoming: IncomingId) {
-        self.refuse(incoming, error_code::METHOD_NOT_FOUND, "the client does not serve this method");
+    fn refuse_method(&self, incoming: IncomingId, method: &str) {
+        self.send_answer(incoming, &Err(acp::method_not_found(method)));
     }
 
     /// Answers a request of the agent with an error of ours; it was never shown to anybody.
-    pub(super) fn refuse(&self, incoming: IncomingId, code: i64, message: &str) {
-        self.send_answer(incoming, &Err(acp::error(code, message)));
+    pub(super) fn refuse(&self, incoming: IncomingId, code: i64, detail: &str) {
+        self.send_answer(incoming, &Err(acp::error(code, detail)));
     }
 }

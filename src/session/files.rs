@@ -69,7 +69,7 @@ impl Served {
         match method {
             method::FS_READ_TEXT_FILE => self.read(params),
             method::FS_WRITE_TEXT_FILE => self.write(params),
-            _ => Err(acp::error(error_code::METHOD_NOT_FOUND, "the client does not serve this method")),
+            _ => Err(acp::method_not_found(method)),
         }
     }
 
@@ -107,7 +107,7 @@ fn refused(path: &str, error: &FileError) -> Box<RawValue> {
     }
     let message = error.to_string();
     match error {
-        FileError::Missing => acp::file_not_found(path, &message),
+        FileError::Missing => acp::file_not_found(path),
         FileError::Malformed
         | FileError::Relative
         | FileError::Outside

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::acp::error_code;
 use crate::acp::gate::Gated;
-use crate::agent::{AgentFailure, Ended};
+use crate::agent::{AgentFailure, Ended, without_secrets};
 use crate::api::{FieldError, Problem, ProblemCode, Resolution, RpcError};
 use crate::pool::{Lease, NoVisit, Refused};
 use crate::types::{PromptId, RequestId};
@@ -148,7 +148,10 @@ fn acp_error(error: &crate::jsonrpc::RpcError) -> RpcError {
 
 fn describe(problem: &mut Problem, failure: &AgentFailure) {
     match failure {
-        AgentFailure::Rpc(error) => problem.acp = Some(acp_error(error)),
+        AgentFailure::Rpc(error) => {
+            problem.retryable |= problem.code == ProblemCode::AgentError && error.is_transient();
+            problem.acp = Some(acp_error(error));
+        }
         AgentFailure::AuthRequired { auth_methods, error } => {
             problem.auth_methods.clone_from(auth_methods);
             problem.acp = Some(acp_error(error));
@@ -165,7 +168,10 @@ fn describe(problem: &mut Problem, failure: &AgentFailure) {
 
 /// An agent's JSON-RPC error, with the sign-in told apart and noted.
 pub(super) fn failed(error: crate::jsonrpc::RpcError, lease: &Lease) -> AgentFailure {
-    let failure = AgentFailure::answered(error, &lease.process().initialized);
+    let process = lease.process();
+    // An error of version 2 comes in an update, which is stored as the agent sent it.
+    let error = without_secrets(error, &process.spec.secrets);
+    let failure = AgentFailure::answered(error, &process.initialized);
     if matches!(failure, AgentFailure::AuthRequired { .. }) {
         lease.saw_auth(true);
     }

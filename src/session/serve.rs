@@ -154,7 +154,7 @@ impl Actor {
             Some(Work::Whole { wanted }) => *wanted = false,
             None => return,
         }
-        self.refuse(incoming, error_code::REQUEST_CANCELLED, "the request was cancelled");
+        self.refuse(incoming, error_code::REQUEST_CANCELLED, "");
     }
 
     /// The agent waits for an answer or for a command that we run: its silence is ours.

@@ -89,8 +89,7 @@ impl Actor {
             return self.refuse(incoming, error_code::INVALID_PARAMS, "a terminalId was expected");
         };
         let Some((id, open)) = self.terminals.named(&named) else {
-            let detail = "there is no such terminal, or it was released";
-            return self.refuse(incoming, error_code::RESOURCE_NOT_FOUND, detail);
+            return self.send_answer(incoming, &Err(acp::resource_not_found(&named)));
         };
         let exit = open.exit.subscribe();
         match method {
@@ -115,7 +114,7 @@ impl Actor {
                     Done::Answer(Ok(acp::terminal_done()))
                 });
             }
-            _ => self.refuse(incoming, error_code::METHOD_NOT_FOUND, "the client does not serve this method"),
+            _ => self.send_answer(incoming, &Err(acp::method_not_found(method))),
         }
     }
 

@@ -251,6 +251,8 @@ impl Actor {
     fn fail_with(&mut self, problem: Problem) {
         let Some(turn) = self.take_turn() else { return };
         let (prompt, stopping) = (turn.record.prompt_id, turn.stopping);
+        let (session, code) = (self.record.session_id, problem.code.as_str());
+        tracing::warn!(%session, %prompt, agent = %self.record.agent, code, detail = problem.detail, "a turn failed");
         self.end_failed(turn.record, problem);
         self.turn_ended(prompt, stopping);
     }

@@ -3,6 +3,7 @@
 mod auth;
 mod keys;
 mod listing;
+mod reasons;
 mod rpc;
 mod socket;
 mod terminal;

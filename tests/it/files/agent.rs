@@ -82,6 +82,37 @@ async fn errors_have_the_codes_of_acp() {
 }
 
 #[tokio::test]
+async fn errors_have_the_texts_of_the_sdks() {
+    // Some agents decide by the text of an error: only this one means that a file is new.
+    let received = tempfile::NamedTempFile::new().expect("a file");
+    let log = received.path().to_str().expect("text");
+    let gateway = Setup::fake_with(&["--log", log], "files = \"gateway\"").start();
+    let (session, cwd) = served(&gateway, json!({})).await;
+    let missing = format!("read path={cwd}/missing");
+    for prompt in [&*missing, "read path=relative", r#"terminal ["output"]"#] {
+        gateway.turn(&session, &prompt).await;
+    }
+    let received = std::fs::read_to_string(received.path()).expect("it is ours");
+    let errors: Vec<serde_json::Value> = received
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()?.get("error").cloned())
+        .collect();
+    let uri = format!("file://{cwd}/missing");
+    assert_eq!(
+        errors,
+        [
+            json!({ "code": -32002, "message": format!("Resource not found: {uri}"), "data": { "uri": uri } }),
+            json!({ "code": -32602, "message": "Invalid params: the path has to be absolute" }),
+            json!({
+                "code": -32601,
+                "message": "\"Method not found\": terminal/output",
+                "data": { "method": "terminal/output" },
+            }),
+        ]
+    );
+}
+
+#[tokio::test]
 async fn additional_directories_are_served_and_other_sessions_folders_are_not() {
     let gateway = gateway();
     let (_, other) = served(&gateway, json!({})).await;

@@ -1,0 +1,348 @@
+//! The reason in a JSON-RPC error: plain text for people and logs, and whether the failure is transient.
+//!
+//! Many peers send a general `message` ("Internal error") and put the actual reason into `data`, in one of a few places.
+
+use std::fmt;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::envelope::RpcError;
+
+/// The longest text that is made of an error, in bytes. The whole error is in the problem's `acp` member.
+const REASON_BYTES: usize = 2048;
+/// `data` beyond this size is not searched.
+const SEARCHED_BYTES: usize = 256 << 10;
+/// Levels of objects, and of JSON inside of strings, that are searched.
+const SEARCHED_DEPTH: usize = 6;
+/// Members that hold the reason, the most specific one first.
+const REASON_MEMBERS: [&str; 10] = [
+    "details",
+    "detail",
+    "message",
+    "error",
+    "data",
+    "description",
+    "responseBody",
+    "body",
+    "cause",
+    "errors",
+];
+
+/// HTTP statuses of a provider that may accept the same request later.
+const TRANSIENT_STATUSES: [i64; 6] = [408, 429, 502, 503, 504, 529];
+/// Members that hold such a status.
+const STATUS_MEMBERS: [&str; 6] =
+    ["status", "statusCode", "status_code", "httpStatusCode", "httpStatus", "code"];
+/// Members that hold the kind of a failure.
+const KIND_MEMBERS: [&str; 7] = ["errorKind", "type", "kind", "reason", "status", "code", "name"];
+/// Kinds of transient failures, as providers and agents spell them.
+const TRANSIENT_KINDS: [&str; 12] = [
+    "overloaded",
+    "overloaded_error",
+    "server_overloaded",
+    "rate_limit",
+    "rate_limited",
+    "rate_limit_error",
+    "rate_limit_exceeded",
+    "too_many_requests",
+    "resource_exhausted",
+    "unavailable",
+    "timeout_error",
+    "deadline_exceeded",
+];
+/// Phrases of transient failures, in lower case.
+const TRANSIENT_PHRASES: [&str; 22] = [
+    "overloaded",
+    "high demand",
+    "rate limit",
+    "rate-limit",
+    "rate_limit",
+    "too many requests",
+    "try again later",
+    "try again in",
+    "retry in",
+    "temporarily unavailable",
+    "service unavailable",
+    "server is busy",
+    "at capacity",
+    "resource exhausted",
+    "resource_exhausted",
+    "bad gateway",
+    "gateway timeout",
+    "timed out",
+    "request timeout",
+    "econnreset",
+    "etimedout",
+    "socket hang up",
+];
+/// Phrases of failures that no retry repairs, although their status is one of the above.
+const PERMANENT_PHRASES: [&str; 3] = ["insufficient_quota", "credit balance", "billing_hard_limit"];
+/// Words in front of a number that make it an HTTP status.
+const BEFORE_STATUS: [&str; 9] =
+    ["error", "status", "code", "http", "api", "statuscode", "response", "returned", "got"];
+
+impl RpcError {
+    /// The reason that `data` holds, as one line of plain text. `None` if there is none, or if the message has it.
+    pub fn reason(&self) -> Option<String> {
+        let data = self.searched()?;
+        let reason = plain(&text_in(&data, SEARCHED_DEPTH)?, REASON_BYTES);
+        (!reason.is_empty() && !self.plain_message().contains(&reason)).then_some(reason)
+    }
+
+    /// True if the same call may succeed later: the provider is overloaded, limits the rate, or did not answer.
+    pub fn is_transient(&self) -> bool {
+        let data = self.searched();
+        let reason = data.as_ref().and_then(|data| text_in(data, SEARCHED_DEPTH)).unwrap_or_default();
+        let text = format!("{}\n{reason}", self.message).to_lowercase();
+        let says = |phrases: &[&str]| phrases.iter().any(|phrase| text.contains(phrase));
+        match data.as_ref().and_then(|data| marked_retryable(data, SEARCHED_DEPTH)) {
+            Some(retryable) => return retryable,
+            None if says(&PERMANENT_PHRASES) => return false,
+            None => {}
+        }
+        TRANSIENT_STATUSES.contains(&self.code)
+            || says(&TRANSIENT_PHRASES)
+            || names_status(&text)
+            || data.is_some_and(|data| has_transient_mark(&data, SEARCHED_DEPTH))
+    }
+
+    /// The text of the message and of the reason, in lower case, for a search for phrases.
+    pub fn searchable(&self) -> String {
+        let reason = self.reason().unwrap_or_default();
+        format!("{} {reason}", self.plain_message()).to_lowercase()
+    }
+
+    /// The value of a text member of `data`.
+    pub fn data_text(&self, member: &str) -> Option<String> {
+        self.searched()?.get(member)?.as_str().map(str::to_owned)
+    }
+
+    fn plain_message(&self) -> String {
+        plain(&self.message, REASON_BYTES)
+    }
+
+    fn searched(&self) -> Option<Value> {
+        let data = self.data.as_deref().map(RawValue::get).filter(|data| data.len() <= SEARCHED_BYTES)?;
+        serde_json::from_str(data).ok()
+    }
+}
+
+impl fmt::Display for RpcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let message = self.plain_message();
+        match self.reason() {
+            // Often the reason begins with the message, which is not repeated.
+            Some(reason) if reason.starts_with(&message) => write!(f, "{reason} ({})", self.code),
+            Some(reason) => write!(f, "{message} ({}): {reason}", self.code),
+            None => write!(f, "{message} ({})", self.code),
+        }
+    }
+}
+
+/// The first text at a known place.
+fn text_in(value: &Value, depth: usize) -> Option<String> {
+    let deeper = depth.checked_sub(1)?;
+    match value {
+        Value::String(text) => {
+            let trimmed = text.trim();
+            let nested =
+                trimmed.starts_with(['{', '[']).then(|| serde_json::from_str(trimmed).ok()).flatten();
+            let nested = nested.and_then(|nested: Value| text_in(&nested, deeper));
+            nested.or_else(|| (!trimmed.is_empty()).then(|| trimmed.to_owned()))
+        }
+        Value::Object(members) => REASON_MEMBERS.iter().find_map(|name| text_in(members.get(*name)?, deeper)),
+        Value::Array(items) => items.iter().take(8).find_map(|item| text_in(item, deeper)),
+        _ => None,
+    }
+}
+
+/// What the peer itself states about a retry.
+fn marked_retryable(value: &Value, depth: usize) -> Option<bool> {
+    let deeper = depth.checked_sub(1)?;
+    let members = value.as_object()?;
+    let marked = ["isRetryable", "retryable"].iter().find_map(|name| members.get(*name)?.as_bool());
+    marked.or_else(|| {
+        ["error", "data", "cause"].iter().find_map(|name| marked_retryable(members.get(*name)?, deeper))
+    })
+}
+
+fn has_transient_mark(value: &Value, depth: usize) -> bool {
+    let Some(deeper) = depth.checked_sub(1) else { return false };
+    match value {
+        Value::Object(members) => {
+            let status = |name: &&str| {
+                members
+                    .get(*name)
+                    .and_then(Value::as_i64)
+                    .is_some_and(|code| TRANSIENT_STATUSES.contains(&code))
+            };
+            let kind = |name: &&str| {
+                let kind = members.get(*name).and_then(Value::as_str).map(str::to_lowercase);
+                kind.is_some_and(|kind| TRANSIENT_KINDS.contains(&&*kind))
+            };
+            STATUS_MEMBERS.iter().any(status)
+                || KIND_MEMBERS.iter().any(kind)
+                || REASON_MEMBERS
+                    .iter()
+                    .any(|name| members.get(*name).is_some_and(|value| has_transient_mark(value, deeper)))
+        }
+        Value::String(text) if text.trim_start().starts_with(['{', '[']) => {
+            serde_json::from_str(text).is_ok_and(|nested| has_transient_mark(&nested, deeper))
+        }
+        Value::Array(items) => items.iter().take(8).any(|item| has_transient_mark(item, deeper)),
+        _ => false,
+    }
+}
+
+/// True if a transient status is the first word of the text, or follows a word such as `error`.
+fn names_status(text: &str) -> bool {
+    let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    let mut before = "error";
+    for word in words {
+        let status = word.parse().is_ok_and(|status: i64| TRANSIENT_STATUSES.contains(&status));
+        if status && BEFORE_STATUS.contains(&before) {
+            return true;
+        }
+        before = word;
+    }
+    false
+}
+
+/// One line without escape sequences, control characters and characters that reorder text, of at most `max` bytes.
+pub fn plain(text: &str, max: usize) -> String {
+    let mut line = String::new();
+    let mut letters = text.chars().peekable();
+    let mut gap = false;
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\u{1b}' => skip_escape(&mut letters),
+            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => {}
+            letter if letter.is_control() || letter.is_whitespace() => gap = !line.is_empty(),
+            letter => {
+                if std::mem::take(&mut gap) {
+                    line.push(' ');
+                }
+                line.push(letter);
+                if line.len() > max {
+                    let end = line.floor_char_boundary(max.saturating_sub('…'.len_utf8()));
+                    line.truncate(end);
+                    line.push('…');
+                    return line;
+                }
+            }
+        }
+    }
+    line
+}
+
+/// Skips the rest of a terminal's escape sequence (ECMA-48: control sequences and control strings).
+fn skip_escape(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    match letters.next_if(|letter| matches!(letter, '[' | ']' | 'P' | '^' | '_')) {
+        Some('[') => while letters.next().is_some_and(|letter| !('@'..='~').contains(&letter)) {},
+        Some(_) => {
+            while let Some(letter) = letters.next() {
+                if letter == '\u{7}' {
+                    return;
+                }
+                if letter == '\u{1b}' {
+                    letters.next_if_eq(&'\\');
+                    return;
+                }
+            }
+        }
+        // A sequence of two characters.
+        None => drop(letters.next_if(|letter| ('0'..='~').contains(letter))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(code: i64, message: &str, data: &str) -> RpcError {
+        let data = (!data.is_empty()).then(|| RawValue::from_string(data.to_owned()).unwrap());
+        RpcError { code, message: message.to_owned(), data }
+    }
+
+    fn internal(data: &str) -> String {
+        error(-32603, "Internal error", data).to_string()
+    }
+
+    #[test]
+    fn the_reason_is_found_at_every_known_place() {
+        for data in [
+            r#"{"details":"Please install ripgrep."}"#,
+            r#"{"message":"Please install ripgrep."}"#,
+            r#""Please install ripgrep.""#,
+            r#"{"error":"Please install ripgrep."}"#,
+            r#"{"error":{"code":404,"message":"Please install ripgrep."}}"#,
+            r#"{"name":"ProviderError","data":{"message":"Please install ripgrep."}}"#,
+            r#"{"details":"{\"error\":{\"message\":\"Please install ripgrep.\"}}"}"#,
+            r#"[{"error":{"message":"Please install ripgrep."}}]"#,
+            r#"{"details":"","detail":"  Please install\n ripgrep.  "}"#,
+            r#"{"reason":"missing_tool","details":"Please install ripgrep."}"#,
+        ] {
+            assert_eq!(internal(data), "Internal error (-32603): Please install ripgrep.", "{data}");
+        }
+        for data in ["", "null", "7", "{}", r#"{"sessionId":"s"}"#, r#"{"details":"\ud800"}"#] {
+            assert_eq!(internal(data), "Internal error (-32603)", "{data}");
+        }
+    }
+
+    #[test]
+    fn what_the_message_has_is_not_repeated() {
+        assert_eq!(internal(r#"{"details":"internal error"}"#), "Internal error (-32603): internal error");
+        assert_eq!(internal(r#"{"details":"Internal error"}"#), "Internal error (-32603)");
+        assert_eq!(internal(r#"{"details":"Internal error: no disk"}"#), "Internal error: no disk (-32603)");
+        let error = error(-32603, "Internal error: no disk", r#"{"details":"no disk"}"#);
+        assert_eq!(error.to_string(), "Internal error: no disk (-32603)");
+    }
+
+    #[test]
+    fn the_text_is_one_bounded_line_of_plain_characters() {
+        assert_eq!(plain("\u{1b}[31mred\u{1b}[0m\n\u{1b}]0;title\u{7}end\u{202e}\0x\u{1b}", 99), "red end x");
+        assert_eq!(plain("ééé", 5), "é…");
+        let long = format!(r#"{{"details":"{}"}}"#, "x".repeat(100_000));
+        assert!(internal(&long).len() <= REASON_BYTES + 40);
+        assert!(error(-32603, &"y".repeat(100_000), "").to_string().len() <= REASON_BYTES + 40);
+    }
+
+    #[test]
+    fn failures_of_an_overloaded_provider_are_transient() {
+        for (code, message, data) in [
+            (429, "Rate limit exceeded. Try again later.", ""),
+            (503, "Internal error", ""),
+            (-32603, "The model is experiencing high demand.", ""),
+            (-32603, "Internal error: API Error: 529 {\"type\":\"error\"}", ""),
+            (-32603, "Internal error", r#"{"errorKind":"overloaded"}"#),
+            (-32603, "Internal error", r#"{"errorKind":"rate_limit"}"#),
+            (-32603, "Internal error", r#"{"details":"503 Service Unavailable"}"#),
+            (
+                -32603,
+                "Internal error",
+                r#"{"details":"{\"error\":{\"code\":503,\"status\":\"UNAVAILABLE\"}}"}"#,
+            ),
+            (-32603, "Internal error", r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#),
+            (-32603, "Internal error", r#"{"name":"APIError","data":{"statusCode":503,"message":"no"}}"#),
+            (-32603, "Internal error", r#"{"name":"APIError","data":{"isRetryable":true,"message":"no"}}"#),
+            (-32603, "Internal error", r#""Request timed out.""#),
+        ] {
+            assert!(error(code, message, data).is_transient(), "{code} {message} {data}");
+        }
+        for (code, message, data) in [
+            (-32603, "Internal error", ""),
+            (400, "bad request", ""),
+            (-32603, "line 503 of the file is wrong", ""),
+            (-32603, "Internal error", r#"{"details":"Please install ripgrep."}"#),
+            (-32603, "Internal error", r#"{"isRetryable":false,"statusCode":429}"#),
+            (
+                429,
+                "You exceeded your quota",
+                r#"{"error":{"code":"insufficient_quota"},"details":"insufficient_quota"}"#,
+            ),
+        ] {
+            assert!(!error(code, message, data).is_transient(), "{code} {message} {data}");
+        }
+    }
+}

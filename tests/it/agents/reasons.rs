@@ -1,0 +1,99 @@
+//! What people read when an agent answers with an error: its reason, without secrets, and whether a retry may help.
+
+use serde_json::{Value, json};
+
+use crate::support::{Gateway, Setup};
+
+const SECRET: &str = "sk-test-4f1c9a77e0";
+
+/// Runs a turn in which the agent answers the prompt with this error, and returns the problem of the turn.
+async fn problem_of(gateway: &Gateway, session: &str, error: Value) -> Value {
+    let turn = gateway.turn(session, &format!("raw fail {error}")).await;
+    assert_eq!(turn["status"], "failed", "{turn}");
+    turn["error"].clone()
+}
+
+fn with_secret() -> Gateway {
+    let more = "env = { MODEL_KEY = { from_env = \"TEST_MODEL_KEY\" } }";
+    let setup = Setup::default().agent("fake", env!("CARGO_BIN_EXE_fake-agent"), &[], more);
+    setup.start_with(|_| vec![("TEST_MODEL_KEY", SECRET.into())])
+}
+
+#[tokio::test]
+async fn detail_and_log_show_the_reason_from_the_errors_data() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let told = async |data: Value| {
+        let error = json!({ "code": -32603, "message": "Internal error", "data": data });
+        problem_of(&gateway, &session, error).await
+    };
+    for data in [
+        json!({ "details": "Please install ripgrep." }),
+        json!({ "message": "Please install ripgrep." }),
+        json!({ "error": { "message": "Please install ripgrep." } }),
+        json!("Please install ripgrep."),
+    ] {
+        let problem = told(data.clone()).await;
+        let detail = "the agent answered with an error: Internal error (-32603): Please install ripgrep.";
+        assert_eq!((&problem["detail"], &problem["retryable"]), (&json!(detail), &json!(false)));
+        assert_eq!(problem["acp"]["data"], data, "the error is there as it came");
+    }
+    let repeated = told(json!({ "details": "Internal error" })).await;
+    assert_eq!(repeated["detail"], "the agent answered with an error: Internal error (-32603)");
+    let log = gateway.log();
+    assert!(log.contains("a turn failed") && log.contains("Please install ripgrep."), "{log}");
+}
+
+#[tokio::test]
+async fn a_reason_is_one_bounded_line_without_control_characters() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    let details = format!("first\n\u{1b}[31msecond\u{202e}\u{7} {}", "x".repeat(10_000));
+    let error = json!({ "code": -32603, "message": "Internal error", "data": { "details": details } });
+    let problem = problem_of(&gateway, &session, error).await;
+    let detail = problem["detail"].as_str().expect("a text");
+    assert!(detail.contains("(-32603): first second xxx"), "{detail}");
+    assert!(detail.len() < 2200 && !detail.contains(char::is_control), "{}", detail.len());
+}
+
+#[tokio::test]
+async fn errors_never_show_the_secrets_of_the_agents_entry() {
+    let gateway = with_secret();
+    let session = gateway.session("fake").await;
+    let error = json!({
+        "code": -32603,
+        "message": format!("Incorrect key {SECRET}"),
+        "data": { "details": format!("the provider refused {SECRET}"), "request": [{ "key": SECRET }] },
+    });
+    let problem = problem_of(&gateway, &session, error).await;
+    let detail =
+        "the agent answered with an error: Incorrect key [secret] (-32603): the provider refused [secret]";
+    assert_eq!(problem["detail"], detail);
+    assert_eq!(problem["acp"]["data"]["request"], json!([{ "key": "[secret]" }]));
+    assert!(!problem.to_string().contains(SECRET), "{problem}");
+    let events = gateway.all_events(&session).await;
+    let failed = events.iter().find(|event| event["type"] == "prompt.failed").expect("the turn failed");
+    assert!(!failed.to_string().contains(SECRET), "{failed}");
+    assert!(!gateway.log().contains(SECRET), "{}", gateway.log());
+}
+
+#[tokio::test]
+async fn failures_that_pass_are_retryable() {
+    let gateway = Setup::fake(&[]).start();
+    let session = gateway.session("fake").await;
+    for (error, retryable) in [
+        (json!({ "code": 429, "message": "Rate limit exceeded. Try again later." }), true),
+        (json!({ "code": 503, "message": "The model is experiencing high demand." }), true),
+        (json!({ "code": -32603, "message": "Internal error", "data": { "errorKind": "overloaded" } }), true),
+        (json!({ "code": -32603, "message": "Internal error: API Error: 529 Overloaded" }), true),
+        (
+            json!({ "code": -32603, "message": "Internal error", "data": { "details": "Request timed out." } }),
+            true,
+        ),
+        (json!({ "code": 400, "message": "the prompt is too long" }), false),
+        (json!({ "code": -32602, "message": "Invalid params", "data": "try again later" }), false),
+    ] {
+        let problem = problem_of(&gateway, &session, error.clone()).await;
+        assert_eq!(problem["retryable"], retryable, "{error}: {problem}");
+    }
+}
