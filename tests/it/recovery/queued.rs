@@ -5,12 +5,13 @@ use std::time::Duration;
 use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use super::LIMITS;
 use crate::key_life::{key, key_command};
 use crate::support::gateway::KEY;
 use crate::support::log::{all, one};
-use crate::support::{Answer, Follower, Gateway, History, Setup, eventually};
+use crate::support::{Answer, Events, Follower, Gateway, History, Setup, eventually};
 
 /// A configuration whose agent keeps sessions and writes a journal into `journals`.
 fn setup(journals: &tempfile::TempDir, more: &str, limits: &str) -> Setup {
@@ -184,30 +185,26 @@ async fn a_client_that_waits_in_the_queue_gets_202_at_a_drain_and_goes_on_by_the
     let mut gateway = setup(&journals, "", "drain = \"1s\"").start();
     let session = hanging(&gateway).await;
     let path = format!("/v1/sessions/{session}/prompts");
-    let waiting = {
-        let request = gateway.request(Method::POST, &path).header("Prefer", "wait=60");
-        let request = request.json(&json!({ "prompt": "echo a", "queue": true }));
-        tokio::spawn(Answer::of(request))
-    };
+    let request = gateway.request(Method::POST, &path).header("Prefer", "wait=60");
+    let request = request.json(&json!({ "prompt": "echo a", "queue": true }));
+    let mut waiting = JoinSet::new();
+    waiting.spawn(Answer::of(request));
     eventually("it is in the queue", Duration::from_secs(10), || async {
         (gateway.get_session(&session).await["queued"] == json!(["p2"])).then_some(())
     })
     .await;
-    let streaming = {
-        let request = gateway.request(Method::POST, &path).header("Accept", "text/event-stream");
-        let request = request.json(&json!({ "prompt": "echo b", "queue": true }));
-        tokio::spawn(async move {
-            crate::support::sse::Events::new(request.send().await.expect("it answers")).rest().await
-        })
-    };
+    let request = gateway.request(Method::POST, &path).header("Accept", "text/event-stream");
+    let request = request.json(&json!({ "prompt": "echo b", "queue": true }));
+    let mut streaming = JoinSet::new();
+    streaming.spawn(async move { Events::new(request.send().await.expect("it answers")).rest().await });
     eventually("both are in the queue", Duration::from_secs(10), || async {
         (gateway.get_session(&session).await["queued"] == json!(["p2", "p3"])).then_some(())
     })
     .await;
     gateway.signal(Signal::TERM);
-    let answer = waiting.await.expect("no panic");
+    let answer = waiting.join_next().await.expect("there is one").expect("no panic");
     assert_eq!((answer.status.as_u16(), &answer.body["status"]), (202, &json!("queued")), "{answer:?}");
-    let frames = streaming.await.expect("no panic");
+    let frames = streaming.join_next().await.expect("there is one").expect("no panic");
     assert!(frames.last().is_some_and(|frame| frame.of("shutdown")), "{frames:?}");
     assert_eq!(gateway.ended(Duration::from_secs(10)), Some(0), "{}", gateway.log());
     gateway.start();
