@@ -19,8 +19,10 @@ struct Sent {
     members: Option<String>,
 }
 
-/// When a client is to come back, in milliseconds.
+/// The reconnection delay in milliseconds.
 const RETRY: u64 = 1000;
+/// The data of a frame that only advances the cursor.
+const POSITION: &str = "{\"type\":\"position\"}";
 
 /// The number of the first event, cuts, and a payload an event: what is JSON as it is, everything else as text.
 pub fn sse(data: &[u8]) {
@@ -96,25 +98,32 @@ fn read(stream: &[u8], cuts: &[u8]) -> Vec<whatwg::Event> {
     events
 }
 
-/// The same events, written anew one by one, with what a stream says between them.
+/// The same events, encoded again one by one, with keep-alives and `position` frames between them.
 fn shaped(run: &Run, sent: &[Sent], cuts: &[u8], shape: Shape) {
     let mut out = BytesMut::from(&*shape.retry(RETRY));
     for frame in run.events() {
         out.extend_from_slice(shape.keep_alive());
-        shape.put(&mut out, Some(&format!("k3-{}", frame.seq)), frame.kind, frame.data);
-        out.extend_from_slice(&shape.mark(&format!("k3-{}", frame.seq)));
+        let id = format!("k3-{}", frame.seq);
+        shape.put(&mut out, Some(&id), frame.kind, frame.data);
+        out.extend_from_slice(shape.keep_alive());
+        shape.put(&mut out, Some(&id), "position", POSITION.as_bytes());
     }
-    judge(&read(&out, cuts), sent, shape == Shape::Sse { named: true });
+    let mut events = read(&out, cuts);
+    let all = events.len();
+    events.retain(|event| event.data != POSITION);
+    assert_eq!(all - events.len(), sent.len(), "each position has its data");
+    judge(&events, sent, shape == Shape::Sse { named: true });
 }
 
 fn lines(run: &Run, sent: &[Sent]) {
     let mut out = BytesMut::new();
     for frame in run.events() {
+        out.extend_from_slice(Shape::Ndjson.keep_alive());
         Shape::Ndjson.put(&mut out, None, frame.kind, frame.data);
     }
     let text = std::str::from_utf8(&out).expect("it is text");
     assert_eq!(text.lines().count(), sent.len());
-    for (line, sent) in text.lines().zip(sent) {
+    for (line, sent) in text.lines().map(str::trim_start).zip(sent) {
         same(line, sent);
     }
 }

@@ -94,8 +94,10 @@ events! {
     Ext<'a> = "ext", true;
     Reset<'a> = "reset", false;
     Ready<'a> = "ready", false;
+    PositionFrame = "position", false;
     ProblemFrame<'a> = "problem", false;
     ShutdownFrame = "shutdown", false;
+    EndFrame<'a> = "end", false;
 }
 
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -190,7 +192,7 @@ pub struct SessionClosed<'a> {
     pub by: &'a str,
 }
 
-/// The last frame of its streams.
+/// The last event of its session. `end` follows it.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SessionDeleted<'a> {
     pub by: &'a str,
@@ -415,7 +417,11 @@ pub struct Ready<'a> {
     pub last_event_id: &'a str,
 }
 
-/// The stream ends here.
+/// Advances the client's cursor past events that its filters exclude. Its `id` is the new cursor.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct PositionFrame {}
+
+/// The gateway stops the stream because of a problem. The client may reconnect.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct ProblemFrame<'a> {
     pub problem: &'a Problem,
@@ -426,6 +432,27 @@ pub struct ProblemFrame<'a> {
 #[serde(rename_all = "camelCase")]
 pub struct ShutdownFrame {
     pub retry_ms: u64,
+}
+
+/// Why a stream is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// The stream of a turn delivered the turn's last event.
+    TurnEnded,
+    /// A stream with `follow=false` reached the end of the log.
+    CaughtUp,
+    /// The session was deleted.
+    SessionDeleted,
+}
+
+/// The last frame of a complete stream. A stream that ends without `end` or `shutdown` was cut off.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EndFrame<'a> {
+    pub reason: EndReason,
+    /// The cursor that the client holds now; the frame's `id` is the same.
+    pub last_event_id: &'a str,
 }
 
 /// A page of events.

@@ -12,20 +12,22 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use bytes::Bytes;
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tower::Service;
 
 use super::activity::Activity;
 use super::answer::{Answer, unless_stalled};
-use super::connection::Guarded;
-use super::lanes::Lanes;
+use super::connection::{Guarded, Unwritten};
+use super::lanes::{self, Lanes};
 use super::layers::Peer;
-use super::takeover::{Takeover, may_leave};
+use super::takeover::Takeover;
 use crate::shutdown::{Shutdown, sound};
 use crate::types::{Limits, Network};
 
@@ -60,12 +62,13 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 /// Connections end on their own, idle ones soon and others with their answers, and all of them at the hard stop;
 /// [`Shutdown::finished`] waits for them.
 pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
-    let door = Door {
-        builder: Arc::new(builder(&acceptor.limits, &acceptor.shutdown)),
+    let door = Arc::new(Door {
+        builder: builder(&acceptor.limits, &acceptor.shutdown),
         connections: Connections::new(&acceptor),
         router,
         acceptor,
-    };
+        runtime: Handle::current(),
+    });
     widen(&listener);
     loop {
         let accepted = tokio::select! {
@@ -104,16 +107,40 @@ fn waiting<T>(mut accept: impl FnMut() -> io::Result<T>) -> impl Iterator<Item =
 }
 
 /// What each new connection gets.
+#[derive(Debug)]
 struct Door {
-    builder: Arc<Builder<Streams>>,
+    builder: Builder<Streams>,
     connections: Connections,
     router: Router,
     acceptor: Acceptor,
+    runtime: Handle,
+}
+
+/// Where the socket of a complete stream goes: to a connection that serves the next request.
+#[derive(Debug)]
+pub(in crate::http) struct Home {
+    door: Arc<Door>,
+    peer: SocketAddr,
+}
+
+impl Home {
+    /// Serves requests on the socket, beginning with these bytes.
+    pub(in crate::http) fn serve(self, stream: TcpStream, held: Held, early: Bytes) {
+        let Self { door, peer } = self;
+        let Acceptor { limits, shutdown, .. } = &door.acceptor;
+        let stream = match lanes::moved(stream, &door.runtime) {
+            Ok(stream) => stream,
+            Err(error) => return tracing::debug!(%peer, %error, "a socket was not handed back"),
+        };
+        prepare(&stream, limits);
+        let begun = Begun { stream, early, activity: Activity::used() };
+        shutdown.spawn_client_on(&door.runtime, connection(Arc::clone(&door), begun, peer, held));
+    }
 }
 
 impl Door {
-    fn let_in(&self, stream: TcpStream, peer: SocketAddr) {
-        let Self { builder, connections, router, acceptor } = self;
+    fn let_in(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
+        let Self { connections, acceptor, .. } = &**self;
         if !acceptor.serves(peer.ip()) {
             tracing::debug!(%peer, "a connection past the proxy was closed");
             return;
@@ -121,46 +148,77 @@ impl Door {
         // Over the limit: closing at once is the cheapest answer.
         let Some(counted) = connections.take(peer.ip()) else { return };
         prepare(&stream, &acceptor.limits);
-        let from = (peer, Held { counted: Arc::new(counted) });
-        let served = connection(Arc::clone(builder), stream, from, router.clone(), acceptor.clone());
-        acceptor.shutdown.spawn_client(served);
+        let held = Held { counted: Arc::new(counted) };
+        let begun = Begun { stream, early: Bytes::new(), activity: Activity::new() };
+        acceptor.shutdown.spawn_client(connection(Arc::clone(self), begun, peer, held));
     }
 }
 
-async fn connection(
-    builder: Arc<Builder<Streams>>,
+/// A socket with a client that may send a request.
+struct Begun {
     stream: TcpStream,
-    (peer, held): (SocketAddr, Held),
+    /// What it has sent already.
+    early: Bytes,
+    activity: Activity,
+}
+
+/// Answers the requests of one connection.
+#[derive(Debug, Clone)]
+struct Answers {
     router: Router,
-    Acceptor { limits, lanes, shutdown, .. }: Acceptor,
-) {
-    let activity = Activity::new();
-    let (lent, takeover) = Takeover::lend(stream);
-    let io = Guarded::new(lent, limits.write_stall, activity.clone());
-    let unwritten = io.unwritten();
-    let of_service = (activity.clone(), unwritten.clone(), takeover.clone(), held.clone());
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let (activity, unwritten, takeover, held) = of_service.clone();
+    peer: SocketAddr,
+    activity: Activity,
+    unwritten: Unwritten,
+    takeover: Takeover,
+    held: Held,
+}
+
+impl Answers {
+    /// Never resolves when the answer leaves the connection, which is dropped then.
+    fn answer(
+        self,
+        request: hyper::Request<Incoming>,
+    ) -> impl Future<Output = Result<hyper::Response<Answer<Body>>, Infallible>> {
+        let Self { mut router, peer, activity, unwritten, takeover, held } = self;
         let open = activity.begin(request.version(), !request.body().is_end_stream());
-        let may_leave = may_leave(&request);
+        let may_leave = takeover.may_leave(&request);
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
         request.extensions_mut().insert(held);
         // A router is always ready, and its clone is a reference.
-        let answer = router.clone().call(request);
+        let answer = router.call(request);
         async move {
             let mut response = answer.await?;
             // Nothing of the answer before may be in the buffers, which are dropped.
-            if may_leave && unwritten.is_empty() && takeover.takes(&mut response) {
+            if let Some(may_leave) = may_leave.filter(|_| unwritten.is_empty())
+                && takeover.takes(&mut response, may_leave)
+            {
                 drop((response, open));
                 return std::future::pending().await;
             }
             unwritten.answers();
-            Ok::<_, Infallible>(response.map(|body| Answer::new(body, unwritten, open)))
+            Ok(response.map(|body| Answer::new(body, unwritten, open)))
         }
-    });
+    }
+}
+
+async fn connection(door: Arc<Door>, begun: Begun, peer: SocketAddr, held: Held) {
+    let Begun { stream, early, activity } = begun;
+    let Acceptor { limits, lanes, shutdown, .. } = &door.acceptor;
+    let (lent, takeover) = Takeover::lend(stream, early);
+    let io = Guarded::new(lent, limits.write_stall, activity.clone());
+    let unwritten = io.unwritten();
+    let answers = Answers {
+        router: door.router.clone(),
+        peer,
+        activity: activity.clone(),
+        unwritten: unwritten.clone(),
+        takeover: takeover.clone(),
+        held: held.clone(),
+    };
+    let service = service_fn(move |request| answers.clone().answer(request));
     // By itself, since a future that is moved into another one is there twice.
-    let mut connection = Box::pin(builder.serve_connection_with_upgrades(TokioIo::new(io), service));
+    let mut connection = Box::pin(door.builder.serve_connection_with_upgrades(TokioIo::new(io), service));
     let (mut ending, mut asked, mut draining) = (false, false, false);
     let (mut last_request, mut look) = (None, Instant::now() + limits.header);
     loop {
@@ -194,7 +252,7 @@ async fn connection(
                 if !unwritten.is_empty() {
                     activity.writes();
                 }
-                match activity.look_again(&limits, held.is_crowded()) {
+                match activity.look_again(limits, held.is_crowded()) {
                     Some(next) => (look, asked) = (next, false),
                     // Asked politely first, so that a request that is on its way is not lost.
                     None if !asked => {
@@ -208,7 +266,8 @@ async fn connection(
         }
     }
     drop(connection);
-    takeover.begin(held, &lanes, &limits, &shutdown);
+    let home = Home { door: Arc::clone(&door), peer };
+    takeover.begin(held, home, lanes, limits, shutdown);
 }
 
 /// `None` when a stream wants the socket.

@@ -32,6 +32,13 @@ impl Activity {
         Self(Arc::new(Mutex::new(open)))
     }
 
+    /// For a connection that has served a request over HTTP/1.1.
+    pub(super) fn used() -> Self {
+        let activity = Self::new();
+        activity.open().version = Some(Version::HTTP_11);
+        activity
+    }
+
     fn open(&self) -> MutexGuard<'_, Open> {
         sound(self.0.lock())
     }

@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::accept::Held;
+use super::accept::{Held, Home};
 use super::stream::{Made, Socket, Stream};
 use crate::eventlog::Herald;
 use crate::shutdown::{Shutdown, vital};
@@ -28,6 +28,10 @@ pub(super) struct Leaves {
     pub(super) head: Bytes,
     pub(super) socket: TcpStream,
     pub(super) held: Held,
+    /// Where the socket goes after a complete stream; `None`: it closes.
+    pub(super) home: Option<Box<Home>>,
+    /// Bytes that the client sent already, which belong to its next request.
+    pub(super) early: Bytes,
 }
 
 /// The threads, one for two cores. They end by [`end`](Self::end), or with the last clone.
@@ -79,17 +83,20 @@ impl Lanes {
     pub(super) fn begin(&self, leaves: Leaves, shutdown: &Shutdown) -> io::Result<()> {
         let Inner { lanes, next, .. } = &*self.0;
         let lane = &lanes[next.fetch_add(1, Ordering::Relaxed) % lanes.len()];
-        let Leaves { stream, head, socket, held } = leaves;
-        let socket = socket.into_std()?;
-        let socket = {
-            let _inside = lane.runtime.enter();
-            TcpStream::from_std(socket)?
-        };
-        let wire = Socket::new(socket, held, head, Arc::clone(&lane.made));
+        let Leaves { stream, head, socket, held, home, early } = leaves;
+        let socket = moved(socket, &lane.runtime)?;
+        let wire = Socket::new(socket, held, head, Arc::clone(&lane.made)).and_then(home, early);
         let herald = Arc::clone(&lane.herald);
         shutdown.spawn_client_on(&lane.runtime, stream.run(wire, Some(herald)));
         Ok(())
     }
+}
+
+/// Registers a socket with another runtime.
+pub(super) fn moved(socket: TcpStream, runtime: &Handle) -> io::Result<TcpStream> {
+    let socket = socket.into_std()?;
+    let _inside = runtime.enter();
+    TcpStream::from_std(socket)
 }
 
 impl Lane {

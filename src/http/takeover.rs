@@ -1,8 +1,10 @@
 //! How a stream leaves its connection: the request is read, checked and routed like any other, and then hyper's
-//! connection, whose buffers are most of what an idle stream would cost, is dropped and the stream has the socket.
+//! connection, whose buffers are most of the memory of an idle stream, is dropped and the stream has the socket.
 //!
-//! Only for HTTP/1.1, where a connection has one answer at a time. It ends with its stream, as the answer says: what
-//! the client sent beyond the request went with the buffers.
+//! Only for HTTP/1.1, where a connection has one answer at a time. A complete stream hands its socket back, and a new hyper
+//! connection serves the next request on it. The old connection's read buffer is gone by then. So this module counts
+//! the heads in the bytes that hyper reads: if bytes of a later request may have been in the buffer, the socket closes
+//! with its stream instead.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,12 +13,12 @@ use std::task::{Context, Poll};
 
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderValue, Method, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Version, header};
 use hyper::body::{Body, Incoming};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::accept::Held;
+use super::accept::{Held, Home};
 use super::lanes::{Lanes, Leaves};
 use super::layers::REQUEST_ID;
 use super::stream::{Live, Stream};
@@ -28,6 +30,8 @@ use crate::types::{Limits, Timestamp};
 pub(super) struct Lent {
     /// Until the drop.
     stream: Option<TcpStream>,
+    /// Bytes that the client sent while the socket had no connection: they come first.
+    early: Bytes,
     takeover: Takeover,
 }
 
@@ -38,24 +42,112 @@ pub(super) struct Takeover(Arc<Mutex<Met>>);
 #[derive(Debug, Default)]
 struct Met {
     socket: Option<TcpStream>,
+    /// Bytes that hyper has not read.
+    early: Bytes,
     asks: Option<Asks>,
+    heads: Heads,
+    /// The client sent something after the request that is being answered.
+    sent_more: bool,
 }
 
 #[derive(Debug)]
 struct Asks {
     stream: Box<Stream>,
     head: Bytes,
+    /// The connection can serve another request after the stream.
+    reusable: bool,
 }
 
-/// Whether an answer to this may leave its connection: nothing of the request is to come, and chunks are understood.
-pub(super) fn may_leave(request: &hyper::Request<Incoming>) -> bool {
-    request.method() == Method::GET && request.version() == Version::HTTP_11 && request.body().is_end_stream()
+/// Finds the ends of heads (empty lines) in the bytes that hyper reads.
+///
+/// hyper reads on only when its buffer holds no whole head. So if the bytes since the last flush end with an empty line
+/// and contain no other one, hyper's buffer is empty once it has parsed a request without a body.
+#[derive(Debug, Default)]
+struct Heads {
+    /// Empty lines since the last flush; no more than two are counted.
+    ends: u8,
+    /// The last byte ended one.
+    at_end: bool,
+    line: Line,
+}
+
+/// What was read of the line that has not ended.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    #[default]
+    Empty,
+    CarriageReturn,
+    Text,
+}
+
+impl Heads {
+    fn read(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.at_end = false;
+        // A body, or requests in one packet: no need to look further until the next flush.
+        if self.ends > 1 {
+            self.line = Line::Text;
+            return;
+        }
+        let mut from = 0;
+        for end in memchr::memchr_iter(b'\n', bytes) {
+            let empty = match self.line {
+                Line::Empty => matches!(&bytes[from..end], [] | [b'\r']),
+                Line::CarriageReturn => from == end,
+                Line::Text => false,
+            };
+            (self.line, from) = (Line::Empty, end + 1);
+            self.ends = self.ends.saturating_add(u8::from(empty));
+            self.at_end = empty && from == bytes.len();
+        }
+        self.line = match (self.line, &bytes[from..]) {
+            (line, []) => line,
+            (Line::Empty, [b'\r']) => Line::CarriageReturn,
+            _ => Line::Text,
+        };
+    }
+
+    /// An answer was written, so a client that does not pipeline sends the next head.
+    fn flushed(&mut self) {
+        (self.ends, self.at_end) = (0, false);
+    }
+
+    /// Whether a request that was just parsed is the last thing that was read.
+    fn is_alone(&self) -> bool {
+        self.ends == 1 && self.at_end
+    }
+}
+
+/// A request whose answer may leave its connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MayLeave {
+    /// No byte came after the request, and the client did not ask for the connection's end.
+    reusable: bool,
+}
+
+/// Whether the client closes the connection after this request.
+fn closes(headers: &HeaderMap) -> bool {
+    let options = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    options.flat_map(|value| value.split(',')).any(|option| option.trim().eq_ignore_ascii_case("close"))
 }
 
 impl Takeover {
-    pub(super) fn lend(stream: TcpStream) -> (Lent, Self) {
+    pub(super) fn lend(stream: TcpStream, early: Bytes) -> (Lent, Self) {
         let takeover = Self::default();
-        (Lent { stream: Some(stream), takeover: takeover.clone() }, takeover)
+        (Lent { stream: Some(stream), early, takeover: takeover.clone() }, takeover)
+    }
+
+    /// Whether the answer to a request may leave its connection: nothing of the request is to come, and the client
+    /// understands chunks. Call it when hyper has just parsed the request.
+    pub(super) fn may_leave(&self, request: &hyper::Request<Incoming>) -> Option<MayLeave> {
+        let leaves = request.method() == Method::GET
+            && request.version() == Version::HTTP_11
+            && request.body().is_end_stream();
+        let mut met = self.met();
+        met.sent_more = false;
+        leaves.then(|| MayLeave { reusable: met.heads.is_alone() && !closes(request.headers()) })
     }
 
     fn met(&self) -> MutexGuard<'_, Met> {
@@ -63,12 +155,12 @@ impl Takeover {
     }
 
     /// Takes an answer that streams; true when it was one. Its connection is to be dropped then.
-    pub(super) fn takes(&self, response: &mut Response) -> bool {
+    pub(super) fn takes(&self, response: &mut Response, MayLeave { reusable }: MayLeave) -> bool {
         let live = response.extensions_mut().remove::<Live>();
         let Some(mut stream) = live.and_then(|live| live.take()) else { return false };
         stream.of_request(response.headers().get(REQUEST_ID));
         let head = head(response, stream.now());
-        self.met().asks = Some(Asks { stream, head });
+        self.met().asks = Some(Asks { stream, head, reusable });
         true
     }
 
@@ -76,28 +168,32 @@ impl Takeover {
         self.met().asks.is_some()
     }
 
-    /// Goes on without the connection, which was dropped, on a thread for streams, in a task that is as small as it can be.
-    pub(super) fn begin(self, held: Held, lanes: &Lanes, limits: &Limits, shutdown: &Shutdown) {
+    /// Goes on without the connection, which was dropped, on a thread for streams, in a task that is as small as it can
+    /// be. A complete stream hands the socket to `home`.
+    pub(super) fn begin(self, held: Held, home: Home, lanes: &Lanes, limits: &Limits, shutdown: &Shutdown) {
         let mut met = self.met();
         let (socket, asks) = (met.socket.take(), met.asks.take());
+        let (early, sent_more) = (std::mem::take(&mut met.early), met.sent_more);
         drop(met);
-        if let (Some(socket), Some(Asks { stream, head })) = (socket, asks) {
+        if let (Some(socket), Some(Asks { stream, head, reusable })) = (socket, asks) {
             let buffer = limits.stream_buffer_bytes.min(limits.send_buffer_bytes);
             if let Err(error) = rustix::net::sockopt::set_socket_send_buffer_size(&socket, buffer) {
                 tracing::debug!(%error, "a socket keeps its buffer");
             }
-            if let Err(error) = lanes.begin(Leaves { stream, head, socket, held }, shutdown) {
+            let home = (reusable && !sent_more).then(|| Box::new(home));
+            if let Err(error) = lanes.begin(Leaves { stream, head, socket, held, home, early }, shutdown) {
                 tracing::warn!(%error, "a stream did not get its socket");
             }
         }
     }
 }
 
-/// The answer's head. Its body comes in chunks, and ends the connection.
+/// The answer's head. Its body comes in chunks. It never says `Connection: close`: with it, Node's fetch takes a body that
+/// was cut for a complete one.
 fn head(response: &mut Response, now: Timestamp) -> Bytes {
     let status = response.status();
     let headers = response.headers_mut();
-    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    headers.remove(header::CONNECTION);
     headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     headers.insert(header::DATE, HeaderValue::try_from(now.http_date()).expect("a date is plain ASCII"));
     let mut head = BytesMut::with_capacity(1024);
@@ -114,7 +210,8 @@ fn head(response: &mut Response, now: Timestamp) -> Bytes {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.takeover.met().socket = self.stream.take();
+        let mut met = self.takeover.met();
+        (met.socket, met.early) = (self.stream.take(), std::mem::take(&mut self.early));
     }
 }
 
@@ -122,15 +219,31 @@ impl Lent {
     fn stream(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
         Pin::new(self.get_mut().stream.as_mut().expect("it is there until the drop"))
     }
+
+    fn poll_more(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.early.is_empty() {
+            return Pin::new(self).stream().poll_read(context, buffer);
+        }
+        buffer.put_slice(&self.early.split_to(self.early.len().min(buffer.remaining())));
+        Poll::Ready(Ok(()))
+    }
 }
 
 impl AsyncRead for Lent {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.stream().poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let poll = self.poll_more(context, buffer);
+        let more = &buffer.filled()[before..];
+        if !more.is_empty() {
+            let mut met = self.takeover.met();
+            met.heads.read(more);
+            met.sent_more = true;
+        }
+        poll
     }
 }
 
@@ -152,10 +265,64 @@ impl AsyncWrite for Lent {
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.takeover.met().heads.flushed();
         self.stream().poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream().poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a request is alone after these bytes, for every way to cut them in two.
+    fn alone(bytes: &str) -> bool {
+        let whole = |pieces: &[&[u8]]| {
+            let mut heads = Heads::default();
+            for piece in pieces {
+                heads.read(piece);
+            }
+            heads.is_alone()
+        };
+        let alone = whole(&[bytes.as_bytes()]);
+        for at in 0..bytes.len() {
+            let (one, two) = bytes.as_bytes().split_at(at);
+            assert_eq!(whole(&[one, two]), alone, "{bytes:?} cut at {at}");
+        }
+        alone
+    }
+
+    #[test]
+    fn a_request_is_alone_when_no_byte_comes_after_its_head() {
+        let head = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+        assert!(alone(head) && alone(&head.replace("\r\n", "\n")) && alone(&format!("x{head}")));
+        for more in ["G", "\n", "\r\n", head, "GET / HTTP/1.1\n\n", "x\n\n"] {
+            assert!(!alone(&format!("{head}{more}")), "{more:?}");
+        }
+        for part in ["", "GET / HTTP/1.1\r\nhost: a\r\n"] {
+            assert!(!alone(part), "{part:?}");
+        }
+    }
+
+    #[test]
+    fn what_came_before_an_answer_counts_only_when_more_than_it_was_read() {
+        let head = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+        let mut heads = Heads::default();
+        for body in [&b""[..], b"{}", b"a\n\nb\r\n\r\n\n"] {
+            heads.read(head);
+            heads.read(body);
+            heads.flushed();
+            heads.read(head);
+            assert!(heads.is_alone(), "{body:?}");
+            heads.flushed();
+            assert!(!heads.is_alone());
+        }
+        heads.read(head);
+        heads.read(head);
+        heads.flushed();
+        assert!(!heads.is_alone(), "the second is parsed from the buffer");
     }
 }

@@ -42,6 +42,7 @@ mod scale;
 mod session_model;
 mod sessions;
 mod store;
+mod stream_format;
 mod streams;
 mod subagents;
 mod takeover;

@@ -37,8 +37,8 @@ impl Tally {
     }
 }
 
-/// Events whose names say that they are no part of the log; their id is the one before the next event's.
-const BETWEEN: [&[u8]; 3] = [b"ready", b"reset", b"shutdown"];
+/// Types of events that are not in the log; their id is that of the last event.
+const BETWEEN: [&[u8]; 5] = [b"ready", b"reset", b"shutdown", b"position", b"end"];
 
 /// The grammar of Server-Sent Events, line by line, and ids that rise by one.
 #[derive(Debug, Default)]
@@ -47,6 +47,8 @@ pub(crate) struct Grammar {
     line: Vec<u8>,
     id: Option<u64>,
     between: bool,
+    /// The block has data.
+    data: bool,
     /// The number of the last event.
     last: Option<u64>,
     pub(crate) ids: u64,
@@ -74,13 +76,16 @@ impl Grammar {
             self.faults += u64::from(self.id.is_none());
         } else if let Some(event) = line.strip_prefix(b"event: ") {
             self.between = BETWEEN.contains(&event);
-        } else if ![&b"data: "[..], b"retry: ", b":"].iter().any(|field| line.starts_with(field)) {
+        } else if line.starts_with(b"data: ") {
+            self.data = true;
+        } else if ![&b"retry: "[..], b":"].iter().any(|field| line.starts_with(field)) {
             self.faults += 1;
         }
     }
 
-    /// An empty line ends an event.
+    /// An empty line ends a block, which must have data.
     fn dispatch(&mut self) {
+        self.faults += u64::from(!std::mem::take(&mut self.data));
         let (id, between) = (self.id.take(), std::mem::take(&mut self.between));
         let Some(id) = id else { return };
         let due = self.last.map_or(id, |last| if between { last } else { last + 1 });
@@ -141,10 +146,18 @@ mod tests {
 
     #[test]
     fn a_stream_as_it_must_be_has_no_faults() {
-        let stream = "retry: 1000\n\n: still here\n\nid: k3-4\nevent: session.update\ndata: {}\n\n\
-            id: k3-4\nevent: ready\ndata: {}\n\nid: k3-5\r\ndata: {}\r\ndata: {}\r\n\r\n";
-        assert_eq!(grammar(stream), [(3, 0); 3]);
+        let stream = "retry: 1000\n:\nid: k3-4\nevent: session.update\ndata: {}\n\n:\n\
+            id: k3-4\nevent: ready\ndata: {}\n\nid: k3-5\r\ndata: {}\r\ndata: {}\r\n\r\n\
+            id: k3-5\nevent: end\ndata: {}\n\n";
+        assert_eq!(grammar(stream), [(4, 0); 3]);
         assert_eq!(grammar("id: 7\ndata: a\n\nid: 8\ndata: b\n\n"), [(2, 0); 3]);
+    }
+
+    #[test]
+    fn a_block_without_data_is_a_fault() {
+        for (stream, ids) in [("retry: 1000\n\n", 0), (":\n\n", 0), ("id: k-1\n\nid: k-2\ndata: a\n\n", 2)] {
+            assert_eq!(grammar(stream), [(ids, 1); 3], "{stream}");
+        }
     }
 
     #[test]

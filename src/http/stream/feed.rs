@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use super::frame::{Own, Shape, prompt_of};
 use super::source::{Next, Reset, Source};
 use super::types::Types;
-use crate::api::event::{self, Ready, ResetReason as ApiReason};
+use crate::api::event::{self, EndFrame, EndReason, PositionFrame, Ready, ResetReason as ApiReason};
 use crate::eventlog::{Frame, ReadError, ResetReason, Run, TailCursor};
 use crate::session::SessionHandle;
 use crate::types::{Epoch, Ids, PromptId};
@@ -35,18 +35,32 @@ pub(crate) struct Feed {
 /// A piece of a feed.
 #[derive(Debug)]
 pub(super) enum Piece {
-    /// Events; the feed ends with them when `last`.
+    /// Events, and whether the feed is complete with them.
     Events {
         run: Run,
-        last: bool,
+        end: Option<End>,
     },
     Own(Own<'static>),
-    /// The replay is over.
+    /// The replay is over; the feed may be complete with it.
     Ready {
         own: Own<'static>,
-        last: bool,
+        end: Option<End>,
     },
-    End,
+    End(End),
+}
+
+/// The end of a complete feed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct End {
+    pub(super) reason: EndReason,
+    /// The cursor of the last event; `None` for that of the source, which may be ahead of it.
+    cursor: Option<u64>,
+}
+
+impl End {
+    pub(super) const fn of(reason: EndReason) -> Self {
+        Self { reason, cursor: None }
+    }
 }
 
 impl Feed {
@@ -65,14 +79,14 @@ impl Feed {
             Next::Run(run) => {
                 let last = self.turn_end(&run);
                 let run = last.and_then(|seq| run.through(seq)).unwrap_or(run);
-                Piece::Events { run, last: last.is_some() }
+                Piece::Events { run, end: last.map(|_| End { reason: EndReason::TurnEnded, cursor: last }) }
             }
             Next::Ready { cursor } => {
                 let over = self.turn.as_ref().and_then(|turn| turn.last_seq).is_some_and(|seq| seq <= cursor);
-                Piece::Ready { own: self.ready(cursor), last: over }
+                Piece::Ready { own: self.ready(cursor), end: over.then_some(End::of(EndReason::TurnEnded)) }
             }
             Next::Reset(reset) => return Err(reset),
-            Next::End => Piece::End,
+            Next::End => Piece::End(End::of(EndReason::SessionDeleted)),
         })
     }
 
@@ -165,11 +179,19 @@ impl Feed {
         out.freeze()
     }
 
-    /// The cursor that a client may hold now; `None` when it does, by the last event that it was given.
-    pub(super) fn mark(&mut self) -> Option<String> {
+    /// The frame that advances the client's cursor to that of the source; `None` if the client already holds it.
+    pub(super) fn position(&mut self) -> Option<Own<'static>> {
         let cursor = self.source.cursor();
         let moved = std::mem::replace(&mut self.held, cursor) != cursor;
-        moved.then(|| self.source.id(&self.epoch, cursor))
+        let own = |id| Own { id: Some(id), ..Own::new(&PositionFrame {}, self.ids.now()) };
+        moved.then(|| own(self.source.id(&self.epoch, cursor)))
+    }
+
+    /// The last frame of a complete stream. A client that reconnects with its id gets 204.
+    pub(super) fn end(&self, End { reason, cursor }: End) -> Own<'static> {
+        let id = self.source.id(&self.epoch, cursor.unwrap_or_else(|| self.source.cursor()));
+        let own = Own::new(&EndFrame { reason, last_event_id: &id }, self.ids.now());
+        Own { id: Some(id), ..own }
     }
 }
 

@@ -9,16 +9,16 @@ use std::task::{Context, Poll, ready};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use tokio::task::coop::poll_proceed;
 use tracing::Instrument;
 
-use super::feed::{Feed, Piece};
+use super::feed::{End, Feed, Piece};
 use super::frame::{Own, Shape};
 use super::pulse::{Deputy, Heart};
 use super::source::{Next, Reset};
 use crate::api::Problem;
-use crate::api::event::{ProblemFrame, ShutdownFrame};
+use crate::api::event::{EndReason, ProblemFrame, ShutdownFrame};
 use crate::auth::Admission;
 use crate::eventlog::{Herald, Later, Outlet, ReadError, TailCursor};
 use crate::http::body::{Out, written};
@@ -111,10 +111,18 @@ pub(crate) fn refused(problem: &Problem, ids: &Ids) -> Response {
     headed(shape, Body::from(body))
 }
 
+const SSE: &str = "text/event-stream";
+const NDJSON: &str = "application/x-ndjson";
+
+/// Whether these are the headers of a stream.
+pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == SSE || kind == NDJSON)
+}
+
 fn headed(shape: Shape, body: Body) -> Response {
     let kind = match shape {
-        Shape::Sse { .. } => "text/event-stream",
-        Shape::Ndjson => "application/x-ndjson",
+        Shape::Sse { .. } => SSE,
+        Shape::Ndjson => NDJSON,
     };
     let mut response = (StatusCode::OK, body).into_response();
     let headers = response.headers_mut();
@@ -151,6 +159,8 @@ pub(in crate::http) trait Wire {
     fn leave(&mut self, waits: Waits);
     /// Its outlet writes no more; part of what it took may be left to flush.
     fn come_back(&mut self) -> Option<Waits>;
+    /// The stream was written to its end, and nothing of it is left.
+    fn complete(self);
 }
 
 /// Where a stream waits, for who writes meanwhile.
@@ -194,8 +204,10 @@ impl Stream {
         }
         drop(herald);
         self.heart.told();
-        let opening = self.shape.retry(spread(&self.gateway.ids, 1000, 1000));
-        self.send(opening, &mut wire);
+        // A stream that begins in a drain gets another delay, from its `shutdown`.
+        if !self.gateway.shutdown.draining() {
+            self.send(self.shape.retry(spread(&self.gateway.ids, 1000, 1000)), &mut wire);
+        }
         let mut read = None;
         loop {
             let step = self.step(read.take(), &mut wire);
@@ -203,8 +215,13 @@ impl Stream {
             if over {
                 wire.end();
             }
-            if self.flush(&mut wire).await.is_err() || over {
+            if self.flush(&mut wire).await.is_err() {
                 return;
+            }
+            if over {
+                // The next request may be for a stream: this one does not count any more, and its outlet is gone.
+                drop(self);
+                return wire.complete();
             }
             let Self { feed, heart, shape, .. } = &mut *self;
             let gone = match step {
@@ -252,11 +269,8 @@ impl Stream {
         }
         // Events that are not for this client wake the stream too, and may come without a pause.
         if self.heart.is_due() {
-            self.comment(wire);
-            // The cursor is behind what was read: its events come first.
-            if read.is_none() {
-                self.mark(wire);
-            }
+            // The source's cursor is ahead of events that were read and not written yet: those come first.
+            self.keep_alive(read.is_none(), wire);
         }
         for _ in 0..LOOKS {
             if read.is_none() && wire.is_full() {
@@ -335,39 +349,37 @@ impl Stream {
     /// Gathers a piece; true when it was the last.
     fn piece<W: Wire>(&mut self, piece: Piece, wire: &mut W) -> bool {
         match piece {
-            Piece::Events { run, last } => {
+            Piece::Events { run, end } => {
                 let written = self.feed.write(&run, self.shape);
                 self.send(written, wire);
-                last && self.over(wire)
+                self.end(end, wire)
             }
             Piece::Own(own) => {
                 self.send(own.write(self.shape), wire);
                 false
             }
-            Piece::Ready { own, last } => {
+            Piece::Ready { own, end } => {
                 self.send(own.write(self.shape), wire);
-                (last || !self.follows) && self.over(wire)
+                let caught_up = (!self.follows).then_some(End::of(EndReason::CaughtUp));
+                self.end(end.or(caught_up), wire)
             }
-            Piece::End => true,
+            Piece::End(end) => self.end(Some(end), wire),
         }
     }
 
-    /// Leaves the client with the cursor that gets it 204 when it asks again, also if the last events were not for it.
-    fn over<W: Wire>(&mut self, wire: &mut W) -> bool {
-        self.mark(wire);
-        true
-    }
-
-    /// Nothing came for a while.
-    fn comment<W: Wire>(&mut self, wire: &mut W) {
-        self.send(Bytes::from_static(self.shape.keep_alive()), wire);
-    }
-
-    /// How far a client that wants few types has come.
-    fn mark<W: Wire>(&mut self, wire: &mut W) {
-        if let Some(id) = self.feed.mark() {
-            self.send(self.shape.mark(&id), wire);
+    /// Writes the last frame if the stream is complete; returns whether it is.
+    fn end<W: Wire>(&mut self, end: Option<End>, wire: &mut W) -> bool {
+        if let Some(end) = end {
+            self.send(self.feed.end(end).write(self.shape), wire);
         }
+        end.is_some()
+    }
+
+    /// The stream was silent for a while. A client with filters learns how far the log is, any other gets a comment.
+    fn keep_alive<W: Wire>(&mut self, may_move: bool, wire: &mut W) {
+        let position = if may_move { self.feed.position() } else { None };
+        let written = position.map(|own| own.write(self.shape));
+        self.send(written.unwrap_or(Bytes::from_static(self.shape.keep_alive())), wire);
     }
 
     fn fail<W: Wire>(&mut self, error: ApiError, wire: &mut W) {
@@ -450,6 +462,8 @@ impl Wire for Chunks {
     fn come_back(&mut self) -> Option<Waits> {
         None
     }
+
+    fn complete(self) {}
 }
 
 #[cfg(test)]

@@ -78,27 +78,21 @@ impl Shape {
         }
     }
 
-    /// When to come back after the stream broke. A stream says this first.
+    /// The delay before a client reconnects. This is a line of the block that the next frame completes: some clients
+    /// deliver a block without data as an event with empty data.
     pub fn retry(self, milliseconds: u64) -> Bytes {
         match self {
-            Self::Sse { .. } => format!("retry: {milliseconds}\n\n").into(),
+            Self::Sse { .. } => format!("retry: {milliseconds}\n").into(),
             Self::Ndjson => Bytes::new(),
         }
     }
 
-    /// What a stream says when there is nothing to say.
+    /// Keeps an idle connection open. It completes neither a block nor a line: SSE gets a comment line, NDJSON a space
+    /// before the next object.
     pub const fn keep_alive(self) -> &'static [u8] {
         match self {
-            Self::Sse { .. } => b":\n\n",
-            Self::Ndjson => b"\n",
-        }
-    }
-
-    /// Moves the cursor of an EventSource without an event: it keeps the id and, without data, dispatches nothing.
-    pub fn mark(self, id: &str) -> Bytes {
-        match self {
-            Self::Sse { .. } => format!("id: {id}\n\n").into(),
-            Self::Ndjson => Bytes::new(),
+            Self::Sse { .. } => b":\n",
+            Self::Ndjson => b" ",
         }
     }
 }

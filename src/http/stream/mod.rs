@@ -16,7 +16,7 @@ mod types;
 
 pub(in crate::http) use chunk::Made;
 pub(crate) use feed::{Feed, Turn};
-pub(crate) use follow::{Live, Stream, refused, respond};
+pub(crate) use follow::{Live, Stream, is_stream, refused, respond};
 pub use frame::Shape;
 pub(crate) use page::page;
 pub(crate) use pulse::Pulse;

@@ -91,11 +91,11 @@ impl Page {
         let mut ready = false;
         for piece in pieces {
             match piece {
-                Piece::Events { run, last } => {
+                Piece::Events { run, end } => {
                     if !self.run(feed, &run) {
                         return Taken::More;
                     }
-                    if last {
+                    if end.is_some() {
                         return Taken::End;
                     }
                 }
@@ -103,14 +103,14 @@ impl Page {
                     self.push(&own.data());
                     self.cursor = feed.source.cursor();
                 }
-                Piece::Ready { last, .. } => {
+                Piece::Ready { end, .. } => {
                     self.cursor = feed.source.cursor();
-                    if last {
+                    if end.is_some() {
                         return Taken::End;
                     }
                     ready = true;
                 }
-                Piece::End => return Taken::End,
+                Piece::End(_) => return Taken::End,
             }
         }
         Taken::All { ready }

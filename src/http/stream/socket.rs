@@ -15,22 +15,24 @@ use tokio::net::TcpStream;
 use super::chunk::{Chunk, Made, PIECES};
 use super::follow::{Gone, Waits, Wire};
 use crate::eventlog::{Later, Outlet, Took};
-use crate::http::accept::Held;
+use crate::http::accept::{Held, Home};
 use crate::shutdown::sound;
 
 /// What is gathered for one write. For a client that takes nothing more so much of the log is kept.
 const GATHERED: usize = 64 << 10;
-/// What a client may say after its request. It is not listened to, but for its end.
-const IGNORED: usize = 64 << 10;
+/// Bytes that a client may send before its stream is complete: its next requests.
+const EARLY: usize = 64 << 10;
 
 /// The way to one client, for its stream.
 #[derive(Debug)]
 pub(in crate::http) struct Socket {
     peer: Arc<Peer>,
-    _held: Held,
+    held: Held,
+    home: Option<Box<Home>>,
     ended: bool,
     progressed: bool,
-    ignored: usize,
+    /// Bytes that the client sent after its request.
+    early: Vec<u8>,
 }
 
 /// The way to one client, for its stream and for who writes while that waits.
@@ -48,10 +50,15 @@ struct Outgoing {
 }
 
 impl Socket {
-    /// For an answer that begins with this head, which says that its body comes in chunks and that the connection ends with it.
+    /// For an answer that begins with this head, which announces a chunked body.
     pub(in crate::http) fn new(stream: TcpStream, held: Held, begins: Bytes, made: Arc<Made>) -> Self {
         let peer = Arc::new(Peer::new(stream, begins, made));
-        Self { peer, _held: held, ended: false, progressed: false, ignored: 0 }
+        Self { peer, held, home: None, ended: false, progressed: false, early: Vec::new() }
+    }
+
+    /// Hands the socket to `home` after a complete stream, with the bytes that came early, beginning with these.
+    pub(in crate::http) fn and_then(self, home: Option<Box<Home>>, early: Bytes) -> Self {
+        Self { home, early: early.into(), ..self }
     }
 }
 
@@ -172,11 +179,11 @@ impl Wire for Socket {
             }
             match self.peer.stream.try_read(&mut said) {
                 Ok(0) => return Poll::Ready(()),
-                Ok(read) => self.ignored += read,
+                Ok(read) => self.early.extend_from_slice(&said[..read]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return Poll::Ready(()),
             }
-            if self.ignored > IGNORED {
+            if self.early.len() > EARLY {
                 return Poll::Ready(());
             }
         }
@@ -192,6 +199,14 @@ impl Wire for Socket {
 
     fn come_back(&mut self) -> Option<Waits> {
         self.peer.out().waits.take()
+    }
+
+    /// Serves the next request on the socket, unless the client was not to send any: then the socket closes.
+    fn complete(self) {
+        let Self { peer, held, home, early, .. } = self;
+        if let (Some(home), Some(peer)) = (home, Arc::into_inner(peer)) {
+            home.serve(peer.stream, held, early.into());
+        }
     }
 }
 

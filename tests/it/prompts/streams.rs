@@ -85,8 +85,9 @@ async fn ndjson_is_the_same_events_a_line_each() {
         .filter(|line| !line.is_empty())
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
-    let (ready, events) = lines.split_last().expect("lines");
+    let [events @ .., ready, end] = &*lines else { panic!("two lines at least") };
     assert_eq!(events, whole);
+    assert_eq!((&end["type"], &end["reason"]), (&json!("end"), &json!("caught_up")));
     assert_eq!((&ready["type"], &ready["lastEventId"]), (&json!("ready"), &whole[29]["id"]));
 }
 
@@ -130,7 +131,8 @@ async fn types_are_chosen_by_name_or_prefix() {
         assert_eq!(page["events"], json!(wanted), "{types}");
         assert_eq!(page["lastEventId"], whole[29]["id"], "a page says how far it looked");
         let stream = gateway.events(&format!("{path}?types={types}&follow=false")).await.rest().await;
-        assert_eq!(stream.last().expect("frames").data["type"], "ready", "what is not in the log comes");
+        let [.., ready, end] = &*stream else { panic!("two frames at least") };
+        assert!(ready.of("ready") && end.of("end"), "what is not in the log comes: {stream:?}");
         assert_eq!(json!(logged(stream)), json!(wanted), "{types}");
     }
 }

@@ -128,7 +128,9 @@ async fn a_deleted_session_is_gone_with_its_log_its_folder_and_its_process() {
     assert_eq!((answer.status, &answer.body), (StatusCode::NO_CONTENT, &Value::Null));
     assert_gone(&gateway, &session).await;
     let frames = own.rest().await;
-    assert_eq!(frames.last().expect("a frame").data["type"], "session.deleted", "the last of its stream");
+    let [.., deleted, end] = &*frames else { panic!("two frames at least") };
+    assert!(deleted.of("session.deleted"), "the last of its log: {frames:?}");
+    assert_eq!(end.data["reason"], "session_deleted");
     let deleted = everything.until("session.deleted").await.pop().expect("a frame");
     assert_eq!(deleted.data["sessionId"], session);
     assert_eq!(deleted.data["by"], gateway.get("/v1").await["principal"]["id"]);

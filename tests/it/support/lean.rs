@@ -227,7 +227,11 @@ impl Kept {
                 self.reader.frames.push(shown);
             }
             found |= frame.of(until);
-            let Some(id) = frame.id() else { continue };
+            let Some(id) =
+                frame.id().filter(|_| !["ready", "position", "end"].iter().any(|kind| frame.of(kind)))
+            else {
+                continue;
+            };
             self.last = Some(id.to_owned());
             self.seq = frame.seq().expect("<epoch>-<seq>");
             self.reader.frames.push(Shown::Event { id: Some(id.into()), text: text() });

@@ -37,9 +37,14 @@ pub(crate) struct Events {
     /// Comments seen so far.
     pub(crate) comments: usize,
     pub(crate) retry: Option<u64>,
-    /// The last frames, for who waits in vain.
+    /// The last frames, for the message of a test that fails.
     came: VecDeque<String>,
+    /// The type of the last frame.
+    last: String,
 }
+
+/// The types of frames after which a stream may be complete.
+const LAST: [&str; 3] = ["end", "shutdown", "problem"];
 
 /// How long it may be silent: where there is nothing to say, comments come.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -51,7 +56,14 @@ impl Events {
     pub(crate) fn new(response: reqwest::Response) -> Self {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Self { response, buffer: Vec::new(), comments: 0, retry: None, came: VecDeque::new() }
+        Self {
+            response,
+            buffer: Vec::new(),
+            comments: 0,
+            retry: None,
+            came: VecDeque::new(),
+            last: String::new(),
+        }
     }
 
     /// The next frame; None at the end of the stream, also when it broke.
@@ -63,12 +75,13 @@ impl Events {
     /// The same for who waits as long as there are comments.
     pub(crate) async fn whenever(&mut self) -> Option<Event> {
         loop {
+            while self.buffer.starts_with(b":\n") {
+                self.buffer.drain(..2);
+                self.comments += 1;
+            }
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
                 let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
-                if let Some(event) = self.block(std::str::from_utf8(&block).expect("a stream is UTF-8")) {
-                    return Some(event);
-                }
-                continue;
+                return Some(self.block(std::str::from_utf8(&block).expect("a stream is UTF-8")));
             }
             match self.chunk().await {
                 Some(chunk) => self.buffer.extend_from_slice(&chunk),
@@ -77,10 +90,15 @@ impl Events {
         }
     }
 
-    /// What comes next; None at the end.
+    /// The next bytes; None at the end. A stream that was not cut has said that it is complete.
     async fn chunk(&mut self) -> Option<Bytes> {
         let chunk = timeout(PATIENCE, self.response.chunk()).await;
         let chunk = chunk.unwrap_or_else(|_| panic!("not a byte within {PATIENCE:?}; {}", self.so_far()));
+        let chunked = self.response.version() > reqwest::Version::HTTP_10;
+        if let (Ok(None), true) = (&chunk, chunked) {
+            assert!(self.buffer.is_empty(), "a torn frame: {:?}", String::from_utf8_lossy(&self.buffer));
+            assert!(LAST.contains(&&*self.last), "the stream ends without an end; {}", self.so_far());
+        }
         chunk.ok().flatten()
     }
 
@@ -88,7 +106,7 @@ impl Events {
         format!("before it came {} comments and, the latest first, {:#?}", self.comments, self.came)
     }
 
-    fn block(&mut self, block: &str) -> Option<Event> {
+    fn block(&mut self, block: &str) -> Event {
         let (mut id, mut kind, mut text) = (None, None, None);
         for line in block.lines().filter(|line| !line.is_empty()) {
             match line.split_once(": ") {
@@ -100,12 +118,13 @@ impl Events {
                 _ => panic!("not a line of a frame: {line:?}"),
             }
         }
-        let text: Box<str> = text?;
+        let text: Box<str> = text.unwrap_or_else(|| panic!("a block without data: {block:?}"));
         let (frames, characters) = TOLD;
         self.came.truncate(frames - 1);
         self.came.push_front(text.chars().take(characters).collect());
-        let data = serde_json::from_str(&text).expect("data is JSON");
-        Some(Event { id, kind, data, text })
+        let data: Value = serde_json::from_str(&text).expect("data is JSON");
+        data["type"].as_str().expect("a type").clone_into(&mut self.last);
+        Event { id, kind, data, text }
     }
 
     /// Reads up to and with the first event of this type.
@@ -128,8 +147,9 @@ impl Events {
         }
     }
 
-    /// Takes what comes without looking at it; gives how many bytes that were, 0 at the end.
+    /// Discards what comes; returns how many bytes that were, 0 at the end.
     pub(crate) async fn bytes(&mut self) -> usize {
+        LAST[0].clone_into(&mut self.last);
         let left = std::mem::take(&mut self.buffer).len();
         left + self.chunk().await.map_or(0, |chunk| chunk.len())
     }

@@ -120,7 +120,7 @@ export interface ContentBlock {
   resource?: { uri?: string; text?: string; blob?: string; mimeType?: string };
 }
 
-/** One event of the log, or one of the frames without an id (`ready`, `problem`, `shutdown`). */
+/** One event of the log, or one about the stream (`ready`, `position`, `reset`, `problem`, `shutdown`, `end`). */
 export interface LogEvent {
   type: string;
   time: string;

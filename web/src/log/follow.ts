@@ -91,6 +91,8 @@ export class Follower {
         const event = parseEvent(frame.data);
         if (!event) return;
         if (frame.id) this.#lastEventId = frame.id;
+        // A position is nothing but its id.
+        if (event.type === "position") return;
         this.#batch.push(event);
         outcome = this.#steer(event) ?? outcome;
       },
@@ -127,8 +129,10 @@ export class Follower {
       this.#attempt = 0;
       this.#handOver();
       this.#options.connection({ state: "live" });
-    } else if (event.type === "session.deleted") {
-      return { kind: "end", connection: { state: "ended", why: "deleted" } };
+    } else if (event.type === "end") {
+      // A body that ends without this was cut, and is asked for again from the last id.
+      const why = event["reason"] === "session_deleted" ? "deleted" : "finished";
+      return { kind: "end", connection: { state: "ended", why } };
     } else if (event.type === "shutdown") {
       const afterMs = typeof event["retryMs"] === "number" ? event["retryMs"] : this.#retryMs;
       return { kind: "again", reason: "The gateway is restarting.", afterMs };

@@ -46,7 +46,7 @@ beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 test("comes back from the last id that it saw", async () => {
-  const run = follow([stream("retry: 1000\n\n", frame(1), mark("ready"), frame(2))]);
+  const run = follow([stream("retry: 1000\n", frame(1), ":\n", mark("ready"), ":\n", frame(2), ":\n")]);
   await vi.advanceTimersByTimeAsync(1100);
   expect(run.opened.map((each) => each.lastEventId)).toEqual([null, "k3-2"]);
   expect(run.events.map((event) => event.type)).toEqual(["session.update", "ready", "session.update"]);
@@ -107,11 +107,31 @@ test.each([
   expect(run.states.at(-1)).toMatchObject({ state: "refused", error: { status, problem: { code } } });
 });
 
-test("a 204 and a deleted session end it", async () => {
+test("a position moves the cursor and is no event", async () => {
+  const position = `id: k3-9\nevent: position\ndata: ${JSON.stringify({ id: "k3-9", type: "position", time: "" })}\n\n`;
+  const run = follow([stream(frame(1), mark("ready"), position)]);
+  await vi.advanceTimersByTimeAsync(1100);
+  expect(run.opened.map((each) => each.lastEventId)).toEqual([null, "k3-9"]);
+  expect(run.events.map((event) => event.type)).toEqual(["session.update", "ready"]);
+  run.follower.close();
+});
+
+test("a body that ends without an end was cut, also behind the last event of a session", async () => {
+  const run = follow([stream(frame(1), mark("ready"), frame(2, "session.deleted"))]);
+  await vi.advanceTimersByTimeAsync(1100);
+  expect(run.opened.map((each) => each.lastEventId)).toEqual([null, "k3-2"]);
+  run.follower.close();
+});
+
+test("a 204, an end and a deleted session end it", async () => {
   const finished = follow([() => new Response(null, { status: 204 })]);
-  const deleted = follow([stream(frame(1), mark("ready"), frame(2, "session.deleted"))]);
+  const ended = follow([stream(frame(1), mark("ready"), mark("end", { reason: "turn_ended", lastEventId: "k3-1" }))]);
+  const end = mark("end", { reason: "session_deleted", lastEventId: "k3-2" });
+  const deleted = follow([stream(frame(1), mark("ready"), frame(2, "session.deleted"), end)]);
   await vi.advanceTimersByTimeAsync(60_000);
   expect(finished.states.at(-1)).toEqual({ state: "ended", why: "finished" });
+  expect(ended.states.at(-1)).toEqual({ state: "ended", why: "finished" });
+  expect(ended.opened).toHaveLength(1);
   expect(deleted.states.at(-1)).toEqual({ state: "ended", why: "deleted" });
   expect(deleted.opened).toHaveLength(1);
 });
