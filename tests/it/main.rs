@@ -41,6 +41,7 @@ mod route_walk;
 mod scale;
 mod session_model;
 mod sessions;
+mod stock_clients;
 mod store;
 mod stream_format;
 mod streams;

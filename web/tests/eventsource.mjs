@@ -34,12 +34,19 @@ test("an EventSource with a ticket follows two sessions through a killed gateway
   for (const session of sessions) await api.call("POST", `sessions/${session}/prompts`, { prompt: "/help" });
   await seen(page, sessions, { type: "prompt.completed", promptId: "p2" });
 
-  const { opened, events } = await page.evaluate(() => {
+  await gateway.stop();
+  await seenMark(page, "shutdown");
+  await gateway.restart();
+  for (const session of sessions) await api.call("POST", `sessions/${session}/prompts`, { prompt: "/help" });
+  await seen(page, sessions, { type: "prompt.completed", promptId: "p3" });
+
+  const { opened, events, empty } = await page.evaluate(() => {
     window.source.close();
     return window.followed;
   });
+  assert.equal(empty, 0, "no event is without data");
   // It came back by itself, and the second time it went on where it had been: nothing was reset.
-  assert.ok(opened >= 2, `opened ${opened} times`);
+  assert.ok(opened >= 3, `opened ${opened} times`);
   assert.equal(events.filter(({ type }) => type === "reset").length, 0);
   const logged = events.filter(({ seq }) => seq !== undefined);
   assertOnceInOrder(logged.map(({ lastEventId }) => lastEventId));
@@ -53,8 +60,28 @@ test("an EventSource with a ticket follows two sessions through a killed gateway
     assert.deepEqual(ends.map(({ type, promptId, problem }) => [type, promptId, problem?.code]), [
       ["prompt.failed", "p1", "interrupted"],
       ["prompt.completed", "p2", undefined],
+      ["prompt.completed", "p3", undefined],
     ]);
   }
+  await watch.close();
+});
+
+test("an EventSource of a turn sees its end, and stops at the 204 when it comes back", async () => {
+  const watch = await Watch.page(browser, gateway.origin, { allowFailedRequests: true });
+  const { page } = watch;
+  await page.goto(gateway.link);
+  const api = new Api(page, new URLSearchParams(new URL(gateway.link).hash.slice(1)).get("key"));
+  const session = await api.createSession();
+  const path = `/v1/sessions/${session}/prompts/p1/events`;
+  await api.call("POST", `sessions/${session}/prompts`, { prompt: "/slow 2" });
+  const { ticket } = await api.call("POST", "tickets", { paths: [path] });
+  await listen(page, `${path.slice(1)}?named=false&ticket=${ticket}`);
+  await page.waitForFunction(() => window.source.readyState === EventSource.CLOSED);
+  const { opened, events, empty } = await page.evaluate(() => window.followed);
+  assert.deepEqual([opened, empty], [1, 0]);
+  const [completed, end] = events.slice(-2);
+  assert.deepEqual([completed.type, end.type, end.reason], ["prompt.completed", "end", "turn_ended"]);
+  assert.equal(end.lastEventId, completed.id);
   await watch.close();
 });
 
@@ -86,13 +113,25 @@ class Api {
 /** One EventSource for its whole life: what the gateway sends is all that it knows. */
 function follow(page, sessions, ticket) {
   const query = new URLSearchParams([...sessions.map((session) => ["session", session]), ["ticket", ticket], ["named", "false"]]);
+  return listen(page, `v1/events?${query}`);
+}
+
+function listen(page, address) {
   return page.evaluate((address) => {
-    window.followed = { opened: 0, errors: 0, events: [] };
+    window.followed = { opened: 0, errors: 0, events: [], empty: 0 };
     window.source = new EventSource(address);
     window.source.onopen = () => (window.followed.opened += 1);
     window.source.onerror = () => (window.followed.errors += 1);
-    window.source.onmessage = ({ data, lastEventId }) => window.followed.events.push({ ...JSON.parse(data), lastEventId });
-  }, `v1/events?${query}`);
+    window.source.onmessage = ({ data, lastEventId }) => {
+      if (data === "") window.followed.empty += 1;
+      else window.followed.events.push({ ...JSON.parse(data), lastEventId });
+    };
+  }, address);
+}
+
+/** Waits for an event about the stream. */
+async function seenMark(page, type) {
+  await page.waitForFunction((type) => window.followed.events.some((event) => event.type === type), type);
 }
 
 /** Waits until each of the sessions has an event like this; a source that gave up is told at once. */

@@ -72,13 +72,16 @@ export class Gateway {
     await this.run(new URL(this.link).host);
   }
 
+  /** A drain to its end. */
+  async stop() {
+    this.child.kill("SIGTERM");
+    const late = setTimeout(() => this.child.kill("SIGKILL"), STOP_MS);
+    await this.exited;
+    clearTimeout(late);
+  }
+
   async end() {
-    if (this.child && this.child.exitCode === null && this.child.signalCode === null) {
-      this.child.kill("SIGTERM");
-      const late = setTimeout(() => this.child.kill("SIGKILL"), STOP_MS);
-      await this.exited;
-      clearTimeout(late);
-    }
+    if (this.child && this.child.exitCode === null && this.child.signalCode === null) await this.stop();
     await rm(this.folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
   }
 

@@ -1,0 +1,23 @@
+// Follows a stream through cuts and restarts. Resolves when the gateway says that the stream is complete. `EventSource` is the
+// browser's or that of npm `eventsource`; the URL has `named=false` and a ticket.
+export function follow(EventSource, url, onEvent, onClose = () => {}) {
+  return new Promise((resolve, reject) => {
+    let last;
+    const source = new EventSource(url);
+    source.onmessage = ({ data }) => {
+      const event = JSON.parse(data);
+      onEvent(event);
+      last = event.type;
+      if (last !== "end") return;
+      source.close();
+      onClose("end");
+      resolve();
+    };
+    // It connects again by itself, unless a status ended it for good.
+    source.onerror = () => {
+      if (source.readyState === EventSource.CLOSED) return reject(new Error("the gateway refused the stream"));
+      onClose(last === "shutdown" ? last : "cut");
+      last = undefined;
+    };
+  });
+}
