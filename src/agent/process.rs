@@ -244,10 +244,10 @@ impl Process {
         self.child.stderr().tail()
     }
 
-    /// It has closed its stdout or was cut off, or nobody reads it any more.
+    /// The process has ended, has closed its stdout or was cut off, or nobody reads it any more.
     pub fn is_over(&self) -> bool {
         let over = self.connection.over();
-        over.has_changed().is_err() || over.borrow().is_some()
+        over.has_changed().is_err() || over.borrow().is_some() || self.child.exit().is_some()
     }
 
     /// Begins the stop ladder; what the agent still says is read.

@@ -8,13 +8,14 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::crashes::Crashes;
+use super::homes::Homes;
 use super::lease::{Fate, Lease, Standing};
 use super::state::{AgentState, Leased, Spare, Step, Waiter};
 use super::visit::Manner;
 use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, Catalogue, Launcher, Process};
 use crate::shutdown::{Shutdown, sound};
-use crate::types::{AgentName, Limits, Principal, Tenant};
+use crate::types::{AgentName, Limits, Principal};
 
 /// Why nobody may stand in line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +70,7 @@ struct Inner {
     launcher: Launcher,
     limits: Arc<Limits>,
     shutdown: Shutdown,
+    homes: Arc<Homes>,
     state: Mutex<State>,
 }
 
@@ -88,7 +90,8 @@ impl Pool {
     pub fn new(catalogue: &Catalogue, launcher: Launcher, limits: Arc<Limits>, shutdown: &Shutdown) -> Self {
         let agents = catalogue.agents().map(|s| (s.name.clone(), AgentState::new(Arc::clone(s)))).collect();
         let state = Mutex::new(State { agents, next: 0 });
-        Self { inner: Arc::new(Inner { launcher, limits, shutdown: shutdown.clone(), state }) }
+        let (shutdown, homes) = (shutdown.clone(), Arc::default());
+        Self { inner: Arc::new(Inner { launcher, limits, shutdown, homes, state }) }
     }
 
     /// Starts the spares that the catalogue asks for, and looks after them until the stop.
@@ -131,6 +134,10 @@ impl Pool {
 
     pub(super) fn launcher(&self) -> &Launcher {
         &self.inner.launcher
+    }
+
+    pub(super) fn homes(&self) -> &Arc<Homes> {
+        &self.inner.homes
     }
 
     /// A process of it is on its way.
@@ -249,62 +256,7 @@ impl Pool {
         self.inner.shutdown.spawn(async move { drop(unwanted) });
     }
 
-    async fn launch(&self, name: AgentName, tenant: Tenant, offer: ClientCapabilities) {
-        let (spec, wait) = {
-            let state = self.state();
-            let agent = &state.agents[&name];
-            (Arc::clone(&agent.spec), agent.crashes.wait(Instant::now()))
-        };
-        if let Some(wait) = wait {
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                () = self.inner.shutdown.soft() => {}
-            }
-        }
-        let (signed_in, current) = self.signed_in_to(&spec, &tenant);
-        let generation = signed_in.generation;
-        // Dropping a launch stops what it has started.
-        let outcome = tokio::select! {
-            biased;
-            () = self.inner.shutdown.soft() => Err(AgentFailure::Draining),
-            () = std::future::ready(()), if !current => Err(AgentFailure::removed()),
-            outcome = self.launch_signed_in(&spec, offer, (&tenant, signed_in)) => outcome,
-        };
-        {
-            let mut state = self.state();
-            let agent = state.agents.get_mut(&name).expect("agents stay in the pool");
-            agent.starting -= 1;
-            let current = Arc::ptr_eq(&agent.spec, &spec);
-            match outcome {
-                Ok(process) => {
-                    if current {
-                        agent.initialized = Some(Arc::clone(&process.initialized));
-                    }
-                    let since = Instant::now();
-                    agent.spares.push(Spare { process, tenant, used_by: None, generation, since });
-                }
-                Err(AgentFailure::Draining) => agent.live -= 1,
-                // Its entry is another one by now, which may do better.
-                Err(_) if !current => agent.live -= 1,
-                Err(failure) => {
-                    tracing::warn!(agent = %name, %failure, "an agent did not start");
-                    agent.live -= 1;
-                    agent.line.retain(|waiter| !waiter.give.is_closed());
-                    let (now, limits) = (Instant::now(), &self.inner.limits);
-                    if let Some(first) = agent.line.pop_front() {
-                        agent.crashes.note(now, limits);
-                        // Whoever left the line needs no reason.
-                        drop(first.give.send(Err(failure)));
-                    } else {
-                        agent.spare_crashes.note(now, limits);
-                    }
-                }
-            }
-        }
-        self.advance(&name);
-    }
-
-    fn stop(&self, name: AgentName, process: Process) {
+    pub(super) fn stop(&self, name: AgentName, process: Process) {
         let pool = self.clone();
         self.inner.shutdown.spawn(async move {
             process.stop().await;

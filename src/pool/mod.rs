@@ -5,9 +5,11 @@
 
 mod auth;
 mod crashes;
+mod homes;
 mod lease;
 mod line;
 mod sign_in;
+mod start;
 mod state;
 mod visit;
 

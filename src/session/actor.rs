@@ -87,6 +87,8 @@ pub(super) struct Actor {
     pub(super) retry_at: Option<Instant>,
     /// When the process was last needed, and when anybody last asked for anything.
     pub(super) idle_since: Instant,
+    /// Processes that were dead when the session needed them, since it last used one.
+    pub(super) replaced: u32,
     pub(super) asked_at: Instant,
     pub(super) over: bool,
     /// What the pool was told of this lease.

@@ -13,7 +13,7 @@ use super::suited;
 use crate::acp::{self, ClientCapabilities, McpServer, SessionSetup, TraceContext};
 use crate::agent::{AgentFailure, Ended};
 use crate::api::SessionState;
-use crate::api::event::{AgentExited, Context, DetachedReason, SessionAttached, SessionDetached};
+use crate::api::event::{Context, DetachedReason, SessionAttached, SessionDetached};
 use crate::eventlog::Records;
 use crate::jsonrpc::RpcError;
 use crate::pool::{Fate, Lease, Refused, Standing};
@@ -85,8 +85,10 @@ impl Actor {
             Err(failure) => return self.unattached(&Refusal::Agent(failure)),
         };
         self.spec = Arc::clone(&lease.process().spec);
-        if lease.process().offer != self.offer() {
-            // The entry has changed while it waited: this process was offered what the former one had.
+        let died = lease.process().is_over() && self.may_replace();
+        if died || lease.process().offer != self.offer() {
+            // It died while it was idle. Or the entry has changed while the session waited: this process was offered the
+            // capabilities of the former entry.
             lease.release(Fate::Untouched);
             if let Err(refusal) = self.reserve() {
                 self.unattached(&refusal);
@@ -214,6 +216,9 @@ impl Actor {
         lease.saw_auth(false);
         let initialized = Arc::clone(&lease.process().initialized);
         self.attachment = Attachment::Attached;
+        if self.turn.is_none() {
+            self.replaced = 0;
+        }
         self.idle_since = Instant::now();
         self.record.attached = true;
         let prompt = initialized.prompt_capabilities().filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
@@ -300,6 +305,7 @@ impl Actor {
 
     /// No process comes: whoever waited for one is told why.
     pub(super) fn unattached(&mut self, refusal: &Refusal) {
+        self.replaced = 0;
         self.refuse_all(refusal);
         if self.turn.is_some() {
             self.fail_turn(refusal);
@@ -329,15 +335,14 @@ impl Actor {
         }
         // An end that we have ordered is no crash.
         let stopped = self.turn.as_ref().is_some_and(|turn| turn.stopping);
+        if !stopped && self.unused() && self.may_replace() {
+            return self.replace_process(&ended);
+        }
         self.lost(ended, if stopped { Fate::Stop } else { Fate::Crashed });
     }
 
     fn lost(&mut self, ended: Ended, fate: Fate) {
-        if self.record.attached {
-            let Ended { exit_code, signal, stderr_tail, .. } = &ended;
-            let event = AgentExited { exit_code: *exit_code, signal: signal.as_deref(), stderr_tail };
-            self.append(None, &event, Records::default());
-        }
+        self.exited(&ended);
         let refusal = Refusal::Agent(AgentFailure::Exited(ended));
         self.release(fate, &refusal);
         if self.record.attached {

@@ -32,6 +32,7 @@ mod record;
 mod recovery;
 mod refusal;
 mod registry;
+mod replacement;
 mod requests;
 mod serve;
 mod subagents;

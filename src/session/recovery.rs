@@ -109,6 +109,7 @@ impl Actor {
             drain_at: None,
             retry_at: None,
             idle_since: Instant::now(),
+            replaced: 0,
             asked_at: Instant::now(),
             over: false,
             told: Standing::Busy,

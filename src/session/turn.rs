@@ -156,12 +156,14 @@ impl Actor {
         let committed = self.log.committed();
         let (Some(turn), Some(lease)) = (&mut self.turn, &self.inputs.lease) else { return };
         let ready = turn.call.is_none() && turn.started_seq <= committed;
-        if !ready || !matches!(self.attachment, Attachment::Attached) {
+        // The end of a process that is over comes through its batches, and then the session takes another one.
+        if !ready || !matches!(self.attachment, Attachment::Attached) || lease.process().is_over() {
             return;
         }
         let Some(id) = &self.record.agent_session_id else { return };
         let params = acp::prompt(id, &turn.blocks, turn.trace.as_ref());
         turn.active = Instant::now();
+        self.replaced = 0;
         // A closed stdin shows as the end of the process, which comes through the batches.
         turn.call = lease.process().connection.call(acp::method::SESSION_PROMPT, &params).ok();
         self.work_asked();

@@ -112,6 +112,7 @@ impl Agent {
                 self.wire.fail(id, code, "another version", Some(r#"{"supported":[1]}"#.to_owned()));
             }
             "initialize" => {
+                self.flags.exclusive_start.into_iter().for_each(super::process::set_up_home);
                 self.wire.answer(id, self.initialize());
                 self.flags.short_life.into_iter().for_each(super::process::exit_after);
             }

@@ -28,6 +28,7 @@ pub(crate) struct Flags {
     pub(crate) exit_at_start: Option<u8>,
     pub(crate) noise_at_start: bool,
     pub(crate) slow_start: Duration,
+    pub(crate) exclusive_start: Option<Duration>,
     pub(crate) short_life: Option<Duration>,
     pub(crate) slow_auth: Duration,
     pub(crate) no_capabilities: bool,
@@ -64,6 +65,9 @@ impl Flags {
             match flag.as_str() {
                 "--exit-at-start" => flags.exit_at_start = Some(number(&value()?)?),
                 "--slow-start" => flags.slow_start = Duration::from_millis(number(&value()?)?),
+                "--exclusive-start" => {
+                    flags.exclusive_start = Some(Duration::from_millis(number(&value()?)?));
+                }
                 "--short-life" => flags.short_life = Some(Duration::from_millis(number(&value()?)?)),
                 "--slow-auth" => flags.slow_auth = Duration::from_millis(number(&value()?)?),
                 "--protocol" => flags.protocol = Some(number(&value()?)?),

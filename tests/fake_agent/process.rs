@@ -32,6 +32,23 @@ pub(crate) fn exit_after(time: Duration) {
     std::thread::Builder::new().spawn(end).expect("the machine has room for a thread");
 }
 
+/// Sets up a new HOME, which takes `time`. Fails if another instance does the same at that moment.
+#[expect(clippy::disallowed_methods, reason = "an agent reads its environment")]
+pub(crate) fn set_up_home(time: Duration) {
+    let home = std::path::PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    let (done, lock) = (home.join("initialized"), home.join("initializing"));
+    if done.exists() {
+        return;
+    }
+    if std::fs::File::create_new(&lock).is_err() {
+        stderr(b"failed to initialize state\n");
+        std::process::exit(1);
+    }
+    std::thread::sleep(time);
+    std::fs::File::create(done).expect("HOME is writable");
+    std::fs::remove_file(lock).expect("this instance created it");
+}
+
 /// Whether stdin is to be left alone.
 static DEAF: AtomicBool = AtomicBool::new(false);
 

@@ -6,5 +6,6 @@ mod listing;
 mod reasons;
 mod rpc;
 mod socket;
+mod starts;
 mod terminal;
 mod warm;

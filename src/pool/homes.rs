@@ -1,0 +1,209 @@
+//! Serializes first starts in one HOME.
+//!
+//! Some agents set up their HOME when they start there for the first time, and fail if two processes do so at once.
+//! Until one start in a HOME has succeeded, only one start runs there at a time. After that, each agent that has not
+//! started in this HOME yet still starts one process at a time there.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::Notify;
+
+use crate::agent::{AgentFailure, AgentSpec, Home};
+use crate::shutdown::sound;
+use crate::types::AgentName;
+
+/// The starts that run in each HOME.
+#[derive(Debug, Default)]
+pub(super) struct Homes {
+    homes: Mutex<HashMap<PathBuf, HomeState>>,
+    /// A start has ended or failed.
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct HomeState {
+    /// The agents of which a start in this HOME has succeeded.
+    succeeded: HashSet<AgentName>,
+    running: Vec<Running>,
+    started: u64,
+    /// How many first starts have failed, and the last of them.
+    failures: u64,
+    failed: Option<(AgentName, AgentFailure)>,
+}
+
+#[derive(Debug)]
+struct Running {
+    id: u64,
+    agent: AgentName,
+    /// No other start may run in this HOME meanwhile.
+    alone: bool,
+    /// Another start has run in this HOME meanwhile.
+    overlapped: bool,
+}
+
+/// A start that may run now. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct HomeStart {
+    homes: Arc<Homes>,
+    home: PathBuf,
+    agent: AgentName,
+    id: u64,
+}
+
+impl HomeState {
+    fn must_wait(&self, agent: &AgentName, alone: bool) -> bool {
+        if alone || self.succeeded.is_empty() || self.running.iter().any(|start| start.alone) {
+            !self.running.is_empty()
+        } else {
+            !self.succeeded.contains(agent) && self.running.iter().any(|start| start.agent == *agent)
+        }
+    }
+}
+
+impl Homes {
+    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, HomeState>> {
+        sound(self.homes.lock())
+    }
+
+    /// Waits until a process of this agent may start in its HOME. With `alone`, no other start runs there meanwhile.
+    ///
+    /// Fails if the first start of the same agent fails while this one waits for it: a start of the same program in the
+    /// same HOME would fail in the same way, after the same time.
+    pub(super) async fn enter(
+        self: &Arc<Self>,
+        spec: &AgentSpec,
+        alone: bool,
+    ) -> Result<HomeStart, AgentFailure> {
+        let (Home::Own(home) | Home::User(home)) = &spec.home;
+        let failures = self.lock().entry(home.clone()).or_default().failures;
+        loop {
+            // Created before the check, so that no change between check and wait is missed.
+            let changed = self.changed.notified();
+            if let Some(outcome) = self.try_enter(home, &spec.name, alone, failures) {
+                return outcome;
+            }
+            changed.await;
+        }
+    }
+
+    /// `None` while other starts have to end first. `failures` is the count at the beginning of the wait.
+    fn try_enter(
+        self: &Arc<Self>,
+        home: &Path,
+        agent: &AgentName,
+        alone: bool,
+        failures: u64,
+    ) -> Option<Result<HomeStart, AgentFailure>> {
+        let mut homes = self.lock();
+        let state = homes.get_mut(home)?;
+        if let Some((failed, failure)) = &state.failed
+            && state.failures > failures
+            && failed == agent
+        {
+            return Some(Err(failure.clone()));
+        }
+        if state.must_wait(agent, alone) {
+            return None;
+        }
+        state.started += 1;
+        let overlapped = !state.running.is_empty();
+        for start in &mut state.running {
+            start.overlapped = true;
+        }
+        let (id, agent) = (state.started, agent.clone());
+        state.running.push(Running { id, agent: agent.clone(), alone, overlapped });
+        Some(Ok(HomeStart { homes: Arc::clone(self), home: home.to_owned(), agent, id }))
+    }
+}
+
+impl HomeStart {
+    fn update<T>(&self, update: impl FnOnce(&mut HomeState) -> T) -> T {
+        let outcome = update(self.homes.lock().entry(self.home.clone()).or_default());
+        self.homes.changed.notify_waiters();
+        outcome
+    }
+
+    /// Whether another start has run in the same HOME meanwhile.
+    pub(super) fn overlapped(&self) -> bool {
+        let homes = self.homes.lock();
+        let mut running = homes.get(&self.home).into_iter().flat_map(|state| &state.running);
+        running.any(|start| start.id == self.id && start.overlapped)
+    }
+
+    pub(super) fn succeeded(self) {
+        self.update(|state| {
+            state.succeeded.insert(self.agent.clone());
+            state.failed.take_if(|(agent, _)| *agent == self.agent);
+        });
+    }
+
+    /// Reports the failure to the starts that wait for this one. This start ends when it is dropped.
+    pub(super) fn failed(&self, failure: &AgentFailure) {
+        self.update(|state| {
+            if !state.succeeded.contains(&self.agent) {
+                state.failures += 1;
+                state.failed = Some((self.agent.clone(), failure.clone()));
+            }
+        });
+    }
+}
+
+impl Drop for HomeStart {
+    fn drop(&mut self) {
+        self.update(|state| state.running.retain(|start| start.id != self.id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn agent(name: &str, home: &str) -> AgentSpec {
+        let name = name.parse().expect("a name");
+        AgentSpec { home: Home::Own(home.into()), ..AgentSpec::gone(name) }
+    }
+
+    async fn enters(homes: &Arc<Homes>, spec: &AgentSpec, alone: bool) -> Option<HomeStart> {
+        tokio::time::timeout(Duration::from_millis(1), homes.enter(spec, alone)).await.ok()?.ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn starts_overlap_only_after_a_start_of_the_agent_has_succeeded() {
+        let homes = Arc::new(Homes::default());
+        let (one, two, other) = (agent("one", "/a"), agent("two", "/a"), agent("one", "/b"));
+        let first = enters(&homes, &one, false).await.expect("nothing else runs");
+        assert!(enters(&homes, &one, false).await.is_none(), "the first start runs");
+        assert!(enters(&homes, &two, false).await.is_none(), "of another agent, in the same HOME");
+        assert!(enters(&homes, &other, false).await.is_some(), "another HOME");
+        assert!(!first.overlapped());
+        first.succeeded();
+        let again = enters(&homes, &one, false).await.expect("the agent has started here");
+        let second = enters(&homes, &two, false).await.expect("the HOME is set up");
+        assert!(again.overlapped() && second.overlapped());
+        assert!(enters(&homes, &two, false).await.is_none(), "the first start of this agent runs");
+        assert!(enters(&homes, &one, true).await.is_none(), "others run");
+        drop((again, second));
+        let alone = enters(&homes, &one, true).await.expect("nothing else runs");
+        assert!(enters(&homes, &one, false).await.is_none(), "a start runs alone");
+        assert!(!alone.overlapped());
+    }
+
+    #[tokio::test]
+    async fn a_failed_first_start_fails_the_starts_that_waited_for_it_and_no_later_ones() {
+        let homes = Arc::new(Homes::default());
+        let (one, two) = (agent("one", "/a"), agent("two", "/a"));
+        let first = homes.enter(&one, false).await.expect("nothing else runs");
+        let fails = async {
+            first.failed(&AgentFailure::Start { detail: "no".to_owned() });
+            drop(first);
+        };
+        let (same, other, ()) = tokio::join!(biased; homes.enter(&one, false), async { homes.enter(&two, false).await.map(drop) }, fails);
+        assert!(matches!(same, Err(AgentFailure::Start { .. })), "{same:?}");
+        assert!(other.is_ok(), "another agent may do better");
+        assert!(homes.enter(&one, false).await.is_ok(), "it did not wait for the failed one");
+    }
+}

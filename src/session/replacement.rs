@@ -1,0 +1,55 @@
+//! Processes that died while they were idle: a session takes another one, and its client does not notice.
+
+use super::actor::Actor;
+use super::attachment::Attachment;
+use super::refusal::Refusal;
+use crate::agent::{AgentFailure, Ended};
+use crate::api::event::{AgentExited, DetachedReason};
+use crate::eventlog::Records;
+use crate::pool::Fate;
+
+/// How many processes that died while they were idle a session replaces before it reports the failure.
+const REPLACED_PROCESSES: u32 = 2;
+
+impl Actor {
+    /// The session needs a process, and the agent has sent nothing for the session and received no prompt.
+    pub(super) fn unused(&self) -> bool {
+        match &self.attachment {
+            Attachment::Setting { swallowed, early, .. } => *swallowed == 0 && early.updates.is_empty(),
+            Attachment::Attached => self.turn.as_ref().is_some_and(|turn| turn.call.is_none()),
+            // Its stdin was closed already, so it was asked for nothing.
+            Attachment::Waiting { .. } => true,
+            Attachment::Detached | Attachment::Leaving { .. } => false,
+        }
+    }
+
+    /// Counts processes that were dead when the session got them. Each may be replaced, up to a bound.
+    pub(super) fn may_replace(&mut self) -> bool {
+        self.replaced += 1;
+        self.replaced <= REPLACED_PROCESSES
+    }
+
+    /// The process was idle when it died: the session takes another one, and no turn fails.
+    pub(super) fn replace_process(&mut self, ended: &Ended) {
+        tracing::info!(session = %self.record.session_id, %ended, "an idle process died, taking another one");
+        let refusal = Refusal::Agent(AgentFailure::Exited(ended.clone()));
+        self.exited(ended);
+        self.release(Fate::Stop, &refusal);
+        if self.record.attached {
+            self.detached(DetachedReason::Exited);
+        }
+        self.attachment = Attachment::Detached;
+        if let Err(refusal) = self.reserve() {
+            self.unattached(&refusal);
+        }
+    }
+
+    /// Logs the end of the process that has the session.
+    pub(super) fn exited(&mut self, ended: &Ended) {
+        if self.record.attached {
+            let Ended { exit_code, signal, stderr_tail, .. } = ended;
+            let event = AgentExited { exit_code: *exit_code, signal: signal.as_deref(), stderr_tail };
+            self.append(None, &event, Records::default());
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Starts of processes: the first ones in a HOME, and idle processes that died.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::support::{FAKE, Gateway, Setup, eventually};
+
+/// An agent that fails when two instances set up a new HOME at once.
+const EXCLUSIVE: [&str; 2] = ["--exclusive-start", "300"];
+const LIMITS: &str = "requests_per_minute = 60000\nprompts_per_minute = 60000\n";
+
+/// Creates a session with each of these agents at once; gives status and body of each answer.
+async fn create_at_once(gateway: &Gateway, agents: &[&str]) -> Vec<(u16, Value)> {
+    let create = async |agent: &&str| {
+        let answer = gateway.posted("/v1/sessions", &[], &json!({ "agent": agent })).await;
+        (answer.status.as_u16(), answer.body)
+    };
+    join_all(agents.iter().map(create)).await
+}
+
+fn assert_created(answers: &[(u16, Value)], gateway: &Gateway) {
+    for (status, body) in answers {
+        assert_eq!(*status, 201, "{body}\n{}", gateway.log());
+    }
+}
+
+#[tokio::test]
+async fn first_starts_in_a_new_home_run_one_at_a_time() {
+    let pool = "pool = { max = 8, warm = 2 }";
+    let gateway = Setup::fake_with(&EXCLUSIVE, pool).limits(LIMITS).start();
+    assert_created(&create_at_once(&gateway, &["fake"; 4]).await, &gateway);
+    assert!(gateway.path("data/homes/default/fake/initialized").exists(), "the agent set up its HOME");
+    assert!(!gateway.log().contains("did not start"), "{}", gateway.log());
+}
+
+#[tokio::test]
+async fn first_starts_of_agents_that_share_a_home_run_one_at_a_time() {
+    let more = "home = \"user\"\npool = { max = 4, warm = 1 }";
+    let setup = Setup::default().agent("one", FAKE, &EXCLUSIVE, more).agent("two", FAKE, &EXCLUSIVE, more);
+    let gateway = setup.limits(LIMITS).start();
+    assert_created(&create_at_once(&gateway, &["one", "two", "one", "two"]).await, &gateway);
+    assert!(gateway.path("initialized").exists(), "the agents set up the user's HOME");
+    assert!(!gateway.log().contains("did not start"), "{}", gateway.log());
+}
+
+#[tokio::test]
+async fn a_start_that_failed_beside_another_start_is_retried() {
+    let gateway = Setup::fake(&EXCLUSIVE).limits(LIMITS).start();
+    gateway.session("fake").await;
+    // As if the agent had another reason to set up its HOME again, of which the gateway knows nothing.
+    let home = gateway.path("data/homes/default/fake");
+    std::fs::remove_file(home.join("initialized")).expect("the agent has set up its HOME");
+    assert_created(&create_at_once(&gateway, &["fake"; 3]).await, &gateway);
+    assert!(gateway.log().contains("retrying"), "no start failed: {}", gateway.log());
+}
+
+#[tokio::test]
+async fn starts_that_waited_for_a_first_start_that_failed_fail_with_it() {
+    let args = ["--hang-initialize"];
+    let gateway = Setup::fake_with(&args, "limits = { start = \"2s\" }").limits(LIMITS).start();
+    let began = std::time::Instant::now();
+    for (status, body) in create_at_once(&gateway, &["fake"; 4]).await {
+        assert_eq!((status, &body["code"]), (504, &json!("agent_timeout")), "{body}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(6), "not one after the other: {:?}", began.elapsed());
+}
+
+/// The pid of the session's process.
+async fn pid(gateway: &Gateway, session: &str) -> Pid {
+    let turn = gateway.turn(session, "pid").await;
+    let pid = turn["text"].as_str().and_then(|text| text.strip_prefix("pid=")?.parse().ok());
+    pid.and_then(Pid::from_raw).expect("a pid")
+}
+
+#[tokio::test]
+async fn a_dead_idle_process_is_never_handed_to_a_prompt() {
+    let gateway = Setup::fake(&["--state", "state"]).limits(LIMITS).start();
+    let session = gateway.session("fake").await;
+    for round in 0..20 {
+        // The session's own process, which is idle and dies as the prompt comes.
+        kill_process(pid(&gateway, &session).await, Signal::KILL).expect("it is the test's agent");
+        let turn = gateway.turn(&session, "hello").await;
+        assert_eq!(turn["text"], "hello", "round {round}: {turn}");
+    }
+}
+
+#[tokio::test]
+async fn a_dead_spare_is_never_handed_to_a_session() {
+    let pool = "pool = { max = 4, warm = 1 }";
+    let gateway = Setup::fake_with(&["--state", "state"], pool).limits(LIMITS).start();
+    let mut known = HashSet::new();
+    for round in 0..10 {
+        let agents = eventually("a spare", Duration::from_secs(20), || async {
+            let pool = gateway.get("/v1/agents/fake").await["pool"].clone();
+            (pool["spare"] == 1 && pool["starting"] == 0).then(|| gateway.agents_alive())
+        })
+        .await;
+        let spares: Vec<u32> = agents.into_iter().filter(|pid| !known.contains(pid)).collect();
+        assert!(!spares.is_empty(), "round {round}: no process of a spare");
+        for spare in &spares {
+            let pid = Pid::from_raw(i32::try_from(*spare).expect("a pid")).expect("a pid");
+            // It may have ended with the one before.
+            kill_process(pid, Signal::KILL).ok();
+        }
+        known.extend(spares);
+        let answer = gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake" })).await;
+        assert_eq!(answer.status.as_u16(), 201, "round {round}: {answer:?}");
+        let session = answer.body["sessionId"].as_str().expect("an id").to_owned();
+        let deleted = gateway.call(reqwest::Method::DELETE, &format!("/v1/sessions/{session}")).await;
+        assert_eq!(deleted.status.as_u16(), 204, "{deleted:?}");
+    }
+}
