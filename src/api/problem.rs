@@ -70,6 +70,8 @@ codes! {
     CancelTimeout = "cancel_timeout", 504, false, "The agent ignored the cancel";
     /// A content block of the prompt is of a kind that the agent does not take (`promptCapabilities`).
     ContentUnsupported = "content_unsupported", 422, false, "The agent does not take this content";
+    /// The agent crashed too often in turns of this session. Try again after `Retry-After`; other sessions are not affected.
+    CrashLoop = "crash_loop", 503, true, "The agent keeps crashing in this session";
     /// The gateway shuts down. Try again after `Retry-After`.
     Draining = "draining", 503, true, "The gateway is shutting down";
     /// The key lacks a scope, the page's Origin is not allowed, or the configuration forbids it.
@@ -96,7 +98,7 @@ codes! {
     NotAcceptable = "not_acceptable", 406, false, "Not acceptable";
     /// There is no such thing, or it is not yours.
     NotFound = "not_found", 404, false, "Not found";
-    /// Every process of the agent is busy and its line is full, or it crashed too often lately.
+    /// Every process of the agent is busy and its line is full, or it failed to start too often lately.
     PoolFull = "pool_full", 503, true, "No process of the agent is free";
     /// It changed since the state that `If-Match` names.
     PreconditionFailed = "precondition_failed", 412, false, "It has changed meanwhile";

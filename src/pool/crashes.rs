@@ -1,4 +1,4 @@
-//! Back-off and breaker of one agent.
+//! Back-off and breaker: of an agent whose starts fail, and of a session whose turns crash the agent.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tokio::time::Instant;
 use crate::types::Limits;
 
 #[derive(Debug, Default)]
-pub(super) struct Crashes {
+pub struct Crashes {
     recent: VecDeque<Instant>,
     not_before: Option<Instant>,
 }
 
 impl Crashes {
-    pub(super) fn note(&mut self, now: Instant, limits: &Limits) {
+    pub fn note(&mut self, now: Instant, limits: &Limits) {
         self.recent.push_back(now);
         self.forget_old(now, limits);
         let doublings = u32::try_from(self.recent.len().saturating_sub(1)).unwrap_or(u32::MAX).min(16);
@@ -28,13 +28,18 @@ impl Crashes {
         }
     }
 
+    /// When the last back-off ends, or ended.
+    pub fn backed_off_until(&self) -> Option<Instant> {
+        self.not_before
+    }
+
     /// How long the next start has to wait.
-    pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
+    pub fn wait(&self, now: Instant) -> Option<Duration> {
         self.not_before.and_then(|at| at.checked_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
     /// While the breaker is open, how long it stays so.
-    pub(super) fn open(&mut self, now: Instant, limits: &Limits) -> Option<Duration> {
+    pub fn open(&mut self, now: Instant, limits: &Limits) -> Option<Duration> {
         self.forget_old(now, limits);
         if self.recent.len() < limits.breaker_crashes as usize { None } else { self.wait(now) }
     }

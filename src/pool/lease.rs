@@ -18,8 +18,6 @@ pub enum Fate {
     Reuse,
     /// It goes down the stop ladder.
     Stop,
-    /// It ended by itself: the next start backs off.
-    Crashed,
 }
 
 /// What a session does with its process.

@@ -24,7 +24,7 @@ pub enum Refused {
     NoSuchAgent,
     #[error("too many sessions wait for a process of this agent")]
     Full { retry_after: Duration },
-    #[error("the agent crashed too often; it is not started again yet")]
+    #[error("the agent failed to start too often; it is not started again yet")]
     BreakerOpen { retry_after: Duration },
     #[error("somebody is signing in to this agent already")]
     SignInRuns { retry_after: Duration },
@@ -285,16 +285,13 @@ impl Pool {
         let used_by = match fate {
             Fate::Untouched => Some(lease.used_by.clone()),
             Fate::Reuse => Some(Some(Arc::clone(&lease.principal.id))),
-            Fate::Stop | Fate::Crashed => None,
+            Fate::Stop => None,
         };
         let used_by = used_by.filter(|_| !process.is_over() && !self.inner.shutdown.draining());
         let stop = {
             let mut state = self.state();
             let agent = state.agents.get_mut(&lease.agent).expect("agents stay in the pool");
             agent.leases.remove(&lease.id);
-            if fate == Fate::Crashed && Arc::ptr_eq(&agent.spec, &process.spec) {
-                agent.crashes.note(Instant::now(), &self.inner.limits);
-            }
             if let Some(used_by) = used_by {
                 agent.spares.push(Spare {
                     process,

@@ -13,6 +13,7 @@ mod start;
 mod state;
 mod visit;
 
+pub use crashes::Crashes;
 pub use lease::{Fate, Lease, Standing};
 pub use line::{Figures, Place, Pool, Refused};
 pub use sign_in::SignIn;

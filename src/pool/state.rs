@@ -66,6 +66,7 @@ pub(super) struct AgentState {
     pub(super) line: VecDeque<Waiter>,
     pub(super) spares: Vec<Spare>,
     pub(super) leases: HashMap<u64, Leased>,
+    /// Starts that failed while a session or a call waited for a process.
     pub(super) crashes: Crashes,
     /// Those of spares that nobody had taken: they are no reason to refuse anybody.
     pub(super) spare_crashes: Crashes,

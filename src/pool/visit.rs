@@ -98,7 +98,6 @@ impl Visit {
                 self.fate = Fate::Reuse;
                 self.lease().saw_auth(true);
             }
-            Err(AgentFailure::Exited(_)) => self.fate = Fate::Crashed,
             Err(_) => {}
         }
         outcome

@@ -30,7 +30,7 @@ use crate::api::event::DetachedReason;
 use crate::api::{Session, SessionState};
 use crate::eventlog::{Event, Members, Records, SessionLog};
 use crate::jsonrpc::CallId;
-use crate::pool::Standing;
+use crate::pool::{Crashes, Standing};
 use crate::transcript::SessionFold;
 use crate::types::{Principal, PromptId, RequestId};
 
@@ -89,6 +89,8 @@ pub(super) struct Actor {
     pub(super) idle_since: Instant,
     /// Processes that were dead when the session needed them, since it last used one.
     pub(super) replaced: u32,
+    /// Crashes of the agent in turns of this session.
+    pub(super) crashes: Crashes,
     pub(super) asked_at: Instant,
     pub(super) over: bool,
     /// What the pool was told of this lease.

@@ -276,7 +276,7 @@ impl Actor {
     /// The process is of no use.
     fn give_up(&mut self, failure: AgentFailure) {
         let refusal = Refusal::Agent(failure);
-        self.release(Fate::Crashed, &refusal);
+        self.release(Fate::Stop, &refusal);
         self.unattached(&refusal);
     }
 
@@ -338,17 +338,20 @@ impl Actor {
         if !stopped && self.unused() && self.may_replace() {
             return self.replace_process(&ended);
         }
-        self.lost(ended, if stopped { Fate::Stop } else { Fate::Crashed });
+        self.lost(ended, stopped);
     }
 
-    fn lost(&mut self, ended: Ended, fate: Fate) {
+    fn lost(&mut self, ended: Ended, stopped: bool) {
+        if self.turn.is_some() && !stopped {
+            self.crashes.note(Instant::now(), &self.context.limits);
+        }
         self.exited(&ended);
         let refusal = Refusal::Agent(AgentFailure::Exited(ended));
-        self.release(fate, &refusal);
+        self.release(Fate::Stop, &refusal);
         if self.record.attached {
             self.detached(DetachedReason::Exited);
         }
-        if fate == Fate::Stop {
+        if stopped {
             self.stopped();
         } else {
             self.unattached(&refusal);

@@ -44,7 +44,9 @@ impl Actor {
             && let Some(next) = self.queue.front()
         {
             let (restored, created_at) = (next.restored, next.record.created_at);
-            let problem = match self.check_quota().and_then(|()| self.reserve()) {
+            let may_begin =
+                self.check_quota().and_then(|()| self.check_crashes()).and_then(|()| self.reserve());
+            let problem = match may_begin {
                 Ok(()) => return self.begin_queued(),
                 // The drain that comes keeps the queue.
                 Err(Refusal::Draining) => return,

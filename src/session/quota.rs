@@ -107,7 +107,9 @@ impl Actor {
     /// When a session that nobody needs leaves memory.
     pub(super) fn unload_at(&self) -> Option<Instant> {
         let idle = !self.is_open() && matches!(self.attachment, Attachment::Detached);
-        idle.then(|| self.asked_at + self.context.limits.session_idle)
+        // A session keeps its back-off for as long as it lasts.
+        let idle_until = self.asked_at + self.context.limits.session_idle;
+        idle.then(|| self.crashes.backed_off_until().map_or(idle_until, |until| until.max(idle_until)))
     }
 
     /// What it wrote in its hour outlives it in memory.

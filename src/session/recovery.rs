@@ -25,7 +25,7 @@ use crate::agent::AgentSpec;
 use crate::api::event::{DetachedReason, RequestResolved};
 use crate::api::{Resolution, SessionState};
 use crate::eventlog::{Records, SessionLog};
-use crate::pool::Standing;
+use crate::pool::{Crashes, Standing};
 use crate::store::Table;
 use crate::transcript::SessionFold;
 use crate::types::{Principal, RequestId, Scope, SessionId};
@@ -110,6 +110,7 @@ impl Actor {
             retry_at: None,
             idle_since: Instant::now(),
             replaced: 0,
+            crashes: Crashes::default(),
             asked_at: Instant::now(),
             over: false,
             told: Standing::Busy,

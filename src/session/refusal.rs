@@ -47,6 +47,8 @@ pub enum Refusal {
     LiveSessions,
     #[error("this session wrote more than it may in an hour; it goes on after that")]
     Quota(Duration),
+    #[error("the agent crashed too often in turns of this session; prompts are refused for {} s", .0.as_secs().max(1))]
+    CrashLoop(Duration),
     #[error("the gateway is shutting down")]
     Draining,
     #[error("the storage is nearly full; reads go on")]
@@ -93,6 +95,7 @@ impl Refusal {
             Self::PreconditionFailed => ProblemCode::PreconditionFailed,
             Self::PoolFull(..) => ProblemCode::PoolFull,
             Self::LiveSessions | Self::Quota(_) => ProblemCode::RateLimited,
+            Self::CrashLoop(_) => ProblemCode::CrashLoop,
             Self::Draining => ProblemCode::Draining,
             Self::StorageFull => ProblemCode::StorageFull,
             Self::Agent(failure) => agent_code(failure),
@@ -114,7 +117,7 @@ impl Refusal {
                 problem.errors = vec![FieldError { pointer: pointer.clone(), detail: detail.clone() }];
             }
             Self::Misfits(errors) => problem.errors.clone_from(errors),
-            Self::PoolFull(_, after) | Self::Quota(after) => {
+            Self::PoolFull(_, after) | Self::Quota(after) | Self::CrashLoop(after) => {
                 problem.retry_after_seconds = Some(after.as_secs().max(1));
             }
             Self::QueueFull(_) | Self::LiveSessions | Self::Draining => problem.retry_after_seconds = Some(5),

@@ -1,5 +1,7 @@
 //! Processes that died while they were idle: a session takes another one, and its client does not notice.
 
+use tokio::time::Instant;
+
 use super::actor::Actor;
 use super::attachment::Attachment;
 use super::refusal::Refusal;
@@ -41,6 +43,14 @@ impl Actor {
         self.attachment = Attachment::Detached;
         if let Err(refusal) = self.reserve() {
             self.unattached(&refusal);
+        }
+    }
+
+    /// Refuses prompts while the breaker of this session is open. Other sessions of the agent do not notice.
+    pub(super) fn check_crashes(&mut self) -> Result<(), Refusal> {
+        match self.crashes.open(Instant::now(), &self.context.limits) {
+            Some(retry_after) => Err(Refusal::CrashLoop(retry_after)),
+            None => Ok(()),
         }
     }
 

@@ -68,6 +68,7 @@ impl Actor {
             return Err(Refusal::StorageFull);
         }
         self.check_quota()?;
+        self.check_crashes()?;
         self.check_content(&blocks)?;
         let running = self.turn.as_ref().map(|turn| turn.record.prompt_id);
         // A restored prompt may wait for a process without a turn before it.

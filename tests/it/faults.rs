@@ -3,6 +3,7 @@
 mod case;
 mod ends;
 mod ids;
+mod isolation;
 mod lines;
 mod messages;
 mod order;

@@ -47,6 +47,7 @@ pub(super) fn own(operation: &str) -> Vec<C> {
             C::IdempotencyMismatch,
             C::ContentUnsupported,
             C::QueueFull,
+            C::CrashLoop,
             C::StorageFull,
         ]),
         "attach_session" => {

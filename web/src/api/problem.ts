@@ -65,6 +65,7 @@ const HINTS: Record<string, string> = {
   rate_limited: "Wait a moment, then try again.",
   queue_full: "Too much is waiting already. Try again when something has finished.",
   pool_full: "All agent processes are busy. Try again in a moment.",
+  crash_loop: "The agent keeps crashing in this session. Wait a little, or start another session.",
   draining: "The gateway is about to restart. Try again in a moment.",
   storage_full: "The gateway's disk is full. Free some space where it runs.",
   interrupted: "Send the message again if you still need it.",
