@@ -52,6 +52,27 @@ impl Pool {
         Ok(Visit { lease: Some(lease), fate: Fate::Untouched, pool: self.clone() })
     }
 
+    /// The same for a method that not every agent supports. Fails at once, without a process, if the last
+    /// `initialize` of the agent did not offer the method.
+    pub async fn visit_for(
+        &self,
+        method: &str,
+        spec: &AgentSpec,
+        principal: &Principal,
+        supported: impl Fn(&InitializeResult) -> bool,
+    ) -> Result<Visit, NoVisit> {
+        let unsupported = || AgentFailure::Unsupported { method: method.to_owned() };
+        let known = self.agent(&spec.name).and_then(|(_, initialized)| initialized);
+        if known.is_some_and(|initialized| !supported(&initialized)) {
+            return Err(unsupported().into());
+        }
+        let visit = self.visit(spec, principal, Manner::Pressing).await?;
+        if !supported(visit.initialized()) {
+            return Err(unsupported().into());
+        }
+        Ok(visit)
+    }
+
     async fn wait_for(&self, place: &mut Place, spec: &AgentSpec) -> Result<Lease, NoVisit> {
         let patience = self.limits().visit_wait;
         let end = Instant::now() + spec.limits.start + patience;

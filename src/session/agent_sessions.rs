@@ -3,10 +3,9 @@
 use super::record::agent_session_prefix;
 use super::refusal::Refusal;
 use super::registry::SessionRegistry;
-use crate::acp::{self, Object, SessionListing, TraceContext, method};
+use crate::acp::{self, InitializeResult, Object, SessionListing, TraceContext, method};
 use crate::agent::{AgentFailure, AgentSpec};
 use crate::api::{AgentSession, AgentSessionList};
-use crate::pool::Manner;
 use crate::store::Table;
 use crate::types::{AgentName, Principal, SessionId};
 
@@ -50,11 +49,8 @@ impl SessionRegistry {
             }
             None => None,
         };
-        let mut visit = context.pool.visit(spec, by, Manner::Quiet).await?;
-        if !visit.initialized().capabilities.session.list {
-            let method = method::SESSION_LIST.to_owned();
-            return Err(AgentFailure::Unsupported { method }.into());
-        }
+        let supported = |initialized: &InitializeResult| initialized.capabilities.session.list;
+        let mut visit = context.pool.visit_for(method::SESSION_LIST, spec, by, supported).await?;
         let params = acp::list_sessions(cwd.as_deref(), cursor, trace);
         let result = visit.call(method::SESSION_LIST, &params, context.limits.call).await?;
         visit.leave_untouched();

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::acp::auth::{self, AuthMethod, AuthMethodError, TerminalAuth};
 use crate::acp::gate::check_meta;
 use crate::acp::{InitializeResult, traced};
-use crate::agent::{AgentFailure, AgentSpec};
+use crate::agent::AgentSpec;
 use crate::api::{AgentAuth, ProblemCode, SignIn, SignInTerminal};
 use crate::http::error::ApiError;
 use crate::http::extract::{AgentPath, By, CanAdmin, CanRead, JsonBody, NoQuery, Trace};
@@ -61,7 +61,7 @@ async fn status(
     params: &RawValue,
 ) -> Option<Box<RawValue>> {
     let asked = async {
-        let mut visit = gateway.pool.visit(spec, by, Manner::Quiet).await.map_err(Refusal::from)?;
+        let mut visit = gateway.pool.visit(spec, by, Manner::Pressing).await.map_err(Refusal::from)?;
         let status = visit.call(auth::STATUS, params, gateway.limits.call).await?;
         visit.leave_untouched();
         Ok::<_, Refusal>(status)
@@ -159,11 +159,9 @@ pub(in crate::http) async fn sign_out(
     NoQuery: NoQuery,
 ) -> Result<StatusCode, ApiError> {
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
-    let mut visit = gateway.pool.visit(&spec, &by, Manner::Pressing).await.map_err(Refusal::from)?;
+    let visit = gateway.pool.visit_for("logout", &spec, &by, InitializeResult::can_log_out).await;
+    let mut visit = visit.map_err(Refusal::from)?;
     let logout = visit.initialized().dialect.logout();
-    if !visit.initialized().can_log_out() {
-        return Err(Refusal::from(AgentFailure::Unsupported { method: logout.to_owned() }).into());
-    }
     let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
     let params = traced(&empty, trace.as_ref());
     visit.call(logout, &params, gateway.limits.call).await.map_err(Refusal::from)?;

@@ -40,7 +40,7 @@ pub(in crate::http) async fn call_agent(
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
     let RpcCall { method, params, notify } = body.value;
     let params = traced(&passed(&spec, &method, params)?, trace.as_ref());
-    let mut visit = gateway.pool.visit(&spec, &by, Manner::Quiet).await.map_err(Refusal::from)?;
+    let mut visit = gateway.pool.visit(&spec, &by, Manner::Pressing).await.map_err(Refusal::from)?;
     if notify {
         visit.notify(&method, &params).map_err(Refusal::from)?;
         return Ok(StatusCode::ACCEPTED.into_response());

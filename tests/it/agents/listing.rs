@@ -1,6 +1,6 @@
 //! The sessions that an agent itself knows of.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -91,21 +91,39 @@ async fn it_needs_the_agents_capability_and_the_scope_admin() {
 }
 
 #[tokio::test]
-async fn a_look_takes_no_process_from_a_session() {
-    let setup = Setup::fake_with(&["--list", "--close"], "pool = { max = 1, warm = 0 }");
-    let gateway = setup.limits("visit_wait = \"200ms\"").start();
+async fn calls_without_a_session_reclaim_the_longest_idle_process() {
+    let args = ["--list", "--close", "--auth-status", "--state", "state"];
+    let more = "pool = { max = 1, warm = 0 }\nrpc = [\"_vendor/*\"]";
+    let gateway = Setup::fake_with(&args, more).limits("visit_wait = \"5s\"").start();
     let session = gateway.session("fake").await;
-    let refused = gateway.call(Method::GET, LIST).await;
-    assert!(refused.header("retry-after").is_some(), "{refused:?}");
-    refused.problem(503, "pool_full");
+    let echo = json!({ "method": "_vendor/echo" });
+    for round in 0..3 {
+        assert_eq!(gateway.turn(&session, "hello").await["text"], "hello");
+        let answer = match round {
+            0 => gateway.call(Method::GET, LIST).await,
+            1 => gateway.call(Method::GET, "/v1/agents/fake/auth").await,
+            _ => gateway.posted("/v1/agents/fake/rpc", &[], &echo).await,
+        };
+        assert_eq!(answer.status, StatusCode::OK, "round {round}: {answer:?}");
+        let status = &answer.body["status"]["state"];
+        assert!(round != 1 || status.is_string(), "the agent was asked: {answer:?}");
+    }
     let events = gateway.lawful(&session).await;
-    assert!(!events.iter().any(|event| event["type"] == "session.detached"), "{events:?}");
-    gateway.call(Method::POST, &format!("/v1/sessions/{session}/close")).await;
-    eventually("the agent has answered, and its process is free", Duration::from_secs(10), || async {
-        (gateway.get("/v1/agents/fake").await["pool"]["leased"] == 0).then_some(())
-    })
-    .await;
-    assert_eq!(gateway.call(Method::GET, LIST).await.status, StatusCode::OK);
+    let detached = events.iter().filter(|event| event["type"] == "session.detached").count();
+    assert_eq!(detached, 3, "{events:?}");
     let pool = gateway.get("/v1/agents/fake").await["pool"].clone();
     assert_eq!((&pool["leased"], &pool["waiting"]), (&json!(0), &json!(0)), "it was given back: {pool}");
+}
+
+#[tokio::test]
+async fn calls_that_the_agent_does_not_offer_are_refused_at_once() {
+    let setup = Setup::fake_with(&["--close"], "pool = { max = 1, warm = 0 }");
+    let gateway = setup.limits("visit_wait = \"20s\"").start();
+    let session = gateway.session("fake").await;
+    gateway.prompt(&session, "hang").await;
+    for (method, path) in [(Method::GET, LIST), (Method::DELETE, "/v1/agents/fake/auth")] {
+        let began = Instant::now();
+        gateway.call(method, path).await.problem(501, "agent_unsupported");
+        assert!(began.elapsed() < Duration::from_secs(10), "{path} waited for a process");
+    }
 }
