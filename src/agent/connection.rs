@@ -73,8 +73,16 @@ pub struct Connection {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Over {
     EndOfFile,
-    LineTooLong { cap: usize },
-    BadLines { per_minute: u32 },
+    LineTooLong {
+        cap: usize,
+    },
+    BadLines {
+        per_minute: u32,
+    },
+    /// Too many bytes before the first answer.
+    StartOutput {
+        cap: usize,
+    },
 }
 
 impl Over {
@@ -83,6 +91,9 @@ impl Over {
         match self {
             Self::EndOfFile => None,
             Self::LineTooLong { cap } => Some(format!("a line on its stdout was longer than {cap} bytes")),
+            Self::StartOutput { cap } => Some(format!(
+                "it wrote more than {cap} bytes before it answered initialize (limits.start_output_bytes)"
+            )),
             Self::BadLines { per_minute } => {
                 Some(format!("it wrote more than {per_minute} lines a minute that are not JSON-RPC"))
             }
@@ -113,6 +124,7 @@ impl Connection {
             batches,
             bad: BadLines::new(limits.bad_lines_per_minute),
             secrets: secrets.into(),
+            unanswered: Some(0),
             limits: Arc::clone(limits),
         };
         shutdown.spawn_confined(async move {
@@ -196,6 +208,9 @@ struct Reader {
     bad: BadLines,
     /// Values that no error of the agent may show.
     secrets: Arc<[String]>,
+    /// Bytes that were read before the agent gave its first answer, which is the one to `initialize`. Until then
+    /// launchers like npx may write what they want, up to a bound, and lines that are not JSON-RPC do not count.
+    unanswered: Option<usize>,
     limits: Arc<Limits>,
 }
 
@@ -226,6 +241,12 @@ impl Reader {
     /// Hands on what is whole. False when nobody holds the connection any more.
     async fn drain(&mut self) -> Result<bool, Over> {
         let block = self.lines.block();
+        if let Some(bytes) = &mut self.unanswered {
+            *bytes += block.len();
+            if *bytes > self.limits.start_output_bytes {
+                return Err(Over::StartOutput { cap: self.limits.start_output_bytes });
+            }
+        }
         // Once for all of its lines; if it is not, each line for itself.
         let text = std::str::from_utf8(&block).is_ok();
         let empty = || Batch { block: block.clone(), ..Batch::default() };
@@ -244,8 +265,11 @@ impl Reader {
                 if text { UpdateLine::scan(&block, line.clone(), self.limits.json_depth) } else { None };
             let message = update.map_or_else(|| self.message(&block[line]), Inbound::Update);
             let bad = matches!(message, Inbound::Noise { .. });
+            if matches!(message, Inbound::Response { .. }) {
+                self.unanswered = None;
+            }
             batch.messages.push(message);
-            if bad && !self.bad.one_more() {
+            if bad && self.unanswered.is_none() && !self.bad.one_more() {
                 drop(self.batches.send(batch).await);
                 return Err(Over::BadLines { per_minute: self.limits.bad_lines_per_minute });
             }

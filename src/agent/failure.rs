@@ -1,6 +1,7 @@
 //! How an agent can fail those who use it.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -8,6 +9,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::acp::{InitializeResult, error_code};
 use crate::jsonrpc::RpcError;
 use crate::process::masked;
+use crate::types::AgentName;
 
 /// How a process ended, and why we ended it if we did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -48,6 +50,9 @@ pub enum AgentFailure {
     Draining,
     #[error("the agent did not answer {method} in time")]
     Timeout { method: String },
+    /// The start timeout of the agent's entry expired.
+    #[error("the agent did not answer initialize within {timeout:?} (agents.{agent}.limits.start)")]
+    StartTimeout { agent: AgentName, timeout: Duration },
 }
 
 /// The error with the values of the entry's secrets replaced, also in `data`.

@@ -14,6 +14,6 @@ mod spec;
 pub use catalogue::{Catalogue, CurrentCatalogue};
 pub use connection::{Batch, Connection, Inbound};
 pub use failure::{AgentFailure, Ended, without_secrets};
-pub use process::{Launcher, Process};
+pub use process::{FailedStart, Launcher, Process};
 pub use sign_in::{SignInCommand, Terminal};
 pub use spec::{AgentLimits, AgentSpec, Home, Permissions, PoolSpec, Unanswered};

@@ -28,6 +28,43 @@ pub struct Process {
     child: Child,
 }
 
+/// A start that failed. Its process may still be running: dropping this stops it in the background.
+#[derive(Debug)]
+pub struct FailedStart {
+    pub failure: AgentFailure,
+    child: Option<Child>,
+}
+
+impl From<AgentFailure> for FailedStart {
+    fn from(failure: AgentFailure) -> Self {
+        Self { failure, child: None }
+    }
+}
+
+impl FailedStart {
+    /// Begins to stop what was started.
+    fn of(failure: AgentFailure, child: Child) -> Self {
+        child.begin_stop();
+        Self { failure, child: Some(child) }
+    }
+
+    /// Whether the agent answered as agents do to an `initialize` of a version that they do not speak, or cannot read.
+    fn refuses_version(&self) -> bool {
+        let AgentFailure::Rpc(error) = &self.failure else { return false };
+        matches!(
+            error.code,
+            error_code::UNSUPPORTED_VERSION | error_code::INVALID_PARAMS | error_code::INVALID_REQUEST
+        )
+    }
+
+    /// Returns when the process is gone.
+    pub async fn stopped(self) {
+        if let Some(child) = self.child {
+            child.stop().await;
+        }
+    }
+}
+
 /// Starts agents.
 #[derive(Debug, Clone)]
 pub struct Launcher {
@@ -59,15 +96,15 @@ impl Launcher {
         &self,
         spec: &Arc<AgentSpec>,
         offer: ClientCapabilities,
-    ) -> Result<Process, AgentFailure> {
+    ) -> Result<Process, FailedStart> {
         if !self.speaks_v2(spec) {
             return self.start(spec, offer, Dialect::V1).await;
         }
         match self.start(spec, offer, Dialect::V2).await {
             Ok(process) if process.initialized.dialect == Dialect::V2 => return Ok(process),
             Ok(process) => process.stop().await,
-            Err(AgentFailure::Rpc(error)) if refuses_version(error.code) => {}
-            Err(failure) => return Err(failure),
+            Err(failed) if failed.refuses_version() => failed.stopped().await,
+            Err(failed) => return Err(failed),
         }
         tracing::info!(agent = %spec.name, "the agent speaks only version 1 of the protocol");
         sound(self.older.lock()).insert(spec.name.clone(), Arc::clone(spec));
@@ -85,7 +122,7 @@ impl Launcher {
         spec: &Arc<AgentSpec>,
         offer: ClientCapabilities,
         dialect: Dialect,
-    ) -> Result<Process, AgentFailure> {
+    ) -> Result<Process, FailedStart> {
         let mut child = self
             .spawner
             .spawn(child_spec(spec))
@@ -108,10 +145,9 @@ impl Launcher {
             Ok(Ok(initialized)) => return Ok(starting.into_process(spec, offer, initialized)),
             Ok(Err(Some(failure))) => failure,
             Ok(Err(None)) => AgentFailure::Exited(starting.ended().await),
-            Err(_) => AgentFailure::Timeout { method: acp::method::INITIALIZE.to_owned() },
+            Err(_) => AgentFailure::StartTimeout { agent: spec.name.clone(), timeout: spec.limits.start },
         };
-        starting.child.stop().await;
-        Err(failure)
+        Err(FailedStart::of(failure, starting.child))
     }
 
     /// `Err(None)`: the process ended before it answered.
@@ -142,11 +178,6 @@ impl Launcher {
         }
         Err(None)
     }
-}
-
-/// What agents answer to an `initialize` of a version that they do not speak, or cannot read.
-fn refuses_version(code: i64) -> bool {
-    matches!(code, error_code::UNSUPPORTED_VERSION | error_code::INVALID_PARAMS | error_code::INVALID_REQUEST)
 }
 
 /// The command as the operator configured it, with its HOME.
@@ -248,6 +279,11 @@ impl Process {
     pub fn is_over(&self) -> bool {
         let over = self.connection.over();
         over.has_changed().is_err() || over.borrow().is_some() || self.child.exit().is_some()
+    }
+
+    /// Ends a process that turned out to be of no use at its start.
+    pub fn failed(self, failure: AgentFailure) -> FailedStart {
+        FailedStart::of(failure, self.child)
     }
 
     /// Begins the stop ladder; what the agent still says is read.

@@ -32,7 +32,7 @@ limits! {
         clock_jump, tombstone, keep_alive, session_idle, client_answer, extension_answer, terminal_alone,
         queued_prompt_max_age;
     time_or_none: clock_settle, stop_stdin, stop_term, stop_kill, drain_stdin, drain_term, drain, drain_cancel;
-    size: sign_in_bytes, socket_bytes, body_bytes, prompt_bytes, file_bytes, file_wanted_bytes, attached_text_bytes, batch_bytes, pending_bytes, run_bytes, transaction_bytes, stderr_bytes,
+    size: sign_in_bytes, socket_bytes, body_bytes, prompt_bytes, file_bytes, file_wanted_bytes, attached_text_bytes, batch_bytes, pending_bytes, run_bytes, transaction_bytes, stderr_bytes, start_output_bytes,
         tail_bytes, tails_bytes, store_page_bytes, read_ahead_bytes, pages_bytes, session_bytes_per_hour, check_bytes, session_log_bytes, logs_bytes, http_buffer_bytes, send_buffer_bytes, stream_buffer_bytes, h2_header_bytes, page_bytes,
         terminal_bytes, terminal_max_bytes, terminals_bytes, terminal_log_bytes;
     size_or_none: free_disk_bytes;

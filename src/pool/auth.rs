@@ -12,7 +12,7 @@ use super::lease::Lease;
 use super::line::Pool;
 use crate::acp::ClientCapabilities;
 use crate::acp::auth::{self, AuthState};
-use crate::agent::{AgentFailure, AgentSpec, Process};
+use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process};
 use crate::types::{AgentName, Tenant};
 
 /// What is known of one tenant's sign-in.
@@ -60,7 +60,7 @@ impl Pool {
         spec: &Arc<AgentSpec>,
         offer: ClientCapabilities,
         (tenant, signed_in): (&Tenant, SignedIn),
-    ) -> Result<Process, AgentFailure> {
+    ) -> Result<Process, FailedStart> {
         let mut process = self.launcher().launch(spec, offer).await?;
         if let Some(params) = signed_in.told {
             let method = process.initialized.dialect.login();
@@ -69,7 +69,7 @@ impl Pool {
                 tracing::warn!(agent = %spec.name, %failure, "a new process did not take the sign-in");
                 self.forget_sign_in(&spec.name, tenant, signed_in.generation);
                 if matches!(failure, AgentFailure::Exited(_)) {
-                    return Err(failure);
+                    return Err(process.failed(failure));
                 }
             }
         }

@@ -148,11 +148,16 @@ impl HomeStart {
             }
         });
     }
+
+    /// Ends this start before it is dropped, so that others may run.
+    pub(super) fn leave(&self) {
+        self.update(|state| state.running.retain(|start| start.id != self.id));
+    }
 }
 
 impl Drop for HomeStart {
     fn drop(&mut self) {
-        self.update(|state| state.running.retain(|start| start.id != self.id));
+        self.leave();
     }
 }
 

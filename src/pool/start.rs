@@ -4,23 +4,18 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::homes::HomeStart;
 use super::line::Pool;
 use super::state::Spare;
 use crate::acp::ClientCapabilities;
-use crate::agent::{AgentFailure, AgentSpec, Process};
+use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process};
 use crate::types::{AgentName, Tenant};
 
-/// A start that did not lead to a process.
-struct FailedStart {
-    failure: AgentFailure,
-    /// False if the start waited for another one, and failed with it: that is one failure of the agent, not two.
-    was_started: bool,
-}
-
-impl From<AgentFailure> for FailedStart {
-    fn from(failure: AgentFailure) -> Self {
-        Self { failure, was_started: true }
-    }
+/// A start that did not lead to a process that can be used.
+struct Failed {
+    start: FailedStart,
+    /// `None` if the start waited for another one and failed with it: that is one failure of the agent, not two.
+    home: Option<HomeStart>,
 }
 
 impl Pool {
@@ -39,44 +34,57 @@ impl Pool {
         // Dropping a start stops what it has started.
         let outcome = tokio::select! {
             biased;
-            () = self.shutdown().soft() => Err(AgentFailure::Draining.into()),
+            () = self.shutdown().soft() => Err(Failed { start: AgentFailure::Draining.into(), home: None }),
             outcome = start => outcome,
         };
-        {
-            let mut state = self.state();
-            let agent = state.agents.get_mut(&name).expect("agents stay in the pool");
-            agent.starting -= 1;
-            let current = Arc::ptr_eq(&agent.spec, &spec);
-            match outcome {
-                Ok((process, generation)) => {
-                    if current {
-                        agent.initialized = Some(Arc::clone(&process.initialized));
-                    }
-                    let since = Instant::now();
-                    agent.spares.push(Spare { process, tenant, used_by: None, generation, since });
+        let failed = match outcome {
+            Ok((process, generation)) => {
+                let mut state = self.state();
+                let agent = state.agents.get_mut(&name).expect("agents stay in the pool");
+                agent.starting -= 1;
+                if Arc::ptr_eq(&agent.spec, &spec) {
+                    agent.initialized = Some(Arc::clone(&process.initialized));
                 }
-                Err(FailedStart { failure: AgentFailure::Draining, .. }) => agent.live -= 1,
-                // Its entry is another one by now, which may do better.
-                Err(_) if !current => agent.live -= 1,
-                Err(FailedStart { failure, was_started }) => {
-                    agent.live -= 1;
-                    agent.line.retain(|waiter| !waiter.give.is_closed());
-                    let waiter = agent.line.pop_front();
-                    if was_started {
-                        tracing::warn!(agent = %name, %failure, "an agent did not start");
-                        let (now, limits) = (Instant::now(), self.limits());
-                        let crashes =
-                            if waiter.is_some() { &mut agent.crashes } else { &mut agent.spare_crashes };
-                        crashes.note(now, limits);
-                    }
-                    if let Some(waiter) = waiter {
-                        // A waiter that left the line needs no reason.
-                        drop(waiter.give.send(Err(failure)));
-                    }
-                }
+                let since = Instant::now();
+                agent.spares.push(Spare { process, tenant, used_by: None, generation, since });
+                None
             }
-        }
+            Err(failed) => {
+                self.report(&spec, &failed);
+                Some(failed)
+            }
+        };
         self.advance(&name);
+        if let Some(Failed { start, home }) = failed {
+            // The process counts as live, and holds its HOME, until it is gone.
+            start.stopped().await;
+            drop(home);
+            self.state().agents.get_mut(&name).expect("agents stay in the pool").live -= 1;
+            self.advance(&name);
+        }
+    }
+
+    /// Reports a failed start to the first waiter of the agent, without waiting for the end of its process.
+    fn report(&self, spec: &Arc<AgentSpec>, failed: &Failed) {
+        let mut state = self.state();
+        let agent = state.agents.get_mut(&spec.name).expect("agents stay in the pool");
+        agent.starting -= 1;
+        let failure = &failed.start.failure;
+        // The entry may be another one by now, which may do better.
+        if matches!(failure, AgentFailure::Draining) || !Arc::ptr_eq(&agent.spec, spec) {
+            return;
+        }
+        agent.line.retain(|waiter| !waiter.give.is_closed());
+        let waiter = agent.line.pop_front();
+        if failed.home.is_some() {
+            tracing::warn!(agent = %spec.name, %failure, "an agent did not start");
+            let crashes = if waiter.is_some() { &mut agent.crashes } else { &mut agent.spare_crashes };
+            crashes.note(Instant::now(), self.limits());
+        }
+        if let Some(waiter) = waiter {
+            // A waiter that left the line needs no reason.
+            drop(waiter.give.send(Err(failure.clone())));
+        }
     }
 
     /// Starts a process when its HOME is free for it. A start that fails beside another one in the same HOME is
@@ -86,27 +94,37 @@ impl Pool {
         spec: &Arc<AgentSpec>,
         tenant: &Tenant,
         offer: ClientCapabilities,
-    ) -> Result<(Process, u64), FailedStart> {
-        let mut start = match self.homes().enter(spec, false).await {
-            Ok(start) => start,
-            Err(failure) => return Err(FailedStart { failure, was_started: false }),
+    ) -> Result<(Process, u64), Failed> {
+        let mut home = match self.homes().enter(spec, false).await {
+            Ok(home) => home,
+            Err(failure) => return Err(Failed { start: failure.into(), home: None }),
         };
         let mut outcome = self.start_once(spec, tenant, offer).await;
-        if let Err(failure @ (AgentFailure::Exited(_) | AgentFailure::Rpc(_))) = &outcome
-            && start.overlapped()
+        if let Err(failed) = &outcome
+            && let failure @ (AgentFailure::Exited(_) | AgentFailure::Rpc(_)) = &failed.failure
+            && home.overlapped()
         {
             tracing::info!(agent = %spec.name, %failure, "retrying a start that failed beside another one in its HOME");
-            drop(start);
+            home.leave();
             let alone = tokio::time::timeout(spec.limits.start, self.homes().enter(spec, true)).await;
-            let Ok(Ok(alone)) = alone else { return Ok(outcome?) };
-            start = alone;
-            outcome = self.start_once(spec, tenant, offer).await;
+            if let Ok(Ok(alone)) = alone {
+                home = alone;
+                if let Err(failed) = outcome {
+                    failed.stopped().await;
+                }
+                outcome = self.start_once(spec, tenant, offer).await;
+            }
         }
-        match &outcome {
-            Ok(_) => start.succeeded(),
-            Err(failure) => start.failed(failure),
+        match outcome {
+            Ok(started) => {
+                home.succeeded();
+                Ok(started)
+            }
+            Err(start) => {
+                home.failed(&start.failure);
+                Err(Failed { start, home: Some(home) })
+            }
         }
-        Ok(outcome?)
     }
 
     /// The process, and the generation of the sign-in that it knows of.
@@ -115,10 +133,10 @@ impl Pool {
         spec: &Arc<AgentSpec>,
         tenant: &Tenant,
         offer: ClientCapabilities,
-    ) -> Result<(Process, u64), AgentFailure> {
+    ) -> Result<(Process, u64), FailedStart> {
         let (signed_in, current) = self.signed_in_to(spec, tenant);
         if !current {
-            return Err(AgentFailure::removed());
+            return Err(AgentFailure::removed().into());
         }
         let generation = signed_in.generation;
         let process = self.launch_signed_in(spec, offer, (tenant, signed_in)).await?;

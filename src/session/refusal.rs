@@ -141,7 +141,7 @@ fn agent_code(failure: &AgentFailure) -> ProblemCode {
         AgentFailure::Start { .. } => ProblemCode::AgentStartFailed,
         AgentFailure::Exited(_) => ProblemCode::AgentExited,
         AgentFailure::Draining => ProblemCode::Draining,
-        AgentFailure::Timeout { .. } => ProblemCode::AgentTimeout,
+        AgentFailure::Timeout { .. } | AgentFailure::StartTimeout { .. } => ProblemCode::AgentTimeout,
     }
 }
 
@@ -165,7 +165,10 @@ fn describe(problem: &mut Problem, failure: &AgentFailure) {
             problem.stderr_tail = Some(stderr_tail.clone());
         }
         AgentFailure::Draining => problem.retry_after_seconds = Some(5),
-        AgentFailure::Unsupported { .. } | AgentFailure::Start { .. } | AgentFailure::Timeout { .. } => {}
+        AgentFailure::Unsupported { .. }
+        | AgentFailure::Start { .. }
+        | AgentFailure::StartTimeout { .. }
+        | AgentFailure::Timeout { .. } => {}
     }
 }
 

@@ -104,6 +104,8 @@ pub struct Limits {
     pub transaction_bytes: usize,
     /// Bad lines of an agent in a minute: then it ends.
     pub bad_lines_per_minute: u32,
+    /// Bytes of an agent's stdout before it answers `initialize`: then it ends. Bad lines do not count until then.
+    pub start_output_bytes: usize,
     /// Updates that came before the session they name is known: then further ones are dropped.
     pub early_updates: usize,
     /// Bytes of an agent's stderr that are kept: the last ones.
@@ -251,6 +253,7 @@ impl Default for Limits {
             run_bytes: 32 << 10,
             transaction_bytes: 4 << 20,
             bad_lines_per_minute: 1000,
+            start_output_bytes: 16 << 20,
             early_updates: 100,
             stderr_bytes: 64 << 10,
             queued_prompts: 8,

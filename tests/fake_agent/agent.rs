@@ -61,6 +61,7 @@ struct Params<'a> {
 impl Agent {
     pub(crate) fn new(flags: Flags) -> Self {
         let wire = Arc::new(Wire::new(u64::from(!flags.zero_ids), flags.string_ids));
+        wire.write("npm warn deprecated\n".repeat(flags.plain_lines).as_bytes());
         if flags.noise_at_start {
             wire.write(b"fake-agent 0.1.0\nloading {configuration} ...\n");
         }

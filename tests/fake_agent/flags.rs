@@ -27,6 +27,7 @@ pub(crate) struct Flags {
     pub(crate) hang_load: bool,
     pub(crate) exit_at_start: Option<u8>,
     pub(crate) noise_at_start: bool,
+    pub(crate) plain_lines: usize,
     pub(crate) slow_start: Duration,
     pub(crate) exclusive_start: Option<Duration>,
     pub(crate) short_life: Option<Duration>,
@@ -64,6 +65,7 @@ impl Flags {
             let mut value = || args.next().ok_or_else(|| format!("{flag} needs a value"));
             match flag.as_str() {
                 "--exit-at-start" => flags.exit_at_start = Some(number(&value()?)?),
+                "--plain-lines" => flags.plain_lines = number(&value()?)?,
                 "--slow-start" => flags.slow_start = Duration::from_millis(number(&value()?)?),
                 "--exclusive-start" => {
                     flags.exclusive_start = Some(Duration::from_millis(number(&value()?)?));

@@ -18,6 +18,7 @@
 //! | `--hang-initialize`, `--hang-new`, `--hang-load` | never answers that request |
 //! | `--exit-at-start CODE` | writes "cannot start" to stderr and exits |
 //! | `--noise-at-start` | two lines of text on stdout before anything else |
+//! | `--plain-lines N` | N lines of text on stdout before anything else |
 //! | `--slow-start MS` | sleeps before it reads |
 //! | `--exclusive-start MS` | `initialize` in a HOME without the file `initialized` holds the file `initializing` for that time; an instance that finds it held writes "failed to initialize state" to stderr and exits with code 1 |
 //! | `--short-life MS` | exits so long after `initialize` |

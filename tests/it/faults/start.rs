@@ -106,3 +106,44 @@ async fn an_agent_that_crashes_five_times_is_not_started_for_a_while() {
     gateway.assert_nothing_left().await;
     gateway.session("sound").await;
 }
+
+#[tokio::test]
+async fn an_expired_start_is_reported_when_it_expires_and_its_process_counts_until_it_is_gone() {
+    let args = ["--hang-initialize", "--ignore-eof", "--ignore-term"];
+    let more = "limits = { start = \"300ms\" }\npool = { max = 1, warm = 0 }";
+    let gateway = Setup::fake_with(&args, more).start();
+    let began = Instant::now();
+    let problem = create(&gateway, "fake").await.problem(504, "agent_timeout");
+    // Stopping takes ten seconds: five for stdin, five for TERM.
+    assert!(began.elapsed() < Duration::from_secs(5), "it waited for the stop: {:?}", began.elapsed());
+    let pool = gateway.get("/v1/agents/fake").await["pool"].clone();
+    assert_eq!(
+        (&pool["processes"], &pool["starting"]),
+        (&json!(1), &json!(0)),
+        "it is being stopped: {pool}"
+    );
+    let detail = problem["detail"].as_str().expect("a detail");
+    assert!(detail.contains("agents.fake.limits.start") && detail.contains("300ms"), "{detail}");
+    eventually("it is stopped", Duration::from_secs(30), || async {
+        (gateway.get("/v1/agents/fake").await["pool"]["processes"] == 0).then_some(())
+    })
+    .await;
+    gateway.assert_nothing_left().await;
+}
+
+#[tokio::test]
+async fn thousands_of_plain_lines_at_start_do_not_end_the_agent() {
+    let gateway = Setup::fake(&["--plain-lines", "5000"]).start();
+    let session = gateway.session("fake").await;
+    assert_eq!(gateway.turn(&session, "hello").await["text"], "hello");
+}
+
+#[tokio::test]
+async fn an_agent_that_writes_without_end_before_initialize_is_ended() {
+    let setup = Setup::fake(&["--plain-lines", "5000"]).limits("start_output_bytes = \"64KiB\"");
+    let gateway = setup.start();
+    let problem = create(&gateway, "fake").await.problem(502, "agent_exited");
+    let detail = problem["detail"].as_str().expect("a detail");
+    assert!(detail.contains("start_output_bytes"), "{detail}");
+    gateway.assert_nothing_left().await;
+}
