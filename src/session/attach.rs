@@ -11,7 +11,7 @@ use super::foreground::Foreground;
 use super::refusal::{Refusal, failed};
 use super::suited;
 use crate::acp::{self, ClientCapabilities, McpServer, SessionSetup, TraceContext};
-use crate::agent::{AgentFailure, Ended};
+use crate::agent::AgentFailure;
 use crate::api::SessionState;
 use crate::api::event::{Context, DetachedReason, SessionAttached, SessionDetached};
 use crate::eventlog::Records;
@@ -339,23 +339,6 @@ impl Actor {
             return self.replace_process(&ended);
         }
         self.lost(ended, stopped);
-    }
-
-    fn lost(&mut self, ended: Ended, stopped: bool) {
-        if self.turn.is_some() && !stopped {
-            self.crashes.note(Instant::now(), &self.context.limits);
-        }
-        self.exited(&ended);
-        let refusal = Refusal::Agent(AgentFailure::Exited(ended));
-        self.release(Fate::Stop, &refusal);
-        if self.record.attached {
-            self.detached(DetachedReason::Exited);
-        }
-        if stopped {
-            self.stopped();
-        } else {
-            self.unattached(&refusal);
-        }
     }
 
     /// The process of a cancel that was ignored is gone.

@@ -62,4 +62,22 @@ impl Actor {
             self.append(None, &event, Records::default());
         }
     }
+
+    /// The process ended; `stopped` if that was ordered.
+    pub(super) fn lost(&mut self, ended: Ended, stopped: bool) {
+        if self.turn.is_some() && !stopped {
+            self.crashes.note(Instant::now(), &self.context.limits);
+        }
+        self.exited(&ended);
+        let refusal = Refusal::Agent(AgentFailure::Exited(ended));
+        self.release(Fate::Stop, &refusal);
+        if self.record.attached {
+            self.detached(DetachedReason::Exited);
+        }
+        if stopped {
+            self.stopped();
+        } else {
+            self.unattached(&refusal);
+        }
+    }
 }

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::{FAKE, Gateway, Setup, eventually};
+use crate::support::{FAKE, Gateway, Setup, eventually, is_alive};
 
 /// An agent that fails when two instances set up a new HOME at once.
 const EXCLUSIVE: [&str; 2] = ["--exclusive-start", "300"];
@@ -81,8 +81,13 @@ async fn a_dead_idle_process_is_never_handed_to_a_prompt() {
     let gateway = Setup::fake(&["--state", "state"]).limits(LIMITS).start();
     let session = gateway.session("fake").await;
     for round in 0..20 {
-        // The session's own process, which is idle and dies as the prompt comes.
-        kill_process(pid(&gateway, &session).await, Signal::KILL).expect("it is the test's agent");
+        let pid = pid(&gateway, &session).await;
+        kill_process(pid, Signal::KILL).expect("it is the test's agent");
+        let number = u32::try_from(pid.as_raw_nonzero().get()).expect("a pid");
+        eventually("the process is dead", Duration::from_secs(10), || async {
+            (!is_alive(number)).then_some(())
+        })
+        .await;
         let turn = gateway.turn(&session, "hello").await;
         assert_eq!(turn["text"], "hello", "round {round}: {turn}");
     }

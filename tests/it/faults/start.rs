@@ -111,7 +111,7 @@ async fn an_agent_that_crashes_five_times_is_not_started_for_a_while() {
 async fn an_expired_start_is_reported_when_it_expires_and_its_process_counts_until_it_is_gone() {
     let args = ["--hang-initialize", "--ignore-eof", "--ignore-term"];
     let more = "limits = { start = \"300ms\" }\npool = { max = 1, warm = 0 }";
-    let gateway = Setup::fake_with(&args, more).start();
+    let gateway = Setup::fake_with(&args, more).limits("requests_per_minute = 60000").start();
     let began = Instant::now();
     let problem = create(&gateway, "fake").await.problem(504, "agent_timeout");
     // Stopping takes ten seconds: five for stdin, five for TERM.
