@@ -30,7 +30,7 @@ struct HomeState {
     started: u64,
     /// How many first starts have failed, and the last of them.
     failures: u64,
-    failed: Option<(AgentName, AgentFailure)>,
+    failed: Option<(Arc<AgentSpec>, AgentFailure)>,
 }
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ struct Running {
 pub(super) struct HomeStart {
     homes: Arc<Homes>,
     home: PathBuf,
-    agent: AgentName,
+    spec: Arc<AgentSpec>,
     id: u64,
 }
 
@@ -69,11 +69,11 @@ impl Homes {
 
     /// Waits until a process of this agent may start in its HOME. With `alone`, no other start runs there meanwhile.
     ///
-    /// Fails if the first start of the same agent fails while this one waits for it: a start of the same program in the
+    /// Fails if the first start of the same entry fails while this one waits for it: a start of the same program in the
     /// same HOME would fail in the same way, after the same time.
     pub(super) async fn enter(
         self: &Arc<Self>,
-        spec: &AgentSpec,
+        spec: &Arc<AgentSpec>,
         alone: bool,
     ) -> Result<HomeStart, AgentFailure> {
         let (Home::Own(home) | Home::User(home)) = &spec.home;
@@ -81,7 +81,7 @@ impl Homes {
         loop {
             // Created before the check, so that no change between check and wait is missed.
             let changed = self.changed.notified();
-            if let Some(outcome) = self.try_enter(home, &spec.name, alone, failures) {
+            if let Some(outcome) = self.try_enter(home, spec, alone, failures) {
                 return outcome;
             }
             changed.await;
@@ -92,7 +92,7 @@ impl Homes {
     fn try_enter(
         self: &Arc<Self>,
         home: &Path,
-        agent: &AgentName,
+        spec: &Arc<AgentSpec>,
         alone: bool,
         failures: u64,
     ) -> Option<Result<HomeStart, AgentFailure>> {
@@ -100,11 +100,11 @@ impl Homes {
         let state = homes.get_mut(home)?;
         if let Some((failed, failure)) = &state.failed
             && state.failures > failures
-            && failed == agent
+            && Arc::ptr_eq(failed, spec)
         {
             return Some(Err(failure.clone()));
         }
-        if state.must_wait(agent, alone) {
+        if state.must_wait(&spec.name, alone) {
             return None;
         }
         state.started += 1;
@@ -112,9 +112,9 @@ impl Homes {
         for start in &mut state.running {
             start.overlapped = true;
         }
-        let (id, agent) = (state.started, agent.clone());
-        state.running.push(Running { id, agent: agent.clone(), alone, overlapped });
-        Some(Ok(HomeStart { homes: Arc::clone(self), home: home.to_owned(), agent, id }))
+        let (id, spec) = (state.started, Arc::clone(spec));
+        state.running.push(Running { id, agent: spec.name.clone(), alone, overlapped });
+        Some(Ok(HomeStart { homes: Arc::clone(self), home: home.to_owned(), spec, id }))
     }
 }
 
@@ -134,17 +134,17 @@ impl HomeStart {
 
     pub(super) fn succeeded(self) {
         self.update(|state| {
-            state.succeeded.insert(self.agent.clone());
-            state.failed.take_if(|(agent, _)| *agent == self.agent);
+            state.succeeded.insert(self.spec.name.clone());
+            state.failed = None;
         });
     }
 
     /// Reports the failure to the starts that wait for this one. This start ends when it is dropped.
     pub(super) fn failed(&self, failure: &AgentFailure) {
         self.update(|state| {
-            if !state.succeeded.contains(&self.agent) {
+            if !state.succeeded.contains(&self.spec.name) {
                 state.failures += 1;
-                state.failed = Some((self.agent.clone(), failure.clone()));
+                state.failed = Some((Arc::clone(&self.spec), failure.clone()));
             }
         });
     }
@@ -167,12 +167,12 @@ mod tests {
 
     use super::*;
 
-    fn agent(name: &str, home: &str) -> AgentSpec {
+    fn agent(name: &str, home: &str) -> Arc<AgentSpec> {
         let name = name.parse().expect("a name");
-        AgentSpec { home: Home::Own(home.into()), ..AgentSpec::gone(name) }
+        Arc::new(AgentSpec { home: Home::Own(home.into()), ..AgentSpec::gone(name) })
     }
 
-    async fn enters(homes: &Arc<Homes>, spec: &AgentSpec, alone: bool) -> Option<HomeStart> {
+    async fn enters(homes: &Arc<Homes>, spec: &Arc<AgentSpec>, alone: bool) -> Option<HomeStart> {
         tokio::time::timeout(Duration::from_millis(1), homes.enter(spec, alone)).await.ok()?.ok()
     }
 

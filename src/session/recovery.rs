@@ -43,6 +43,15 @@ pub(super) struct Slot {
     pub(super) made: AtomicBool,
 }
 
+/// The principal on whose behalf the session leases processes.
+fn owner(record: &SessionRecord) -> Principal {
+    Principal {
+        id: record.owner.as_str().into(),
+        tenant: record.tenant(),
+        scopes: Scope::ALL.into_iter().collect(),
+    }
+}
+
 impl Actor {
     /// An owner without a process, and the way to it.
     pub(super) fn new(context: &Context, log: SessionLog, record: SessionRecord) -> (Self, Slot) {
@@ -61,11 +70,6 @@ impl Actor {
             recall: None,
             shutdown: context.shutdown.clone(),
         };
-        let owner = Principal {
-            id: record.owner.as_str().into(),
-            tenant: record.tenant(),
-            scopes: Scope::ALL.into_iter().collect(),
-        };
         let slot = Slot {
             commands: sender,
             log: log.clone(),
@@ -77,7 +81,7 @@ impl Actor {
         let actor = Self {
             context: context.clone(),
             spec: entry(context, &record),
-            owner,
+            owner: owner(&record),
             log,
             record,
             indexed_at: None,
