@@ -3,14 +3,21 @@ import { fetchEventSource } from "@microsoft/fetch-event-source";
 // Follows a stream through cuts and restarts. Resolves when the gateway says that the stream is complete.
 export function follow(url, key, onEvent, onClose = () => {}) {
   let last;
+  let lastEventId;
   const closed = () => onClose(["end", "shutdown"].includes(last) ? last : "cut");
   return fetchEventSource(url, {
     headers: { Authorization: `Bearer ${key}` },
     openWhenHidden: true,
-    onmessage({ data }) {
+    // The library takes an id before it has the data, so a cut between the two would lose the event.
+    fetch(input, { headers: { "last-event-id": _, ...headers }, ...init }) {
+      if (lastEventId) headers["last-event-id"] = lastEventId;
+      return fetch(input, { ...init, headers });
+    },
+    onmessage({ id, data }) {
       const event = JSON.parse(data);
       onEvent(event);
       last = event.type;
+      lastEventId = id || lastEventId;
     },
     // The body ended. Only an error makes the library connect again.
     onclose() {

@@ -90,7 +90,7 @@ async fn errors_have_the_texts_of_the_sdks() {
     let (session, cwd) = served(&gateway, json!({})).await;
     let missing = format!("read path={cwd}/missing");
     for prompt in [&*missing, "read path=relative", r#"terminal ["output"]"#] {
-        gateway.turn(&session, &prompt).await;
+        gateway.turn(&session, prompt).await;
     }
     let received = std::fs::read_to_string(received.path()).expect("it is ours");
     let errors: Vec<serde_json::Value> = received
