@@ -13,6 +13,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
+use http::Version;
 use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -24,6 +25,7 @@ use tower::Service;
 
 use super::activity::Activity;
 use super::answer::{Answer, unless_stalled};
+use super::backlog::{ConnectionBacklog, SendBacklog, SharedBody, Unsent};
 use super::connection::{Guarded, Unwritten};
 use super::lanes::{self, Lanes};
 use super::layers::Peer;
@@ -65,6 +67,7 @@ pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
     let door = Arc::new(Door {
         builder: builder(&acceptor.limits, &acceptor.shutdown),
         connections: Connections::new(&acceptor),
+        backlog: SendBacklog::new(&acceptor.limits),
         router,
         acceptor,
         runtime: Handle::current(),
@@ -111,6 +114,7 @@ fn waiting<T>(mut accept: impl FnMut() -> io::Result<T>) -> impl Iterator<Item =
 struct Door {
     builder: Builder<Streams>,
     connections: Connections,
+    backlog: SendBacklog,
     router: Router,
     acceptor: Acceptor,
     runtime: Handle,
@@ -166,6 +170,7 @@ struct Begun {
 #[derive(Debug, Clone)]
 struct Answers {
     router: Router,
+    backlog: ConnectionBacklog,
     peer: SocketAddr,
     activity: Activity,
     unwritten: Unwritten,
@@ -179,16 +184,23 @@ impl Answers {
         self,
         request: hyper::Request<Incoming>,
     ) -> impl Future<Output = Result<hyper::Response<Answer<Body>>, Infallible>> {
-        let Self { mut router, peer, activity, unwritten, takeover, held } = self;
+        let Self { mut router, backlog, peer, activity, unwritten, takeover, held } = self;
         let open = activity.begin(request.version(), !request.body().is_end_stream());
         let may_leave = takeover.may_leave(&request);
+        let backlog = (request.version() == Version::HTTP_2).then_some(backlog);
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
         request.extensions_mut().insert(held);
-        // A router is always ready, and its clone is a reference.
-        let answer = router.call(request);
+        if let Some(backlog) = &backlog {
+            request.extensions_mut().insert(backlog.clone());
+        }
         async move {
-            let mut response = answer.await?;
+            let unsent = match backlog {
+                Some(backlog) => backlog.admit().await,
+                None => Unsent::uncounted(),
+            };
+            // A router is always ready, and its clone is a reference.
+            let mut response = router.call(request).await?;
             // Nothing of the answer before may be in the buffers, which are dropped.
             if let Some(may_leave) = may_leave.filter(|_| unwritten.is_empty())
                 && takeover.takes(&mut response, may_leave)
@@ -197,7 +209,8 @@ impl Answers {
                 return std::future::pending().await;
             }
             unwritten.answers();
-            Ok(response.map(|body| Answer::new(body, unwritten, open)))
+            let shared = response.extensions().get::<SharedBody>().is_some();
+            Ok(response.map(|body| Answer::new(body, unwritten, open).counted(unsent, shared)))
         }
     }
 }
@@ -210,6 +223,7 @@ async fn connection(door: Arc<Door>, begun: Begun, peer: SocketAddr, held: Held)
     let unwritten = io.unwritten();
     let answers = Answers {
         router: door.router.clone(),
+        backlog: door.backlog.connection(),
         peer,
         activity: activity.clone(),
         unwritten: unwritten.clone(),

@@ -15,6 +15,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, sleep_until};
 
 use super::activity::RequestGuard;
+use super::backlog::Unsent;
 use super::connection::Unwritten;
 use crate::shutdown::sound;
 
@@ -69,6 +70,9 @@ pub(super) struct Answer<B> {
     unwritten: Unwritten,
     /// What was not handed over of the last chunk.
     rest: Bytes,
+    unsent: Unsent,
+    /// The body comes in chunks, of which one is in memory at a time.
+    chunked: bool,
     _open: RequestGuard,
 }
 
@@ -79,11 +83,22 @@ impl<B> Answer<B> {
         if let Some(progress) = &progress {
             progress.waits(Some(Instant::now()));
         }
-        Self { body, progress, unwritten, rest: Bytes::new(), _open: open }
+        let (unsent, chunked) = (Unsent::uncounted(), false);
+        Self { body, progress, unwritten, rest: Bytes::new(), unsent, chunked, _open: open }
     }
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Answer<B> {
+    /// Counts the bytes of this answer as unsent while they are in memory, unless its body is shared with others.
+    pub(super) fn counted(mut self, unsent: Unsent, shared: bool) -> Self {
+        let size = self.body.size_hint().exact();
+        (self.unsent, self.chunked) = (unsent, size.is_none() && !shared);
+        if !shared {
+            self.unsent.set(size.map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX)));
+        }
+        self
+    }
+
     /// A whole chunk, once what was given before is written.
     fn poll_whole(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         if self.unwritten.is_full() {
@@ -105,13 +120,21 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let Self { body, progress: Some(progress), rest, .. } = &mut *self else {
+        let Self { body, progress: Some(progress), rest, unsent, chunked, .. } = &mut *self else {
             return self.poll_whole(context);
         };
         if rest.is_empty() {
             progress.waits(None);
+            if *chunked {
+                unsent.set(0);
+            }
             match ready!(Pin::new(body).poll_frame(context)).transpose()?.map(Frame::into_data) {
-                Some(Ok(data)) => *rest = data,
+                Some(Ok(data)) => {
+                    if *chunked {
+                        unsent.set(data.len());
+                    }
+                    *rest = data;
+                }
                 Some(Err(other)) => return Poll::Ready(Some(Ok(other))),
                 None => return Poll::Ready(None),
             }

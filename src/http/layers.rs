@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use tracing::Instrument;
 
+use super::backlog::ConnectionBacklog;
 use super::cors;
 use super::error::{ApiError, Unwritten};
 use super::negotiate::{Form, choose};
@@ -145,6 +146,11 @@ pub(super) async fn admit(State(gateway): State<Gateway>, request: Request, next
         Err(error) => error.into_response(),
         Ok(()) if admission.preflight => cors::preflight(),
         Ok(()) => {
+            if admission.principal().is_some()
+                && let Some(backlog) = parts.extensions.get::<ConnectionBacklog>()
+            {
+                backlog.authenticated();
+            }
             parts.extensions.insert(admission);
             next.run(Request::from_parts(parts, body)).await
         }

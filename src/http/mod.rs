@@ -7,6 +7,7 @@
 mod accept;
 mod activity;
 mod answer;
+mod backlog;
 mod body;
 mod connection;
 mod cors;

@@ -1,12 +1,16 @@
 //! The chat page: files that are embedded in the binary, served under a strict policy.
 
+use std::borrow::Cow;
+
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use rust_embed::{EmbeddedFile, RustEmbed};
 
+use super::backlog::SharedBody;
 use super::error::ApiError;
 
 #[derive(RustEmbed)]
@@ -49,7 +53,21 @@ pub(super) async fn favicon() -> Result<Response, ApiError> {
 }
 
 fn file(path: &str, file: EmbeddedFile) -> Response {
-    ([(header::CONTENT_TYPE, media_type(path))], file.data.into_owned()).into_response()
+    embedded(file.data, media_type(path))
+}
+
+/// A file that is part of the binary. Its bytes are not copied: a client that reads none of them costs no memory.
+pub(super) fn embedded(bytes: Cow<'static, [u8]>, media_type: HeaderValue) -> Response {
+    let shared = matches!(bytes, Cow::Borrowed(_));
+    let bytes = match bytes {
+        Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+        Cow::Owned(bytes) => Bytes::from(bytes),
+    };
+    let mut response = ([(header::CONTENT_TYPE, media_type)], bytes).into_response();
+    if shared {
+        response.extensions_mut().insert(SharedBody);
+    }
+    response
 }
 
 /// Of the SHA-256 of what is served.

@@ -159,6 +159,12 @@ pub struct Limits {
     pub h2_streams: u32,
     pub h2_pending_resets: usize,
     pub h2_header_bytes: u32,
+    /// HTTP/2: requests at a time on a connection of which no request has shown a key: then the next ones wait.
+    pub h2_unauthenticated_streams: u32,
+    /// HTTP/2: bytes of responses that clients have not taken, of a connection and in all: then the next requests of
+    /// connections that have such bytes wait.
+    pub connection_unsent_bytes: usize,
+    pub unsent_bytes: usize,
     /// Wrong keys from one address in a minute: then 429.
     pub bad_keys_per_minute: u32,
     /// Bytes of committed runs in memory, of a session and in all: then readers go back to the store.
@@ -284,6 +290,9 @@ impl Default for Limits {
             h2_streams: 128,
             h2_pending_resets: 20,
             h2_header_bytes: 16 << 10,
+            h2_unauthenticated_streams: 16,
+            connection_unsent_bytes: 8 << 20,
+            unsent_bytes: 256 << 20,
             bad_keys_per_minute: 10,
             tail_bytes: 2 << 20,
             tails_bytes: 64 << 20,

@@ -3,3 +3,4 @@
 mod overload;
 mod posts;
 mod streams;
+mod unread;

@@ -9,8 +9,10 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use utoipa_swagger_ui::Config;
 
 use crate::api::ProblemCode;
+use crate::http::backlog::SharedBody;
 use crate::http::error::ApiError;
 use crate::http::openapi;
+use crate::http::web::embedded;
 
 /// The page's own scripts and styles, and the document that it shows.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
@@ -23,7 +25,9 @@ pub(in crate::http) async fn openapi(headers: HeaderMap) -> Response {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         let kind = HeaderValue::from_static("application/json");
-        ([(header::CONTENT_TYPE, kind)], document.json.clone()).into_response()
+        let mut response = ([(header::CONTENT_TYPE, kind)], document.json.clone()).into_response();
+        response.extensions_mut().insert(SharedBody);
+        response
     };
     response.headers_mut().insert(header::ETAG, document.etag.clone());
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -49,10 +53,9 @@ fn served(name: &str) -> Result<Response, ApiError> {
     let file = utoipa_swagger_ui::serve(name, Arc::clone(&CONFIG))
         .map_err(|error| ApiError::internal(error.to_string()))?
         .ok_or_else(ApiError::not_found)?;
-    let mut response = file.bytes.into_owned().into_response();
-    let headers = response.headers_mut();
     let kind = HeaderValue::try_from(file.content_type).map_err(ApiError::internal)?;
-    headers.insert(header::CONTENT_TYPE, kind);
+    let mut response = embedded(file.bytes, kind);
+    let headers = response.headers_mut();
     if file.gzpipped {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }

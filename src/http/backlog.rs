@@ -1,0 +1,171 @@
+//! Bounds what clients make the gateway hold by not reading: response bytes that are not sent yet, and requests on
+//! connections that have shown no key.
+//!
+//! Only HTTP/2 needs this. With HTTP/1.1 a connection has one request at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::types::Limits;
+
+/// Marks a response whose body is shared by all that get it: an unsent copy costs nothing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SharedBody;
+
+/// The unsent response bytes of all connections.
+#[derive(Debug, Clone)]
+pub(super) struct SendBacklog(Arc<Total>);
+
+#[derive(Debug)]
+struct Total {
+    bytes: AtomicUsize,
+    /// Response bytes were sent or dropped while a connection waited for that.
+    released: Notify,
+    limits: Arc<Limits>,
+}
+
+/// The unsent response bytes and the requests of one connection.
+#[derive(Debug, Clone)]
+pub(super) struct ConnectionBacklog(Arc<Connection>);
+
+#[derive(Debug)]
+struct Connection {
+    total: Arc<Total>,
+    bytes: AtomicUsize,
+    authenticated: AtomicBool,
+    /// Requests that may run until one of them has shown a key.
+    unauthenticated: Arc<Semaphore>,
+}
+
+impl SendBacklog {
+    pub(super) fn new(limits: &Arc<Limits>) -> Self {
+        let limits = Arc::clone(limits);
+        Self(Arc::new(Total { bytes: AtomicUsize::new(0), released: Notify::new(), limits }))
+    }
+
+    pub(super) fn connection(&self) -> ConnectionBacklog {
+        let streams = self.0.limits.h2_unauthenticated_streams as usize;
+        ConnectionBacklog(Arc::new(Connection {
+            total: Arc::clone(&self.0),
+            bytes: AtomicUsize::new(0),
+            authenticated: AtomicBool::new(false),
+            unauthenticated: Arc::new(Semaphore::new(streams)),
+        }))
+    }
+}
+
+impl ConnectionBacklog {
+    /// A request of this connection has shown a key that is valid.
+    pub(super) fn authenticated(&self) {
+        if !self.0.authenticated.swap(true, Ordering::Relaxed) {
+            // Requests that wait go on, and get no permit.
+            self.0.unauthenticated.close();
+        }
+    }
+
+    /// Waits until the next request may run: until others have ended on a connection without a key, and until enough
+    /// of the responses before it is sent. A connection without unsent bytes does not wait for other connections.
+    pub(super) async fn admit(&self) -> Unsent {
+        let Connection { total, bytes, unauthenticated, .. } = &*self.0;
+        let permit = Arc::clone(unauthenticated).acquire_owned().await.ok();
+        loop {
+            // Created before the check, so that no release between check and wait is missed.
+            let released = total.released.notified();
+            let (own, all) = (bytes.load(Ordering::Relaxed), total.bytes.load(Ordering::Relaxed));
+            let limits = &total.limits;
+            if own == 0 || (own < limits.connection_unsent_bytes && all < limits.unsent_bytes) {
+                return Unsent { connection: Some(self.clone()), bytes: 0, _permit: permit };
+            }
+            released.await;
+        }
+    }
+}
+
+/// The unsent bytes of one response. They are released when it is dropped.
+#[derive(Debug)]
+pub(super) struct Unsent {
+    /// `None` if they are not counted.
+    connection: Option<ConnectionBacklog>,
+    bytes: usize,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Unsent {
+    /// Of a connection with one request at a time.
+    pub(super) const fn uncounted() -> Self {
+        Self { connection: None, bytes: 0, _permit: None }
+    }
+
+    /// So many bytes of the response are in memory now.
+    pub(super) fn set(&mut self, bytes: usize) {
+        let Some(ConnectionBacklog(connection)) = &self.connection else { return };
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        for counter in [&connection.bytes, &connection.total.bytes] {
+            counter.fetch_add(bytes, Ordering::Relaxed);
+            counter.fetch_sub(before, Ordering::Relaxed);
+        }
+        if bytes < before {
+            connection.total.released.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn backlog(limits: Limits) -> SendBacklog {
+        SendBacklog::new(&Arc::new(limits))
+    }
+
+    #[tokio::test]
+    async fn a_connection_with_too_many_unsent_bytes_waits_for_its_own_responses() {
+        let backlog = backlog(Limits { connection_unsent_bytes: 100, ..Limits::default() });
+        let (one, other) = (backlog.connection(), backlog.connection());
+        let mut first = one.admit().await;
+        first.set(100);
+        assert!(one.admit().now_or_never().is_none());
+        assert!(other.admit().now_or_never().is_some(), "another connection");
+        first.set(99);
+        assert!(one.admit().now_or_never().is_some());
+        first.set(200);
+        let (waits, ()) = tokio::join!(biased; one.admit(), async { drop(first) });
+        drop(waits);
+    }
+
+    #[tokio::test]
+    async fn too_many_unsent_bytes_in_all_hold_up_the_connections_that_have_some() {
+        let backlog = backlog(Limits { unsent_bytes: 100, ..Limits::default() });
+        let (one, other) = (backlog.connection(), backlog.connection());
+        let (mut first, mut second) = (one.admit().await, other.admit().await);
+        first.set(60);
+        second.set(60);
+        assert!(one.admit().now_or_never().is_none() && other.admit().now_or_never().is_none());
+        assert!(backlog.connection().admit().now_or_never().is_some(), "it has none");
+        drop(first);
+        assert!(other.admit().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_connection_without_a_key_runs_few_requests_at_a_time() {
+        let backlog = backlog(Limits { h2_unauthenticated_streams: 2, ..Limits::default() });
+        let connection = backlog.connection();
+        let open = (connection.admit().await, connection.admit().await);
+        assert!(connection.admit().now_or_never().is_none());
+        drop(open.0);
+        let third = connection.admit().now_or_never().expect("one has ended");
+        let (fourth, ()) = tokio::join!(biased; connection.admit(), async { connection.authenticated() });
+        assert!(connection.admit().now_or_never().is_some(), "it has shown a key");
+        drop((third, fourth, open.1));
+    }
+}
