@@ -35,7 +35,7 @@ limits! {
     size: sign_in_bytes, socket_bytes, body_bytes, prompt_bytes, file_bytes, file_wanted_bytes, attached_text_bytes, batch_bytes, pending_bytes, run_bytes, transaction_bytes, stderr_bytes, start_output_bytes,
         tail_bytes, tails_bytes, store_page_bytes, read_ahead_bytes, pages_bytes, session_bytes_per_hour, check_bytes, session_log_bytes, logs_bytes, http_buffer_bytes, send_buffer_bytes, stream_buffer_bytes, h2_header_bytes, connection_unsent_bytes, unsent_bytes, page_bytes,
         terminal_bytes, terminal_max_bytes, terminals_bytes, terminal_log_bytes;
-    size_or_none: free_disk_bytes;
+    size_or_none: free_disk_bytes, disk_reserve_bytes;
     count: session_events_per_hour, breaker_crashes, named_keys, link_keys, tickets, file_answers, file_names, json_depth, batches, commands,
         bad_lines_per_minute, stdin_lines, stdin_reserved, writes, early_updates, pending_requests, line_places, prompts_per_minute,
         requests_per_minute, streams, live_sessions, connections, connections_per_address,

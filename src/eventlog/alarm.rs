@@ -1,9 +1,12 @@
 //! What keeps the log from taking more.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::sync::watch;
+
+use crate::shutdown::sound;
 use crate::store::{Disk, EventStore};
 use crate::types::Limits;
 
@@ -19,16 +22,69 @@ pub enum Alarm {
     StorageFull,
 }
 
-#[derive(Debug, Default)]
+/// Whether commits find room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Room {
+    #[default]
+    Free,
+    /// The disk was full, or had no room for the reserve: what must be committed still can be.
+    Reserve,
+    /// The last commit found no room, and is tried again.
+    Full,
+}
+
+#[derive(Debug)]
 pub(super) struct Alarms {
-    full: AtomicBool,
+    room: watch::Sender<Room>,
     low: AtomicBool,
+    /// The reserve is set aside. Held while that changes.
+    reserved: Mutex<bool>,
+}
+
+impl Default for Alarms {
+    fn default() -> Self {
+        Self { room: watch::Sender::default(), low: AtomicBool::default(), reserved: Mutex::new(true) }
+    }
 }
 
 impl Alarms {
-    /// A commit found the disk full, or did not; gives what it was before.
+    /// A commit found the disk full, or did not; says whether it was full before.
     pub(super) fn set_full(&self, full: bool) -> bool {
-        self.full.swap(full, Ordering::Relaxed)
+        if full {
+            return self.set_room(|_| Room::Full) == Room::Full;
+        }
+        // Only here a commit has more to do than to look.
+        if *self.room.borrow() != Room::Full {
+            return false;
+        }
+        let room = if *sound(self.reserved.lock()) { Room::Free } else { Room::Reserve };
+        self.set_room(|_| room) == Room::Full
+    }
+
+    /// Gives what it was before.
+    fn set_room(&self, change: impl FnOnce(Room) -> Room) -> Room {
+        let mut before = Room::Free;
+        self.room.send_if_modified(|room| {
+            before = *room;
+            *room = change(before);
+            *room != before
+        });
+        before
+    }
+
+    pub(super) fn room(&self) -> watch::Receiver<Room> {
+        self.room.subscribe()
+    }
+
+    /// Releases the reserve; false when there is none to release.
+    pub(super) fn release(&self, store: &dyn EventStore) -> bool {
+        let mut reserved = sound(self.reserved.lock());
+        let released = store.release_reserve();
+        if released {
+            *reserved = false;
+            self.set_room(|_| Room::Reserve);
+        }
+        released
     }
 
     /// Looks at the store's disk; false when it has none.
@@ -40,14 +96,30 @@ impl Alarms {
                 if self.low.swap(low, Ordering::Relaxed) != low {
                     tracing::warn!(low, free = disk.free, total = disk.total, "free room on the disk");
                 }
+                self.reserve(store, disk, limits);
             }
             Err(error) => tracing::warn!(%error, "the disk cannot be looked at"),
         }
         true
     }
 
+    /// Sets the reserve aside, if it is not.
+    fn reserve(&self, store: &dyn EventStore, disk: Disk, limits: &Limits) {
+        let mut reserved = sound(self.reserved.lock());
+        let kept = store.keep_reserve(limits.disk_reserve_bytes, disk.free).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the disk reserve cannot be set aside");
+            false
+        });
+        if std::mem::replace(&mut *reserved, kept) != kept {
+            tracing::warn!(kept, bytes = limits.disk_reserve_bytes, "disk reserve");
+        }
+        let room = if kept { Room::Free } else { Room::Reserve };
+        // A commit that is tried again says by itself when it found room.
+        self.set_room(|before| if before == Room::Full { before } else { room });
+    }
+
     pub(super) fn get(&self) -> Option<Alarm> {
-        let raised = self.full.load(Ordering::Relaxed) || self.low.load(Ordering::Relaxed);
+        let raised = *self.room.borrow() != Room::Free || self.low.load(Ordering::Relaxed);
         raised.then_some(Alarm::StorageFull)
     }
 }

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::shutdown::{Shutdown, sound};
@@ -43,7 +43,7 @@ use writer::{Queue, Upkeep, Write};
 
 /// What readers give: those who only read need no word of the store.
 pub use crate::store::{Frame, ReadError, Run};
-pub use alarm::Alarm;
+pub use alarm::{Alarm, Room};
 pub use all_reader::{AllItem, AllReader, AllScope, AllStart};
 pub use event::{Event, Framer, Members};
 pub use reader::{Item, Later, Reader, ResetReason, Start, TailCursor};
@@ -208,6 +208,11 @@ impl EventLog {
     /// What keeps the log from taking more; prompts are refused while it stands.
     pub fn alarm(&self) -> Option<Alarm> {
         self.shared.alarms.get()
+    }
+
+    /// Whether commits find room, as that changes.
+    pub fn room(&self) -> watch::Receiver<Room> {
+        self.shared.alarms.room()
     }
 
     /// Sessions whose last event is older than the log's age, the first `limit` of them. Their events are dropped

@@ -14,7 +14,7 @@ use super::reader::{Reader, Start};
 use super::records::Records;
 use super::tails::SessionTail;
 use super::told::Told;
-use super::{Event, Shared};
+use super::{Event, Room, Shared};
 
 /// The log stopped: what was asked for will not be committed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -220,6 +220,17 @@ impl SessionLog {
             () = self.state.shared.closed.cancelled() => {
                 if self.committed() >= seq { Ok(()) } else { Err(Closed) }
             }
+        }
+    }
+
+    /// Returns true when the event `seq` is durable, and false when the disk takes no commits.
+    pub async fn wait_or_full(&self, seq: u64) -> Result<bool, Closed> {
+        let mut room = self.state.shared.alarms.room();
+        let full = async move { room.wait_for(|room| *room == Room::Full).await.map(drop) };
+        tokio::select! {
+            biased;
+            outcome = self.wait(seq) => outcome.map(|()| true),
+            _ = full => Ok(self.committed() >= seq),
         }
     }
 

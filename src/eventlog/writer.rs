@@ -326,10 +326,13 @@ fn commit(shared: &Shared, mut transaction: Transaction) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Commits, and tries again for as long as the disk is full.
+/// Commits, and tries again for as long as the disk is full, first with the room of the reserve.
 fn commit_or_wait(shared: &Shared, batch: &Batch) -> Result<Committed, CommitError> {
     loop {
         match shared.store.commit(batch) {
+            Err(CommitError::Full) if shared.alarms.release(&*shared.store) => {
+                tracing::error!("the disk is full: the disk reserve is released");
+            }
             Err(CommitError::Full) => {
                 if !shared.alarms.set_full(true) {
                     tracing::error!("the disk is full: events wait for their commit");

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::attachment::{Attaching, Attachment};
 use super::changes::Setting;
 use super::command::{Command, Reply};
+use super::committed;
 use super::context::{Context, Live};
 use super::creation::Creating;
 use super::dropped::Dropped;
@@ -28,7 +29,7 @@ use super::written::Written;
 use crate::agent::AgentSpec;
 use crate::api::event::DetachedReason;
 use crate::api::{Session, SessionState};
-use crate::eventlog::{Event, Members, Records, SessionLog};
+use crate::eventlog::{Event, Members, Records, Room, SessionLog};
 use crate::jsonrpc::CallId;
 use crate::pool::{Crashes, Standing};
 use crate::transcript::SessionFold;
@@ -110,7 +111,7 @@ impl Actor {
         self.next_queued();
         loop {
             let listen = Listen {
-                batches: self.log.pending_bytes() < self.context.limits.pending_bytes,
+                batches: self.log.pending_bytes() < self.context.limits.pending_bytes && !self.saves_room(),
                 commits: self.waits_for_commit(),
                 draining: self.drain_at.is_none(),
                 until: self.deadline(),
@@ -134,7 +135,7 @@ impl Actor {
                     tokio::task::yield_now().await;
                 }
                 Wake::Batch(None) => self.process_over().await,
-                Wake::Committed => {}
+                Wake::Committed | Wake::Room => {}
                 Wake::Served(served) => self.served(served),
                 Wake::Terminal(news) => {
                     self.terminal_news(news);
@@ -300,30 +301,21 @@ impl Actor {
     }
 
     pub(super) fn snapshot(&self) -> Session {
-        let record = &self.record;
+        let requests = self.requests.values().map(|pending| (*pending.shown).clone()).collect();
+        let last_event_id = self.log.id(self.log.appended());
         Session {
-            session_id: record.session_id,
-            agent: record.agent.clone(),
-            title: self.fold.title().map(str::to_owned),
-            metadata: record.metadata.clone(),
-            cwd: record.cwd.clone(),
             state: self.state(),
-            attached: record.attached,
-            created_at: record.created_at,
-            updated_at: record.updated_at,
             prompt_id: self.turn.as_ref().map(|turn| turn.record.prompt_id),
             queued: self.queue.iter().map(|queued| queued.record.prompt_id).collect(),
-            requests: self.requests.values().map(|pending| (*pending.shown).clone()).collect(),
-            prompt_capabilities: record.prompt_capabilities.clone(),
-            modes: self.fold.modes.clone(),
-            config_options: self.fold.config_options.clone(),
-            available_commands: self.fold.available_commands.clone(),
-            plan: self.fold.plan().map(ToOwned::to_owned),
-            usage: self.fold.usage.clone(),
-            subagents: self.fold.subagents(),
-            policy: record.policy.clone(),
-            last_event_id: self.log.id(self.log.appended()),
+            ..committed::shown(&self.record, &self.fold, requests, last_event_id)
         }
+    }
+
+    /// A full disk leaves room for the ends of turns, and not for what a turn goes on to say: that stays with the agent until
+    /// there is room again, or the turn is cancelled.
+    fn saves_room(&self) -> bool {
+        let runs = |turn: &Turn| turn.call.is_some() && turn.cancelled_at.is_none();
+        *self.inputs.room.borrow() != Room::Free && self.turn.as_ref().is_some_and(runs)
     }
 
     fn waits_for_commit(&self) -> bool {

@@ -1,5 +1,7 @@
 //! The cheap way to a session: asks its owner, and shows nothing before it is durable.
 
+mod reads;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,18 +14,15 @@ use super::answers;
 use super::attachments;
 use super::command::{Answer, Command, PromptRequest, Reply, Wish};
 use super::idempotency;
-use super::record::{self, PromptRecord, RequestRecord, SessionRecord, TerminalRecord};
+use super::record::{self, PromptRecord, RequestRecord, SessionRecord};
 use super::recovery::{Slot, get};
 use super::refusal::Refusal;
 use super::registry::{SessionRegistry, check_metadata, check_title};
 use crate::acp::{self, Part, TraceContext};
-use crate::api::{
-    PendingRequest, Prompt, PromptList, Session, SessionPatch, Terminal, TerminalList, TerminalWindow,
-    Transcript,
-};
+use crate::api::{Prompt, PromptList, Session, SessionPatch, Transcript};
 use crate::eventlog::SessionLog;
 use crate::store::{Run, Table};
-use crate::transcript::{OutputFold, TurnFold};
+use crate::transcript::TurnFold;
 use crate::types::{Principal, PromptId, RequestId, SessionId, TerminalId};
 use crate::workspace::Workspace;
 
@@ -113,12 +112,6 @@ impl SessionHandle {
         }
     }
 
-    pub async fn snapshot(&self) -> Result<Session, Refusal> {
-        let (session, seq) = self.ask(|reply| Command::Snapshot { reply }).await?;
-        self.durable(seq).await?;
-        Ok(session)
-    }
-
     /// Changes the session if its `ETag` is one of `if_match`. Refuses with `PreconditionFailed` or `Invalid`.
     pub async fn patch(
         &self,
@@ -150,12 +143,18 @@ impl SessionHandle {
         self.snapshot().await
     }
 
-    pub async fn delete(&self, by: &Principal, trace: Option<TraceContext>) -> Result<(), Refusal> {
+    /// Erases the session; false when the disk is full: then nobody finds it any more, and it is erased once there is
+    /// room.
+    pub async fn delete(&self, by: &Principal, trace: Option<TraceContext>) -> Result<bool, Refusal> {
         let by = by.clone();
         let seq = self.ask(|reply| Command::Delete { by, trace, reply }).await?;
-        self.durable(seq).await?;
-        self.registry.forget(self.id);
-        Ok(())
+        let durable = self.durable_or_full(seq).await?;
+        if durable {
+            self.registry.forget(self.id);
+        } else {
+            self.registry.forget_at(self.slot.log.clone(), seq);
+        }
+        Ok(durable)
     }
 
     /// Begins or queues a turn. It goes on when the caller goes away: a key that was used must not be free again
@@ -307,21 +306,15 @@ impl SessionHandle {
         }
     }
 
-    /// Cancels one turn, or all; gives those that were running or waiting.
+    /// Cancels one turn, or all; gives those that were running or waiting. The agent knows of it also while the disk is full.
     pub async fn cancel(
         &self,
         prompt: Option<PromptId>,
         trace: Option<TraceContext>,
     ) -> Result<Vec<PromptId>, Refusal> {
         let (cancelled, seq) = self.ask(|reply| Command::Cancel { prompt, trace, reply }).await?;
-        self.durable(seq).await?;
+        self.durable_or_full(seq).await?;
         Ok(cancelled)
-    }
-
-    pub async fn requests(&self) -> Result<Vec<PendingRequest>, Refusal> {
-        let (requests, seq) = self.ask(|reply| Command::Requests { reply }).await?;
-        self.durable(seq).await?;
-        Ok(requests)
     }
 
     /// Answers a request of the agent; the first answer wins.
@@ -406,52 +399,6 @@ impl SessionHandle {
         let (now, seq) = self.ask(|reply| Command::Set { by, wish, trace, reply }).await?;
         self.durable(seq).await?;
         Ok(now)
-    }
-
-    /// A page of terminals, the newest first; `before` is the last one of the page before.
-    pub async fn terminals(&self, before: Option<TerminalId>, limit: usize) -> Result<TerminalList, Refusal> {
-        let key = record::session_key(self.id);
-        let record: Option<SessionRecord> = get(self.registry.context(), Table::Session, key).await?;
-        let last = record.ok_or(Refusal::Gone)?.last_terminal;
-        let newest = before.map_or(last, |before| before.number().saturating_sub(1).min(last));
-        let (mut terminals, mut next_cursor) = (Vec::new(), None);
-        for number in (1..=newest).rev() {
-            if terminals.len() == limit {
-                next_cursor = terminals.last().map(|terminal: &Terminal| terminal.terminal_id.to_string());
-                break;
-            }
-            terminals.extend(self.terminal_record(TerminalId::new(number)).await?.map(|record| record.shown));
-        }
-        Ok(TerminalList { terminals, next_cursor })
-    }
-
-    async fn terminal_record(&self, terminal: TerminalId) -> Result<Option<TerminalRecord>, Refusal> {
-        get(self.registry.context(), Table::Terminal, record::terminal_key(self.id, terminal)).await
-    }
-
-    /// A terminal with the last of its output, as the log has it.
-    pub async fn terminal(&self, terminal: TerminalId) -> Result<TerminalWindow, Refusal> {
-        let committed = self.slot.log.committed();
-        let record = self.terminal_record(terminal).await?.ok_or(Refusal::NotFound("terminal"))?;
-        let last = record.last_seq.unwrap_or(committed);
-        self.durable(last).await?;
-        let limits = &self.registry.context().limits;
-        let mut window = OutputFold::new(terminal, limits.terminal_bytes);
-        let mut seq = record.first_seq;
-        while seq < last {
-            let runs = self.slot.log.read(seq, limits.store_page_bytes).await;
-            let runs = runs.map_err(|error| Refusal::internal(&error))?;
-            let Some(end) = runs.last().map(|run| run.last_seq) else { break };
-            for run in runs.iter().filter_map(|run| run.through(last)) {
-                for frame in run.events() {
-                    window.event(frame.kind, frame.data);
-                }
-            }
-            seq = end.min(last);
-        }
-        let OutputFold { output, offset, .. } = window;
-        let last_event_id = self.slot.log.id(last.max(record.first_seq));
-        Ok(TerminalWindow { terminal: record.shown, output, offset, truncated: offset > 0, last_event_id })
     }
 
     /// Kills a terminal's command; one that has ended is left as it is.

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::command::Command;
 use super::serve::Served;
 use crate::agent::{AgentFailure, Batch};
+use crate::eventlog::Room;
 use crate::pool::{Lease, Place};
 use crate::shutdown::Shutdown;
 use crate::workspace::TerminalNews;
@@ -20,6 +21,8 @@ pub(super) enum Wake {
     /// None: the process has closed its stdout.
     Batch(Option<Batch>),
     Committed,
+    /// The disk takes commits, or does not.
+    Room,
     /// A request of the agent that the gateway served itself.
     Served(Served),
     /// Of a terminal that the gateway runs.
@@ -35,6 +38,7 @@ pub(super) struct Inputs {
     /// There are handles that could send one.
     pub(super) open: bool,
     pub(super) commits: watch::Receiver<u64>,
+    pub(super) room: watch::Receiver<Room>,
     /// Never closed: its owner keeps a sender.
     pub(super) served: mpsc::Receiver<Served>,
     /// Likewise.
@@ -67,6 +71,7 @@ impl Inputs {
             () = self.shutdown.soft(), if listen.draining => Wake::Draining,
             () = at(listen.until) => Wake::Deadline,
             Ok(()) = self.commits.changed(), if listen.commits => Wake::Committed,
+            Ok(()) = self.room.changed() => Wake::Room,
             Some(served) = self.served.recv() => Wake::Served(served),
             lease = given(place) => Wake::Lease(Box::new(lease)),
             () = recalled(self.recall.as_deref()) => Wake::Recalled,

@@ -12,6 +12,7 @@ mod attachment;
 mod attachments;
 mod changes;
 mod command;
+mod committed;
 mod context;
 mod creation;
 mod dropped;

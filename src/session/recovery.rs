@@ -63,6 +63,7 @@ impl Actor {
             commands,
             open: true,
             commits: log.commits(),
+            room: context.log.room(),
             served,
             terminals,
             place: None,

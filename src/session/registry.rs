@@ -1,5 +1,7 @@
 //! The one door to sessions. What belongs to another tenant is not there.
 
+mod deleted;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -63,6 +65,8 @@ struct Inner {
     slots: Mutex<HashMap<SessionId, (Tenant, Arc<Slot>)>>,
     /// Sessions whose owner panicked: the next owner runs nothing of their queue, or it might panic again at once.
     panicked: Mutex<HashSet<SessionId>>,
+    /// Sessions that were deleted while the disk took no commits.
+    deleted: Mutex<HashSet<SessionId>>,
     /// One reader at a time for a session, so that it has one owner.
     doors: [tokio::sync::Mutex<()>; DOORS],
 }
@@ -70,8 +74,13 @@ struct Inner {
 impl SessionRegistry {
     /// Opens for business once every session that a dead gateway left open is closed properly.
     pub async fn start(context: Context) -> Result<Self, Refusal> {
-        let inner =
-            Inner { context, slots: Mutex::default(), panicked: Mutex::default(), doors: Default::default() };
+        let inner = Inner {
+            context,
+            slots: Mutex::default(),
+            panicked: Mutex::default(),
+            deleted: Mutex::default(),
+            doors: Default::default(),
+        };
         let registry = Self { inner: Arc::new(inner) };
         let mut after: Option<Vec<u8>> = None;
         loop {
@@ -93,9 +102,10 @@ impl SessionRegistry {
                     }
                 }
             }
-            // The first reader after a crash already finds every turn with its end.
+            // The first reader after a crash already finds every turn with its end, unless the disk is full.
             for slot in closed {
-                slot.log.wait(slot.log.appended()).await.map_err(|error| Refusal::internal(&error))?;
+                let durable = slot.log.wait_or_full(slot.log.appended()).await;
+                durable.map_err(|error| Refusal::internal(&error))?;
             }
             match page.last() {
                 Some((key, _)) => after = Some(key.clone()),
@@ -120,6 +130,9 @@ impl SessionRegistry {
 
     /// The session's owner, read in if need be.
     pub(super) async fn slot(&self, id: SessionId) -> Result<(Tenant, Arc<Slot>), Refusal> {
+        if sound(self.inner.deleted.lock()).contains(&id) {
+            return Err(Refusal::Gone);
+        }
         if let Some(found) = self.live(id) {
             return Ok(found);
         }

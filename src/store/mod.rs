@@ -108,6 +108,16 @@ pub trait EventStore: Send + Sync + Debug {
     fn disk(&self) -> Option<std::io::Result<Disk>> {
         None
     }
+
+    /// Sets room of the disk aside, `free` being what it has; false when it has too little.
+    fn keep_reserve(&self, _bytes: u64, _free: u64) -> std::io::Result<bool> {
+        Ok(true)
+    }
+
+    /// Gives what was set aside back to the disk, for the commits that come; false when there was nothing.
+    fn release_reserve(&self) -> bool {
+        false
+    }
 }
 
 /// What one commit does. A record's key is in `puts` or in `deletes`, never in both.

@@ -197,6 +197,9 @@ pub struct Limits {
     /// Free disk below which prompts get 507, as a part of the disk (percent) and in bytes: the larger holds.
     pub free_disk_percent: u64,
     pub free_disk_bytes: u64,
+    /// Bytes of the disk that are set aside. A full disk releases them, so that ends of turns, cancels and deletes commit; until they
+    /// are set aside again prompts get 507.
+    pub disk_reserve_bytes: u64,
     /// Between two comments on a stream that is otherwise still.
     pub keep_alive: Duration,
     /// A session without process, turn or reader leaves memory.
@@ -311,6 +314,7 @@ impl Default for Limits {
             tombstone: seconds(7 * 24 * 3600),
             free_disk_percent: 5,
             free_disk_bytes: 1 << 30,
+            disk_reserve_bytes: 64 << 20,
             keep_alive: seconds(15),
             session_idle: seconds(60),
         }

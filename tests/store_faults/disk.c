@@ -12,9 +12,11 @@
  *                   GENERATION FIRST LAST ERRNO KINDS MILLISECONDS
  *               Calls of KINDS (o open, r read, w write, t truncate, s sync, u unlink and rename) are counted from 1
  *               on while GENERATION is the same. Those from FIRST to LAST wait, and then fail unless ERRNO is 0. A
- *               write that fails leaves half of its bytes: nobody has promised that it leaves none.
+ *               write that fails leaves half of its bytes: nobody has promised that it leaves none. With the kind q the
+ *               files of the folder may have FIRST bytes together, and a write that would give them more fails.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -104,10 +107,40 @@ static int failed(int error) {
     return -1;
 }
 
+/*
+ * Whether a write would give the files of the folder more bytes than the control file allows them together: with the kind q,
+ * FIRST is that number.
+ */
+static int over_quota(int fd, const char *name, size_t size, off_t at, int placed) {
+    unsigned long generation, most, last;
+    unsigned wait;
+    int error, control_fd = control ? syscall(SYS_openat, AT_FDCWD, control, O_RDONLY | O_CLOEXEC) : -1;
+    char kinds[16], line[128] = "", folder[PATH_MAX];
+    if (control_fd < 0) return 0;
+    ssize_t length = syscall(SYS_read, control_fd, line, sizeof line - 1);
+    syscall(SYS_close, control_fd);
+    if (length <= 0 || sscanf(line, "%lu %lu %lu %d %15s %u", &generation, &most, &last, &error, kinds, &wait) != 6) abort();
+    if (!strchr(kinds, 'q')) return 0;
+    struct stat file;
+    off_t end = (placed ? at : lseek(fd, 0, SEEK_CUR)) + (off_t)size;
+    if (fstat(fd, &file) != 0 || end <= file.st_size) return 0;
+    unsigned long total = end - file.st_size;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(prefix, '/') - prefix), prefix);
+    DIR *files = opendir(folder);
+    if (!files) abort();
+    for (struct dirent *entry; (entry = readdir(files));)
+        if (fstatat(dirfd(files), entry->d_name, &file, 0) == 0 && S_ISREG(file.st_mode)) total += file.st_size;
+    closedir(files);
+    if (total <= most) return 0;
+    record_alone('F', name, error);
+    return error;
+}
+
 static ssize_t put(int fd, const void *bytes, size_t size, off_t at, int placed) {
     char room[PATH_MAX];
     const char *name = named(fd, room);
     int error = name ? fault('w', name) : 0;
+    if (name && !error) error = over_quota(fd, name, size, at, placed);
     size_t part = error ? size / 2 : size;
     if (name) pthread_mutex_lock(&order);
     ssize_t done = placed ? syscall(SYS_pwrite64, fd, bytes, part, at) : syscall(SYS_write, fd, bytes, part);

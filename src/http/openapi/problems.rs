@@ -78,7 +78,7 @@ pub(super) fn own(operation: &str) -> Vec<C> {
         // They ask the session's owner, who may be too busy.
         "get_session" | "list_requests" | "get_stderr" => codes.push(C::PoolFull),
         "get_transcript" => codes.extend([C::NotAcceptable, C::PoolFull]),
-        "readyz" => codes.push(C::Draining),
+        "readyz" => codes.extend([C::Draining, C::StorageFull]),
         _ => {}
     }
     codes

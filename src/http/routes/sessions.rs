@@ -206,7 +206,10 @@ pub(in crate::http) async fn patch_session(
     delete,
     path = "/v1/sessions/{session}",
     tag = "sessions",
-    responses((status = 204, description = "It is gone."))
+    responses(
+        (status = 204, description = "It is gone."),
+        (status = 202, description = "The disk is full. The session is gone for clients, and is erased once there is room."),
+    )
 )]
 pub(in crate::http) async fn delete_session(
     State(gateway): State<Gateway>,
@@ -215,8 +218,8 @@ pub(in crate::http) async fn delete_session(
     Trace(trace): Trace,
     NoQuery: NoQuery,
 ) -> Result<StatusCode, ApiError> {
-    gateway.sessions.open(&by, session).await?.delete(&by, trace).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let erased = gateway.sessions.open(&by, session).await?.delete(&by, trace).await?;
+    Ok(if erased { StatusCode::NO_CONTENT } else { StatusCode::ACCEPTED })
 }
 
 /// Gets the session a process now; opens a closed one.

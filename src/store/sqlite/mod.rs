@@ -10,10 +10,12 @@ mod check;
 mod checkpoint;
 mod copy;
 mod ends;
+mod index;
 mod migrate;
 pub mod pack;
 mod read;
 mod remove;
+mod reserve;
 mod room;
 mod schema;
 mod sums;
@@ -35,17 +37,17 @@ use rusqlite::{Connection, ErrorCode};
 use crate::shutdown::sound;
 use crate::types::{Epoch, Ids, Limits, SessionId};
 
-use super::usage::Usages;
 use super::{
     Batch, Cause, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Page, Pruned, ReadError, Record,
     Run, RunHead, Table, Tail,
 };
 use check::Check;
 use checkpoint::Checkpointer;
+use index::Index;
 use read::Readers;
 use remove::{PrunedLog, Removal};
+use reserve::Reserve;
 use room::Room;
-use sums::{Sums, Unsummed};
 
 pub use check::{CheckError, Checked};
 pub use copy::{Restored, copy, restore};
@@ -90,6 +92,7 @@ pub struct SqliteStore {
     readers: Readers,
     writer: Mutex<Connection>,
     room: Room,
+    reserve: Reserve,
     index: Mutex<Index>,
     epoch: Epoch,
     ids: Ids,
@@ -99,15 +102,6 @@ pub struct SqliteStore {
     /// What a process that died left open and nobody has checked yet, or what failed: the write-ahead log stays, to
     /// say so at the next start.
     doubtful: AtomicBool,
-}
-
-/// What the file holds, kept in step with what is committed.
-#[derive(Debug, Default)]
-struct Index {
-    usages: Usages,
-    last_pos: u64,
-    pruned_pos: u64,
-    unsummed: Unsummed,
 }
 
 impl SqliteStore {
@@ -135,6 +129,7 @@ impl SqliteStore {
             readers: Readers::open(path, limits.store_readers)?,
             writer: Mutex::new(writer),
             room,
+            reserve: Reserve::new(schema::folder_of(path).join("disk-reserve")),
             index: Mutex::new(index),
             epoch,
             ids,
@@ -214,80 +209,6 @@ impl Drop for SqliteStore {
                 tracing::warn!(%error, "the write-ahead log goes, though the log should be checked");
             }
         }
-    }
-}
-
-impl Index {
-    /// What was written down of each log, and a walk over the rows that came since; it does not touch the bytes of the
-    /// frames. What it finds is compared with nothing but the last place: see [`ends`].
-    fn load(connection: &Connection) -> Result<Self, OpenError> {
-        let place = |key: &str| {
-            let select = "SELECT value FROM meta WHERE key = ?1";
-            connection.query_row(select, [key], |row| row.get(0)).map(from_sql)
-        };
-        let (last_pos, pruned_pos) = (place("last_pos")?, place("pruned_pos")?);
-        let mut index = Self { last_pos, pruned_pos, ..Self::default() };
-        let summed_pos = if let Some((usages, pos)) = sums::load(connection)? {
-            index.usages = usages;
-            index.last_pos = last_pos.max(pos);
-            pos
-        } else {
-            index.unsummed.begin_anew();
-            0
-        };
-        let mut select = connection.prepare(
-            "SELECT session, first_seq, last_seq, pos, length(frames), time, tenant FROM run
-             WHERE pos > ?1 ORDER BY pos",
-        )?;
-        let mut rows = select.query([to_sql(summed_pos)])?;
-        let mut damaged = 0_u64;
-        while let Some(row) = rows.next()? {
-            // A row of another kind is damage, and its readers are told.
-            let (Ok(head), Ok(tenant)) = (read::head(row), row.get_ref(6)?.as_str()) else {
-                damaged += 1;
-                continue;
-            };
-            if head.last_pos == 0 || head.last_pos > ends::MOST {
-                damaged += 1;
-                continue;
-            }
-            index.append(tenant, &head);
-        }
-        if damaged > 0 {
-            tracing::error!(runs = damaged, "runs of events are damaged on disk");
-        }
-        index.last_pos = index.last_pos.max(ends::last_place(connection, damaged > 0)?);
-        Ok(index)
-    }
-
-    fn append(&mut self, tenant: &str, head: &RunHead) {
-        self.last_pos = self.last_pos.max(head.last_pos);
-        self.usages.append(tenant, head);
-        self.unsummed.append(head.session);
-    }
-
-    /// What a commit is to write down, if it is time for that. Who writes records alone may not be the one that knows
-    /// the logs.
-    fn sums_with(&self, batch: &Batch) -> Option<Sums> {
-        let due = !batch.runs.is_empty() && self.unsummed.is_much();
-        due.then(|| self.unsummed.sums(&self.usages, self.last_pos))
-    }
-
-    /// The sums with which these runs go.
-    fn sums_after(&self, pruned: &[PrunedLog]) -> Sums {
-        let mut sums = self.unsummed.sums(&self.usages, self.last_pos);
-        sums.logs.retain(|log| pruned.iter().all(|pruned| pruned.removal.session != log.session));
-        sums.logs.extend(pruned.iter().filter_map(|pruned| {
-            let log = self.usages.get(pruned.removal.session)?;
-            Some(LogUsage {
-                first_seq: pruned.first_seq,
-                first_pos: pruned.first_pos,
-                bytes: log.bytes.saturating_sub(pruned.gone.bytes),
-                runs: log.runs.saturating_sub(pruned.gone.runs),
-                ..log
-            })
-        }));
-        sums
     }
 }
 
@@ -487,13 +408,12 @@ impl EventStore for SqliteStore {
             total: disk.f_blocks.saturating_mul(disk.f_frsize),
         }))
     }
-}
 
-impl Index {
-    fn committed(&mut self, batch: &Batch, heads: &[RunHead]) {
-        for session in &batch.erase {
-            self.usages.erase(*session);
-        }
-        batch.runs.iter().zip(heads).for_each(|(run, head)| self.append(run.tenant.as_str(), head));
+    fn keep_reserve(&self, bytes: u64, free: u64) -> io::Result<bool> {
+        self.reserve.keep(bytes, free)
+    }
+
+    fn release_reserve(&self) -> bool {
+        self.reserve.release()
     }
 }

@@ -85,6 +85,11 @@ impl Disk {
         self.order(&calls, errno, kinds, Duration::ZERO);
     }
 
+    /// From now on the files of the folder may have so many bytes together.
+    pub(crate) fn limit_to(&self, bytes: u64) {
+        self.order(&(bytes..=u64::MAX), ENOSPC, "q", Duration::ZERO);
+    }
+
     /// From now on each call of `kinds` takes this long.
     pub(crate) fn slow(&self, kinds: &str, each: Duration) {
         self.order(&(1..=u64::MAX), 0, kinds, each);

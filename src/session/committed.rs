@@ -1,0 +1,77 @@
+//! A session as its last commit has it: what readers get while the disk takes no commits.
+
+use super::context::Context;
+use super::record::{self, FoldRecord, RequestRecord, SessionRecord};
+use super::recovery::get;
+use super::refusal::Refusal;
+use crate::api::{PendingRequest, Session};
+use crate::eventlog::SessionLog;
+use crate::store::{Run, Table};
+use crate::transcript::SessionFold;
+use crate::types::EventId;
+
+/// The snapshot that the records and the folded events give.
+pub(super) fn shown(
+    record: &SessionRecord,
+    fold: &SessionFold,
+    requests: Vec<PendingRequest>,
+    last_event_id: EventId,
+) -> Session {
+    Session {
+        session_id: record.session_id,
+        agent: record.agent.clone(),
+        title: fold.title().map(str::to_owned),
+        metadata: record.metadata.clone(),
+        cwd: record.cwd.clone(),
+        state: record.state,
+        attached: record.attached,
+        created_at: record.created_at,
+        updated_at: record.updated_at,
+        prompt_id: record.prompt_id,
+        queued: record.queued.clone(),
+        requests,
+        prompt_capabilities: record.prompt_capabilities.clone(),
+        modes: fold.modes.clone(),
+        config_options: fold.config_options.clone(),
+        available_commands: fold.available_commands.clone(),
+        plan: fold.plan().map(ToOwned::to_owned),
+        usage: fold.usage.clone(),
+        subagents: fold.subagents(),
+        policy: record.policy.clone(),
+        last_event_id,
+    }
+}
+
+/// The last committed snapshot of a session.
+pub(super) async fn session(context: &Context, log: &SessionLog) -> Result<Session, Refusal> {
+    let key = record::session_key(log.session());
+    let record = get::<SessionRecord>(context, Table::Session, key.clone()).await?.ok_or(Refusal::Gone)?;
+    let folded = get::<FoldRecord>(context, Table::Fold, key).await?;
+    // Nothing that the fold shows has changed up to where the session's record is exact.
+    let (mut fold, mut seq) = match folded {
+        Some(FoldRecord { seq, fold }) => (fold, seq.max(record.seq)),
+        None => (SessionFold::default(), 0),
+    };
+    loop {
+        let runs = log.read(seq, context.limits.store_page_bytes).await;
+        let runs = runs.map_err(|error| Refusal::internal(&error))?;
+        let Some(last) = runs.last() else { break };
+        seq = last.last_seq;
+        for frame in runs.iter().flat_map(Run::events) {
+            fold.event(frame.kind, frame.data);
+        }
+    }
+    let requests = requests(context, &record).await?;
+    Ok(shown(&record, &fold, requests, log.id(seq)))
+}
+
+/// The requests of the agent that are open by the last commit.
+async fn requests(context: &Context, record: &SessionRecord) -> Result<Vec<PendingRequest>, Refusal> {
+    let mut open = Vec::new();
+    for request in &record.open_requests {
+        let key = record::request_key(record.session_id, *request);
+        let stored = get::<RequestRecord>(context, Table::Request, key).await?;
+        open.extend(stored.filter(|stored| stored.resolution.is_none()).and_then(|stored| stored.pending));
+    }
+    Ok(open)
+}

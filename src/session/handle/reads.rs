@@ -1,0 +1,87 @@
+//! What of a session can be read while the disk takes no commits, and its terminals.
+
+use super::SessionHandle;
+use crate::api::{PendingRequest, Session, Terminal, TerminalList, TerminalWindow};
+use crate::session::command::Command;
+use crate::session::committed;
+use crate::session::record::{self, SessionRecord, TerminalRecord};
+use crate::session::recovery::get;
+use crate::session::refusal::Refusal;
+use crate::store::Table;
+use crate::transcript::OutputFold;
+use crate::types::TerminalId;
+
+impl SessionHandle {
+    /// Waits for a commit; false when the disk takes none.
+    pub(super) async fn durable_or_full(&self, seq: u64) -> Result<bool, Refusal> {
+        tokio::select! {
+            biased;
+            durable = self.durable(seq) => durable.map(|()| true),
+            durable = self.slot.log.wait_or_full(seq) => durable.map_err(|error| Refusal::internal(&error)),
+        }
+    }
+
+    /// The session as it is; as it was at its last commit while the disk takes none.
+    pub async fn snapshot(&self) -> Result<Session, Refusal> {
+        let (session, seq) = self.ask(|reply| Command::Snapshot { reply }).await?;
+        if self.durable_or_full(seq).await? {
+            return Ok(session);
+        }
+        committed::session(self.registry.context(), &self.slot.log).await
+    }
+
+    /// The requests of the agent that are open; likewise.
+    pub async fn requests(&self) -> Result<Vec<PendingRequest>, Refusal> {
+        let (requests, seq) = self.ask(|reply| Command::Requests { reply }).await?;
+        if self.durable_or_full(seq).await? {
+            return Ok(requests);
+        }
+        Ok(committed::session(self.registry.context(), &self.slot.log).await?.requests)
+    }
+
+    /// A page of terminals, the newest first; `before` is the last one of the page before.
+    pub async fn terminals(&self, before: Option<TerminalId>, limit: usize) -> Result<TerminalList, Refusal> {
+        let key = record::session_key(self.id);
+        let record: Option<SessionRecord> = get(self.registry.context(), Table::Session, key).await?;
+        let last = record.ok_or(Refusal::Gone)?.last_terminal;
+        let newest = before.map_or(last, |before| before.number().saturating_sub(1).min(last));
+        let (mut terminals, mut next_cursor) = (Vec::new(), None);
+        for number in (1..=newest).rev() {
+            if terminals.len() == limit {
+                next_cursor = terminals.last().map(|terminal: &Terminal| terminal.terminal_id.to_string());
+                break;
+            }
+            terminals.extend(self.terminal_record(TerminalId::new(number)).await?.map(|record| record.shown));
+        }
+        Ok(TerminalList { terminals, next_cursor })
+    }
+
+    async fn terminal_record(&self, terminal: TerminalId) -> Result<Option<TerminalRecord>, Refusal> {
+        get(self.registry.context(), Table::Terminal, record::terminal_key(self.id, terminal)).await
+    }
+
+    /// A terminal with the last of its output, as the log has it.
+    pub async fn terminal(&self, terminal: TerminalId) -> Result<TerminalWindow, Refusal> {
+        let committed = self.slot.log.committed();
+        let record = self.terminal_record(terminal).await?.ok_or(Refusal::NotFound("terminal"))?;
+        let last = record.last_seq.unwrap_or(committed);
+        self.durable(last).await?;
+        let limits = &self.registry.context().limits;
+        let mut window = OutputFold::new(terminal, limits.terminal_bytes);
+        let mut seq = record.first_seq;
+        while seq < last {
+            let runs = self.slot.log.read(seq, limits.store_page_bytes).await;
+            let runs = runs.map_err(|error| Refusal::internal(&error))?;
+            let Some(end) = runs.last().map(|run| run.last_seq) else { break };
+            for run in runs.iter().filter_map(|run| run.through(last)) {
+                for frame in run.events() {
+                    window.event(frame.kind, frame.data);
+                }
+            }
+            seq = end.min(last);
+        }
+        let OutputFold { output, offset, .. } = window;
+        let last_event_id = self.slot.log.id(last.max(record.first_seq));
+        Ok(TerminalWindow { terminal: record.shown, output, offset, truncated: offset > 0, last_event_id })
+    }
+}

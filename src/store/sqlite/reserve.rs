@@ -1,0 +1,109 @@
+//! Room on the disk that is set aside, and released when the disk is full: then the ends of turns, cancels and deletes
+//! still commit.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+
+/// A file beside the log that holds nothing but its room.
+#[derive(Debug)]
+pub(super) struct Reserve {
+    path: PathBuf,
+}
+
+impl Reserve {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Sets `bytes` aside, if the disk has as much again; false when it has not. Zero bytes need no room.
+    pub(super) fn keep(&self, bytes: u64, free: u64) -> io::Result<bool> {
+        let len = match std::fs::metadata(&self.path) {
+            Ok(file) => file.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(error),
+        };
+        if len == bytes {
+            return Ok(true);
+        }
+        if len < bytes && free.saturating_add(len) / 2 < bytes {
+            return Ok(false);
+        }
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&self.path)?;
+        match fill(&file, bytes) {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                // What is there of it would count as set aside.
+                file.set_len(0)?;
+                let full = matches!(
+                    error.kind(),
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+                );
+                if full { Ok(false) } else { Err(error) }
+            }
+        }
+    }
+
+    /// Gives the room back to the disk; false when there was none.
+    pub(super) fn release(&self) -> bool {
+        let released = OpenOptions::new().write(true).open(&self.path).and_then(|file| {
+            let held = file.metadata()?.len() > 0;
+            file.set_len(0).map(|()| held)
+        });
+        released.unwrap_or_else(|error| {
+            if error.kind() != io::ErrorKind::NotFound {
+                tracing::error!(%error, "the disk reserve could not be released");
+            }
+            false
+        })
+    }
+}
+
+fn fill(file: &File, bytes: u64) -> io::Result<()> {
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    if bytes == 0 {
+        return Ok(());
+    }
+    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        Ok(()) => return Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let mut left = bytes;
+    let mut file = file;
+    while left > 0 {
+        let piece = usize::try_from(left).unwrap_or(ZEROS.len()).min(ZEROS.len());
+        file.write_all(&ZEROS[..piece])?;
+        left -= piece as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_kept_where_there_is_twice_its_room_and_released_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("reserve");
+        let reserve = Reserve::new(path.clone());
+        let len = || std::fs::metadata(&path).map_or(0, |file| file.len());
+        assert!(!reserve.release(), "there is none");
+        assert!(!reserve.keep(1 << 20, (2 << 20) - 1).unwrap());
+        assert_eq!(len(), 0);
+        assert!(reserve.keep(1 << 20, 2 << 20).unwrap());
+        assert_eq!(len(), 1 << 20);
+        assert!(reserve.keep(1 << 20, 0).unwrap(), "it is there");
+        assert!(reserve.release());
+        assert_eq!(len(), 0);
+        assert!(!reserve.release(), "it was released");
+        assert!(reserve.keep(1 << 20, 2 << 20).unwrap());
+        assert!(reserve.keep(0, 0).unwrap());
+        assert_eq!(len(), 0, "another configuration");
+    }
+}
