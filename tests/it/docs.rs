@@ -35,6 +35,7 @@ fn links_between_the_guides_lead_somewhere() {
         "SECURITY.md",
         "docs/api.md",
         "docs/agents.md",
+        "docs/agent-support.md",
         "docs/operations.md",
         "docs/performance.md",
     ] {

