@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use crate::types::{EventId, PromptId, RequestId, SessionId, TerminalId, Timestamp};
 
+use super::acp_schema::{AcpUpdate, RequestParams};
 use super::problem::Problem;
 use super::request::Resolution;
 use super::session::Session;
@@ -227,7 +228,7 @@ pub struct PromptStarted<'a> {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SessionUpdate<'a> {
     /// Raw ACP.
-    #[schema(value_type = Object)]
+    #[schema(value_type = AcpUpdate)]
     pub update: &'a RawValue,
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Value>)]
@@ -285,7 +286,7 @@ pub struct RequestCreated<'a> {
     pub request_id: RequestId,
     pub method: &'a str,
     /// Raw ACP, with our `sessionId`.
-    #[schema(value_type = Value)]
+    #[schema(value_type = RequestParams)]
     pub params: &'a RawValue,
     /// The agent's id of the child session that asks; absent: the session itself does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -459,7 +460,7 @@ pub struct EndFrame<'a> {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EventPage {
-    #[schema(value_type = Vec<Event>)]
+    #[schema(value_type = Vec<SessionEvent>)]
     pub events: Vec<Box<RawValue>>,
     /// For `after`: the next page continues there.
     pub last_event_id: String,
@@ -467,6 +468,6 @@ pub struct EventPage {
     pub more: bool,
 }
 
-/// The union of all events, by `type`.
+/// The schema of all events: a union by `type`.
 #[derive(Debug)]
-pub struct Event;
+pub struct SessionEvent;

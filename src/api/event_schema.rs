@@ -1,10 +1,11 @@
 //! The OpenAPI schemas of events: the head joined with each type's own members, and their union.
 
-use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
-use utoipa::openapi::{Ref, RefOr};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::event::{Event, EventHead, TYPES, schemas};
+use super::event::{EventHead, SessionEvent, TYPES, schemas};
+use super::schema::union;
 
 /// The name of a type's schema: `session.update` is `SessionUpdateEvent`.
 fn name(rust: &str) -> String {
@@ -46,17 +47,15 @@ fn joined(head: &RefOr<Schema>, kind: &str, logged: bool, own: RefOr<Schema>) ->
     RefOr::T(Schema::Object(event))
 }
 
-impl PartialSchema for Event {
+impl PartialSchema for SessionEvent {
     fn schema() -> RefOr<Schema> {
-        TYPES
-            .iter()
-            .fold(OneOfBuilder::new(), |union, (rust, ..)| union.item(Ref::from_schema_name(name(rust))))
-            .description(Some("One event. Clients must expect types that they do not know."))
-            .into()
+        let names: Vec<(&str, String)> = TYPES.iter().map(|(rust, kind, _)| (*kind, name(rust))).collect();
+        let members = names.iter().map(|(kind, name)| (*kind, name.as_str()));
+        union("One event, by `type`. Clients must expect types that they do not know.", members)
     }
 }
 
-impl ToSchema for Event {
+impl ToSchema for SessionEvent {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         schemas.extend(event_schemas());
         <EventHead as ToSchema>::schemas(schemas);

@@ -3,6 +3,7 @@
 //! It owns the words of the REST contract and their OpenAPI schemas. It knows no route, no status of a transport
 //! besides the one that a problem code stands for, and nothing of how anything is done.
 
+pub mod acp_schema;
 pub mod agent;
 pub mod agent_session;
 pub mod auth;
@@ -21,6 +22,7 @@ pub mod settings;
 pub mod terminal;
 pub mod ticket;
 pub mod transcript;
+pub mod transcript_schema;
 
 pub use agent::{Agent, AgentList, PoolFigures};
 pub use agent_session::{AgentSession, AgentSessionList};

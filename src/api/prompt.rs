@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::types::{EventId, PromptId, SessionId, Timestamp};
 
+use super::acp_schema::ContentBlock;
 use super::problem::Problem;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -113,20 +114,20 @@ pub struct PromptContent;
 
 impl PartialSchema for PromptContent {
     fn schema() -> RefOr<Schema> {
-        let block = ObjectBuilder::new()
-            .schema_type(Type::Object)
-            .description(Some("An ACP ContentBlock, passed on as it is."))
-            .property("type", ObjectBuilder::new().schema_type(Type::String))
-            .required("type");
         OneOfBuilder::new()
             .description(Some("A text, or ACP's content blocks."))
             .item(ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)))
-            .item(ArrayBuilder::new().items(block).min_items(Some(1)))
+            .item(ArrayBuilder::new().items(Ref::from_schema_name("ContentBlock")).min_items(Some(1)))
             .into()
     }
 }
 
-impl ToSchema for PromptContent {}
+impl ToSchema for PromptContent {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        ContentBlock::schemas(schemas);
+        schemas.push(("ContentBlock".to_owned(), ContentBlock::schema()));
+    }
+}
 
 /// The turns that were cancelled.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

@@ -2,11 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{AdditionalProperties, Object, ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type};
+use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::types::{PromptId, RequestId, Timestamp};
+
+use super::acp_schema::RequestParams;
+use super::problem::RpcError;
 
 /// A request that waits for an answer.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -16,7 +19,7 @@ pub struct PendingRequest {
     /// ACP's method, such as `session/request_permission`.
     pub method: String,
     /// Raw ACP, with our `sessionId`.
-    #[schema(value_type = Value)]
+    #[schema(value_type = RequestParams)]
     pub params: Box<RawValue>,
     #[schema(required)]
     pub prompt_id: Option<PromptId>,
@@ -85,47 +88,53 @@ pub struct PermissionAnswer {
 }
 
 /// An object of exactly one member.
-fn only(name: &str, value: impl Into<RefOr<Schema>>) -> Object {
+fn only(name: &str, value: impl Into<RefOr<Schema>>) -> Schema {
     ObjectBuilder::new()
         .schema_type(Type::Object)
         .property(name, value)
         .required(name)
         .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)))
         .build()
+        .into()
 }
 
 impl PartialSchema for RequestAnswer {
     fn schema() -> RefOr<Schema> {
-        let error = ObjectBuilder::new()
-            .schema_type(Type::Object)
-            .property("code", ObjectBuilder::new().schema_type(Type::Integer))
-            .property("message", ObjectBuilder::new().schema_type(Type::String))
-            .required("code")
-            .required("message");
         OneOfBuilder::new()
             .description(Some("Raw ACP, passed on as it is; or a JSON-RPC error."))
-            .item(only("result", ObjectBuilder::new().schema_type(Type::Object)))
-            .item(only("error", error))
+            .item(Ref::from_schema_name("ResultAnswer"))
+            .item(Ref::from_schema_name("ErrorAnswer"))
             .into()
     }
 }
 
-impl ToSchema for RequestAnswer {}
+impl ToSchema for RequestAnswer {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        let result = only("result", ObjectBuilder::new().schema_type(SchemaType::AnyValue));
+        schemas.push(("ResultAnswer".to_owned(), result.into()));
+        schemas.push(("ErrorAnswer".to_owned(), only("error", Ref::from_schema_name("RpcError")).into()));
+        schemas.push(("RpcError".to_owned(), RpcError::schema()));
+    }
+}
 
 impl PartialSchema for PermissionAnswer {
     fn schema() -> RefOr<Schema> {
         OneOfBuilder::new()
             .description(Some("One of the options that the agent offered; or none of them."))
-            .item(only("optionId", ObjectBuilder::new().schema_type(Type::String)))
-            .item(only(
-                "cancelled",
-                ObjectBuilder::new().schema_type(Type::Boolean).enum_values(Some([true])),
-            ))
+            .item(Ref::from_schema_name("PermissionChoice"))
+            .item(Ref::from_schema_name("PermissionCancellation"))
             .into()
     }
 }
 
-impl ToSchema for PermissionAnswer {}
+impl ToSchema for PermissionAnswer {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        let choice = only("optionId", ObjectBuilder::new().schema_type(Type::String));
+        let cancelled = ObjectBuilder::new().schema_type(Type::Boolean).enum_values(Some([true]));
+        schemas.push(("PermissionChoice".to_owned(), choice.into()));
+        schemas.push(("PermissionCancellation".to_owned(), only("cancelled", cancelled).into()));
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]

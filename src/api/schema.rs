@@ -1,7 +1,9 @@
 //! OpenAPI schemas of the vocabulary in `types`, so that DTOs use ids, cursors and times as they are.
 
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
+use utoipa::openapi::schema::{
+    Discriminator, KnownFormat, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, Type,
+};
+use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::types::{AgentName, EventId, Position, PromptId, RequestId, SessionId, TerminalId, Timestamp};
@@ -12,6 +14,21 @@ fn text(description: &str, pattern: &str, format: Option<SchemaFormat>) -> RefOr
         .description(Some(description))
         .pattern((!pattern.is_empty()).then_some(pattern))
         .format(format)
+        .into()
+}
+
+/// A union of named schemas that `type` tells apart, from pairs of `type` and schema name.
+pub(super) fn union<'a>(
+    description: &str,
+    members: impl IntoIterator<Item = (&'a str, &'a str)> + Clone,
+) -> RefOr<Schema> {
+    let reference = |name: &str| format!("#/components/schemas/{name}");
+    let mapping = members.clone().into_iter().map(|(kind, name)| (kind, reference(name)));
+    members
+        .into_iter()
+        .fold(OneOfBuilder::new(), |union, (_, name)| union.item(Ref::from_schema_name(name)))
+        .discriminator(Some(Discriminator::with_mapping("type", mapping)))
+        .description(Some(description))
         .into()
 }
 

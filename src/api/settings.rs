@@ -38,6 +38,7 @@ impl ToSchema for OptionValue {}
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = SessionModes)]
 pub struct Modes {
     /// Raw ACP: `currentModeId` and `availableModes`.
     #[schema(required, value_type = Option<Object>)]
@@ -46,6 +47,7 @@ pub struct Modes {
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = SessionConfigOptions)]
 pub struct ConfigOptions {
     /// Raw ACP.
     #[schema(required, value_type = Option<Vec<Object>>)]

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 
 use crate::types::{EventId, PromptId, RequestId, Timestamp};
 
+use super::acp_schema::{ContentBlock, PermissionOption, RequestParams};
 use super::problem::Problem;
 use super::prompt::PromptStatus;
 use super::request::Resolution;
@@ -61,7 +62,7 @@ pub struct Turn {
 }
 
 /// Something that was said or done. Clients must expect types that they do not know.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TurnItem {
     Message(TurnMessage),
@@ -96,7 +97,7 @@ pub struct TurnMessage {
     #[schema(nullable = false)]
     pub message_id: Option<String>,
     /// Content blocks, raw ACP; consecutive texts are joined into one.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<ContentBlock>)]
     pub content: Vec<Box<RawValue>>,
     /// The agent's id of the child session that it is of; absent: it is of the session itself.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -196,11 +197,11 @@ pub struct TurnRequest {
     pub tool_call_id: Option<String>,
     /// The options of a permission request, raw ACP.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<Object>>, nullable = false)]
+    #[schema(value_type = Option<Vec<PermissionOption>>, nullable = false)]
     pub options: Option<Box<RawValue>>,
     /// The params of any other request, raw ACP, and of a permission request of ACP v2.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Value>, nullable = false)]
+    #[schema(value_type = Option<RequestParams>, nullable = false)]
     pub params: Option<Box<RawValue>>,
     pub created_at: Timestamp,
     /// Null while it waits.
@@ -245,7 +246,7 @@ pub struct TurnCompaction {
     #[schema(value_type = Object)]
     pub compaction: Box<RawValue>,
     /// What was kept: content blocks, raw ACP.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<ContentBlock>)]
     pub summary: Vec<Box<RawValue>>,
     /// The agent's id of the child session that it is of; absent: it is of the session itself.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -280,7 +281,7 @@ pub struct TurnSessionMessage {
     #[schema(value_type = Object)]
     pub message: Box<RawValue>,
     /// Content blocks, raw ACP; consecutive texts are joined into one.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<ContentBlock>)]
     pub content: Vec<Box<RawValue>>,
     /// The agent's id of the child session that it is of; absent: it is of the session itself.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -69,9 +69,10 @@ async fn answered(gateway: &Gateway, id: HeaderValue, request: Request, next: Ne
 /// Whether this is an EventSource, or asks like one.
 fn wants_stream(request: &Request) -> bool {
     const FORMS: [Form; 3] = [Form::Json, Form::EventStream, Form::Ndjson];
+    let path = request.uri().path();
+    let asks = || choose(request.headers(), &FORMS).is_ok_and(|form| form == Form::EventStream);
     request.method() == Method::GET
-        && request.uri().path().ends_with("/events")
-        && choose(request.headers(), &FORMS).is_ok_and(|form| form == Form::EventStream)
+        && (path.ends_with("/events/stream") || path.ends_with("/events") && asks())
 }
 
 /// Whether what a status says may be over soon. An EventSource never comes back from any status but 200.

@@ -44,6 +44,7 @@ mod sessions;
 mod stock_clients;
 mod store;
 mod stream_format;
+mod stream_paths;
 mod streams;
 mod subagents;
 mod takeover;

@@ -75,7 +75,8 @@ fn every_operation_needs_the_key_but_the_probes() {
             let open = operation["security"].as_array().is_some_and(Vec::is_empty);
             assert_eq!(open, matches!(path.as_str(), "/livez" | "/readyz"), "{method} {path}");
             let ticket = operation["security"].as_array().is_some_and(|ways| ways.iter().any(is_ticket));
-            let streams = path.ends_with("/events") || path.ends_with("/auth/terminals/{signIn}");
+            let ends = ["/events", "/events/stream", "/auth/terminals/{signIn}"];
+            let streams = ends.iter().any(|end| path.ends_with(end));
             assert_eq!(ticket, streams, "{method} {path}");
             for parameter in path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')) {
                 let declared = operation["parameters"].as_array().expect("parameters");
@@ -84,4 +85,176 @@ fn every_operation_needs_the_key_but_the_probes() {
             }
         }
     }
+}
+
+/// Every operation with its method and path.
+fn operations(document: &Value) -> impl Iterator<Item = (String, &Value)> {
+    let paths = document["paths"].as_object().expect("paths").iter();
+    paths.flat_map(|(path, item)| {
+        let operations = item.as_object().expect("operations").iter();
+        operations.map(move |(method, operation)| (format!("{} {path}", method.to_uppercase()), operation))
+    })
+}
+
+fn operation<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let found = operations(document).find(|(operation, _)| operation == name);
+    found.unwrap_or_else(|| panic!("{name} is not documented")).1
+}
+
+#[test]
+fn no_response_mixes_media_types() {
+    let document = document();
+    for (name, operation) in operations(&document) {
+        for (status, response) in operation["responses"].as_object().expect("responses") {
+            let types = response["content"].as_object().map_or(0, serde_json::Map::len);
+            assert!(types <= 1, "{name} {status}: {}", response["content"]);
+        }
+    }
+}
+
+#[test]
+fn each_stream_has_a_path_of_its_own() {
+    let document = document();
+    for name in [
+        "GET /v1/events/stream",
+        "GET /v1/sessions/{session}/events/stream",
+        "GET /v1/sessions/{session}/prompts/{prompt}/events/stream",
+        "POST /v1/sessions/{session}/prompts/stream",
+    ] {
+        let content = &operation(&document, name)["responses"]["200"]["content"];
+        let schema = &content["text/event-stream"]["schema"]["$ref"];
+        assert_eq!(schema, "#/components/schemas/SessionEvent", "{name}");
+        // A stream answers these in an event: an EventSource never comes back from such a status.
+        let retried = operation(&document, name)["responses"]["429"].is_object();
+        assert_eq!(retried, name.starts_with("POST"), "{name}");
+    }
+}
+
+#[test]
+fn unions_are_named_and_discriminated() {
+    let document = document();
+    let schemas = &document["components"]["schemas"];
+    for (name, least) in [("SessionEvent", 20), ("TurnItem", 10), ("ContentBlock", 5)] {
+        let union = &schemas[name];
+        assert_eq!(union["discriminator"]["propertyName"], "type", "{name}");
+        let mapping = union["discriminator"]["mapping"].as_object().expect("a mapping");
+        let members: BTreeSet<&str> = union["oneOf"]
+            .as_array()
+            .expect("a union")
+            .iter()
+            .map(|member| member["$ref"].as_str().expect("a named member"))
+            .collect();
+        assert_eq!(members, mapping.values().map(|target| target.as_str().expect("a reference")).collect());
+        assert!(members.len() >= least, "{name}: {members:?}");
+        for (kind, target) in mapping {
+            let member = document.pointer(&target.as_str().expect("a reference")[1..]).expect("a schema");
+            assert_eq!(member["properties"]["type"]["enum"], serde_json::json!([kind]), "{name}");
+            assert!(member["required"].as_array().expect("a list").contains(&"type".into()), "{name} {kind}");
+        }
+    }
+}
+
+/// An object without declared members is closed to a generator unless it says otherwise.
+fn closed_objects(value: &Value, at: &str, found: &mut Vec<String>) {
+    let Some(members) = value.as_object() else {
+        value.as_array().into_iter().flatten().for_each(|item| closed_objects(item, at, found));
+        return;
+    };
+    let kind = &value["type"];
+    let object = kind == "object" || kind.as_array().is_some_and(|kinds| kinds.contains(&"object".into()));
+    if object && !members.contains_key("properties") && !members.contains_key("additionalProperties") {
+        found.push(at.to_owned());
+    }
+    for (name, member) in members.iter().filter(|(name, _)| *name != "example") {
+        closed_objects(member, &format!("{at}/{name}"), found);
+    }
+}
+
+#[test]
+fn raw_objects_may_have_any_member() {
+    let mut found = Vec::new();
+    closed_objects(&document()["components"]["schemas"], "", &mut found);
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn servers_tags_and_the_merge_patch_type_are_documented() {
+    let document = document();
+    assert_eq!(document["servers"][0]["url"], "/");
+    let tags = document["tags"].as_array().expect("tags");
+    let described: BTreeSet<&str> = tags
+        .iter()
+        .filter(|tag| tag["description"].as_str().is_some_and(|text| text.len() > 20))
+        .filter_map(|tag| tag["name"].as_str())
+        .collect();
+    let used: BTreeSet<&str> =
+        operations(&document).filter_map(|(_, operation)| operation["tags"][0].as_str()).collect();
+    assert_eq!(described, used);
+    let patch = &operation(&document, "PATCH /v1/sessions/{session}")["requestBody"]["content"];
+    assert!(patch["application/merge-patch+json"].is_object() && patch["application/json"].is_object());
+}
+
+#[test]
+fn refusals_that_pass_name_retry_after_and_others_are_complete() {
+    let document = document();
+    for (name, operation) in operations(&document) {
+        for status in ["429", "503"] {
+            let response = &operation["responses"][status];
+            assert!(response.is_null() || response["headers"]["Retry-After"].is_object(), "{name} {status}");
+        }
+        let writes = name.contains(" /v1/sessions") && !name.starts_with("GET");
+        assert!(!writes || operation["responses"]["507"].is_object(), "{name}: 507");
+    }
+    for name in ["POST /v1/sessions", "GET /v1/events", "GET /v1/events/stream"] {
+        assert!(operation(&document, name)["responses"]["404"].is_object(), "{name}: 404");
+    }
+}
+
+#[test]
+fn the_main_path_has_examples() {
+    let document = document();
+    for (name, status, media) in [
+        ("POST /v1/sessions", "201", "application/json"),
+        ("GET /v1/sessions/{session}", "200", "application/json"),
+        ("POST /v1/sessions/{session}/prompts", "202", "application/json"),
+        ("POST /v1/sessions/{session}/prompts/stream", "200", "text/event-stream"),
+        ("GET /v1/sessions/{session}/events", "200", "application/json"),
+        ("GET /v1/sessions/{session}/events/stream", "200", "text/event-stream"),
+        ("GET /v1/sessions/{session}/requests", "200", "application/json"),
+        ("GET /v1/sessions/{session}/transcript", "200", "application/json"),
+    ] {
+        let operation = operation(&document, name);
+        let example = &operation["responses"][status]["content"][media]["example"];
+        assert!(example.is_object(), "{name}: {example}");
+        if let Some(content) = operation["requestBody"]["content"].as_object() {
+            assert!(content.values().all(|media| media["example"].is_object()), "{name}: its request");
+        }
+    }
+    let answer = operation(&document, "POST /v1/sessions/{session}/permissions/{request}");
+    assert!(answer["requestBody"]["content"]["application/json"]["example"].is_object());
+}
+
+#[test]
+fn examples_fit_their_schemas() {
+    let document = document();
+    let mut examples = 0;
+    for (name, operation) in operations(&document) {
+        let responses = operation["responses"].as_object().expect("responses").values();
+        let bodies = responses.chain(std::iter::once(&operation["requestBody"]));
+        let media = bodies.filter_map(|body| body["content"].as_object()).flat_map(serde_json::Map::values);
+        for media in media.filter(|media| media.get("example").is_some()) {
+            let schema = serde_json::json!({
+                "$ref": media["schema"]["$ref"],
+                "components": document["components"],
+            });
+            let validator = jsonschema::validator_for(&schema).expect("a schema");
+            let errors: Vec<String> = validator
+                .iter_errors(&media["example"])
+                .map(|error| format!("{}: {error}", error.instance_path()))
+                .collect();
+            assert!(errors.is_empty(), "{name}: {errors:?}");
+            examples += 1;
+        }
+    }
+    assert!(examples > 15, "only {examples} examples");
 }

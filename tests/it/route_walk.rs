@@ -124,7 +124,7 @@ fn body(path: &str) -> Value {
         _ if path.ends_with("/mode") => json!({ "modeId": "x" }),
         _ if path.ends_with("/auth") => json!({ "methodId": "x" }),
         _ if path.ends_with("/rpc") => json!({ "method": "_x" }),
-        _ if path.ends_with("/prompts") => json!({ "prompt": "x" }),
+        _ if path.ends_with("/prompts") || path.ends_with("/prompts/stream") => json!({ "prompt": "x" }),
         _ => json!({}),
     }
 }

@@ -16,7 +16,7 @@ use crate::session::IdempotencyKey;
 use crate::workspace::{Expected, Tags};
 
 /// `Prefer: wait=N` (RFC 7240): how long a client lets us wait. What it spells otherwise is no preference.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Wait(Option<u64>);
 
 impl Wait {
@@ -73,7 +73,9 @@ impl<G: Send + Sync> FromRequestParts<G> for IdempotencyHeader {
                 return Err(ApiError::invalid("Idempotency-Key", detail));
             }
         };
-        Ok(Self { key, route: format!("{} {}", parts.method, parts.uri.path()) })
+        // A turn and its stream are the same request in two forms.
+        let path = parts.uri.path().trim_end_matches("/stream");
+        Ok(Self { key, route: format!("{} {path}", parts.method) })
     }
 }
 

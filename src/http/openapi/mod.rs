@@ -12,15 +12,18 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
-use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApi, Ref, RefOr, Required};
+use utoipa::openapi::{ComponentsBuilder, Header, HeaderBuilder, OpenApi, Ref, RefOr, Required};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::router::contract;
 use super::web::etag;
-use crate::api::event::Event;
+use crate::api::event::SessionEvent;
 use crate::api::{Problem, ProblemCode};
 
+mod about;
+mod examples;
 mod problems;
+mod schemas;
 
 /// The document as it is served.
 #[derive(Debug)]
@@ -56,12 +59,9 @@ fn json(document: &OpenApi) -> String {
 }
 
 fn completed(mut document: OpenApi) -> OpenApi {
-    document.info = InfoBuilder::new()
-        .title("acp-gateway")
-        .version(env!("CARGO_PKG_VERSION"))
-        .description(Some("ACP agents over REST and Server-Sent Events."))
-        .license(Some(utoipa::openapi::License::new("Apache-2.0")))
-        .build();
+    document.info = about::info();
+    document.servers = Some(about::servers());
+    document.tags = Some(about::tags());
     // A path of several names has a mark in the router that OpenAPI does not know.
     let paths = std::mem::take(&mut document.paths.paths);
     document.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
@@ -70,13 +70,13 @@ fn completed(mut document: OpenApi) -> OpenApi {
             complete(path, method, operation);
         }
     }
-    let mut schemas = Vec::new();
-    <Event as ToSchema>::schemas(&mut schemas);
-    <Problem as ToSchema>::schemas(&mut schemas);
+    let mut named = Vec::new();
+    <SessionEvent as ToSchema>::schemas(&mut named);
+    <Problem as ToSchema>::schemas(&mut named);
     let base = document.components.take().unwrap_or_default();
     let mut components = ComponentsBuilder::from(base)
-        .schemas_from_iter(schemas)
-        .schema("Event", Event::schema())
+        .schemas_from_iter(named)
+        .schema("SessionEvent", SessionEvent::schema())
         .schema("Problem", Problem::schema())
         .security_scheme(
             "key",
@@ -87,6 +87,7 @@ fn completed(mut document: OpenApi) -> OpenApi {
     for name in ["SessionId", "PromptId", "RequestId", "TerminalId", "AgentName"] {
         components.schemas.entry(name.to_owned()).or_insert_with(|| path_schema(name));
     }
+    components.schemas.values_mut().for_each(schemas::open_raw_objects);
     document.components = Some(components);
     document
 }
@@ -126,18 +127,27 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
     let body = operation.request_body.is_some();
     let mut codes = problems::common(path, method, body, public);
     codes.extend(problems::own(&id));
+    if method == "get" && path.ends_with("/events/stream") {
+        // An EventSource never comes back from these statuses, so a stream says them in an event.
+        codes.retain(|code| code.status() != 429 && code.status() < 500);
+    }
     codes.sort_unstable_by_key(|code| (code.status(), *code));
     codes.dedup();
     for codes in codes.chunk_by(|a, b| a.status() == b.status()) {
         operation.responses.responses.insert(codes[0].status().to_string(), problem_response(codes));
     }
+    examples::add(&id, operation);
 }
 
 /// One of these lets a request in: a key, and for streams a ticket too.
 fn security(path: &str, public: bool) -> Vec<SecurityRequirement> {
     let names: &[&str] = match path {
         _ if public => &[],
-        stream if stream.ends_with("/events") || stream.ends_with("/auth/terminals/{signIn}") => {
+        stream
+            if ["/events", "/events/stream", "/auth/terminals/{signIn}"]
+                .iter()
+                .any(|end| stream.ends_with(end)) =>
+        {
             &["key", "ticket"]
         }
         _ => &["key"],
@@ -202,9 +212,20 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
 fn problem_response(codes: &[ProblemCode]) -> RefOr<utoipa::openapi::Response> {
     let names: Vec<String> = codes.iter().map(|code| format!("`{}`", code.as_str())).collect();
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-    ResponseBuilder::new()
-        .description(names.join(", "))
-        .content("application/problem+json", content)
-        .build()
-        .into()
+    let response =
+        ResponseBuilder::new().description(names.join(", ")).content("application/problem+json", content);
+    let headers = problem_headers(codes[0].status()).into_iter();
+    headers.fold(response, |response, (name, header)| response.header(name, header)).build().into()
+}
+
+/// The headers that a problem of this status has.
+fn problem_headers(status: u16) -> Option<(&'static str, Header)> {
+    let (name, kind, description) = match status {
+        401 => ("WWW-Authenticate", Type::String, "`Bearer`."),
+        416 => ("Content-Range", Type::String, "How many bytes the file has."),
+        429 | 503 => ("Retry-After", Type::Integer, "Seconds after which to try again."),
+        _ => return None,
+    };
+    let schema = ObjectBuilder::new().schema_type(kind).build();
+    Some((name, HeaderBuilder::new().schema(Some(schema)).description(Some(description)).build()))
 }

@@ -15,7 +15,7 @@ pub(super) fn common(path: &str, method: &str, body: bool, public: bool) -> Vec<
         codes.extend([C::Malformed, C::TooLarge, C::UnsupportedMediaType]);
     }
     if path.starts_with("/v1/sessions") && method != "get" {
-        codes.extend([C::Draining, C::PoolFull]);
+        codes.extend([C::Draining, C::PoolFull, C::StorageFull]);
     }
     codes
 }
@@ -37,9 +37,11 @@ pub(super) fn own(operation: &str) -> Vec<C> {
     match operation {
         "create_session" => {
             codes = agent();
-            codes.extend([C::IdempotencyInFlight, C::IdempotencyMismatch, C::StorageFull]);
+            // Of the agent's session that is adopted.
+            codes.push(C::NotFound);
+            codes.extend([C::IdempotencyInFlight, C::IdempotencyMismatch]);
         }
-        "create_prompt" => codes.extend([
+        "create_prompt" | "create_prompt_stream" => codes.extend([
             C::NotAcceptable,
             C::TurnRunning,
             C::SessionClosed,
@@ -48,15 +50,11 @@ pub(super) fn own(operation: &str) -> Vec<C> {
             C::ContentUnsupported,
             C::QueueFull,
             C::CrashLoop,
-            C::StorageFull,
         ]),
-        "attach_session" => {
-            codes = agent();
-            codes.extend([C::StorageFull]);
-        }
+        "attach_session" => codes = agent(),
         "fork_session" => {
             codes = agent();
-            codes.extend([C::TurnRunning, C::SessionClosed, C::QueueFull, C::StorageFull]);
+            codes.extend([C::TurnRunning, C::SessionClosed, C::QueueFull]);
             codes.extend([C::IdempotencyInFlight, C::IdempotencyMismatch]);
         }
         "set_mode" | "set_config_option" | "call_session" | "cancel_tool_call" | "cancel_agent_terminal" => {
@@ -64,19 +62,19 @@ pub(super) fn own(operation: &str) -> Vec<C> {
             codes.extend([C::SessionClosed, C::QueueFull]);
         }
         "read_file" => codes.extend([C::PreconditionFailed, C::RangeNotSatisfiable]),
-        "write_file" => codes.extend([C::PreconditionFailed, C::StorageFull]),
         "list_agent_sessions" | "call_agent" | "sign_in" | "sign_out" => {
             codes = agent();
             codes.extend([C::Draining, C::PoolFull]);
         }
         "open_terminal" => codes.extend([C::Malformed, C::AgentStartFailed, C::Draining, C::PoolFull]),
-        "patch_session" | "delete_file" => codes.push(C::PreconditionFailed),
+        "patch_session" | "write_file" | "delete_file" => codes.push(C::PreconditionFailed),
         "answer_request" | "answer_permission" | "answer_elicitation" => codes.push(C::RequestResolved),
         "session_events" | "prompt_events" | "all_events" => {
             codes.extend([C::NotAcceptable, C::NotFound, C::Draining]);
         }
+        "all_events_stream" => codes.push(C::NotFound),
         // They ask the session's owner, who may be too busy.
-        "get_session" | "list_requests" | "get_stderr" => codes.push(C::PoolFull),
+        "get_session" | "list_requests" | "get_stderr" | "get_transcript_markdown" => codes.push(C::PoolFull),
         "get_transcript" => codes.extend([C::NotAcceptable, C::PoolFull]),
         "readyz" => codes.extend([C::Draining, C::StorageFull]),
         _ => {}

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 
 use crate::api::EventPage;
-use crate::api::event::Event;
+use crate::api::event::SessionEvent;
 use crate::auth::Admission;
 use crate::eventlog::{AllScope, AllStart, ResetReason, Start};
 use crate::http::error::ApiError;
@@ -18,7 +18,10 @@ use crate::http::negotiate::{Form, choose};
 use crate::http::state::Gateway;
 use crate::http::stream::{Cursor, EventsQuery, Feed, Shape, Source, Turn, Types, page, respond};
 use crate::session::{Admitted, SessionHandle};
-use crate::types::{Epoch, EventId, Position, Principal, SessionId};
+use crate::types::{Epoch, EventId, Position, Principal, PromptId, SessionId};
+
+/// What a client sends to go on where it was, and how long a page may wait.
+type Resume = (LastEventId, Wait);
 
 /// How long an empty page may be held, in seconds.
 const MAX_WAIT: u64 = 60;
@@ -54,7 +57,10 @@ fn feed(gateway: &Gateway, source: Source, query: &EventsQuery) -> Feed {
     }
 }
 
-/// The session's log: as a stream, as NDJSON, or by pages.
+/// The session's log, page by page.
+///
+/// `Accept: text/event-stream` gives the same as `/events/stream`, and `Accept: application/x-ndjson` the same events one a
+/// line. Both take `named` and `follow` too.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/events",
@@ -64,36 +70,72 @@ fn feed(gateway: &Gateway, source: Source, query: &EventsQuery) -> Feed {
         ("Prefer" = Option<String>, Header, description = "`wait=N`: hold an empty page up to N seconds, 60 at most."),
         ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "The id of an event, or `tail`; absent: from the beginning."),
         ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only these types, or prefixes that end with a dot."),
-        ("named" = Option<bool>, Query, description = "`false` leaves out `event:`."),
-        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the log's end."),
         ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, description = "Events on a page; 500."),
     ),
-    responses(
-        (
-            status = 200, description = "The events.",
-            content((EventPage = "application/json"), (Event = "text/event-stream"), (Event = "application/x-ndjson"))
-        ),
-        (status = 204, description = "A finite stream asked again at its end."),
-    )
+    responses((
+        status = 200, body = EventPage, description = "A page of events.",
+        headers(("Preference-Applied" = String, description = "`wait=N`."))
+    ))
 )]
 pub(in crate::http) async fn session_events(
     State(gateway): State<Gateway>,
     by: By<CanRead>,
     SessionPath(session): SessionPath,
     headers: HeaderMap,
-    (last, wait): (LastEventId, Wait),
-    mut params: Params,
+    resume: Resume,
+    params: Params,
 ) -> Result<Response, ApiError> {
     let form = choose(&headers, &[Form::Json, Form::EventStream, Form::Ndjson])?;
+    of_session(&gateway, &by, session, form, resume, params).await
+}
+
+/// The session's log as Server-Sent Events, whatever `Accept` says.
+///
+/// `data` of each event is one `SessionEvent`. The stream replays the log from the cursor and goes on as the session does.
+/// A refusal that may pass (429, 503) is a `problem` event in a stream, so that an EventSource comes back.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session}/events/stream",
+    tag = "events",
+    params(
+        ("Last-Event-ID" = Option<String>, Header, description = "Where to go on; wins over `after`."),
+        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "The id of an event, or `tail`; absent: from the beginning."),
+        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only these types, or prefixes that end with a dot."),
+        ("named" = Option<bool>, Query, description = "`false` leaves out `event:`."),
+        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the log's end."),
+    ),
+    responses(
+        (status = 200, description = "The events.", content((SessionEvent = "text/event-stream"))),
+        (status = 204, description = "A finite stream asked again at its end."),
+    )
+)]
+pub(in crate::http) async fn session_events_stream(
+    State(gateway): State<Gateway>,
+    by: By<CanRead>,
+    SessionPath(session): SessionPath,
+    last: LastEventId,
+    params: Params,
+) -> Result<Response, ApiError> {
+    of_session(&gateway, &by, session, Form::EventStream, (last, Wait::default()), params).await
+}
+
+async fn of_session(
+    gateway: &Gateway,
+    by: &By<CanRead>,
+    session: SessionId,
+    form: Form,
+    (last, wait): Resume,
+    mut params: Params,
+) -> Result<Response, ApiError> {
     let query = EventsQuery::read::<EventId>(&mut params, &last, &gateway.epoch())?;
     params.end()?;
-    let session = gateway.sessions.open(&by, session).await?;
+    let session = gateway.sessions.open(by, session).await?;
     if form != Form::Json && !query.follow && query.cursor == Cursor::After(session.log().committed()) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let reader = session.log().reader(start(query.cursor));
-    let feed = feed(&gateway, Source::Session { reader, session }, &query);
-    answer(&gateway, &by, feed, &query, form, wait).await
+    let feed = feed(gateway, Source::Session { reader, session }, &query);
+    answer(gateway, by, feed, &query, form, wait).await
 }
 
 const fn start(cursor: Cursor) -> Start {
@@ -105,7 +147,10 @@ const fn start(cursor: Cursor) -> Start {
     }
 }
 
-/// This turn's events; the stream ends with the turn.
+/// This turn's events, page by page.
+///
+/// `Accept: text/event-stream` gives the same as `/events/stream`, and `Accept: application/x-ndjson` the same events one a
+/// line. Both take `named` and `follow` too.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/prompts/{prompt}/events",
@@ -115,30 +160,64 @@ const fn start(cursor: Cursor) -> Start {
         ("Prefer" = Option<String>, Header, description = "`wait=N`: hold an empty page up to N seconds, 60 at most."),
         ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "The id of an event, or `tail`; absent: from the turn's beginning."),
         ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only these types, or prefixes that end with a dot."),
-        ("named" = Option<bool>, Query, description = "`false` leaves out `event:`."),
-        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the log's end."),
         ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, description = "Events on a page; 500."),
     ),
-    responses(
-        (
-            status = 200, description = "The events.",
-            content((EventPage = "application/json"), (Event = "text/event-stream"), (Event = "application/x-ndjson"))
-        ),
-        (status = 204, description = "Asked again at the turn's end."),
-    )
+    responses((
+        status = 200, body = EventPage, description = "A page of events.",
+        headers(("Preference-Applied" = String, description = "`wait=N`."))
+    ))
 )]
 pub(in crate::http) async fn prompt_events(
     State(gateway): State<Gateway>,
     by: By<CanRead>,
     PromptPath(session, prompt): PromptPath,
     headers: HeaderMap,
-    (last, wait): (LastEventId, Wait),
-    mut params: Params,
+    resume: Resume,
+    params: Params,
 ) -> Result<Response, ApiError> {
     let form = choose(&headers, &[Form::Json, Form::EventStream, Form::Ndjson])?;
+    of_turn(&gateway, &by, (session, prompt), form, resume, params).await
+}
+
+/// This turn's events as Server-Sent Events, whatever `Accept` says. The stream ends with the turn.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session}/prompts/{prompt}/events/stream",
+    tag = "events",
+    params(
+        ("Last-Event-ID" = Option<String>, Header, description = "Where to go on; wins over `after`."),
+        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "The id of an event, or `tail`; absent: from the turn's beginning."),
+        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only these types, or prefixes that end with a dot."),
+        ("named" = Option<bool>, Query, description = "`false` leaves out `event:`."),
+        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the log's end."),
+    ),
+    responses(
+        (status = 200, description = "The events.", content((SessionEvent = "text/event-stream"))),
+        (status = 204, description = "Asked again at the turn's end."),
+    )
+)]
+pub(in crate::http) async fn prompt_events_stream(
+    State(gateway): State<Gateway>,
+    by: By<CanRead>,
+    PromptPath(session, prompt): PromptPath,
+    last: LastEventId,
+    params: Params,
+) -> Result<Response, ApiError> {
+    let resume = (last, Wait::default());
+    of_turn(&gateway, &by, (session, prompt), Form::EventStream, resume, params).await
+}
+
+async fn of_turn(
+    gateway: &Gateway,
+    by: &By<CanRead>,
+    (session, prompt): (SessionId, PromptId),
+    form: Form,
+    (last, wait): Resume,
+    mut params: Params,
+) -> Result<Response, ApiError> {
     let mut query = EventsQuery::read::<EventId>(&mut params, &last, &gateway.epoch())?;
     params.end()?;
-    let session = gateway.sessions.open(&by, session).await?;
+    let session = gateway.sessions.open(by, session).await?;
     let turn = session.prompt_place(prompt).await?.ok_or_else(ApiError::not_found)?;
     let committed = session.log().committed();
     let over = match query.cursor {
@@ -158,8 +237,8 @@ pub(in crate::http) async fn prompt_events(
     let reader = session.log().reader(start(query.cursor));
     let source = Source::Session { reader, session };
     let turn = Some(Turn { prompt, last_seq: turn.last_seq });
-    let feed = Feed { turn, ..feed(&gateway, source, &query) };
-    answer(&gateway, &by, feed, &query, form, wait).await
+    let feed = Feed { turn, ..feed(gateway, source, &query) };
+    answer(gateway, by, feed, &query, form, wait).await
 }
 
 /// The stream of a turn that was just admitted, for who posted it.
@@ -183,10 +262,11 @@ pub(super) fn turn_from_start(
     respond(gateway, admission, counted, feed, Shape::Sse { named: true }, true)
 }
 
-/// The events of many sessions in commit order, as one stream.
+/// The events of many sessions in commit order, page by page.
 ///
 /// Without `session`: of all that the key may read, new ones included, from now on, and without `session.update`,
-/// `terminal.output` and `ext` unless `types` asks for them.
+/// `terminal.output` and `ext` unless `types` asks for them. `Accept: text/event-stream` gives the same as
+/// `/v1/events/stream`, and takes `named` and `follow` too.
 #[utoipa::path(
     get,
     path = "/v1/events",
@@ -197,30 +277,65 @@ pub(super) fn turn_from_start(
         ("session" = Option<Vec<String>>, Query, description = "A session, or `<session>@<event id>` with a start of its own; may be repeated."),
         ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-g(0|[1-9][0-9]{0,17}))$", description = "An id of this stream, or `tail`."),
         ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only these types, or prefixes that end with a dot."),
-        ("named" = Option<bool>, Query, description = "`false` leaves out `event:`."),
-        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the log's end."),
         ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, description = "Events on a page; 500."),
     ),
-    responses(
-        (
-            status = 200, description = "The events.",
-            content((EventPage = "application/json"), (Event = "text/event-stream"))
-        ),
-        (status = 204, description = "A finite stream asked again at its end."),
-    )
+    responses((
+        status = 200, body = EventPage, description = "A page of events.",
+        headers(("Preference-Applied" = String, description = "`wait=N`."))
+    ))
 )]
 pub(in crate::http) async fn all_events(
     State(gateway): State<Gateway>,
     by: By<CanRead>,
     headers: HeaderMap,
-    (last, wait): (LastEventId, Wait),
-    mut params: Params,
+    resume: Resume,
+    params: Params,
 ) -> Result<Response, ApiError> {
     let form = choose(&headers, &[Form::Json, Form::EventStream])?;
+    of_all(&gateway, &by, form, resume, params).await
+}
+
+/// The events of many sessions in commit order as Server-Sent Events, whatever `Accept` says.
+///
+/// Without `session`: of all that the key may read, new ones included, from now on, and without `session.update`,
+/// `terminal.output` and `ext` unless `types` asks for them.
+#[utoipa::path(
+    get,
+    path = "/v1/events/stream",
+    tag = "events",
+    params(
+        ("Last-Event-ID" = Option<String>, Header, description = "Where to go on; wins over `after`."),
+        ("session" = Option<Vec<String>>, Query, description = "A session, or `<session>@<event id>` with a start of its own; may be repeated."),
+        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-g(0|[1-9][0-9]{0,17}))$", description = "An id of this stream, or `tail`."),
+        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only these types, or prefixes that end with a dot."),
+        ("named" = Option<bool>, Query, description = "`false` leaves out `event:`."),
+        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the log's end."),
+    ),
+    responses(
+        (status = 200, description = "The events.", content((SessionEvent = "text/event-stream"))),
+        (status = 204, description = "A finite stream asked again at its end."),
+    )
+)]
+pub(in crate::http) async fn all_events_stream(
+    State(gateway): State<Gateway>,
+    by: By<CanRead>,
+    last: LastEventId,
+    params: Params,
+) -> Result<Response, ApiError> {
+    of_all(&gateway, &by, Form::EventStream, (last, Wait::default()), params).await
+}
+
+async fn of_all(
+    gateway: &Gateway,
+    by: &By<CanRead>,
+    form: Form,
+    (last, wait): Resume,
+    mut params: Params,
+) -> Result<Response, ApiError> {
     let mut query = EventsQuery::read::<Position>(&mut params, &last, &gateway.epoch())?;
     let chosen = chosen(&params.all("session"))?;
     params.end()?;
-    let sessions = open_all(&gateway, &by, &chosen).await?;
+    let sessions = open_all(gateway, by, &chosen).await?;
     if chosen.is_empty() {
         query.types.get_or_insert(Types::Calm);
         if query.cursor == Cursor::None {
@@ -245,8 +360,8 @@ pub(in crate::http) async fn all_events(
     let scope =
         AllScope { tenant: by.tenant.clone(), sessions: (!chosen.is_empty()).then_some(sessions_from) };
     let reader = log.reader_all(scope, start).await?;
-    let feed = feed(&gateway, Source::All { reader: Box::new(reader), sessions }, &query);
-    answer(&gateway, &by, feed, &query, form, wait).await
+    let feed = feed(gateway, Source::All { reader: Box::new(reader), sessions }, &query);
+    answer(gateway, by, feed, &query, form, wait).await
 }
 
 /// A session that a client chose, and its own start.

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::events;
 use super::sessions::REPLAYED;
+use crate::api::event::SessionEvent;
 use crate::api::{Cancelled, CreatePrompt, Prompt, PromptList};
 use crate::http::error::ApiError;
 use crate::http::extract::{
@@ -19,7 +20,7 @@ use crate::http::extract::{
 use crate::http::negotiate::{Form, choose};
 use crate::http::state::Gateway;
 use crate::session::{Admitted, PromptRequest, SessionHandle};
-use crate::types::PromptId;
+use crate::types::{PromptId, SessionId};
 
 /// How long an answer may be held, in seconds.
 const MAX_WAIT: u64 = 300;
@@ -27,8 +28,8 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
 
 /// Begins a turn.
 ///
-/// Without more it answers at once; `Prefer: wait=N` waits for the turn's end; `Accept: text/event-stream` gives the
-/// turn's events from its first to its last. A dropped connection never cancels.
+/// Without more it answers at once; `Prefer: wait=N` waits for the turn's end. `Accept: text/event-stream` gives the same as
+/// `/prompts/stream`. A dropped connection never cancels.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/prompts",
@@ -40,8 +41,7 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
     ),
     responses(
         (
-            status = 200, description = "The turn, ended in time; or its events.",
-            content((Prompt = "application/json"), (crate::api::event::Event = "text/event-stream")),
+            status = 200, body = Prompt, description = "The turn, ended in time.",
             headers(
                 ("Location" = String, description = "The turn."),
                 ("Preference-Applied" = String, description = "`wait=N`."),
@@ -63,28 +63,68 @@ pub(in crate::http) async fn create_prompt(
     by: By<CanPrompt>,
     SessionPath(session): SessionPath,
     headers: HeaderMap,
-    (Trace(trace), wait, key): (Trace, Wait, IdempotencyHeader),
+    (trace, wait, key): (Trace, Wait, IdempotencyHeader),
     NoQuery: NoQuery,
     body: JsonBody<CreatePrompt>,
 ) -> Result<Response, ApiError> {
     let form = choose(&headers, &[Form::Json, Form::EventStream])?;
+    begin(&gateway, &by, session, form, (trace, wait, key), body).await
+}
+
+/// Begins a turn and gives its events, from the first to the last, as Server-Sent Events, whatever `Accept` says.
+///
+/// A dropped connection never cancels: `/prompts/{prompt}/events/stream` goes on after the last event that came.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions/{session}/prompts/stream",
+    tag = "prompts",
+    request_body = CreatePrompt,
+    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "The same key and body again get the first turn, also from `/prompts`.")),
+    responses((
+        status = 200, description = "The turn's events.",
+        content((SessionEvent = "text/event-stream")),
+        headers(
+            ("Location" = String, description = "The turn."),
+            ("Idempotency-Replayed" = String, description = "`true` when the same request came before."),
+        )
+    ))
+)]
+pub(in crate::http) async fn create_prompt_stream(
+    State(gateway): State<Gateway>,
+    by: By<CanPrompt>,
+    SessionPath(session): SessionPath,
+    (trace, key): (Trace, IdempotencyHeader),
+    NoQuery: NoQuery,
+    body: JsonBody<CreatePrompt>,
+) -> Result<Response, ApiError> {
+    begin(&gateway, &by, session, Form::EventStream, (trace, Wait::default(), key), body).await
+}
+
+async fn begin(
+    gateway: &Gateway,
+    by: &By<CanPrompt>,
+    session: SessionId,
+    form: Form,
+    (Trace(trace), wait, key): (Trace, Wait, IdempotencyHeader),
+    body: JsonBody<CreatePrompt>,
+) -> Result<Response, ApiError> {
     let key = key.with(&body.bytes);
-    let session = gateway.sessions.open(&by, session).await?;
+    let session = gateway.sessions.open(by, session).await?;
     let blocks = blocks(body.value.prompt)?;
     // A stream that could not be opened after the turn began would leave its client without both; a wait is one to
     // those who count.
     let held = form == Form::EventStream || wait.duration(MAX_WAIT).is_some();
-    let counted = held.then(|| gateway.streams().take(&by)).transpose()?;
-    gateway.rates().prompt(&by)?;
+    let counted = held.then(|| gateway.streams().take(by)).transpose()?;
+    gateway.rates().prompt(by)?;
     let CreatePrompt { attachments, queue, .. } = body.value;
     let request = PromptRequest { blocks, attachments, queue, key, trace };
-    let admitted = session.prompt(&by, request).await?;
+    let admitted = session.prompt(by, request).await?;
     let (location, replayed) = (location(&admitted.prompt), admitted.replayed);
     let mut response = match (form, counted) {
         (Form::EventStream, Some(counted)) => {
-            events::turn_from_start(&gateway, by.admission(), counted, session, &admitted)
+            events::turn_from_start(gateway, by.admission(), counted, session, &admitted)
         }
-        (_, _counted) => waited(&by, &session, admitted, wait).await?,
+        (_, _counted) => waited(by, &session, admitted, wait).await?,
     };
     response.headers_mut().insert(header::LOCATION, location);
     if replayed {

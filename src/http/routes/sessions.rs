@@ -182,7 +182,7 @@ pub(in crate::http) async fn get_session(
     patch,
     path = "/v1/sessions/{session}",
     tag = "sessions",
-    request_body = SessionPatch,
+    request_body(content((SessionPatch = "application/merge-patch+json"), (SessionPatch = "application/json"))),
     params(("If-Match" = Option<String>, Header, description = "Only if the session is still this one.")),
     responses((
         status = 200, body = Session, description = "The session as it is now.",

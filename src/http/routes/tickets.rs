@@ -38,10 +38,10 @@ pub(in crate::http) async fn create_ticket(
         let known = path.len() <= 256 && path.starts_with("/v1/") && path.bytes().all(plain);
         // Only streams and WebSockets need one, and what stands in a URL may be read by others.
         let socket = is_socket(path);
-        if !known || !(socket || path.ends_with("/events")) {
+        if !known || !(socket || path.ends_with("/events") || path.ends_with("/events/stream")) {
             return Err(ApiError::invalid(
                 format!("/paths/{index}"),
-                "expected the path of a stream, below /v1 and ending in /events, or of a sign-in's WebSocket, without query",
+                "expected the path of a stream, below /v1 and ending in /events/stream or /events, or of a sign-in's WebSocket, without query",
             ));
         }
         if socket && !by.scopes.contains(Scope::Admin) {

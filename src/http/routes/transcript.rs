@@ -11,15 +11,16 @@ use crate::http::extract::{By, CanRead, IfNoneMatch, NoQuery, Params, SessionPat
 use crate::http::negotiate::{Form, choose};
 use crate::http::state::Gateway;
 use crate::transcript::markdown;
-use crate::types::PromptId;
+use crate::types::{PromptId, SessionId};
 
 /// The session's turns, the newest first, as one snapshot.
+///
+/// `format=md` or `Accept: text/markdown` gives the same as `/transcript/markdown`.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/transcript",
     tag = "sessions",
     params(
-        ("format" = Option<String>, Query, pattern = "^(json|md)$", description = "`json` or `md`; wins over Accept."),
         ("before" = Option<String>, Query, pattern = "^p[1-9][0-9]{0,8}$", description = "`nextCursor` of the page before."),
         ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "Turns on a page; 50."),
         ("If-None-Match" = Option<String>, Header, description = "ETags of versions that the client has already."),
@@ -27,7 +28,7 @@ use crate::types::PromptId;
     responses(
         (
             status = 200, description = "A page.",
-            content((Transcript = "application/json"), (String = "text/markdown")),
+            body = Transcript,
             headers(("ETag" = String, description = "For If-None-Match."))
         ),
         (
@@ -49,10 +50,52 @@ pub(in crate::http) async fn get_transcript(
         Some("md") => Form::Markdown,
         Some(_) => return Err(ApiError::invalid("format", "expected json or md")),
     };
+    page(&gateway, &by, session, form, &known, params).await
+}
+
+/// The session's turns as Markdown, whatever `Accept` says.
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{session}/transcript/markdown",
+    tag = "sessions",
+    params(
+        ("before" = Option<String>, Query, pattern = "^p[1-9][0-9]{0,8}$", description = "`nextCursor` of the page before."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "Turns on a page; 50."),
+        ("If-None-Match" = Option<String>, Header, description = "ETags of versions that the client has already."),
+    ),
+    responses(
+        (
+            status = 200, description = "A page.", body = String, content_type = "text/markdown",
+            headers(("ETag" = String, description = "For If-None-Match."))
+        ),
+        (
+            status = 304, description = "The page is the version that If-None-Match names.",
+            headers(("ETag" = String, description = "Of the page."))
+        ),
+    )
+)]
+pub(in crate::http) async fn get_transcript_markdown(
+    State(gateway): State<Gateway>,
+    by: By<CanRead>,
+    SessionPath(session): SessionPath,
+    known: IfNoneMatch,
+    params: Params,
+) -> Result<Response, ApiError> {
+    page(&gateway, &by, session, Form::Markdown, &known, params).await
+}
+
+async fn page(
+    gateway: &Gateway,
+    by: &By<CanRead>,
+    session: SessionId,
+    form: Form,
+    known: &IfNoneMatch,
+    mut params: Params,
+) -> Result<Response, ApiError> {
     let before: Option<PromptId> = params.parsed("before", "a nextCursor of this transcript")?;
     let limit = params.limit(50, 200)?;
     params.end()?;
-    let session = gateway.sessions.open(&by, session).await?;
+    let session = gateway.sessions.open(by, session).await?;
     let page = session.transcript(before, limit).await?;
     // Weak: retention may drop the beginning of a turn, which appends no event.
     let format = if form == Form::Json { "" } else { "-md" };

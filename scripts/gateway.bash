@@ -1,0 +1,58 @@
+# Sourced by scripts that need a gateway of their own with the demo agent.
+#
+# The sourcing script sets BINARY (an absolute path) and PYTHON. `start_gateway` sets `scratch`, `url` and `key`;
+# the gateway ends with the script.
+
+scratch=$(mktemp -d)
+gateway=
+
+# Asks the gateway that we started to end, and waits; the process id is ours until we have waited for it.
+stop_gateway() {
+  if [[ -n $gateway ]]; then
+    kill -TERM "$gateway" 2>/dev/null || true
+    for ((tries = 0; tries < 150; tries++)); do
+      kill -0 "$gateway" 2>/dev/null || break
+      sleep 0.1
+    done
+    kill -KILL "$gateway" 2>/dev/null || true
+    wait "$gateway" 2>/dev/null || true
+  fi
+  rm -rf "$scratch"
+}
+trap stop_gateway EXIT
+
+free_port() {
+  "$PYTHON" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+start_gateway() {
+  local port key_file=$scratch/admin.key
+  port=$(free_port)
+  url=http://127.0.0.1:$port
+  # Room for all sessions that the requests make: a call that waits for a process of a full pool is most of the time of a run.
+  printf '[agents.demo]\nbuiltin = "demo"\npool = { max = 256, warm = 2, idle = "2s" }\n' >"$scratch/config.toml"
+  (umask 077; "$PYTHON" -c 'import secrets; print(secrets.token_hex(32))' >"$key_file")
+  key=$(<"$key_file")
+  # The limits per principal are for people; here one key sends more in a minute than anyone would.
+  env -i PATH=/usr/local/bin:/usr/bin:/bin HOME="$scratch" \
+    ACP_GATEWAY_ADMIN_KEY_FILE="$key_file" \
+    ACP_GATEWAY__LIMITS__REQUESTS_PER_MINUTE=1000000 \
+    ACP_GATEWAY__LIMITS__PROMPTS_PER_MINUTE=1000000 \
+    ACP_GATEWAY__LIMITS__LIVE_SESSIONS=10000 \
+    ACP_GATEWAY__LIMITS__STREAMS=10000 \
+    "$BINARY" serve --config "$scratch/config.toml" --data "$scratch/data" --listen "127.0.0.1:$port" >"$scratch/stdout" 2>"$scratch/stderr" &
+  gateway=$!
+  for ((tries = 0; tries < 300; tries++)); do
+    if ! kill -0 "$gateway" 2>/dev/null; then break; fi
+    if curl --silent --fail --max-time 2 --output /dev/null "$url/readyz"; then return 0; fi
+    sleep 0.1
+  done
+  printf 'the gateway did not become ready\n' >&2
+  gateway_log
+  return 1
+}
+
+gateway_log() {
+  printf '\nthe end of the log of the gateway:\n' >&2
+  tail -n 40 "$scratch/stderr" >&2
+}

@@ -1,0 +1,149 @@
+//! OpenAPI schemas of the parts of ACP that clients send or read: content blocks, updates, and what an agent asks.
+//!
+//! The gateway passes these values as they are. The schemas name the members that a client acts on and allow any other.
+
+use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::openapi::{Ref, RefOr};
+use utoipa::{PartialSchema, ToSchema};
+
+use super::schema::union;
+
+type Named = (String, RefOr<Schema>);
+
+fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+fn nullable() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+}
+
+/// An object that may have further members.
+fn open(description: &str) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .description(Some(description))
+        .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(true)))
+}
+
+/// The schema of a content block: in prompts, in messages, in `agent_message_chunk`.
+#[derive(Debug)]
+pub struct ContentBlock;
+
+const BLOCKS: [(&str, &str); 5] = [
+    ("text", "TextBlock"),
+    ("image", "ImageBlock"),
+    ("audio", "AudioBlock"),
+    ("resource_link", "ResourceLinkBlock"),
+    ("resource", "ResourceBlock"),
+];
+
+fn block(kind: &str, description: &str) -> ObjectBuilder {
+    open(description).property("type", text().enum_values(Some([kind]))).required("type")
+}
+
+impl PartialSchema for ContentBlock {
+    fn schema() -> RefOr<Schema> {
+        let description =
+            "A content block of ACP, by `type`. An agent of a later version of ACP may send other types.";
+        union(description, BLOCKS)
+    }
+}
+
+impl ToSchema for ContentBlock {
+    fn schemas(schemas: &mut Vec<Named>) {
+        let media = |kind, description| {
+            block(kind, description)
+                .property("data", text().description(Some("Base64.")))
+                .required("data")
+                .property("mimeType", text())
+                .required("mimeType")
+        };
+        let blocks = [
+            block("text", "A text.").property("text", text()).required("text"),
+            media("image", "An image.").property("uri", nullable()),
+            media("audio", "A sound."),
+            block("resource_link", "A file or another resource by its URI.")
+                .property("uri", text())
+                .required("uri")
+                .property("name", text())
+                .property("mimeType", nullable())
+                .property("title", nullable())
+                .property("description", nullable()),
+            block("resource", "A file or another resource with its content.")
+                .property("resource", Ref::from_schema_name("EmbeddedResource"))
+                .required("resource"),
+        ];
+        schemas
+            .extend(BLOCKS.iter().zip(blocks).map(|((_, name), schema)| ((*name).to_owned(), schema.into())));
+        let resource = open("The content of a resource: `text`, or `blob` in base64.")
+            .property("uri", text())
+            .required("uri")
+            .property("mimeType", nullable())
+            .property("text", text())
+            .property("blob", text());
+        schemas.push(("EmbeddedResource".to_owned(), resource.into()));
+    }
+}
+
+/// The schema of `update` in `session.update`.
+#[derive(Debug)]
+pub struct AcpUpdate;
+
+impl PartialSchema for AcpUpdate {
+    fn schema() -> RefOr<Schema> {
+        open("An update of ACP as the agent wrote it. `sessionUpdate` names its kind, and the kind its further members: an \
+              `agent_message_chunk` has a ContentBlock in `content`, a `tool_call` has `toolCallId`, `title` and `status`.")
+        .property("sessionUpdate", text())
+        .required("sessionUpdate")
+        .into()
+    }
+}
+
+impl ToSchema for AcpUpdate {}
+
+/// The schema of one of the `options` of a permission request.
+#[derive(Debug)]
+pub struct PermissionOption;
+
+impl PartialSchema for PermissionOption {
+    fn schema() -> RefOr<Schema> {
+        open("An option of a permission request. A client answers with its `optionId`.")
+            .property("optionId", text())
+            .required("optionId")
+            .property("name", text())
+            .property(
+                "kind",
+                text().description(Some("`allow_once`, `allow_always`, `reject_once`, `reject_always`.")),
+            )
+            .into()
+    }
+}
+
+impl ToSchema for PermissionOption {}
+
+/// The schema of `params` of a request of the agent.
+#[derive(Debug)]
+pub struct RequestParams;
+
+impl PartialSchema for RequestParams {
+    fn schema() -> RefOr<Schema> {
+        let options = ArrayBuilder::new()
+            .items(Ref::from_schema_name("PermissionOption"))
+            .description(Some("Of `session/request_permission`: what a client can choose."));
+        open("The params of a request as the agent wrote them, with the gateway's `sessionId`. `method` determines the members.")
+            .property("sessionId", text())
+            .property("options", options)
+            .property("toolCall", open("Of `session/request_permission`: the tool call that waits."))
+            .property("mode", text().description(Some("Of `elicitation/create`: `form` or `url`.")))
+            .property("message", text().description(Some("Of `elicitation/create`: the question.")))
+            .property("requestedSchema", open("Of `elicitation/create` with a form: the schema of the answer."))
+            .into()
+    }
+}
+
+impl ToSchema for RequestParams {
+    fn schemas(schemas: &mut Vec<Named>) {
+        schemas.push(("PermissionOption".to_owned(), PermissionOption::schema()));
+    }
+}

@@ -1,0 +1,101 @@
+"""The main path with the client of openapi-python-client.
+
+The generator has no reader of Server-Sent Events: its `_get_kwargs` builds the request, httpx reads the lines.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+from uuid import UUID
+
+from generated.client import AuthenticatedClient
+from generated.client.api.events import prompt_events_stream
+from generated.client.api.prompts import create_prompt, create_prompt_stream
+from generated.client.api.requests import answer_permission
+from generated.client.api.sessions import create_session, delete_session, get_session, get_transcript
+from generated.client.models import (
+    AudioBlock,
+    CreatePrompt,
+    CreateSession,
+    ImageBlock,
+    PermissionChoice,
+    Problem,
+    Prompt,
+    PromptCompletedEvent,
+    RequestCreatedEvent,
+    ResourceBlock,
+    ResourceLinkBlock,
+    Role,
+    Session,
+    SessionUpdateEvent,
+    TextBlock,
+    TextBlockType,
+    Transcript,
+    TurnMessage,
+    TurnRequest,
+)
+
+Block = AudioBlock | ImageBlock | ResourceBlock | ResourceLinkBlock | TextBlock
+client = AuthenticatedClient(base_url=os.environ["GATEWAY_URL"], token=os.environ["GATEWAY_KEY"])
+
+
+def events(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The `data` of each event of a stream until the stream ends."""
+    with client.get_httpx_client().stream(**request, timeout=30) as answer:
+        assert answer.status_code == HTTPStatus.OK, answer.read()
+        data: list[str] = []
+        for line in answer.iter_lines():
+            if line.startswith("data:"):
+                data.append(line[5:].removeprefix(" "))
+            elif not line and data:
+                yield json.loads("\n".join(data))
+                data = []
+
+
+created = create_session.sync(client=client, body=CreateSession(agent="demo", title="openapi-python-client"))
+assert isinstance(created, Session), created
+session = created.session_id
+
+blocks: list[Block] = [TextBlock(type_=TextBlockType.TEXT, text="/permission")]
+begun = create_prompt.sync(session, client=client, body=CreatePrompt(prompt=blocks))
+assert isinstance(begun, Prompt), begun
+answered = 0
+completed = False
+for event in events(prompt_events_stream._get_kwargs(session, begun.prompt_id)):
+    if event["type"] == "request.created":
+        asked = RequestCreatedEvent.from_dict(event)
+        option = next(option for option in asked.params.options or [] if option.kind == "allow_once")
+        choice = PermissionChoice(option_id=option.option_id)
+        answer = answer_permission.sync_detailed(session, asked.request_id, client=client, body=choice)
+        assert answer.status_code == HTTPStatus.NO_CONTENT, answer
+        answered += 1
+    elif event["type"] == "prompt.completed":
+        completed = PromptCompletedEvent.from_dict(event).stop_reason == "end_turn"
+assert answered == 1 and completed
+
+text = ""
+completed = False
+for event in events(create_prompt_stream._get_kwargs(session, body=CreatePrompt(prompt="Hello"))):
+    completed |= event["type"] == "prompt.completed"
+    if event["type"] == "session.update":
+        update = SessionUpdateEvent.from_dict(event).update
+        if update.session_update == "agent_message_chunk":
+            text += TextBlock.from_dict(update["content"]).text
+assert text and completed
+
+transcript = get_transcript.sync(session, client=client)
+assert isinstance(transcript, Transcript), transcript
+second, first = transcript.turns
+request = next(item for item in first.items if isinstance(item, TurnRequest))
+assert request.resolution == "answered", request
+messages = [item for item in second.items if isinstance(item, TurnMessage)]
+message = next(message for message in messages if message.role == Role.AGENT)
+block = message.content[0]
+assert isinstance(block, TextBlock) and text.startswith(block.text), message
+
+missing = get_session.sync(UUID("01938c5e-7a3b-7c4d-8e5f-0123456789ab"), client=client)
+assert isinstance(missing, Problem) and missing.code == "not_found", missing
+assert delete_session.sync_detailed(session, client=client).status_code == HTTPStatus.NO_CONTENT
+print("openapi-python-client: a turn, its stream, a permission and the transcript")
