@@ -9,6 +9,7 @@ use super::dialect::Dialect;
 use super::initialize::InitializeResult;
 use super::object::Object;
 use super::own;
+use crate::types::known_agents::KeyPlace;
 
 pub const STATUS: &str = "auth/status";
 
@@ -49,6 +50,13 @@ pub struct TerminalAuth {
     pub env: Vec<(String, String)>,
 }
 
+/// What is needed of one of an agent's `authMethods` to name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfferedMethod {
+    pub id: String,
+    pub terminal: bool,
+}
+
 /// Why a method cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuthMethodError {
@@ -68,15 +76,28 @@ impl InitializeResult {
         self.auth_methods.as_deref().is_some_and(|methods| methods.get() != "[]")
     }
 
-    /// The method of this id.
-    pub fn auth_method(&self, id: &str) -> Result<AuthMethod, AuthMethodError> {
+    fn auth_method_objects(&self) -> impl Iterator<Item = Object<'_>> {
         let methods = self.auth_methods.as_deref().map_or("[]", RawValue::get);
         let methods: Vec<&RawValue> = serde_json::from_str(methods).unwrap_or_default();
+        methods.into_iter().filter_map(Object::parse)
+    }
+
+    /// Every method that has an id, in the agent's order.
+    pub fn offered_auth_methods(&self) -> Vec<OfferedMethod> {
+        let key = self.dialect.auth_method_id();
+        let offered = |method: Object<'_>| {
+            let terminal = is_terminal(&method);
+            method.text(key).map(|id| OfferedMethod { id: id.into_owned(), terminal })
+        };
+        self.auth_method_objects().filter_map(offered).collect()
+    }
+
+    /// The method of this id.
+    pub fn auth_method(&self, id: &str) -> Result<AuthMethod, AuthMethodError> {
         let key = self.dialect.auth_method_id();
         let named = |method: &Object<'_>| method.text(key).is_some_and(|name| name == id);
-        let mut methods = methods.into_iter().filter_map(Object::parse);
-        let method = methods.find(named).ok_or(AuthMethodError::Unknown)?;
-        if method.text("type").as_deref() != Some("terminal") {
+        let method = self.auth_method_objects().find(named).ok_or(AuthMethodError::Unknown)?;
+        if !is_terminal(&method) {
             return Ok(AuthMethod::Agent);
         }
         let malformed = AuthMethodError::Malformed;
@@ -94,6 +115,10 @@ impl InitializeResult {
         }
         Ok(AuthMethod::Terminal(terminal))
     }
+}
+
+fn is_terminal(method: &Object<'_>) -> bool {
+    method.text("type").as_deref() == Some("terminal")
 }
 
 fn texts(raw: &RawValue) -> Option<Vec<String>> {
@@ -129,6 +154,15 @@ pub fn authenticate(method_id: &str, meta: Option<&RawValue>) -> Box<RawValue> {
         meta: Option<&'a RawValue>,
     }
     super::one_line(own(&Params { method_id, meta }))
+}
+
+/// `_meta` of `authenticate` with an API key at its place.
+pub fn key_meta(place: KeyPlace, key: &str) -> Box<RawValue> {
+    let value = match place {
+        KeyPlace::Text => serde_json::json!(key),
+        KeyPlace::Object => serde_json::json!({ "apiKey": key }),
+    };
+    own(&serde_json::json!({ "api-key": value }))
 }
 
 /// `state` in the answer to `auth/status`; any text, for the list of states grows.
@@ -176,6 +210,14 @@ mod tests {
             let result = initialized(&format!(r#"[{{"id":"x","type":"terminal",{odd}}}]"#), "{}");
             assert!(matches!(result.auth_method("x"), Err(AuthMethodError::Malformed(_))), "{odd}");
         }
+    }
+
+    #[test]
+    fn a_key_stands_where_the_agent_takes_it() {
+        let text = key_meta(KeyPlace::Text, "K-12345678\"");
+        assert_eq!(text.get(), r#"{"api-key":"K-12345678\""}"#);
+        let object = key_meta(KeyPlace::Object, "K-12345678");
+        assert_eq!(object.get(), r#"{"api-key":{"apiKey":"K-12345678"}}"#);
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod peek;
 mod permission;
 mod request;
 mod setup;
+pub mod sign_in;
 mod terminal;
 mod trace;
 pub mod update;

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::connection::{Connection, Inbound};
 use super::failure::AgentFailure;
 use super::process::Process;
-use crate::acp::{self, method};
+use crate::acp::{self, method, sign_in};
 use crate::jsonrpc::{CallId, IncomingId};
 
 impl Connection {
@@ -47,6 +47,9 @@ impl Process {
     ) -> Result<Box<RawValue>, AgentFailure> {
         let deadline = Instant::now() + limit;
         let connection = self.connection.clone();
+        if method == self.initialized.dialect.login() {
+            connection.hide(sign_in::secrets_of(params));
+        }
         let Ok(call) = connection.call(method, params) else {
             return Err(AgentFailure::Exited(self.ended().await));
         };
@@ -74,7 +77,7 @@ impl Process {
             }
             if let Some(outcome) = answer {
                 open.call = None;
-                return outcome.map_err(|error| AgentFailure::answered(error, &self.initialized));
+                return outcome.map_err(|error| AgentFailure::answered(error, &self.spec, &self.initialized));
             }
         }
     }

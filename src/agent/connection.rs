@@ -64,6 +64,8 @@ impl Batch {
 #[derive(Debug, Clone)]
 pub struct Connection {
     tables: Arc<Mutex<Tables<()>>>,
+    /// Values that no error of the agent may show.
+    secrets: Arc<Mutex<Vec<String>>>,
     stdin: StdinWriter,
     /// Why the reader stopped, once it has.
     over: watch::Receiver<Option<Over>>,
@@ -118,12 +120,13 @@ impl Connection {
         let tables = Arc::new(Mutex::new(Tables::default()));
         let (batches, receiver) = mpsc::channel(limits.batches);
         let (over, watch) = watch::channel(None);
+        let secrets = Arc::new(Mutex::new(secrets.to_vec()));
         let reader = Reader {
             tables: Arc::clone(&tables),
             lines: Lines::new(line_cap),
             batches,
             bad: BadLines::new(limits.bad_lines_per_minute),
-            secrets: secrets.into(),
+            secrets: Arc::clone(&secrets),
             unanswered: Some(0),
             limits: Arc::clone(limits),
         };
@@ -131,11 +134,16 @@ impl Connection {
             let why = reader.run(stdout).await;
             over.send_replace(Some(why));
         });
-        (Self { tables, stdin, over: watch }, receiver)
+        (Self { tables, secrets, stdin, over: watch }, receiver)
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables<()>> {
         sound(self.tables.lock())
+    }
+
+    /// Replaces further values in the errors of this agent.
+    pub fn hide(&self, secrets: Vec<String>) {
+        sound(self.secrets.lock()).extend(secrets);
     }
 
     /// Sends a request; its answer comes in a batch.
@@ -206,8 +214,7 @@ struct Reader {
     lines: Lines,
     batches: mpsc::Sender<Batch>,
     bad: BadLines,
-    /// Values that no error of the agent may show.
-    secrets: Arc<[String]>,
+    secrets: Arc<Mutex<Vec<String>>>,
     /// Bytes that were read before the agent gave its first answer, which is the one to `initialize`. Until then
     /// launchers like npx may write what they want, up to a bound, and lines that are not JSON-RPC do not count.
     unanswered: Option<usize>,
@@ -301,7 +308,8 @@ impl Reader {
             }
             Ok(Message::Response { id, outcome }) => match tables.answered(&id) {
                 Some((call, ())) => {
-                    let outcome = outcome.map_err(|error| without_secrets(error, &self.secrets));
+                    let outcome =
+                        outcome.map_err(|error| without_secrets(error, &sound(self.secrets.lock())));
                     Inbound::Response { call, outcome }
                 }
                 None => noise,

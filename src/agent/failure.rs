@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::acp::{InitializeResult, error_code};
+use super::next_step::next_step;
+use super::spec::AgentSpec;
+use crate::acp::{InitializeResult, sign_in};
 use crate::jsonrpc::RpcError;
 use crate::process::masked;
 use crate::types::AgentName;
@@ -38,8 +40,13 @@ impl fmt::Display for Ended {
 pub enum AgentFailure {
     #[error("the agent answered with an error: {0}")]
     Rpc(RpcError),
-    #[error("the agent wants its user to sign in first")]
-    AuthRequired { auth_methods: Option<Box<RawValue>>, error: RpcError },
+    #[error("the agent needs a sign-in: {error}. {next_step}")]
+    AuthRequired {
+        auth_methods: Option<Box<RawValue>>,
+        error: RpcError,
+        /// What to do, in one sentence.
+        next_step: String,
+    },
     #[error("the agent cannot do {method}")]
     Unsupported { method: String },
     #[error("the agent could not be started: {detail}")]
@@ -109,10 +116,11 @@ impl AgentFailure {
         Self::Start { detail }
     }
 
-    /// An agent's error as the answer to a call, with the sign-in told apart.
-    pub fn answered(error: RpcError, initialized: &InitializeResult) -> Self {
-        if error.code == error_code::AUTH_REQUIRED {
-            Self::AuthRequired { auth_methods: initialized.auth_methods.clone(), error }
+    /// An agent's error as the answer to a call, with the need for a sign-in told apart.
+    pub fn answered(error: RpcError, spec: &AgentSpec, initialized: &InitializeResult) -> Self {
+        if sign_in::is_required(&error) {
+            let next_step = next_step(spec, initialized);
+            Self::AuthRequired { auth_methods: initialized.auth_methods.clone(), error, next_step }
         } else {
             Self::Rpc(error)
         }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acp::{ClientCapabilities, McpServer};
-use crate::types::{AgentName, ServedBy};
+use crate::types::{AgentName, KnownAgent, ServedBy};
 
 /// One `[agents.<name>]` entry, with its command looked up and its secrets read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AgentSpec {
     pub name: AgentName,
+    pub known: Option<Known>,
     /// What a person reads in a list; the agent's own `agentInfo.title` outranks it.
     pub title: String,
     pub program: PathBuf,
@@ -49,6 +50,7 @@ impl AgentSpec {
         Self {
             title: name.to_string(),
             name,
+            known: None,
             program: PathBuf::new(),
             args: Vec::new(),
             env: Vec::new(),
@@ -67,6 +69,11 @@ impl AgentSpec {
         }
     }
 
+    /// True if the environment of its processes has the variable.
+    pub fn has_variable(&self, name: &str) -> bool {
+        self.env.iter().any(|(known, _)| known == name)
+    }
+
     /// What the agent is offered where nobody narrows it.
     pub fn offers(&self) -> ClientCapabilities {
         ClientCapabilities::of(self.files, self.terminals)
@@ -81,6 +88,14 @@ impl std::fmt::Debug for AgentSpec {
             .field("program", &self.program)
             .finish_non_exhaustive()
     }
+}
+
+/// The row of the table of known agents that describes an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    pub row: &'static KnownAgent,
+    /// The agent was found on PATH; no file configures it.
+    pub found: bool,
 }
 
 /// Whose home folder the process has.

@@ -1,5 +1,6 @@
 //! Signing in to an agent.
 
+use std::fmt;
 use std::num::NonZeroU16;
 
 use serde::{Deserialize, Serialize};
@@ -33,10 +34,36 @@ pub struct SignIn {
     /// The id of one of `authMethods`.
     #[schema(min_length = 1, max_length = 1024)]
     pub method_id: String,
+    /// An API key, for a method that takes one. The gateway puts it where the agent wants it, keeps it in memory for new
+    /// processes of the agent, and writes it nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, nullable = false, min_length = 1, max_length = 4096)]
+    pub api_key: Option<ApiKey>,
     /// Sent with it: only keys that the agent's entry lists.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub meta: Option<Box<RawValue>>,
+}
+
+/// A key of a provider. Its debug form hides it.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ApiKey(String);
+
+impl ApiKey {
+    const MAX_BYTES: usize = 4096;
+
+    /// The key without white space around it; `None` if it cannot be a key.
+    pub fn usable(&self) -> Option<&str> {
+        let key = self.0.trim();
+        (!key.is_empty() && key.len() <= Self::MAX_BYTES && !key.contains(char::is_control)).then_some(key)
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
 }
 
 /// Where a terminal of a sign-in is.

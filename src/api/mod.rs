@@ -26,7 +26,7 @@ pub mod transcript_schema;
 
 pub use agent::{Agent, AgentList, PoolFigures};
 pub use agent_session::{AgentSession, AgentSessionList};
-pub use auth::{AgentAuth, SignIn, SignInTerminal};
+pub use auth::{AgentAuth, ApiKey, SignIn, SignInTerminal};
 pub use event::{EventPage, ResetReason};
 pub use file::{FileEntry, FileKind, FileList};
 pub use gateway::{GatewayInfo, GatewayLimits, PrincipalInfo};

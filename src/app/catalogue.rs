@@ -10,7 +10,7 @@ use crate::acp::{McpServer, McpTransport, NameValue};
 use crate::agent::{self, AgentSpec, Catalogue};
 use crate::config::{self, Config, Launch, Secret};
 use crate::process;
-use crate::types::{AgentName, Tenant};
+use crate::types::{AgentName, KnownAgent, Tenant};
 
 /// Looks up commands and makes the homes of agents.
 pub(super) fn of(config: &Config) -> Result<Catalogue, StartError> {
@@ -63,6 +63,7 @@ fn spec(
     env.extend(agent.env.iter().map(|(name, value)| (name.into(), value.expose().into())));
     Ok(AgentSpec {
         name: name.clone(),
+        known: known(agent),
         title: name.to_string(),
         program,
         args,
@@ -96,6 +97,12 @@ fn spec(
             silence: agent.limits.silence,
         },
     })
+}
+
+fn known(agent: &config::Agent) -> Option<agent::Known> {
+    let Launch::Command { command, args } = &agent.launch else { return None };
+    let row = KnownAgent::of(command, args)?;
+    Some(agent::Known { row, found: agent.found })
 }
 
 /// What an agent's stderr must not show: the hidden values of its own environment, and those of every MCP server, since

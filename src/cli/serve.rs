@@ -37,6 +37,11 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+    for (agent, found) in &config.agents {
+        if let Some(variables) = found.passed_variables() {
+            tracing::info!(%agent, variables, "an agent found on PATH receives variables of the gateway's environment");
+        }
+    }
     lock::lay_out(&config.data)?;
     // Before the port is bound and anything is swept or read: a second gateway must not touch what the first has.
     let lock = lock::take(&config.data)?;

@@ -14,6 +14,8 @@ use crate::types::method_list::route_of;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
     pub launch: Launch,
+    /// It is a known agent that was found on PATH; no file configures it.
+    pub found: bool,
     pub env: BTreeMap<String, Secret>,
     pub home: Home,
     pub files: ServedBy,
@@ -107,6 +109,7 @@ impl Agent {
     pub(super) fn new(launch: Launch) -> Self {
         Self {
             launch,
+            found: false,
             env: BTreeMap::new(),
             home: Home::Own,
             files: ServedBy::Off,
@@ -119,6 +122,12 @@ impl Agent {
             pool: Pool::default(),
             limits: AgentLimits::default(),
         }
+    }
+
+    /// The names of the variables that an agent found on PATH receives from the gateway's environment.
+    pub fn passed_variables(&self) -> Option<String> {
+        let names: Vec<&str> = self.env.keys().map(String::as_str).collect();
+        (self.found && !names.is_empty()).then(|| names.join(", "))
     }
 
     pub(super) fn read(field: Field, environment: &Environment) -> Result<Self, ConfigError> {

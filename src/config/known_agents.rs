@@ -3,44 +3,49 @@
 use std::collections::BTreeMap;
 
 use super::agent::{Agent, Home, Launch};
+use super::environment::Environment;
+use super::secret::{Secret, SecretText};
 use crate::types::AgentName;
-
-struct Known {
-    name: &'static str,
-    command: &'static str,
-    args: &'static [&'static str],
-}
-
-/// Of several commands of one name the first that is there.
-const KNOWN: [Known; 13] = [
-    Known { name: "claude", command: "claude-agent-acp", args: &[] },
-    Known { name: "claude", command: "claude-code-acp", args: &[] },
-    Known { name: "codex", command: "codex-acp", args: &[] },
-    Known { name: "gemini", command: "gemini", args: &["--experimental-acp"] },
-    Known { name: "opencode", command: "opencode", args: &["acp"] },
-    Known { name: "goose", command: "goose", args: &["acp"] },
-    Known { name: "vibe", command: "vibe-acp", args: &[] },
-    Known { name: "qwen", command: "qwen", args: &["--experimental-acp"] },
-    Known { name: "kimi", command: "kimi", args: &["acp"] },
-    Known { name: "copilot", command: "copilot", args: &["--acp"] },
-    Known { name: "cursor", command: "cursor-agent", args: &["acp"] },
-    Known { name: "auggie", command: "auggie", args: &["--acp"] },
-    Known { name: "fast-agent", command: "fast-agent-acp", args: &[] },
-];
+use crate::types::known_agents::{KNOWN, KnownAgent};
 
 /// `on_path` says whether a program is there; nothing is run. Commands are only looked for if `search`.
-pub(super) fn offered(search: bool, on_path: &dyn Fn(&str) -> bool) -> BTreeMap<AgentName, Agent> {
-    let name = |name: &str| name.parse::<AgentName>().expect("the names above are agents' names");
+pub(super) fn offered(
+    search: bool,
+    on_path: &dyn Fn(&str) -> bool,
+    environment: &Environment,
+) -> BTreeMap<AgentName, Agent> {
+    let name = |name: &str| name.parse::<AgentName>().expect("the names of the table are agents' names");
     let mut agents = BTreeMap::from([(name("demo"), Agent::new(Launch::Demo))]);
     for known in KNOWN.iter().filter(|known| search && on_path(known.command)) {
-        agents.entry(name(known.name)).or_insert_with(|| {
-            let args = known.args.iter().map(|arg| (*arg).to_owned()).collect();
-            let mut agent = Agent::new(Launch::Command { command: known.command.to_owned(), args });
-            // The sign-ins that it has are in the operator's home, and nobody asked for it to run ahead.
-            agent.home = Home::User;
-            agent.pool.warm = 0;
-            agent
-        });
+        agents.entry(name(known.name)).or_insert_with(|| found(known, environment));
     }
     agents
+}
+
+fn found(known: &KnownAgent, environment: &Environment) -> Agent {
+    let args = known.args.iter().map(|arg| (*arg).to_owned()).collect();
+    let mut agent = Agent::new(Launch::Command { command: known.command.to_owned(), args });
+    agent.found = true;
+    // The sign-ins that it has are in the operator's home, and nobody asked for it to run ahead.
+    agent.home = Home::User;
+    agent.pool.warm = 0;
+    let secrets = known.secrets.iter().map(|name| (*name, true));
+    let settings = known.settings.iter().map(|name| (*name, false));
+    for (name, secret) in secrets.chain(settings) {
+        let value = environment.get(name).and_then(|value| value.to_str()).filter(|value| !value.is_empty());
+        if let Some(value) = value {
+            agent.env.insert(name.to_owned(), passed(name, value, secret));
+        }
+    }
+    agent
+}
+
+/// A variable of the gateway's environment. A URL may hold a password, and is then a secret as well.
+fn passed(name: &str, value: &str, secret: bool) -> Secret {
+    let from = format!("{{ from_env = \"{name}\" }}");
+    if secret || (value.contains("://") && value.contains('@')) {
+        Secret::Hidden { from, text: SecretText::new(value) }
+    } else {
+        Secret::Setting { from, text: value.to_owned() }
+    }
 }

@@ -71,7 +71,7 @@ fn read(
         agents.insert(name, Agent::read(field, environment)?);
     }
     if agents.is_empty() {
-        agents = known_agents::offered(!listen.exposed(), on_path);
+        agents = known_agents::offered(!listen.exposed(), on_path, environment);
     }
     let limits = read_limits(root.take("limits"))?;
     let log = root.take("log").map(|field| field.string().map(str::to_owned)).transpose()?;

@@ -16,6 +16,10 @@ const LARGEST: u64 = 64 << 10;
 pub struct SecretText(String);
 
 impl SecretText {
+    pub(super) fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -40,12 +44,14 @@ pub enum Secret {
     Plain(String),
     /// From the environment or from a file of its own.
     Hidden { from: String, text: SecretText },
+    /// A setting from the environment. It is shown by its origin, and not masked in output.
+    Setting { from: String, text: String },
 }
 
 impl Secret {
     pub fn expose(&self) -> &str {
         match self {
-            Self::Plain(text) => text,
+            Self::Plain(text) | Self::Setting { text, .. } => text,
             Self::Hidden { text, .. } => text.expose(),
         }
     }
@@ -135,6 +141,6 @@ pub(super) fn variable_name(name: &str) -> bool {
 pub(super) fn shown(secret: &Secret) -> String {
     match secret {
         Secret::Plain(text) => toml::Value::from(text.as_str()).to_string(),
-        Secret::Hidden { from, .. } => from.clone(),
+        Secret::Hidden { from, .. } | Secret::Setting { from, .. } => from.clone(),
     }
 }

@@ -104,6 +104,12 @@ impl Page<'_> {
     }
 
     fn agent(&mut self, agent: &Agent) {
+        if agent.found {
+            let passed = agent.passed_variables().unwrap_or_else(|| "none".to_owned());
+            self.raw(&format!(
+                "# Found on PATH. Variables that it receives from the gateway's environment: {passed}"
+            ));
+        }
         match &agent.launch {
             Launch::Demo => self.line("builtin", "\"demo\""),
             Launch::Command { command, args } => {

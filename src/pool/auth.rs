@@ -23,14 +23,34 @@ pub(super) struct SignedIn {
     pub(super) state: AuthState,
     /// Params of the sign-in that worked last, to be told to new processes.
     pub(super) told: Option<Box<RawValue>>,
+    /// The agent refused a prompt for lack of a sign-in. That it opens sessions proves nothing then.
+    prompt_refused: bool,
+    /// A sign-in with the key of the environment is not tried: it was, or somebody signed in or out.
+    key_tried: bool,
 }
 
 impl SignedIn {
+    /// The entry is another one: nothing of this holds for it.
+    pub(super) fn renewed(&mut self) {
+        self.changed(AuthState::default(), None);
+        self.key_tried = false;
+    }
+
     /// Somebody signed in or out: from now on only new processes count.
     pub(super) fn changed(&mut self, state: AuthState, told: Option<Box<RawValue>>) -> u64 {
         (self.state, self.told) = (state, told);
+        (self.prompt_refused, self.key_tried) = (false, true);
         self.generation += 1;
         self.generation
+    }
+}
+
+/// The state of an agent that did without a sign-in.
+fn signed_in_state(lease: &Lease) -> AuthState {
+    if lease.process().initialized.has_auth_methods() {
+        AuthState::Authenticated
+    } else {
+        AuthState::NotRequired
     }
 }
 
@@ -111,13 +131,53 @@ impl Pool {
         let tenant = &lease.principal.tenant;
         // One that was started before the last change does not know better.
         if lease.generation == agent.generation(tenant) {
-            agent.signed_in.entry(tenant.clone()).or_default().state =
-                match (required, lease.process().initialized.has_auth_methods()) {
-                    (true, _) => AuthState::Unauthenticated,
-                    (false, true) => AuthState::Authenticated,
-                    (false, false) => AuthState::NotRequired,
-                };
+            let signed_in = agent.signed_in.entry(tenant.clone()).or_default();
+            if required || !signed_in.prompt_refused {
+                signed_in.state = if required { AuthState::Unauthenticated } else { signed_in_state(lease) };
+            }
         }
+    }
+
+    /// A holder learned from a prompt whether the agent wants a sign-in.
+    pub(super) fn saw_prompt(&self, lease: &Lease, accepted: bool) {
+        let mut state = self.state();
+        let agent = state.agents.get_mut(&lease.agent);
+        let Some(agent) = agent.filter(|agent| Arc::ptr_eq(&agent.spec, &lease.process().spec)) else {
+            return;
+        };
+        let tenant = &lease.principal.tenant;
+        if lease.generation != agent.generation(tenant) {
+            return;
+        }
+        let signed_in = agent.signed_in.entry(tenant.clone()).or_default();
+        if accepted && std::mem::take(&mut signed_in.prompt_refused) {
+            signed_in.state = signed_in_state(lease);
+        } else if !accepted {
+            (signed_in.prompt_refused, signed_in.state) = (true, AuthState::Unauthenticated);
+        }
+    }
+
+    /// Has new processes sign in with the key that the agent has in its environment: once, and not after anybody
+    /// signed in or out. Returns true if a new process is signed in and that of the lease is not.
+    pub(super) fn sign_in_with_key(&self, lease: &Lease) -> bool {
+        let Some(method) = lease.process().sign_in_by_variable() else { return false };
+        {
+            let mut state = self.state();
+            let agent = state.agents.get_mut(&lease.agent);
+            let Some(agent) = agent.filter(|agent| Arc::ptr_eq(&agent.spec, &lease.process().spec)) else {
+                return false;
+            };
+            let signed_in = agent.signed_in.entry(lease.principal.tenant.clone()).or_default();
+            if lease.generation < signed_in.generation {
+                return signed_in.told.is_some();
+            }
+            if signed_in.key_tried {
+                return false;
+            }
+            signed_in.changed(AuthState::Unknown, Some(auth::authenticate(method, None)));
+        }
+        self.recycle(&lease.agent);
+        true
     }
 
     /// Somebody signed in or out by the process of this lease, which knows of it.

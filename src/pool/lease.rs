@@ -72,6 +72,21 @@ impl Lease {
         self.pool.saw_auth(self, required);
     }
 
+    /// The agent refused a prompt for lack of a sign-in, although it had opened the session.
+    pub fn prompt_refused(&self) {
+        self.pool.saw_prompt(self, false);
+    }
+
+    /// The agent answered a prompt, so it has what it needs.
+    pub fn prompt_accepted(&self) {
+        self.pool.saw_prompt(self, true);
+    }
+
+    /// True if new processes sign in with the key that the agent has in its environment, and this one did not.
+    pub fn signs_in_with_key(&self) -> bool {
+        self.pool.sign_in_with_key(self)
+    }
+
     /// Others wait and this lease was idle the longest: its holder should give it back at once.
     pub fn recalled(&self) -> Arc<Notify> {
         Arc::clone(&self.recall)

@@ -115,7 +115,7 @@ impl AgentState {
         (self.initialized, self.wanted_at) = (None, Instant::now());
         for signed_in in self.signed_in.values_mut() {
             // What was told to the former program is no business of this one.
-            signed_in.changed(AuthState::default(), None);
+            signed_in.renewed();
         }
         self.sign_ins.retain(|_, place| matches!(place, SignInPlace::Open));
         self.recall_outdated();

@@ -269,6 +269,9 @@ impl Actor {
             acp::error_code::RESOURCE_NOT_FOUND if self.takes_history() => Refusal::NoSuchResource(error),
             _ => Refusal::Agent(failed(error, lease)),
         };
+        if self.retried_with_key(&refusal) {
+            return;
+        }
         self.release(Fate::Stop, &refusal);
         self.unattached(&refusal);
     }

@@ -8,10 +8,11 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::attachment::Attachment;
-use super::refusal::{Refusal, failed};
+use super::refusal::{Refusal, failed_prompt};
 use crate::acp::{self, Dialect, Part, WorkEnd, WorkState, error_code, stop_reason, update};
 use crate::eventlog::Records;
 use crate::jsonrpc::RpcError;
+use crate::pool::Lease;
 use crate::types::limits::CANCELLABLE_PARTS;
 
 /// What the agent last said of its work on this process.
@@ -147,12 +148,13 @@ impl Actor {
                 message: "its work ended with an error of which it told nothing".to_owned(),
                 data: None,
             });
-            let failure = failed(error, lease);
+            let failure = failed_prompt(error, lease);
             return self.fail_turn(&Refusal::Agent(failure));
         }
         let cancelled = self.turn.as_ref().is_some_and(|turn| turn.cancelled_at.is_some());
         let silent = if cancelled { stop_reason::CANCELLED } else { stop_reason::END_TURN };
         let reason = end.stop_reason.as_deref().unwrap_or(silent);
+        self.inputs.lease.iter().for_each(Lease::prompt_accepted);
         self.complete_turn(reason, raw, end.usage.map(ToOwned::to_owned));
     }
 

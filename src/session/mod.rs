@@ -36,6 +36,7 @@ mod registry;
 mod replacement;
 mod requests;
 mod serve;
+mod sign_in;
 mod subagents;
 mod suited;
 mod taken;

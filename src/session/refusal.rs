@@ -155,7 +155,7 @@ fn describe(problem: &mut Problem, failure: &AgentFailure) {
             problem.retryable |= problem.code == ProblemCode::AgentError && error.is_transient();
             problem.acp = Some(acp_error(error));
         }
-        AgentFailure::AuthRequired { auth_methods, error } => {
+        AgentFailure::AuthRequired { auth_methods, error, .. } => {
             problem.auth_methods.clone_from(auth_methods);
             problem.acp = Some(acp_error(error));
         }
@@ -177,9 +177,18 @@ pub(super) fn failed(error: crate::jsonrpc::RpcError, lease: &Lease) -> AgentFai
     let process = lease.process();
     // An error of version 2 comes in an update, which is stored as the agent sent it.
     let error = without_secrets(error, &process.spec.secrets);
-    let failure = AgentFailure::answered(error, &process.initialized);
+    let failure = AgentFailure::answered(error, &process.spec, &process.initialized);
     if matches!(failure, AgentFailure::AuthRequired { .. }) {
         lease.saw_auth(true);
+    }
+    failure
+}
+
+/// The same for the answer to a prompt. An agent may open sessions without a sign-in and need one for the first prompt.
+pub(super) fn failed_prompt(error: crate::jsonrpc::RpcError, lease: &Lease) -> AgentFailure {
+    let failure = failed(error, lease);
+    if matches!(failure, AgentFailure::AuthRequired { .. }) {
+        lease.prompt_refused();
     }
     failure
 }

@@ -8,7 +8,7 @@ use super::attachment::Attachment;
 use super::foreground::Work;
 use super::idempotency::Claim;
 use super::record::PromptRecord;
-use super::refusal::{Refusal, failed};
+use super::refusal::{Refusal, failed_prompt};
 use super::written::Written;
 use crate::acp::{
     self, ContentError, PromptCapabilities, PromptResult, TraceContext, error_code, stop_reason,
@@ -18,7 +18,7 @@ use crate::api::event::{DetachedReason, PromptCompleted, PromptFailed, PromptQue
 use crate::api::{Problem, ProblemCode, Prompt, PromptStatus, SessionState};
 use crate::eventlog::Records;
 use crate::jsonrpc::{CallId, RpcError};
-use crate::pool::Fate;
+use crate::pool::{Fate, Lease};
 use crate::types::{Principal, PromptId};
 
 /// The turn that runs.
@@ -179,6 +179,7 @@ impl Actor {
                 Ok(end) => {
                     let usage = end.usage.map(ToOwned::to_owned);
                     let reason = end.stop_reason.into_owned();
+                    self.inputs.lease.iter().for_each(Lease::prompt_accepted);
                     self.complete_turn(&reason, &result, usage);
                 }
                 Err(error) => {
@@ -195,7 +196,7 @@ impl Actor {
             }
             Err(error) => {
                 let Some(lease) = &self.inputs.lease else { return };
-                let failure = failed(error, lease);
+                let failure = failed_prompt(error, lease);
                 self.fail_turn(&Refusal::Agent(failure));
             }
         }

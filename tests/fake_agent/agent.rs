@@ -182,7 +182,9 @@ impl Agent {
             auth.iter().filter(|offer| offer.0).map(|offer| format!(r#""{}":{{}}"#, offer.1)).collect();
         let offered: Vec<String> =
             offered.iter().filter(|offer| offer.0).map(|offer| format!(r#""{}":{{}}"#, offer.1)).collect();
-        let methods = if self.flags.auth_required {
+        let methods = if let Some(methods) = &self.flags.auth_methods {
+            methods
+        } else if self.flags.auth_required {
             r#"{"id":"login","name":"Log in"},{"type":"terminal","id":"shell","name":"Log in here","args":["login"],"env":{"SIGN_IN":"yes"},"command":"/bin/false"}"#
         } else {
             ""
@@ -314,6 +316,9 @@ impl Agent {
 
     /// Each turn has a thread, so that cancel and answers are read meanwhile.
     fn prompt(&self, id: &str, session: &Arc<Session>, blocks: &[&RawValue]) {
+        if self.flags.auth_at_prompt && !self.auth.holds() {
+            return self.wire.fail(id, -32000, "Authentication required", None);
+        }
         let Some(cancel) = session.begin() else {
             return self.wire.fail(id, -32600, "a turn is running", None);
         };

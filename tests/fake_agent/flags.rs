@@ -38,6 +38,10 @@ pub(crate) struct Flags {
     pub(crate) v2: bool,
     pub(crate) refuse_version: Option<i64>,
     pub(crate) auth_required: bool,
+    /// Sessions open without a sign-in; prompts need one.
+    pub(crate) auth_at_prompt: bool,
+    /// Its `authMethods`, instead of its own.
+    pub(crate) auth_methods: Option<String>,
     pub(crate) ask_at_new: bool,
     /// Where a sign-in is kept; in the process alone if there is none.
     pub(crate) auth_file: Option<PathBuf>,
@@ -73,6 +77,7 @@ impl Flags {
                 "--short-life" => flags.short_life = Some(Duration::from_millis(number(&value()?)?)),
                 "--slow-auth" => flags.slow_auth = Duration::from_millis(number(&value()?)?),
                 "--protocol" => flags.protocol = Some(number(&value()?)?),
+                "--auth-methods" => flags.auth_methods = Some(value()?),
                 "--auth-file" => flags.auth_file = Some(value()?.into()),
                 "--refuse-version" => flags.refuse_version = Some(number(&value()?)?),
                 "--log" => flags.log = Some(value()?.into()),
@@ -109,6 +114,7 @@ impl Flags {
             "--v2" => &mut self.v2,
             "--no-capabilities" => &mut self.no_capabilities,
             "--auth-required" => &mut self.auth_required,
+            "--auth-at-prompt" => &mut self.auth_at_prompt,
             "--auth-once" => &mut self.auth_once,
             "--ask-at-new" => &mut self.ask_at_new,
             "--auth-status" => &mut self.auth_status,

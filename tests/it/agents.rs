@@ -1,6 +1,7 @@
 //! Agents themselves: their own sessions, their methods by name, signing in to them.
 
 mod auth;
+mod credentials;
 mod keys;
 mod listing;
 mod reasons;

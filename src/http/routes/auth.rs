@@ -12,13 +12,14 @@ use crate::acp::auth::{self, AuthMethod, AuthMethodError, TerminalAuth};
 use crate::acp::gate::check_meta;
 use crate::acp::{InitializeResult, traced};
 use crate::agent::AgentSpec;
-use crate::api::{AgentAuth, ProblemCode, SignIn, SignInTerminal};
+use crate::api::{AgentAuth, ApiKey, ProblemCode, SignIn, SignInTerminal};
 use crate::http::error::ApiError;
 use crate::http::extract::{AgentPath, By, CanAdmin, CanRead, JsonBody, NoQuery, Trace};
 use crate::http::state::Gateway;
 use crate::pool::Manner;
 use crate::session::Refusal;
 use crate::types::Principal;
+use crate::types::known_agents::key_place;
 
 /// What is known of the sign-in to an agent.
 #[utoipa::path(
@@ -72,7 +73,8 @@ async fn status(
 /// Signs in to the agent.
 ///
 /// A method of type `terminal` runs the agent's command in a terminal, which the answer names. All others are one call,
-/// which may take as long as a person needs.
+/// which may take as long as a person needs. Methods such as `gemini-api-key` of Gemini and `api-key` of Codex take an
+/// `apiKey`.
 #[utoipa::path(
     post,
     path = "/v1/agents/{agent}/auth",
@@ -95,10 +97,14 @@ pub(in crate::http) async fn sign_in(
     body: JsonBody<SignIn>,
 ) -> Result<Response, ApiError> {
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
-    let SignIn { method_id, meta } = body.value;
+    let SignIn { method_id, api_key, meta } = body.value;
     if let Some(meta) = &meta {
         check_meta(&spec.meta, meta).map_err(|gated| Refusal::gated(&gated, ""))?;
     }
+    let meta = match api_key {
+        Some(key) => Some(with_key(&method_id, &key, meta.as_deref())?),
+        None => meta,
+    };
     // What an earlier process said is enough to refuse a name without disturbing anybody.
     let known = gateway.pool.agent(&name).and_then(|(_, initialized)| initialized);
     if let Some(known) = &known
@@ -118,6 +124,21 @@ pub(in crate::http) async fn sign_in(
     visit.signed_in(told);
     tracing::info!(agent = %name, by = %by.id, "signed in to an agent");
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `_meta` with the key where the agent of this method takes it.
+fn with_key(method_id: &str, key: &ApiKey, meta: Option<&RawValue>) -> Result<Box<RawValue>, ApiError> {
+    if meta.is_some() {
+        return Err(ApiError::invalid("/apiKey", "send apiKey or _meta, not both"));
+    }
+    let Some(place) = key_place(method_id) else {
+        let detail = "this method takes no apiKey, or the gateway does not know where: send it in _meta, with a key that \
+                      the agent's entry lists in `meta`";
+        return Err(ApiError::invalid("/apiKey", detail));
+    };
+    let key =
+        key.usable().ok_or_else(|| ApiError::invalid("/apiKey", "expected one line of 1 to 4096 bytes"))?;
+    Ok(auth::key_meta(place, key))
 }
 
 fn offer_terminal(

@@ -82,8 +82,9 @@ export class Client {
   }
 
   /** Nothing when it is done; else where the terminal is in which it goes on. */
-  signIn(agent: string, methodId: string): Promise<{ url: string } | undefined> {
-    return this.#call(`agents/${encodeURIComponent(agent)}/auth`, { method: "POST", body: { methodId } });
+  signIn(agent: string, methodId: string, apiKey?: string): Promise<{ url: string } | undefined> {
+    const body = apiKey === undefined ? { methodId } : { methodId, apiKey };
+    return this.#call(`agents/${encodeURIComponent(agent)}/auth`, { method: "POST", body });
   }
 
   /** The terminal of a sign-in; a ticket stands for the key, which an address must not hold. */

@@ -5,6 +5,8 @@ import type { Client } from "../../api/client";
 import { explain } from "../../api/problem";
 import type { AuthMethod } from "../../api/types";
 import { line, records, text } from "../../model/read";
+import { takesKey } from "../../model/signin";
+import { ApiKeyForm } from "./ApiKeyForm";
 import "./signin.css";
 import { SignInTerminal } from "./SignInTerminal";
 
@@ -30,10 +32,10 @@ export function SignIn({ client, agent, methods }: Props) {
     };
   }, [client]);
 
-  async function signIn(methodId: string) {
+  async function signIn(methodId: string, apiKey?: string) {
     setStep({ at: "busy" });
     try {
-      const terminal = await client.signIn(agent, methodId);
+      const terminal = await client.signIn(agent, methodId, apiKey);
       setStep(terminal ? { at: "terminal", url: terminal.url } : { at: "done" });
     } catch (reason) {
       const words = explain(reason);
@@ -52,7 +54,10 @@ export function SignIn({ client, agent, methods }: Props) {
             <li key={String(method["id"])}>
               <p className="sign-in-name">{line(method["name"]) ?? String(method["id"])}</p>
               {line(method["description"]) && <p>{line(method["description"])}</p>}
-              {may && step.at !== "done" && (
+              {may && step.at !== "done" && takesKey(method) && (
+                <ApiKeyForm busy={step.at === "busy"} onKey={(key) => void signIn(String(method["id"]), key)} />
+              )}
+              {may && step.at !== "done" && !takesKey(method) && (
                 <button className="button small" type="button" aria-disabled={step.at === "busy"} onClick={() => step.at !== "busy" && void signIn(String(method["id"]))}>
                   {method["type"] === "terminal" ? "Sign in at a terminal" : "Sign in"}
                 </button>

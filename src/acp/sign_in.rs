@@ -1,0 +1,116 @@
+//! The need for a sign-in, as agents report it, and the secrets of a sign-in.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::method::error_code;
+use super::object::Object;
+use crate::jsonrpc::RpcError;
+
+/// Texts of agents and providers that mean the need for a sign-in, in lower case.
+const PHRASES: [&str; 24] = [
+    "run /login",
+    "not logged in",
+    "not signed in",
+    "not authenticated",
+    "please log in",
+    "please sign in",
+    "login required",
+    "authentication required",
+    "authentication failed",
+    "authentication_error",
+    "missing api key",
+    "no api key",
+    "api key is missing",
+    "api key not found",
+    "api key is required",
+    "api key not valid",
+    "invalid api key",
+    "incorrect api key",
+    "invalid x-api-key",
+    "invalid_api_key",
+    "api_key is not set",
+    "api_key environment variable",
+    "missing credentials",
+    "invalid bearer token",
+];
+/// Kinds of failures in `data` that mean the same, and the members that hold a kind.
+const KINDS: [&str; 5] = [
+    "authentication_failed",
+    "authentication_error",
+    "auth_required",
+    "invalid_api_key",
+    "ProviderAuthError",
+];
+const KIND_MEMBERS: [&str; 6] = ["errorKind", "kind", "type", "code", "reason", "name"];
+/// HTTP: the credentials are missing or wrong. Some agents use the provider's status as the code.
+const UNAUTHORIZED: i64 = 401;
+/// Shorter texts are no keys; to hide them would hide ordinary words.
+const LEAST_SECRET: usize = 8;
+
+/// True if an agent's error means that its user has to sign in. Many agents say so only in the text of another error.
+pub fn is_required(error: &RpcError) -> bool {
+    match error.code {
+        error_code::AUTH_REQUIRED | UNAUTHORIZED => true,
+        // These are about the call itself.
+        error_code::PARSE
+        | error_code::INVALID_REQUEST
+        | error_code::METHOD_NOT_FOUND
+        | error_code::INVALID_PARAMS
+        | error_code::RESOURCE_NOT_FOUND
+        | error_code::REQUEST_CANCELLED => false,
+        _ => {
+            let text = error.searchable();
+            let kind = |name: &str| error.data_text(name).is_some_and(|kind| KINDS.contains(&&*kind));
+            PHRASES.iter().any(|phrase| text.contains(phrase)) || KIND_MEMBERS.into_iter().any(kind)
+        }
+    }
+}
+
+/// Values in the params of `authenticate` that nobody may read: every longer text in `_meta`.
+pub fn secrets_of(params: &RawValue) -> Vec<String> {
+    let mut texts = Vec::new();
+    let meta = Object::parse(params).and_then(|params| serde_json::from_str(params.get("_meta")?.get()).ok());
+    collect(&meta.unwrap_or_default(), &mut texts);
+    texts
+}
+
+fn collect(value: &Value, texts: &mut Vec<String>) {
+    match value {
+        Value::String(text) if text.len() >= LEAST_SECRET => texts.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, texts)),
+        Value::Object(members) => members.values().for_each(|item| collect(item, texts)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::auth::{authenticate, key_meta};
+    use super::*;
+    use crate::types::known_agents::KeyPlace;
+
+    #[test]
+    fn a_missing_sign_in_is_recognized_by_code_text_and_kind() {
+        let required = |code: i64, message: &str, data: &str| {
+            let data = (!data.is_empty()).then(|| RawValue::from_string(data.to_owned()).unwrap());
+            is_required(&RpcError { code, message: message.to_owned(), data })
+        };
+        assert!(required(-32000, "anything", ""));
+        assert!(required(401, "no", ""));
+        assert!(required(-32603, "Internal error", r#"{"details":"Missing API key for mistral"}"#));
+        assert!(required(-32603, "Invalid API key · Please run /login", ""));
+        assert!(required(-32603, "Internal error: no", r#"{"errorKind":"authentication_failed"}"#));
+        assert!(!required(-32603, "Internal error", ""));
+        assert!(!required(-32602, "missing api key", ""), "a wrong call");
+        assert!(!required(-32603, "Internal error", r#"{"details":"overloaded"}"#));
+    }
+
+    #[test]
+    fn every_longer_text_in_meta_is_a_secret() {
+        let secrets = |place| secrets_of(&authenticate("a", Some(&key_meta(place, "K-12345678\""))));
+        assert_eq!(secrets(KeyPlace::Text), ["K-12345678\""]);
+        assert_eq!(secrets(KeyPlace::Object), ["K-12345678\""]);
+        assert!(secrets_of(&authenticate("a-long-method-id", None)).is_empty());
+    }
+}

@@ -1,0 +1,108 @@
+//! What a person does when an agent needs a sign-in.
+
+use super::process::Process;
+use super::spec::{AgentSpec, Home};
+use crate::acp::InitializeResult;
+use crate::acp::auth::{AuthMethod, OfferedMethod};
+use crate::jsonrpc::plain;
+use crate::types::known_agents::key_place;
+
+/// The longest id of a method that is shown, in bytes.
+const ID_BYTES: usize = 200;
+
+/// One sentence: the variable to set, the call to send, or the command to run, whichever of them this agent has.
+pub(super) fn next_step(spec: &AgentSpec, initialized: &InitializeResult) -> String {
+    let mut ways = vec![variable(spec)];
+    ways.extend(call(spec, &initialized.offered_auth_methods()));
+    if let (Some(known), Home::User(_)) = (spec.known, &spec.home) {
+        ways.extend(known.row.login.map(|command| format!("run `{command}` as the user of the gateway")));
+    }
+    let last = ways.pop().unwrap_or_default();
+    let sentence = if ways.is_empty() { last } else { format!("{}, or {last}", ways.join(", ")) };
+    let mut letters = sentence.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    format!("{}{}.", first.unwrap_or_default(), letters.as_str())
+}
+
+fn variable(spec: &AgentSpec) -> String {
+    let entry = format!("in `env` of [agents.{}]", spec.name);
+    let Some(known) = spec.known else { return format!("set the key of its provider {entry}") };
+    let present: Vec<&str> =
+        known.row.secrets.iter().copied().filter(|name| spec.has_variable(name)).collect();
+    if !present.is_empty() {
+        return format!("check {}, which the agent receives but does not accept", present.join(" and "));
+    }
+    let named = known.row.named.join(" or ");
+    let place = if known.found { "in the environment of the gateway and restart it" } else { &entry };
+    format!("set {named} {place}")
+}
+
+/// The call for the method that needs least: one that takes a key, else one without a terminal.
+fn call(spec: &AgentSpec, methods: &[OfferedMethod]) -> Option<String> {
+    let by_key = methods.iter().find(|method| key_place(&method.id).is_some());
+    let by_call = methods.iter().find(|method| !method.terminal);
+    let at_terminal = methods.iter().find(|method| method.terminal && spec.terminal_auth);
+    let id = by_key.or(by_call).or(at_terminal)?.id.as_str();
+    let id = serde_json::Value::from(plain(id, ID_BYTES));
+    let key = if by_key.is_some() { ", \"apiKey\": \"KEY\"" } else { "" };
+    Some(format!("send POST /v1/agents/{}/auth with {{\"methodId\": {id}{key}}}", spec.name))
+}
+
+impl Process {
+    /// The method of `authenticate` that reads a key which the process has in its environment, for known agents that
+    /// refuse sessions without the call.
+    pub fn sign_in_by_variable(&self) -> Option<&'static str> {
+        let methods = self.spec.known?.row.from_variable;
+        let usable = |(method, variable): &&(&'static str, &'static str)| {
+            self.spec.has_variable(variable) && self.initialized.auth_method(method) == Ok(AuthMethod::Agent)
+        };
+        methods.iter().find(usable).map(|(method, _)| *method)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::acp::Dialect;
+    use crate::agent::Known;
+    use crate::types::KnownAgent;
+
+    fn sentence(command: &str, found: bool, env: &[&str], methods: &str) -> String {
+        let name = "x".parse().unwrap();
+        let known = KnownAgent::of(command, &[]).map(|row| Known { row, found });
+        let env = env.iter().map(|name| ((*name).into(), "value".into())).collect();
+        let home = if found { Home::User(PathBuf::new()) } else { Home::Own(PathBuf::new()) };
+        let spec = AgentSpec { known, env, home, ..AgentSpec::gone(name) };
+        let text = format!(r#"{{"protocolVersion":1,"authMethods":{methods}}}"#);
+        let initialized = InitializeResult::parse(serde_json::from_str(&text).unwrap(), Dialect::V1).unwrap();
+        next_step(&spec, &initialized)
+    }
+
+    #[test]
+    fn it_names_what_the_agent_has() {
+        let gemini = r#"[{"id":"oauth-personal","name":"Google"},{"id":"gemini-api-key","name":"Key"}]"#;
+        assert_eq!(
+            sentence("gemini", true, &[], gemini),
+            "Set GEMINI_API_KEY in the environment of the gateway and restart it, send POST /v1/agents/x/auth with \
+             {\"methodId\": \"gemini-api-key\", \"apiKey\": \"KEY\"}, or run `gemini` as the user of the gateway."
+        );
+        assert_eq!(
+            sentence("gemini", false, &["GEMINI_API_KEY"], "[]"),
+            "Check GEMINI_API_KEY, which the agent receives but does not accept."
+        );
+        assert_eq!(sentence("vibe-acp", false, &[], "[]"), "Set MISTRAL_API_KEY in `env` of [agents.x].");
+        assert_eq!(
+            sentence("other", false, &[], r#"[{"id":"a\"b","name":"Way"}]"#),
+            "Set the key of its provider in `env` of [agents.x], or send POST /v1/agents/x/auth with \
+             {\"methodId\": \"a\\\"b\"}."
+        );
+        let terminal = r#"[{"id":"login","type":"terminal","name":"Shell"}]"#;
+        assert_eq!(
+            sentence("other", false, &[], terminal),
+            "Set the key of its provider in `env` of [agents.x].",
+            "a terminal that is off is not named"
+        );
+    }
+}

@@ -1,0 +1,25 @@
+//! Sessions of agents that need `authenticate` although their key is in their environment.
+
+use super::actor::Actor;
+use super::attachment::Attachment;
+use super::refusal::Refusal;
+use crate::agent::AgentFailure;
+use crate::pool::{Fate, Lease};
+
+impl Actor {
+    /// Gets another process for the session if new processes sign in with the key of the entry's environment, and this
+    /// one did not. Returns false if `refusal` is final.
+    pub(super) fn retried_with_key(&mut self, refusal: &Refusal) -> bool {
+        let needed = matches!(refusal, Refusal::Agent(AgentFailure::AuthRequired { .. }));
+        if !needed || !self.inputs.lease.as_ref().is_some_and(Lease::signs_in_with_key) {
+            return false;
+        }
+        tracing::info!(session = %self.record.session_id, "signing in with the key of the agent's environment");
+        self.release(Fate::Stop, refusal);
+        self.attachment = Attachment::Detached;
+        if let Err(refusal) = self.reserve() {
+            self.unattached(&refusal);
+        }
+        true
+    }
+}
