@@ -33,6 +33,7 @@ mod process;
 mod promises;
 mod prompts;
 mod readme;
+mod recipes;
 mod real_agents;
 mod recovery;
 mod reload;
