@@ -38,7 +38,8 @@ pub use request::{
 };
 pub use rpc::{RpcCall, RpcResult};
 pub use session::{
-    PermissionPolicy, Session, SessionList, SessionPolicy, SessionState, SessionSummary, Unanswered,
+    BulkResult, BulkResults, PermissionPolicy, Session, SessionList, SessionPolicy, SessionState,
+    SessionSummary, Unanswered,
 };
 pub use session_input::{CreateSession, McpServer, SessionPatch};
 pub use settings::{ConfigOptions, Modes, SetConfigOption, SetMode};

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use crate::types::{AgentName, EventId, Position, PromptId, ServedBy, SessionId, Timestamp};
 
+use super::problem::Problem;
 use super::request::PendingRequest;
 
 /// What a session does now.
@@ -132,6 +133,31 @@ pub struct SessionList {
     pub next_cursor: Option<String>,
     /// A cursor of `/v1/events`: what it gives after this is newer than the list.
     pub last_event_id: Position,
+}
+
+/// What a bulk call did to one session.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BulkResult {
+    pub session_id: SessionId,
+    /// The status that the call for this session alone answers: 200 when it is closed, 204 when it is deleted, else that
+    /// of `problem`.
+    #[schema(minimum = 200, maximum = 599)]
+    pub status: u16,
+    /// Why the session was left as it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub problem: Option<Problem>,
+}
+
+/// What a bulk call did to a batch of sessions.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BulkResults {
+    pub results: Vec<BulkResult>,
+    /// The `cursor` of the next batch; null when no other session fits.
+    #[schema(required)]
+    pub next_cursor: Option<String>,
 }
 
 /// What happens to a permission request that nobody answers in time.

@@ -193,6 +193,12 @@ impl EventLog {
         self.shared.blocking(move || store.get(table, &key)).await
     }
 
+    /// The records of these keys, in their order.
+    pub async fn get_all(&self, table: Table, keys: Vec<Vec<u8>>) -> Result<Vec<Option<Bytes>>, ReadError> {
+        let store = Arc::clone(&self.shared.store);
+        self.shared.blocking(move || keys.iter().map(|key| store.get(table, key)).collect()).await
+    }
+
     /// Records whose key begins with `prefix` and is greater than `after`, by key.
     pub async fn scan(
         &self,

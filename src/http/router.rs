@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::error::ApiError;
 use super::layers;
 use super::routes::{
-    agents, auth, auth_terminal, docs, events, files, gateway, health, parts, prompts, requests, rpc,
+    agents, auth, auth_terminal, bulk, docs, events, files, gateway, health, parts, prompts, requests, rpc,
     sessions, settings, terminals, tickets, transcript,
 };
 use super::state::Gateway;
@@ -29,7 +29,8 @@ pub(super) fn contract() -> OpenApiRouter<Gateway> {
         .routes(routes!(auth::get_auth, auth::sign_in, auth::sign_out))
         .routes(routes!(auth_terminal::open_terminal))
         .routes(routes!(rpc::call_agent))
-        .routes(routes!(sessions::list_sessions, sessions::create_session))
+        .routes(routes!(sessions::list_sessions, sessions::create_session, bulk::delete_sessions))
+        .routes(routes!(bulk::close_sessions))
         .routes(routes!(sessions::get_session, sessions::patch_session, sessions::delete_session))
         .routes(routes!(sessions::attach_session))
         .routes(routes!(sessions::close_session))

@@ -16,6 +16,7 @@ use super::dropped::Dropped;
 use super::foreground::Foreground;
 use super::inputs::{Inputs, Listen, Wake};
 use super::list;
+use super::metadata::MetadataIndex;
 use super::quota::Quota;
 use super::record::{FoldRecord, SessionRecord, put_open};
 use super::recovery::entry;
@@ -47,6 +48,8 @@ pub(super) struct Actor {
     pub(super) indexed_at: Option<Vec<u8>>,
     /// Under which key the agent's own id of the session is noted, as last written.
     pub(super) named_as: Option<Vec<u8>>,
+    /// The entries of its metadata in the index.
+    pub(super) metadata_index: MetadataIndex,
     pub(super) quota: Quota,
     pub(super) fold: SessionFold,
     /// Since its record was written.
@@ -274,6 +277,7 @@ impl Actor {
         self.record.put(self.indexed_at.as_deref(), &mut records);
         self.record.put_agent_session(&mut self.named_as, &mut records);
         self.indexed_at = Some(self.record.index_key());
+        self.metadata_index.put(&self.record, &mut records);
         // An older one is still exact: the session's record says up to where.
         if std::mem::take(&mut self.fold_changed) {
             FoldRecord { seq: self.record.seq, fold: self.fold.clone() }.put(id, &mut records);

@@ -9,9 +9,9 @@ use super::actor::{Actor, answer};
 use super::attachment::Attachment;
 use super::command::{Reply, Wish};
 use super::forgotten;
+use super::metadata;
 use super::record::{index_key, prompt_key, put_open, request_key, session_key, terminal_key};
 use super::refusal::{Refusal, failed};
-use super::registry::check_metadata;
 use super::written::Written;
 use crate::acp::TraceContext;
 use crate::agent::AgentFailure;
@@ -54,8 +54,9 @@ impl Actor {
         let mut event = SessionChanged { by: &by.id, title, ..SessionChanged::default() };
         let metadata = patch.metadata(self.record.metadata.clone());
         if patch.metadata.is_some() {
-            check_metadata(&metadata)?;
+            metadata::check(&metadata)?;
             event.metadata = Some(&metadata);
+            self.metadata_index.changed();
         }
         let event = Written::from(&event);
         self.record.metadata = metadata;
@@ -217,6 +218,9 @@ impl Actor {
         }
         for key in self.named_as.take().into_iter().chain(self.record.agent_session_key()) {
             gone(Table::AgentSession, key);
+        }
+        for key in self.metadata_index.take() {
+            gone(Table::SessionMetadata, key);
         }
         for number in 1..=self.record.last_prompt {
             gone(Table::Prompt, prompt_key(id, PromptId::new(number)));

@@ -14,10 +14,11 @@ use super::answers;
 use super::attachments;
 use super::command::{Answer, Command, PromptRequest, Reply, Wish};
 use super::idempotency;
+use super::metadata;
 use super::record::{self, PromptRecord, RequestRecord, SessionRecord};
 use super::recovery::{Slot, get};
 use super::refusal::Refusal;
-use super::registry::{SessionRegistry, check_metadata, check_title};
+use super::registry::{SessionRegistry, check_title};
 use crate::acp::{self, Part, TraceContext};
 use crate::api::{Prompt, PromptList, Session, SessionPatch, Transcript};
 use crate::eventlog::SessionLog;
@@ -121,7 +122,7 @@ impl SessionHandle {
     ) -> Result<Session, Refusal> {
         check_title(patch.title.as_ref().and_then(Option::as_deref))?;
         if let Some(Some(metadata)) = &patch.metadata {
-            check_metadata(metadata)?;
+            metadata::check(metadata)?;
         }
         let by = by.clone();
         let (session, seq) = self.ask(|reply| Command::Patch { by, patch, if_match, reply }).await?;

@@ -1,14 +1,18 @@
 //! The list of a tenant's sessions, the newest first.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use serde::Deserialize;
 
+use serde_json::value::RawValue;
+
 use super::context::Context;
-use super::record::{self, SessionRecord, index_prefix};
+use super::metadata::{self, MetadataFilter};
+use super::record::{self, SessionRecord, index_prefix, session_key};
 use super::refusal::Refusal;
 use crate::api::{SessionList, SessionState, SessionSummary};
 use crate::store::Table;
@@ -23,6 +27,7 @@ pub struct ListQuery {
     pub q: Option<String>,
     /// The working folder, exactly.
     pub cwd: Option<String>,
+    pub metadata: MetadataFilter,
     pub cursor: Option<String>,
     pub limit: usize,
 }
@@ -38,11 +43,57 @@ pub(super) async fn list(
 ) -> Result<SessionList, Refusal> {
     let last_event_id = context.log.position();
     let prefix = index_prefix(&by.tenant);
-    let mut after = match &query.cursor {
+    let after = match &query.cursor {
         Some(cursor) => Some(decode(cursor, &prefix)?),
         None => None,
     };
-    let (mut sessions, mut looked_at) = (Vec::new(), 0);
+    let found = match metadata::candidates(context, &by.tenant, &query.metadata).await? {
+        Some(candidates) => selected(context, query, &candidates, after).await?,
+        None => walked(context, query, prefix, after).await?,
+    };
+    let sessions = found.records.into_iter().map(|record| summary(context, record)).collect();
+    Ok(SessionList { sessions, next_cursor: found.next.map(encode), last_event_id })
+}
+
+/// A page, and where the next one begins.
+struct Found {
+    records: Vec<SessionRecord>,
+    next: Option<Vec<u8>>,
+}
+
+/// Reads the sessions that the metadata index has, and sorts those that fit.
+async fn selected(
+    context: &Context,
+    query: &ListQuery,
+    candidates: &BTreeSet<SessionId>,
+    after: Option<Vec<u8>>,
+) -> Result<Found, Refusal> {
+    let keys = candidates.iter().map(|id| session_key(*id)).collect();
+    let stored =
+        context.log.get_all(Table::Session, keys).await.map_err(|error| Refusal::internal(&error))?;
+    let mut fitting = BTreeMap::new();
+    // A session that was deleted meanwhile has no record.
+    for value in stored.iter().flatten() {
+        let looked: Looked<'_> = record::read(value).map_err(|error| Refusal::internal(&error))?;
+        if query.fits(&looked) {
+            let record: SessionRecord = record::read(value).map_err(|error| Refusal::internal(&error))?;
+            fitting.insert(record.index_key(), record);
+        }
+    }
+    let mut page = fitting.into_iter().filter(|(key, _)| after.as_ref().is_none_or(|after| key > after));
+    let (keys, records): (Vec<_>, Vec<_>) = page.by_ref().take(query.limit).unzip();
+    let next = page.next().and_then(|_| keys.last().cloned());
+    Ok(Found { records, next })
+}
+
+/// Reads the sessions by their last change, and keeps those that fit.
+async fn walked(
+    context: &Context,
+    query: &ListQuery,
+    prefix: Vec<u8>,
+    mut after: Option<Vec<u8>>,
+) -> Result<Found, Refusal> {
+    let (mut records, mut looked_at) = (Vec::new(), 0);
     // One more than asked for says whether there is more.
     let size = if query.narrows() { PAGE } else { PAGE.min(query.limit + 1) };
     loop {
@@ -51,19 +102,17 @@ pub(super) async fn list(
         let last = page.len() < size;
         looked_at += page.len();
         for (key, value) in page {
-            if sessions.len() == query.limit {
-                return Ok(SessionList { sessions, next_cursor: after.map(encode), last_event_id });
+            if records.len() == query.limit {
+                return Ok(Found { records, next: after });
             }
             let looked: Looked<'_> = record::read(&value).map_err(|error| Refusal::internal(&error))?;
             if query.fits(&looked) {
-                let record = record::read(&value).map_err(|error| Refusal::internal(&error))?;
-                sessions.push(summary(context, record));
+                records.push(record::read(&value).map_err(|error| Refusal::internal(&error))?);
             }
             after = Some(key);
         }
         if last || looked_at >= LOOKED_AT {
-            let next_cursor = after.filter(|_| !last).map(encode);
-            return Ok(SessionList { sessions, next_cursor, last_event_id });
+            return Ok(Found { records, next: after.filter(|_| !last) });
         }
     }
 }
@@ -110,6 +159,8 @@ struct Looked<'a> {
     title: Option<Cow<'a, str>>,
     #[serde(borrow)]
     cwd: Cow<'a, str>,
+    #[serde(borrow)]
+    metadata: &'a RawValue,
     state: SessionState,
     #[serde(default)]
     unfinished: bool,
@@ -118,7 +169,11 @@ struct Looked<'a> {
 impl ListQuery {
     /// Whether a record may be there and not be wanted.
     fn narrows(&self) -> bool {
-        self.agent.is_some() || self.state.is_some() || self.q.is_some() || self.cwd.is_some()
+        self.agent.is_some()
+            || self.state.is_some()
+            || self.q.is_some()
+            || self.cwd.is_some()
+            || !self.metadata.is_empty()
     }
 
     fn fits(&self, record: &Looked<'_>) -> bool {
@@ -127,6 +182,9 @@ impl ListQuery {
             && self.agent.as_ref().is_none_or(|agent| *agent == record.agent)
             && self.state.is_none_or(|state| state == record.state)
             && self.cwd.as_ref().is_none_or(|cwd| record.cwd == cwd.as_str())
+            && (self.metadata.is_empty()
+                || serde_json::from_str(record.metadata.get())
+                    .is_ok_and(|metadata| metadata::fits(&self.metadata, &metadata)))
             && self.q.as_ref().map(|q| q.to_lowercase()).is_none_or(|q| {
                 record.title.as_deref().is_some_and(|title| contains(title, &q))
                     || contains(&record.session_id.to_string(), &q)

@@ -15,6 +15,7 @@ use super::context::Context;
 use super::dropped::Dropped;
 use super::foreground::Foreground;
 use super::inputs::Inputs;
+use super::metadata::MetadataIndex;
 use super::record::{self, FoldRecord, RequestRecord, SessionRecord, TerminalRecord};
 use super::refusal::Refusal;
 use super::serve::Serving;
@@ -87,6 +88,7 @@ impl Actor {
             record,
             indexed_at: None,
             named_as: None,
+            metadata_index: MetadataIndex::empty(),
             quota: context.quotas.take(session),
             fold: SessionFold::default(),
             fold_changed: true,
@@ -140,6 +142,7 @@ impl Actor {
         let (mut actor, slot) = Self::new(context, log, record);
         actor.indexed_at = Some(actor.record.index_key());
         actor.named_as = actor.record.agent_session_key();
+        actor.metadata_index = MetadataIndex::of(&actor.record);
         let mut seq = 0;
         if let Some(folded) = folded {
             (actor.fold, actor.fold_changed) = (folded.fold, false);

@@ -6,7 +6,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
@@ -17,6 +16,7 @@ use super::creation::{Creating, Origin};
 use super::handle::SessionHandle;
 use super::idempotency::{self, Claim, Claimed};
 use super::list::{self, ListQuery};
+use super::metadata;
 use super::record::SessionRecord;
 use super::recovery::Slot;
 use super::refusal::Refusal;
@@ -28,8 +28,6 @@ use crate::shutdown::sound;
 use crate::store::Table;
 use crate::types::{Principal, SessionId, Tenant};
 
-/// Bytes of a session's metadata, as JSON.
-const METADATA_BYTES: usize = 64 << 10;
 /// Characters of a title.
 const TITLE_CHARS: usize = 512;
 /// Directories or MCP servers of a session.
@@ -82,6 +80,7 @@ impl SessionRegistry {
             doors: Default::default(),
         };
         let registry = Self { inner: Arc::new(inner) };
+        metadata::build(registry.context()).await?;
         let mut after: Option<Vec<u8>> = None;
         loop {
             let page = registry.context().log.scan(Table::Open, Vec::new(), after.take(), 256).await;
@@ -350,7 +349,7 @@ impl SessionRegistry {
         let context = self.context();
         let metadata = request.metadata.unwrap_or_default();
         check_title(request.title.as_deref())?;
-        check_metadata(&metadata)?;
+        metadata::check(&metadata)?;
         check_policy(request.policy.as_ref(), spec)?;
         check_paths(request.cwd.iter().map(|cwd| ("/cwd", cwd)))?;
         let directories = request.additional_directories.iter();
@@ -443,11 +442,6 @@ pub(super) fn check_title(title: Option<&str>) -> Result<(), Refusal> {
         }
         _ => Ok(()),
     }
-}
-
-pub(super) fn check_metadata(metadata: &Map<String, Value>) -> Result<(), Refusal> {
-    let bytes = serde_json::to_vec(metadata).map_err(|error| Refusal::internal(&error))?.len();
-    if bytes > METADATA_BYTES { Err(invalid("/metadata", "at most 64 KiB of JSON")) } else { Ok(()) }
 }
 
 fn check_count(pointer: &str, count: usize) -> Result<(), Refusal> {

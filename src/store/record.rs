@@ -19,6 +19,7 @@ pub enum Table {
     Ticket = 11,
     AgentSession = 12,
     Terminal = 13,
+    SessionMetadata = 14,
 }
 
 /// Writes a record, over an earlier one of the same key.

@@ -20,6 +20,7 @@ mod golden;
 mod history;
 mod key_life;
 mod keys;
+mod limits;
 mod log;
 mod models;
 mod network;

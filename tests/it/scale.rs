@@ -15,6 +15,8 @@ mod cycles;
 mod growth;
 mod loud;
 mod many;
+mod one_key;
+mod metadata;
 mod readers;
 mod storm;
 

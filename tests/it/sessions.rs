@@ -7,6 +7,7 @@ mod create;
 mod ends;
 mod fork;
 mod list;
+mod metadata;
 mod processes;
 mod storm;
 mod taken;

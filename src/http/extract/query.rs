@@ -17,6 +17,17 @@ impl Params {
         self.0.extract_if(.., |(key, _)| key == name).map(|(_, value)| value).collect()
     }
 
+    /// The members of an object parameter, as `name.key=value` or `name[key]=value`.
+    pub fn members(&mut self, name: &str) -> Vec<(String, String)> {
+        let key = |given: &str| {
+            let rest = given.strip_prefix(name)?;
+            let key = rest.strip_prefix('.').or_else(|| rest.strip_prefix('[')?.strip_suffix(']'));
+            key.map(str::to_owned)
+        };
+        let found = self.0.extract_if(.., |(given, _)| key(given).is_some());
+        found.filter_map(|(given, value)| Some((key(&given)?, value))).collect()
+    }
+
     pub fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
         let mut values = self.all(name);
         if values.len() > 1 {

@@ -3,6 +3,7 @@
 pub(super) mod agents;
 pub(super) mod auth;
 pub(super) mod auth_terminal;
+pub(super) mod bulk;
 pub(super) mod docs;
 pub(super) mod events;
 pub(super) mod files;

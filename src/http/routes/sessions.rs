@@ -12,7 +12,7 @@ use crate::http::extract::{
     Trace,
 };
 use crate::http::state::Gateway;
-use crate::session::{Created, ListQuery};
+use crate::session::{Created, FILTER_KEY_BYTES, FILTER_VALUE_BYTES, ListQuery, MetadataFilter};
 use crate::types::AgentName;
 
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -103,6 +103,7 @@ fn made(created: Created) -> Response {
         ("state" = Option<SessionState>, Query, description = "Only in this state."),
         ("q" = Option<String>, Query, max_length = 256, description = "Only with this in title or id, whatever the case."),
         ("cwd" = Option<String>, Query, max_length = 4096, description = "Only in this working folder."),
+        ("metadata" = Option<std::collections::BTreeMap<String, String>>, Query, style = DeepObject, explode, description = "Only sessions with all of these members in their metadata, as `metadata.user=42` or `metadata[user]=42`; at most 8."),
         ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before."),
         ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "Sessions on a page; 50."),
         ("If-None-Match" = Option<String>, Header, description = "ETags of pages that the client has already."),
@@ -129,6 +130,7 @@ pub(in crate::http) async fn list_sessions(
         state: params.text("state")?.as_deref().map(state).transpose()?,
         q: params.short("q", 256)?,
         cwd: params.short("cwd", 4096)?,
+        metadata: metadata(&mut params)?,
         cursor: params.short("cursor", 1024)?,
         limit: params.limit(50, 200)?,
     };
@@ -139,7 +141,32 @@ pub(in crate::http) async fn list_sessions(
     Ok(known.respond(&etag, || Json(page).into_response()))
 }
 
-fn state(text: &str) -> Result<SessionState, ApiError> {
+/// The filters by metadata: each key once, keys and values within the bounds of what is indexed.
+pub(super) fn metadata(params: &mut Params) -> Result<MetadataFilter, ApiError> {
+    const MAX: usize = 8;
+    let filter = params.members("metadata");
+    if filter.len() > MAX {
+        return Err(ApiError::invalid("metadata", format!("at most {MAX} filters by metadata")));
+    }
+    for (at, (key, value)) in filter.iter().enumerate() {
+        let name = format!("metadata.{key}");
+        if !(1..=FILTER_KEY_BYTES).contains(&key.len()) {
+            return Err(ApiError::invalid(name, format!("expected a key of 1 to {FILTER_KEY_BYTES} bytes")));
+        }
+        if !(1..=FILTER_VALUE_BYTES).contains(&value.len()) {
+            return Err(ApiError::invalid(
+                name,
+                format!("expected a value of 1 to {FILTER_VALUE_BYTES} bytes"),
+            ));
+        }
+        if filter[..at].iter().any(|(former, _)| former == key) {
+            return Err(ApiError::invalid(name, "this parameter may be given once"));
+        }
+    }
+    Ok(filter)
+}
+
+pub(super) fn state(text: &str) -> Result<SessionState, ApiError> {
     Ok(match text {
         "idle" => SessionState::Idle,
         "running" => SessionState::Running,

@@ -1,0 +1,69 @@
+//! Closing and deleting all sessions that a filter finds, a batch at a time.
+
+use tracing::Instrument;
+
+use super::list::{self, ListQuery};
+use super::refusal::Refusal;
+use super::registry::SessionRegistry;
+use crate::acp::TraceContext;
+use crate::api::{BulkResult, BulkResults};
+use crate::types::{Principal, SessionId};
+
+/// Sessions of a batch that end at the same time.
+const AT_ONCE: usize = 8;
+
+/// What happens to each session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BulkAction {
+    Close,
+    Delete,
+}
+
+impl SessionRegistry {
+    /// Does this to the sessions of one page of the list; each has a result of its own. A session that changes meanwhile
+    /// is at the beginning of the list, so a pass from the first page to the last ends.
+    pub async fn bulk(
+        &self,
+        by: &Principal,
+        action: BulkAction,
+        query: &ListQuery,
+        trace: Option<TraceContext>,
+    ) -> Result<BulkResults, Refusal> {
+        let page = list::list(self.context(), by, query).await?;
+        let mut results = Vec::with_capacity(page.sessions.len());
+        for batch in page.sessions.chunks(AT_ONCE) {
+            let one = |session: SessionId| {
+                let (registry, by, trace) = (self.clone(), by.clone(), trace.clone());
+                let ended = async move { registry.end(&by, action, session, trace).await };
+                self.context().shutdown.spawn_confined(ended.in_current_span())
+            };
+            let running: Vec<_> =
+                batch.iter().map(|session| (session.session_id, one(session.session_id))).collect();
+            for (session_id, ended) in running {
+                let ended = ended.await.map_err(|error| Refusal::internal(&error)).flatten();
+                let problem = ended.as_ref().err().map(Refusal::problem);
+                let status = ended.unwrap_or_else(|refusal| refusal.code().status());
+                results.push(BulkResult { session_id, status, problem });
+            }
+        }
+        Ok(BulkResults { results, next_cursor: page.next_cursor })
+    }
+
+    async fn end(
+        &self,
+        by: &Principal,
+        action: BulkAction,
+        id: SessionId,
+        trace: Option<TraceContext>,
+    ) -> Result<u16, Refusal> {
+        let session = match (self.open(by, id).await, action) {
+            // Another client was quicker.
+            (Err(Refusal::Gone), BulkAction::Delete) => return Ok(204),
+            (session, _) => session?,
+        };
+        match action {
+            BulkAction::Close => session.close(by, trace).await.map(|_| 200),
+            BulkAction::Delete => session.delete(by, trace).await.map(|()| 204),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The metadata index: the sessions of a tenant that have a certain value under a key of their metadata.
+//!
+//! An entry is a record without a value. Its key is the tenant, a hash of the metadata key and its value, and the id of the
+//! session, so all entries of one value are neighbours and each has the same size. An entry changes only with the
+//! metadata, in the commit of the event that changes it. A reader compares the metadata in the session's record as well.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::context::Context;
+use super::record::{self, SessionRecord, index_prefix};
+use super::refusal::Refusal;
+use super::registry::invalid;
+use crate::eventlog::Records;
+use crate::store::{Delete, Put, Table};
+use crate::types::{SessionId, Tenant};
+
+/// Members of a session's metadata.
+const MEMBERS: usize = 64;
+/// Bytes of a session's metadata, as JSON.
+const BYTES: usize = 64 << 10;
+/// Bytes of a key and of a value that a filter can name.
+pub const FILTER_KEY_BYTES: usize = 128;
+pub const FILTER_VALUE_BYTES: usize = 512;
+/// Entries of one value that a list reads: with more of them it walks the sessions by their last change instead.
+const SELECTIVE: usize = 1000;
+/// Bytes of the hash of a key and its value.
+const HASH: usize = 16;
+/// Sessions that a start reads at a time where the index has to be built.
+const PAGE: usize = 256;
+/// The record that says that the index is whole.
+const BUILT: &[u8] = b"session_metadata";
+
+/// Members that a session's metadata has to have: all of them.
+pub type MetadataFilter = Vec<(String, String)>;
+
+pub(super) fn check(metadata: &Map<String, Value>) -> Result<(), Refusal> {
+    let bytes = serde_json::to_vec(metadata).map_err(|error| Refusal::internal(&error))?.len();
+    if bytes > BYTES {
+        return Err(invalid("/metadata", "at most 64 KiB of JSON"));
+    }
+    if metadata.len() > MEMBERS { Err(invalid("/metadata", "at most 64 members")) } else { Ok(()) }
+}
+
+/// The text that a filter compares; objects, arrays and null have none.
+fn text(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::String(text) => Some(text.into()),
+        Value::Number(number) => Some(number.to_string().into()),
+        Value::Bool(flag) => Some(if *flag { "true" } else { "false" }.into()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+pub(super) fn fits(filter: &MetadataFilter, metadata: &Map<String, Value>) -> bool {
+    filter.iter().all(|(key, wanted)| metadata.get(key).and_then(text).is_some_and(|text| text == *wanted))
+}
+
+/// What begins the keys of all entries of this value.
+fn prefix(tenant: &Tenant, key: &str, value: &str) -> Vec<u8> {
+    let hash =
+        Sha256::new().chain_update((key.len() as u64).to_be_bytes()).chain_update(key).chain_update(value);
+    [&index_prefix(tenant)[..], &hash.finalize()[..HASH]].concat()
+}
+
+/// The keys of a session's entries.
+fn entries(record: &SessionRecord) -> BTreeSet<Vec<u8>> {
+    let tenant = record.tenant();
+    let members = record.metadata.iter().take(MEMBERS);
+    let named = members.filter_map(|(key, value)| Some((key, text(value)?))).filter(|(key, value)| {
+        key.len() <= FILTER_KEY_BYTES && (1..=FILTER_VALUE_BYTES).contains(&value.len())
+    });
+    named
+        .map(|(key, value)| [&prefix(&tenant, key, &value)[..], record.session_id.as_bytes()].concat())
+        .collect()
+}
+
+/// The entries of one session in the store.
+#[derive(Debug)]
+pub(super) struct MetadataIndex {
+    stored: BTreeSet<Vec<u8>>,
+    /// The metadata may differ from them.
+    stale: bool,
+}
+
+impl MetadataIndex {
+    /// Of a session that the store does not have yet.
+    pub(super) fn empty() -> Self {
+        Self { stored: BTreeSet::new(), stale: true }
+    }
+
+    pub(super) fn of(record: &SessionRecord) -> Self {
+        Self { stored: entries(record), stale: false }
+    }
+
+    /// The metadata has changed: the next commit of the record changes the entries.
+    pub(super) fn changed(&mut self) {
+        self.stale = true;
+    }
+
+    /// Makes the entries those of the record.
+    pub(super) fn put(&mut self, record: &SessionRecord, records: &mut Records) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        let next = entries(record);
+        for key in self.stored.difference(&next) {
+            records.deletes.push(Delete { table: Table::SessionMetadata, key: key.clone() });
+        }
+        for key in next.difference(&self.stored) {
+            records.puts.push(put(key.clone()));
+        }
+        self.stored = next;
+    }
+
+    /// The keys of all entries, to be deleted with the session.
+    pub(super) fn take(&mut self) -> BTreeSet<Vec<u8>> {
+        std::mem::take(&mut self.stored)
+    }
+}
+
+fn put(key: Vec<u8>) -> Put {
+    Put { table: Table::SessionMetadata, key, value: Bytes::new() }
+}
+
+/// The sessions that the index has for the selective values of a filter; `None` if no value is selective.
+pub(super) async fn candidates(
+    context: &Context,
+    tenant: &Tenant,
+    filter: &MetadataFilter,
+) -> Result<Option<BTreeSet<SessionId>>, Refusal> {
+    let mut found: Option<BTreeSet<SessionId>> = None;
+    for (key, value) in filter {
+        let prefix = prefix(tenant, key, value);
+        let length = prefix.len();
+        let rows = context.log.scan(Table::SessionMetadata, prefix, None, SELECTIVE + 1).await;
+        let rows = rows.map_err(|error| Refusal::internal(&error))?;
+        if rows.len() > SELECTIVE {
+            continue;
+        }
+        let id = |key: &[u8]| uuid::Uuid::from_slice(key.get(length..)?).ok().map(SessionId::from_uuid);
+        let ids = rows.iter().filter_map(|(key, _)| id(key));
+        found = Some(match found {
+            Some(former) => ids.filter(|id| former.contains(id)).collect(),
+            None => ids.collect(),
+        });
+        if found.as_ref().is_some_and(BTreeSet::is_empty) {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Builds the index of a log that an earlier build wrote. It may end in the middle: the next start begins again.
+pub(super) async fn build(context: &Context) -> Result<(), Refusal> {
+    let log = &context.log;
+    let built = log.get(Table::Meta, BUILT.to_vec()).await.map_err(|error| Refusal::internal(&error))?;
+    if built.is_some() {
+        return Ok(());
+    }
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = log.scan(Table::Session, Vec::new(), after.take(), PAGE).await;
+        let page = page.map_err(|error| Refusal::internal(&error))?;
+        let mut records = Records::default();
+        for (_, value) in &page {
+            // A record that cannot be read has no entries; its session cannot be opened either.
+            let Ok(session) = record::read::<SessionRecord>(value) else { continue };
+            records.puts.extend(entries(&session).into_iter().map(put));
+        }
+        after = page.last().map(|(key, _)| key.clone());
+        if after.is_none() {
+            records.puts.push(Put { table: Table::Meta, key: BUILT.to_vec(), value: Bytes::new() });
+        }
+        log.write(records).await.map_err(|error| Refusal::internal(&error))?;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn filters_compare_scalars_by_their_text() {
+        let metadata = json!({ "a": "1", "b": 1, "c": 1.0, "d": true, "e": null, "f": [1], "g": { "a": 1 } });
+        let Value::Object(metadata) = metadata else { unreachable!() };
+        let fits = |key: &str, value: &str| fits(&vec![(key.to_owned(), value.to_owned())], &metadata);
+        assert!(fits("a", "1") && fits("b", "1") && fits("c", "1.0") && fits("d", "true"));
+        for key in ["e", "f", "g", "h"] {
+            assert!(!fits(key, "1") && !fits(key, "null"), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_key_and_its_value_are_not_another_key_and_value() {
+        let tenant = Tenant::default();
+        assert_ne!(prefix(&tenant, "ab", "c"), prefix(&tenant, "a", "bc"));
+        assert_ne!(prefix(&tenant, "a", "b"), prefix(&Tenant::new("other"), "a", "b"));
+    }
+}
