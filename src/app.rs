@@ -165,7 +165,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
     let spawner = spawner.handing_down(open_files);
     let launcher = Launcher::new(spawner, Arc::clone(&limits), shutdown.clone(), env!("CARGO_PKG_VERSION"));
-    let pool = Pool::new(&catalogue, launcher, Arc::clone(&limits), &shutdown);
+    let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
     let workspaces = workspaces.map_err(StartError::Workspaces)?;
@@ -176,6 +176,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let sessions = SessionRegistry::start(context).await?;
 
     let bound = listener.local_addr().map_err(StartError::Listener)?;
+    let principal_limits = keys.limits().clone();
     let policy =
         Arc::new(Policy::new(&policy_options(&config, bound), keys.clone(), tickets.clone(), &limits));
     let warm = pool.clone();
@@ -190,6 +191,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
         ids,
         log: log.clone(),
         limits: Arc::clone(&limits),
+        principal_limits,
         shutdown: shutdown.clone(),
     }));
     listener.set_nonblocking(true).map_err(StartError::Listener)?;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::types::{Epoch, Limits, Scope};
+use crate::types::{EffectiveLimits, Epoch, Limits, PrincipalLimit, Scope};
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -35,27 +35,33 @@ pub struct GatewayLimits {
     pub prompt_bytes: usize,
     /// Of a file that is uploaded.
     pub file_bytes: u64,
+    /// Prompts that wait in one session.
     pub queued_prompts: usize,
     pub pending_requests: usize,
+    /// This and the next four count all keys of the principal together.
     pub prompts_per_minute: u32,
     pub requests_per_minute: u32,
-    pub streams: usize,
-    pub live_sessions: usize,
+    pub streams: u32,
+    pub live_sessions: u32,
+    /// Prompts of the principal that wait for a process of one agent.
+    pub max_queued_prompts: u32,
     pub idempotency_seconds: u64,
 }
 
-impl From<&Limits> for GatewayLimits {
-    fn from(limits: &Limits) -> Self {
+impl GatewayLimits {
+    /// The limits of the gateway, with those that hold for one principal.
+    pub fn of(limits: &Limits, principal: &EffectiveLimits) -> Self {
         Self {
             body_bytes: limits.body_bytes,
             prompt_bytes: limits.prompt_bytes,
             file_bytes: limits.file_bytes,
             queued_prompts: limits.queued_prompts,
             pending_requests: limits.pending_requests,
-            prompts_per_minute: limits.prompts_per_minute,
-            requests_per_minute: limits.requests_per_minute,
-            streams: limits.streams,
-            live_sessions: limits.live_sessions,
+            prompts_per_minute: principal.get(PrincipalLimit::Prompts),
+            requests_per_minute: principal.get(PrincipalLimit::Requests),
+            streams: principal.get(PrincipalLimit::Streams),
+            live_sessions: principal.get(PrincipalLimit::LiveSessions),
+            max_queued_prompts: principal.get(PrincipalLimit::QueuedPrompts),
             idempotency_seconds: limits.idempotency.as_secs(),
         }
     }

@@ -1,5 +1,5 @@
-//! Another configuration while the gateway runs: agents, MCP servers and the operator's key. All else holds until the
-//! next start.
+//! Another configuration while the gateway runs: agents, MCP servers, the operator's key and the limits of principals.
+//! Every other change takes effect at the next start.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -44,6 +44,7 @@ impl Reloader {
             let mut config = former;
             (config.agents, config.mcp) = (read.agents, read.mcp);
             (config.admin_key, config.warnings) = (read.admin_key, read.warnings);
+            config.limits.set_principal_limits(&read.limits);
             let catalogue = catalogue::of(&config).map_err(|error| error.to_string())?;
             Ok::<_, String>((config, catalogue, differing))
         });
@@ -74,10 +75,11 @@ impl Reloader {
         self.pool.reload(&catalogue);
         self.catalogues.send_replace(catalogue);
         let admin_key = self.keys.set_admin(config.admin_key.map(KeyHash::from_bytes));
+        let limits = self.keys.limits().set_defaults(&config.limits);
         let mcp = self.config.mcp != config.mcp;
         self.config = config;
         let Changes { added, changed, removed } = changes;
-        tracing::info!(added, changed, removed, mcp, admin_key, "the configuration was reloaded");
+        tracing::info!(added, changed, removed, mcp, admin_key, limits, "the configuration was reloaded");
     }
 }
 

@@ -34,7 +34,7 @@ impl Admission {
 
     /// Whether the key behind the request still holds; true without one.
     pub fn key_holds(&self) -> bool {
-        self.credential.as_ref().is_none_or(|credential| credential.keys.holds(&credential.verified.key))
+        self.credential.as_ref().is_none_or(|credential| credential.keys.holds(&credential.verified))
     }
 }
 
@@ -52,8 +52,9 @@ impl Credential {
         Self { keys, verified, ticket: None }
     }
 
-    pub(super) fn ticket(keys: Keys, ticket: TicketUse) -> Self {
-        Self { keys, verified: ticket.verified().clone(), ticket: Some(ticket) }
+    /// `verified` is the ticket's holder as it is now.
+    pub(super) fn ticket(keys: Keys, verified: Verified, ticket: TicketUse) -> Self {
+        Self { keys, verified, ticket: Some(ticket) }
     }
 
     pub fn verified(&self) -> &Verified {
@@ -74,7 +75,7 @@ impl Credential {
     }
 
     async fn ended(&self) {
-        self.keys.ended(&self.verified.key).await;
+        self.keys.ended(&self.verified).await;
     }
 }
 
@@ -91,6 +92,6 @@ pub enum Refusal {
     KeyWrong,
     #[error("this ticket does not hold; get a new one")]
     TicketWrong,
-    #[error("too many wrong keys from this address")]
+    #[error("too many wrong keys from this address (`limits.bad_keys_per_minute`)")]
     TooManyWrongKeys { retry_after: Duration },
 }

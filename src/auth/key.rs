@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::types::{Ids, Principal, Scope, Scopes, Tenant, Timestamp};
+use crate::types::{Ids, KeyLimits, Principal, Scope, Scopes, Tenant, Timestamp};
 
 /// A key as its holder has it: `acpg_` and 256 random bits in base64url. Shown once, never stored.
 #[derive(Clone)]
@@ -111,6 +111,8 @@ pub struct Key {
     pub name: Arc<str>,
     pub tenant: Tenant,
     pub scopes: Scopes,
+    /// The limits of the principal; all of its keys have the same.
+    pub limits: KeyLimits,
     pub created_at: Timestamp,
     pub last_used_at: Option<Timestamp>,
 }
@@ -129,6 +131,8 @@ pub(super) struct KeyRecord {
     name: Arc<str>,
     tenant: String,
     scopes: Vec<Scope>,
+    #[serde(default, skip_serializing_if = "KeyLimits::is_empty")]
+    limits: KeyLimits,
     created_at: Timestamp,
     last_used_at: Option<Timestamp>,
 }
@@ -140,6 +144,7 @@ impl KeyRecord {
             name: key.name.clone(),
             tenant: key.tenant.as_str().to_owned(),
             scopes: key.scopes.iter().collect(),
+            limits: key.limits,
             created_at: key.created_at,
             last_used_at: key.last_used_at,
         }
@@ -152,6 +157,7 @@ impl KeyRecord {
             name: self.name,
             tenant: Tenant::new(&self.tenant),
             scopes: self.scopes.into_iter().collect(),
+            limits: self.limits,
             created_at: self.created_at,
             last_used_at: self.last_used_at,
         }

@@ -4,6 +4,8 @@
 //! table again each second, which is what bounds how long a revoked key still works. Neither sees what the other
 //! has in memory: when a key was used last is in the store a minute later.
 
+mod change;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
@@ -15,7 +17,12 @@ use tokio::sync::watch;
 use super::key::{Key, KeyHash, KeyId, KeyKind, KeyRecord, KeyText};
 use crate::shutdown::{Shutdown, sound};
 use crate::store::{Batch, CommitError, Delete, EventStore, Expect, Put, ReadError, Table};
-use crate::types::{Ages, Ids, Limits, Principal, Scope, Scopes, Tenant, Timestamp};
+use crate::types::{
+    Ages, Ids, LimitChange, Limits, Principal, PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
+};
+
+pub use change::{KeyChange, UpdateKeyError};
+use change::{limits_of, replace};
 
 /// The principal behind every link key: the person who started the gateway.
 const OWNER: &str = "owner";
@@ -42,6 +49,8 @@ struct Inner {
     /// Of the operator's own key.
     admin: RwLock<Option<KeyHash>>,
     entries: RwLock<HashMap<KeyHash, Entry>>,
+    /// The limits of principals; the keys set some of them.
+    limits: PrincipalLimits,
     /// Counts how often a key ended.
     ended: watch::Sender<u64>,
 }
@@ -68,6 +77,8 @@ pub struct NewKey<'a> {
     pub name: &'a str,
     pub tenant: Tenant,
     pub scopes: Scopes,
+    /// Limits of the principal, which also hold for its other keys.
+    pub limits: Vec<LimitChange>,
 }
 
 /// A key that holds.
@@ -124,6 +135,7 @@ impl Keys {
             link_keys: limits.link_keys,
             admin: RwLock::new(admin),
             entries: RwLock::default(),
+            limits: PrincipalLimits::new(limits),
             ended: watch::Sender::new(0),
         }));
         keys.reload()?;
@@ -161,9 +173,15 @@ impl Keys {
         Some(Verified { principal: entry.key.principal(), key: entry.key.id.clone() })
     }
 
-    /// Whether a key that was verified earlier still holds.
-    pub fn holds(&self, id: &KeyId) -> bool {
-        self.holder(id).is_some()
+    /// Whether a key that was verified earlier still holds, with all of the scopes that it had.
+    pub fn holds(&self, verified: &Verified) -> bool {
+        let holder = self.holder(&verified.key);
+        holder.is_some_and(|now| now.principal.scopes.covers(verified.principal.scopes))
+    }
+
+    /// The limits of principals, as the configuration and the keys set them.
+    pub fn limits(&self) -> &PrincipalLimits {
+        &self.0.limits
     }
 
     /// Who holds the key of this id, if it still holds.
@@ -194,10 +212,10 @@ impl Keys {
         })
     }
 
-    /// Resolves when the key ends, for streams that live long. Cancel-safe.
-    pub async fn ended(&self, id: &KeyId) {
+    /// Resolves when the key ends or loses a scope, for streams that live long. Cancel-safe.
+    pub async fn ended(&self, verified: &Verified) {
         let mut changes = self.0.ended.subscribe();
-        while self.holds(id) {
+        while self.holds(verified) {
             // The sender lives in `self`, so there is always a next change to wait for.
             if changes.changed().await.is_err() {
                 return;
@@ -205,7 +223,7 @@ impl Keys {
         }
     }
 
-    /// Changes when any key ended.
+    /// Changes when any key ended or lost a scope.
     pub fn endings(&self) -> watch::Receiver<u64> {
         self.0.ended.subscribe()
     }
@@ -232,7 +250,7 @@ impl Keys {
     /// Makes the key of a start's link: everything but `admin`, until nobody uses it any more.
     pub fn mint_link(&self) -> Result<KeyText, KeyStoreError> {
         let scopes = [Scope::Read, Scope::Prompt, Scope::Approve, Scope::Files].into_iter().collect();
-        let new = NewKey { name: OWNER, tenant: Tenant::default(), scopes };
+        let new = NewKey { name: OWNER, tenant: Tenant::default(), scopes, limits: Vec::new() };
         let (text, _) = self.store(KeyKind::Link, &new)?;
         let mut links: Vec<_> = self.list().into_iter().filter(|key| key.kind == KeyKind::Link).collect();
         links.sort_by_key(|key| std::cmp::Reverse(key.last_used_at.unwrap_or(key.created_at)));
@@ -295,7 +313,7 @@ impl Keys {
         }
     }
 
-    /// Reads the table again. Keys that are gone end at once for those who wait in [`Keys::ended`].
+    /// Reads the table again. A key that is gone or has lost a scope ends at once for the tasks that wait in [`Keys::ended`].
     pub fn reload(&self) -> Result<(), KeyStoreError> {
         let mut found = HashMap::new();
         let mut after: Option<Vec<u8>> = None;
@@ -321,7 +339,10 @@ impl Keys {
                     entry.used.store(old.used.load(Ordering::Relaxed), Ordering::Relaxed);
                 }
             }
-            let lost = entries.keys().any(|hash| !found.contains_key(hash));
+            let lost = entries
+                .iter()
+                .any(|(hash, old)| found.get(hash).is_none_or(|new| !new.key.scopes.covers(old.key.scopes)));
+            self.0.limits.set_of_keys(limits_of(found.values().map(|entry| &entry.key)));
             *entries = found;
             lost
         };
@@ -334,22 +355,29 @@ impl Keys {
     fn store(&self, kind: KeyKind, new: &NewKey<'_>) -> Result<(KeyText, Key), KeyStoreError> {
         let text = KeyText::generate(&self.0.ids);
         let hash = KeyHash::of(text.expose());
+        let principal = |key: &Key| (&key.tenant, &*key.name) == (&new.tenant, new.name);
+        let former = self.list().into_iter().rfind(principal).map(|key| key.limits).unwrap_or_default();
         let key = Key {
             id: hash.id(),
             kind,
             name: new.name.into(),
             tenant: new.tenant.clone(),
             scopes: new.scopes,
+            limits: former.with(&new.limits),
             created_at: self.0.ids.now(),
             last_used_at: None,
         };
-        let value = encode(&key);
         let id = hash.as_bytes().to_vec();
-        self.0.store.commit(&Batch {
-            puts: vec![Put { table: Table::Key, key: id.clone(), value }],
-            expect: vec![Expect { table: Table::Key, key: id, value: None }],
-            ..Batch::default()
-        })?;
+        let mut batch = Batch::default();
+        batch.puts.push(Put { table: Table::Key, key: id.clone(), value: encode(&key) });
+        batch.expect.push(Expect { table: Table::Key, key: id, value: None });
+        for (hash, entry) in self.entries().iter().filter(|(_, entry)| principal(&entry.key)) {
+            if entry.key.limits != key.limits {
+                let other = Key { limits: key.limits, ..entry.key.clone() };
+                replace(&mut batch, *hash, &other, entry.stored.clone());
+            }
+        }
+        self.0.store.commit(&batch)?;
         self.reload()?;
         Ok((text, key))
     }

@@ -14,6 +14,8 @@ mod tickets;
 
 pub use admission::{Admission, Credential, Refusal};
 pub use key::{Key, KeyHash, KeyId, KeyKind, KeyText};
-pub use keys::{CreateKeyError, KeyStoreError, Keys, NewKey, RevokeError, Verified};
+pub use keys::{
+    CreateKeyError, KeyChange, KeyStoreError, Keys, NewKey, RevokeError, UpdateKeyError, Verified,
+};
 pub use policy::{Policy, PolicyOptions};
 pub use tickets::{IssuedTicket, TicketError, TicketStoreError, TicketUse, Tickets};

@@ -94,10 +94,11 @@ impl Policy {
         };
         // Wrong tickets are not counted: an `EventSource` may come back with one that ended.
         match self.tickets.use_for(ticket, parts.uri.path()) {
-            Ok(open) if self.keys.holds(&open.verified().key) => {
-                Ok(Credential::ticket(self.keys.clone(), open))
-            }
-            _ => Err(Refusal::TicketWrong),
+            Ok(open) => match self.keys.holder(&open.verified().key) {
+                Some(holder) => Ok(Credential::ticket(self.keys.clone(), holder, open)),
+                None => Err(Refusal::TicketWrong),
+            },
+            Err(_) => Err(Refusal::TicketWrong),
         }
     }
 

@@ -1,16 +1,16 @@
-//! `key create|list|revoke`: works on the store itself, beside a gateway that runs on it.
+//! `key create|update|list|revoke`: works on the store itself, beside a gateway that runs on it.
 //!
 //! A running gateway keeps its lock: keys are records of their own, the store takes a second writer, and the gateway
 //! reads the keys again each second.
 
 use std::fmt::Write;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 use super::{Failure, Options, lock, output};
 use crate::app;
-use crate::auth::{Key, KeyKind, Keys, NewKey};
-use crate::types::{Ids, Scope, Tenant};
+use crate::auth::{Key, KeyChange, KeyKind, Keys, NewKey};
+use crate::types::{Ids, LimitChange, PrincipalLimit, Scope, Tenant};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
@@ -27,6 +27,18 @@ pub(super) enum KeyCommand {
             default_value = "read,prompt,approve,files"
         )]
         scopes: Vec<Scope>,
+        #[command(flatten)]
+        limits: LimitFlags,
+    },
+    /// Change the scopes of a key by its id, or of all keys of a name, and the limits of its principal
+    Update {
+        #[arg(value_name = "ID|NAME")]
+        key: String,
+        /// What it allows from now on: read, prompt, approve, files, admin
+        #[arg(long, value_name = "SCOPES", value_delimiter = ',', value_parser = scope)]
+        scopes: Option<Vec<Scope>>,
+        #[command(flatten)]
+        limits: LimitFlags,
     },
     /// Show all keys, without their texts
     List,
@@ -35,6 +47,58 @@ pub(super) enum KeyCommand {
         #[arg(value_name = "ID|NAME")]
         key: String,
     },
+}
+
+// All keys of a name share these. (A doc comment would replace the text of the subcommand.)
+#[derive(Debug, Args)]
+pub(super) struct LimitFlags {
+    /// Requests in a minute
+    #[arg(long, value_name = "N|default")]
+    requests_per_minute: Option<LimitValue>,
+    /// Prompts in a minute
+    #[arg(long, value_name = "N|default")]
+    prompts_per_minute: Option<LimitValue>,
+    /// Streams, and answers that are held, at the same time
+    #[arg(long, value_name = "N|default")]
+    max_streams: Option<LimitValue>,
+    /// Sessions that have or await a process
+    #[arg(long, value_name = "N|default")]
+    max_live_sessions: Option<LimitValue>,
+    /// Prompts that wait for a process of one agent
+    #[arg(long, value_name = "N|default")]
+    max_queued_prompts: Option<LimitValue>,
+}
+
+impl LimitFlags {
+    fn changes(&self) -> Vec<LimitChange> {
+        let flags = PrincipalLimit::ALL.map(|limit| {
+            let value = match limit {
+                PrincipalLimit::Requests => self.requests_per_minute,
+                PrincipalLimit::Prompts => self.prompts_per_minute,
+                PrincipalLimit::Streams => self.max_streams,
+                PrincipalLimit::LiveSessions => self.max_live_sessions,
+                PrincipalLimit::QueuedPrompts => self.max_queued_prompts,
+            };
+            value.map(|LimitValue(value)| (limit, value))
+        });
+        flags.into_iter().flatten().collect()
+    }
+}
+
+/// A number, or the configuration's value.
+#[derive(Debug, Clone, Copy)]
+struct LimitValue(Option<u32>);
+
+impl std::str::FromStr for LimitValue {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            _ if text == "default" => Ok(Self(None)),
+            Ok(value) if value > 0 => Ok(Self(Some(value))),
+            _ => Err("expected a whole number from 1, or `default`"),
+        }
+    }
 }
 
 pub(super) fn run(command: &KeyCommand, options: &Options) -> Result<(), Failure> {
@@ -49,10 +113,21 @@ pub(super) fn run(command: &KeyCommand, options: &Options) -> Result<(), Failure
     let store = app::open_store(&gateway.data, &gateway.limits, &ids)?;
     let keys = Keys::open(store, ids, &gateway.limits, None)?;
     match command {
-        KeyCommand::Create { name, scopes } => {
+        KeyCommand::Create { name, scopes, limits } => {
             let scopes = scopes.iter().copied().collect();
-            let (text, _) = keys.create(&NewKey { name, tenant: Tenant::default(), scopes })?;
+            let (text, _) =
+                keys.create(&NewKey { name, tenant: Tenant::default(), scopes, limits: limits.changes() })?;
             output::line(text.expose())?;
+        }
+        KeyCommand::Update { key, scopes, limits } => {
+            let scopes = scopes.as_ref().map(|scopes| scopes.iter().copied().collect());
+            let change = KeyChange { scopes, limits: limits.changes() };
+            if change.scopes.is_none() && change.limits.is_empty() {
+                return Err("nothing to change: set --scopes or a limit".into());
+            }
+            for updated in keys.update(key, &change)? {
+                output::line(&format!("updated {} ({})", updated.id, updated.name))?;
+            }
         }
         KeyCommand::List => output::write(table(&keys.list()).as_bytes())?,
         KeyCommand::Revoke { key } => {
@@ -79,8 +154,15 @@ fn name_of(scope: Scope) -> &'static str {
     }
 }
 
+/// The limits that are set with the key, by their flags.
+fn limits(key: &Key) -> String {
+    let set: Vec<_> = key.limits.iter().map(|(limit, value)| format!("{}={value}", limit.flag())).collect();
+    if set.is_empty() { "default".to_owned() } else { set.join(",") }
+}
+
 fn table(keys: &[Key]) -> String {
-    let mut rows = vec![["ID", "NAME", "KIND", "SCOPES", "CREATED", "LAST USED"].map(str::to_owned)];
+    let mut rows =
+        vec![["ID", "NAME", "KIND", "SCOPES", "LIMITS", "CREATED", "LAST USED"].map(str::to_owned)];
     rows.extend(keys.iter().map(|key| {
         let scopes: Vec<_> = key.scopes.iter().map(name_of).collect();
         let kind = match key.kind {
@@ -93,12 +175,13 @@ fn table(keys: &[Key]) -> String {
             key.name.to_string(),
             kind.to_owned(),
             scopes.join(","),
+            limits(key),
             key.created_at.to_string(),
             key.last_used_at.map_or_else(|| "never".to_owned(), |time| time.to_string()),
         ]
     }));
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..6).map(width).collect();
+    let widths: Vec<_> = (0..7).map(width).collect();
     rows.iter().fold(String::new(), |mut text, row| {
         let cells = row.iter().zip(&widths).fold(String::new(), |mut line, (cell, width)| {
             write!(line, "{cell:<width$}  ").expect("writing to a string does not fail");

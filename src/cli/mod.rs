@@ -61,7 +61,7 @@ enum Command {
     Serve,
     /// Read the configuration and print what holds, with secrets hidden
     Check,
-    /// Make, list and revoke keys, also while the gateway runs
+    /// Make, change, list and revoke keys, also while the gateway runs
     #[command(subcommand)]
     Key(keys::KeyCommand),
     /// Copy the log to a new file, also while the gateway runs

@@ -1,6 +1,7 @@
 //! What a running gateway does not take over from a configuration that was read again.
 
 use super::{Config, limits};
+use crate::types::PrincipalLimit;
 
 impl Config {
     /// Keys that say something else in `next` and hold only from the next start.
@@ -37,8 +38,10 @@ impl Config {
         ];
         let differing = keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key.to_owned());
         let shown = limits::shown(limits).into_iter().zip(limits::shown(&next.limits));
-        let limits =
-            shown.filter(|(ours, theirs)| ours != theirs).map(|((name, _), _)| format!("limits.{name}"));
+        let of_principals = |name: &str| PrincipalLimit::ALL.iter().any(|limit| limit.key() == name);
+        let limits = shown
+            .filter(|(ours, theirs)| ours != theirs && !of_principals(ours.0))
+            .map(|((name, _), _)| format!("limits.{name}"));
         differing.chain(limits).collect()
     }
 }
@@ -57,7 +60,8 @@ mod tests {
             load(&flags, &[("HOME", "/")].into_iter().collect(), &|_| false).unwrap()
         };
         let first = read("");
-        let taken = "[agents.a]\ncommand = \"a\"\n[mcp.docs]\nurl = \"https://mcp.example\"\n";
+        let taken =
+            "[agents.a]\ncommand = \"a\"\n[mcp.docs]\nurl = \"https://mcp.example\"\n[limits]\nstreams = 3\n";
         assert_eq!(first.fixed_differences(&read(taken)), Vec::<String>::new());
         let here = folder.path().display();
         let all = format!(

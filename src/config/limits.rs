@@ -38,7 +38,7 @@ limits! {
     size_or_none: free_disk_bytes, disk_reserve_bytes;
     count: session_events_per_hour, breaker_crashes, named_keys, link_keys, tickets, file_answers, file_names, json_depth, batches, commands,
         bad_lines_per_minute, stdin_lines, stdin_reserved, writes, early_updates, pending_requests, line_places, prompts_per_minute,
-        requests_per_minute, streams, live_sessions, connections, connections_per_address,
+        requests_per_minute, streams, live_sessions, max_queued_prompts, connections, connections_per_address,
         bad_keys_per_minute, store_readers, h2_streams, h2_unauthenticated_streams, h2_pending_resets;
     count_or_none: queued_prompts, terminals;
     percent: free_disk_percent;

@@ -9,12 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use crate::api::{Problem, ProblemCode};
 use crate::auth;
 use crate::eventlog::ReadError;
 use crate::session::Refusal;
+use crate::types::LimitExceeded;
+
+/// draft-ietf-httpapi-ratelimit-headers: the quota policy, and what is left of the quota.
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// A request that failed.
 #[derive(Debug)]
@@ -22,6 +27,8 @@ pub struct ApiError {
     problem: Box<Problem>,
     /// What only the log may say.
     cause: Option<Cause>,
+    /// The limit of its principal that the request met.
+    limit: Option<LimitExceeded>,
 }
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -51,7 +58,7 @@ impl ApiError {
     /// A fault of ours: the client learns nothing of it but the request's id.
     pub(crate) fn internal(cause: impl Into<Cause>) -> Self {
         let problem = Problem::new(ProblemCode::Internal, "the gateway failed; its log has the details");
-        Self { problem: Box::new(problem), cause: Some(cause.into()) }
+        Self { problem: Box::new(problem), cause: Some(cause.into()), limit: None }
     }
 
     fn after(code: ProblemCode, detail: impl Into<String>, wait: Duration) -> Self {
@@ -102,7 +109,7 @@ impl fmt::Display for Chain<'_> {
 
 impl From<Problem> for ApiError {
     fn from(problem: Problem) -> Self {
-        Self { problem: Box::new(problem), cause: None }
+        Self { problem: Box::new(problem), cause: None, limit: None }
     }
 }
 
@@ -117,6 +124,12 @@ impl IntoResponse for ApiError {
         }
         if let Some(seconds) = self.problem.retry_after_seconds {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(limit) = &self.limit {
+            for (name, value) in [(RATELIMIT_POLICY, limit.policy()), (RATELIMIT, limit.remaining())] {
+                headers
+                    .insert(name, HeaderValue::try_from(value).expect("names and numbers are plain ASCII"));
+            }
         }
         response.extensions_mut().insert(Unwritten(Arc::new(self)));
         response
@@ -144,6 +157,16 @@ impl From<ReadError> for ApiError {
 
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
-        refusal.problem().into()
+        let limit = match &refusal {
+            Refusal::Limit(limit) => Some(limit.clone()),
+            _ => None,
+        };
+        Self { limit, ..refusal.problem().into() }
+    }
+}
+
+impl From<LimitExceeded> for ApiError {
+    fn from(exceeded: LimitExceeded) -> Self {
+        Refusal::Limit(exceeded).into()
     }
 }

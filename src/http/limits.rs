@@ -6,11 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
 use super::error::ApiError;
 use crate::shutdown::sound;
-use crate::types::{Limits, Principal, Tenant};
+use crate::types::{Principal, PrincipalLimit, PrincipalLimits, Tenant};
+
+/// When a stream may have ended.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// Who is counted: the holder of a key, in its tenant.
 type Who = (Tenant, Arc<str>);
@@ -19,56 +22,76 @@ fn who(principal: &Principal) -> Who {
     (principal.tenant.clone(), Arc::clone(&principal.id))
 }
 
-/// Buckets that fill evenly over a minute. One exists for each key that was used lately.
+/// Buckets that fill evenly over a minute. One exists for each principal that has asked.
 #[derive(Debug)]
 pub(crate) struct Rates {
+    limits: PrincipalLimits,
     requests: Rate,
     prompts: Rate,
 }
 
 #[derive(Debug)]
 struct Rate {
-    bucket: DefaultKeyedRateLimiter<Who>,
+    limit: PrincipalLimit,
+    buckets: Mutex<HashMap<Who, Bucket>>,
     clock: DefaultClock,
 }
 
-impl Rate {
+#[derive(Debug)]
+struct Bucket {
+    per_minute: u32,
+    limiter: DefaultDirectRateLimiter,
+}
+
+impl Bucket {
     fn new(per_minute: u32) -> Self {
         let quota = Quota::per_minute(NonZeroU32::new(per_minute).unwrap_or(NonZeroU32::MIN));
-        let clock = DefaultClock::default();
-        Self { bucket: RateLimiter::keyed(quota), clock }
+        Self { per_minute, limiter: RateLimiter::direct(quota) }
+    }
+}
+
+impl Rate {
+    fn new(limit: PrincipalLimit) -> Self {
+        Self { limit, buckets: Mutex::default(), clock: DefaultClock::default() }
     }
 
-    fn take(&self, principal: &Principal) -> Result<(), Duration> {
-        self.bucket.check_key(&who(principal)).map_err(|full| full.wait_time_from(self.clock.now()))
+    /// Takes one from the principal's bucket. Another limit begins with a full bucket.
+    fn take(&self, limits: &PrincipalLimits, principal: &Principal) -> Result<(), ApiError> {
+        let limits = limits.of(principal);
+        let per_minute = limits.get(self.limit);
+        let mut buckets = sound(self.buckets.lock());
+        let bucket = buckets.entry(who(principal)).or_insert_with(|| Bucket::new(per_minute));
+        if bucket.per_minute != per_minute {
+            *bucket = Bucket::new(per_minute);
+        }
+        let full = bucket.limiter.check().err();
+        drop(buckets);
+        match full {
+            None => Ok(()),
+            Some(full) => Err(limits.exceeded(self.limit, full.wait_time_from(self.clock.now())).into()),
+        }
     }
 }
 
 impl Rates {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        Self {
-            requests: Rate::new(limits.requests_per_minute),
-            prompts: Rate::new(limits.prompts_per_minute),
-        }
+    pub(crate) fn new(limits: PrincipalLimits) -> Self {
+        let (requests, prompts) = (Rate::new(PrincipalLimit::Requests), Rate::new(PrincipalLimit::Prompts));
+        Self { limits, requests, prompts }
     }
 
     pub(crate) fn request(&self, principal: &Principal) -> Result<(), ApiError> {
-        self.requests
-            .take(principal)
-            .map_err(|wait| ApiError::rate_limited("too many requests with this key", wait))
+        self.requests.take(&self.limits, principal)
     }
 
     pub(crate) fn prompt(&self, principal: &Principal) -> Result<(), ApiError> {
-        self.prompts
-            .take(principal)
-            .map_err(|wait| ApiError::rate_limited("too many prompts with this key", wait))
+        self.prompts.take(&self.limits, principal)
     }
 }
 
 /// How many streams each principal has open.
 #[derive(Debug, Clone)]
 pub(crate) struct Streams {
-    max: usize,
+    limits: PrincipalLimits,
     open: Arc<Mutex<HashMap<Who, usize>>>,
 }
 
@@ -80,8 +103,8 @@ pub(crate) struct StreamGuard {
 }
 
 impl Streams {
-    pub(crate) fn new(max: usize) -> Self {
-        Self { max, open: Arc::default() }
+    pub(crate) fn new(limits: PrincipalLimits) -> Self {
+        Self { limits, open: Arc::default() }
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<Who, usize>> {
@@ -89,14 +112,13 @@ impl Streams {
     }
 
     pub(crate) fn take(&self, principal: &Principal) -> Result<StreamGuard, ApiError> {
-        let who = who(principal);
+        let (who, limits) = (who(principal), self.limits.of(principal));
         let mut open = self.open();
-        let count = open.entry(who.clone()).or_default();
-        if *count >= self.max {
-            let detail = format!("this key has {} streams open already", self.max);
-            return Err(ApiError::rate_limited(detail, Duration::from_secs(5)));
+        let count = open.get(&who).copied().unwrap_or_default();
+        if !limits.allows(PrincipalLimit::Streams, count) {
+            return Err(limits.exceeded(PrincipalLimit::Streams, RETRY).into());
         }
-        *count += 1;
+        open.insert(who.clone(), count + 1);
         drop(open);
         Ok(StreamGuard { streams: self.clone(), who })
     }
@@ -117,7 +139,7 @@ impl Drop for StreamGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Scopes;
+    use crate::types::{Limits, Scopes};
 
     fn principal(id: &str) -> Principal {
         Principal { id: id.into(), tenant: Tenant::default(), scopes: Scopes::default() }
@@ -125,7 +147,7 @@ mod tests {
 
     #[test]
     fn streams_are_counted_for_each_principal_until_they_end() {
-        let streams = Streams::new(2);
+        let streams = Streams::new(PrincipalLimits::new(&Limits { streams: 2, ..Limits::default() }));
         let first = streams.take(&principal("a")).unwrap();
         let _second = streams.take(&principal("a")).unwrap();
         assert!(streams.take(&principal("a")).is_err());
@@ -136,13 +158,16 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_is_one_principals_own() {
-        let rates = Rates::new(&Limits { prompts_per_minute: 2, ..Limits::default() });
+    fn a_bucket_is_one_principals_own_and_follows_its_limit() {
+        let limits = PrincipalLimits::new(&Limits { prompts_per_minute: 2, ..Limits::default() });
+        let rates = Rates::new(limits.clone());
         assert!(rates.prompt(&principal("a")).is_ok());
         assert!(rates.prompt(&principal("a")).is_ok());
         let refused = rates.prompt(&principal("a")).unwrap_err();
         assert!(refused.problem().retry_after_seconds.is_some_and(|seconds| (1..=30).contains(&seconds)));
         assert!(rates.prompt(&principal("b")).is_ok());
         assert!(rates.request(&principal("a")).is_ok());
+        limits.set_defaults(&Limits { prompts_per_minute: 3, ..Limits::default() });
+        assert!(rates.prompt(&principal("a")).is_ok());
     }
 }

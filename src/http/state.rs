@@ -11,7 +11,7 @@ use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::session::SessionRegistry;
 use crate::shutdown::Shutdown;
-use crate::types::{Epoch, Ids, Limits};
+use crate::types::{Epoch, Ids, Limits, PrincipalLimits};
 
 /// What the composition root hands over.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ pub struct GatewayParts {
     pub ids: Ids,
     pub log: EventLog,
     pub limits: Arc<Limits>,
+    pub principal_limits: PrincipalLimits,
     pub shutdown: Shutdown,
 }
 
@@ -41,8 +42,8 @@ pub(super) struct Shared {
 
 impl Gateway {
     pub fn new(parts: GatewayParts) -> Self {
-        let rates = Rates::new(&parts.limits);
-        let streams = Streams::new(parts.limits.streams);
+        let rates = Rates::new(parts.principal_limits.clone());
+        let streams = Streams::new(parts.principal_limits.clone());
         let pulse = Pulse::new(&parts.limits, parts.shutdown.clone(), parts.policy.key_endings());
         Self(Arc::new(Shared { parts, rates, streams, pulse }))
     }

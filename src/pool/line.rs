@@ -15,15 +15,22 @@ use super::visit::Manner;
 use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, Catalogue, Launcher, Process};
 use crate::shutdown::{Shutdown, sound};
-use crate::types::{AgentName, Limits, Principal};
+use crate::types::{AgentName, LimitExceeded, Limits, Principal, PrincipalLimit, PrincipalLimits};
+
+/// When there may be a place in the line.
+pub(super) const RETRY: Duration = Duration::from_secs(5);
 
 /// Why nobody may stand in line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error("no agent of that name is configured")]
     NoSuchAgent,
-    #[error("too many sessions wait for a process of this agent")]
-    Full { retry_after: Duration },
+    #[error("too many sessions wait for a process of this agent (limit {max}, `limits.line_places`)")]
+    Full { max: usize, retry_after: Duration },
+    #[error("all processes of this agent are busy")]
+    Busy { retry_after: Duration },
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
     #[error("the agent failed to start too often; it is not started again yet")]
     BreakerOpen { retry_after: Duration },
     #[error("somebody is signing in to this agent already")]
@@ -69,6 +76,7 @@ pub struct Pool {
 struct Inner {
     launcher: Launcher,
     limits: Arc<Limits>,
+    principals: PrincipalLimits,
     shutdown: Shutdown,
     homes: Arc<Homes>,
     state: Mutex<State>,
@@ -87,11 +95,16 @@ pub(super) struct State {
 
 impl Pool {
     /// It starts nothing by itself yet, see [`keep_warm`](Self::keep_warm).
-    pub fn new(catalogue: &Catalogue, launcher: Launcher, limits: Arc<Limits>, shutdown: &Shutdown) -> Self {
+    pub fn new(
+        catalogue: &Catalogue,
+        launcher: Launcher,
+        (limits, principals): (Arc<Limits>, PrincipalLimits),
+        shutdown: &Shutdown,
+    ) -> Self {
         let agents = catalogue.agents().map(|s| (s.name.clone(), AgentState::new(Arc::clone(s)))).collect();
         let state = Mutex::new(State { agents, next: 0 });
         let (shutdown, homes) = (shutdown.clone(), Arc::default());
-        Self { inner: Arc::new(Inner { launcher, limits, shutdown, homes, state }) }
+        Self { inner: Arc::new(Inner { launcher, limits, principals, shutdown, homes, state }) }
     }
 
     /// Starts the spares that the catalogue asks for, and looks after them until the stop.
@@ -126,6 +139,11 @@ impl Pool {
 
     pub(super) fn limits(&self) -> &Limits {
         &self.inner.limits
+    }
+
+    /// The limits of those on whose behalf processes are leased.
+    pub fn principal_limits(&self) -> &PrincipalLimits {
+        &self.inner.principals
     }
 
     pub(super) fn shutdown(&self) -> &Shutdown {
@@ -179,8 +197,13 @@ impl Pool {
             }
             line.wanted_at = Instant::now();
             line.line.retain(|waiter| !waiter.give.is_closed());
-            if line.line.len() >= self.inner.limits.line_places {
-                return Err(Refused::Full { retry_after: Duration::from_secs(5) });
+            let max = self.inner.limits.line_places;
+            if line.line.len() >= max {
+                return Err(Refused::Full { max, retry_after: RETRY });
+            }
+            let limits = self.inner.principals.of(principal);
+            if !limits.allows(PrincipalLimit::QueuedPrompts, line.waiting_for(principal)) {
+                return Err(limits.exceeded(PrincipalLimit::QueuedPrompts, RETRY).into());
             }
             let pressing = manner == Manner::Pressing;
             line.line.push_back(Waiter { principal: principal.clone(), offer, pressing, give });

@@ -104,6 +104,14 @@ impl AgentState {
         }
     }
 
+    /// How many in the line wait for this principal.
+    pub(super) fn waiting_for(&self, principal: &Principal) -> usize {
+        let of = |waiter: &&Waiter| {
+            (&waiter.principal.tenant, &waiter.principal.id) == (&principal.tenant, &principal.id)
+        };
+        self.line.iter().filter(of).count()
+    }
+
     pub(super) fn generation(&self, tenant: &Tenant) -> u64 {
         self.signed_in.get(tenant).map_or(0, |signed_in| signed_in.generation)
     }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::lease::{Fate, Lease};
-use super::line::{Place, Pool, Refused};
+use super::line::{Place, Pool, RETRY, Refused};
 use crate::acp::InitializeResult;
 use crate::acp::auth::AuthState;
 use crate::agent::{AgentFailure, AgentSpec};
@@ -83,7 +83,7 @@ impl Pool {
             }
             // One that starts is worth more patience than one that others use.
             if !self.is_starting(&spec.name) || Instant::now() >= end {
-                return Err(Refused::Full { retry_after: Duration::from_secs(5) }.into());
+                return Err(Refused::Busy { retry_after: RETRY }.into());
             }
         }
     }

@@ -31,8 +31,8 @@ impl Actor {
             return Err(Refusal::Draining);
         }
         if self.live.is_none() {
-            let max = self.context.limits.live_sessions;
-            self.live = Some(self.context.live.enter(&self.owner, max).ok_or(Refusal::LiveSessions)?);
+            let limits = self.context.pool.principal_limits().of(&self.owner);
+            self.live = Some(self.context.live.enter(&self.owner, &limits)?);
         }
         match self.context.pool.reserve(&self.record.agent, &self.owner, self.offer()) {
             Ok(place) => self.inputs.place = Some(place),

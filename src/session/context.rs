@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
@@ -14,7 +15,7 @@ use crate::agent::CurrentCatalogue;
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::shutdown::{Shutdown, sound};
-use crate::types::{Ids, Limits, Principal, Tenant};
+use crate::types::{EffectiveLimits, Ids, LimitExceeded, Limits, Principal, PrincipalLimit, Tenant};
 use crate::workspace::Budget;
 
 /// Says whether a principal still has a key that allows prompts.
@@ -39,6 +40,9 @@ impl fmt::Debug for MayPrompt {
         f.write_str("MayPrompt")
     }
 }
+
+/// When a session may have given its process back.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// The parts that `app` hands to the sessions.
 #[derive(Debug, Clone)]
@@ -105,14 +109,18 @@ pub(super) struct Live {
 }
 
 impl LiveCount {
-    pub(super) fn enter(&self, principal: &Principal, max: usize) -> Option<Live> {
+    pub(super) fn enter(
+        &self,
+        principal: &Principal,
+        limits: &EffectiveLimits,
+    ) -> Result<Live, LimitExceeded> {
         let mut counts = sound(self.0.lock());
-        let count = counts.entry(Arc::clone(&principal.id)).or_default();
-        if *count >= max {
-            return None;
+        let count = counts.get(&principal.id).copied().unwrap_or_default();
+        if !limits.allows(PrincipalLimit::LiveSessions, count) {
+            return Err(limits.exceeded(PrincipalLimit::LiveSessions, RETRY));
         }
-        *count += 1;
-        Some(Live { count: self.clone(), id: Arc::clone(&principal.id) })
+        counts.insert(Arc::clone(&principal.id), count + 1);
+        Ok(Live { count: self.clone(), id: Arc::clone(&principal.id) })
     }
 }
 

@@ -50,13 +50,11 @@ impl Actor {
                 Ok(()) => return self.begin_queued(),
                 // The drain that comes keeps the queue.
                 Err(Refusal::Draining) => return,
-                Err(Refusal::PoolFull(..) | Refusal::LiveSessions)
-                    if restored && !self.is_old(created_at) =>
-                {
+                Err(Refusal::PoolFull(..) | Refusal::Limit(_)) if restored && !self.is_old(created_at) => {
                     self.retry_at = Some(Instant::now() + RETRY);
                     return;
                 }
-                Err(Refusal::PoolFull(..) | Refusal::LiveSessions) if restored => expired(self),
+                Err(Refusal::PoolFull(..) | Refusal::Limit(_)) if restored => expired(self),
                 Err(refusal) => refusal.problem(),
             };
             if let Some(next) = self.queue.pop_front() {

@@ -7,7 +7,7 @@ use crate::acp::gate::Gated;
 use crate::agent::{AgentFailure, Ended, without_secrets};
 use crate::api::{FieldError, Problem, ProblemCode, Resolution, RpcError};
 use crate::pool::{Lease, NoVisit, Refused};
-use crate::types::{PromptId, RequestId};
+use crate::types::{LimitExceeded, PrincipalLimit, PromptId, RequestId};
 
 /// Everything that can stand in the way of a client's wish. Each operation says which of them it can meet.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -20,8 +20,8 @@ pub enum Refusal {
     Closed,
     #[error("turn {0} is running; wait, cancel it, or send queue: true")]
     TurnRunning(PromptId),
-    #[error("{0} wait already")]
-    QueueFull(&'static str),
+    #[error("too many prompts wait in this session (limit {0}, `limits.queued_prompts`)")]
+    QueueFull(usize),
     #[error("request {id} was resolved before")]
     RequestResolved { id: RequestId, resolution: Resolution, by: Option<String> },
     #[error("{detail}")]
@@ -43,9 +43,11 @@ pub enum Refusal {
     PreconditionFailed,
     #[error("{0}")]
     PoolFull(String, Duration),
-    #[error("this key has too many live sessions; close or delete one")]
-    LiveSessions,
-    #[error("this session wrote more than it may in an hour; it goes on after that")]
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+    #[error(
+        "the session's hourly write quota is exceeded (`limits.session_bytes_per_hour`, `limits.session_events_per_hour`)"
+    )]
     Quota(Duration),
     #[error("the agent crashed too often in turns of this session; prompts are refused for {} s", .0.as_secs().max(1))]
     CrashLoop(Duration),
@@ -84,7 +86,6 @@ impl Refusal {
             Self::Gone | Self::NotFound(_) | Self::NoSuchResource(_) => ProblemCode::NotFound,
             Self::Closed => ProblemCode::SessionClosed,
             Self::TurnRunning(_) => ProblemCode::TurnRunning,
-            Self::QueueFull(_) => ProblemCode::QueueFull,
             Self::RequestResolved { .. } => ProblemCode::RequestResolved,
             Self::Invalid { .. } | Self::Misfits(_) => ProblemCode::Invalid,
             Self::ContentUnsupported { .. } => ProblemCode::ContentUnsupported,
@@ -94,7 +95,10 @@ impl Refusal {
             Self::IdempotencyInFlight => ProblemCode::IdempotencyInFlight,
             Self::PreconditionFailed => ProblemCode::PreconditionFailed,
             Self::PoolFull(..) => ProblemCode::PoolFull,
-            Self::LiveSessions | Self::Quota(_) => ProblemCode::RateLimited,
+            Self::QueueFull(_) | Self::Limit(LimitExceeded { limit: PrincipalLimit::QueuedPrompts, .. }) => {
+                ProblemCode::QueueFull
+            }
+            Self::Limit(_) | Self::Quota(_) => ProblemCode::RateLimited,
             Self::CrashLoop(_) => ProblemCode::CrashLoop,
             Self::Draining => ProblemCode::Draining,
             Self::StorageFull => ProblemCode::StorageFull,
@@ -120,7 +124,8 @@ impl Refusal {
             Self::PoolFull(_, after) | Self::Quota(after) | Self::CrashLoop(after) => {
                 problem.retry_after_seconds = Some(after.as_secs().max(1));
             }
-            Self::QueueFull(_) | Self::LiveSessions | Self::Draining => problem.retry_after_seconds = Some(5),
+            Self::Limit(exceeded) => problem.retry_after_seconds = Some(exceeded.retry_after_seconds()),
+            Self::QueueFull(_) | Self::Draining => problem.retry_after_seconds = Some(5),
             Self::Agent(failure) => describe(&mut problem, failure),
             Self::NoSuchResource(error) => problem.acp = Some(acp_error(error)),
             _ => {}
@@ -209,7 +214,9 @@ impl From<Refused> for Refusal {
                 pointer: "/agent".to_owned(),
                 detail: "no agent of that name is configured".to_owned(),
             },
-            Refused::Full { retry_after }
+            Refused::Limit(exceeded) => Self::Limit(exceeded),
+            Refused::Full { retry_after, .. }
+            | Refused::Busy { retry_after }
             | Refused::BreakerOpen { retry_after }
             | Refused::SignInRuns { retry_after } => Self::PoolFull(refused.to_string(), retry_after),
             Refused::Draining => Self::Draining,

@@ -76,7 +76,7 @@ impl Actor {
         match ahead {
             Some(prompt) if !queue => return Err(Refusal::TurnRunning(prompt)),
             Some(_) if self.queue.len() >= self.context.limits.queued_prompts => {
-                return Err(Refusal::QueueFull("prompts"));
+                return Err(Refusal::QueueFull(self.context.limits.queued_prompts));
             }
             Some(_) => {}
             None => self.reserve()?,

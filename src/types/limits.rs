@@ -72,7 +72,7 @@ pub struct Limits {
     /// Keys of one kind that are kept: then a named one is refused, and the link key used longest ago goes.
     pub named_keys: usize,
     pub link_keys: usize,
-    /// Tickets of one principal: then the oldest that no stream uses goes.
+    /// Tickets of one principal: then the oldest that no stream uses goes. Each user of a backend may need one.
     pub tickets: usize,
     /// Bytes of a request's body: then 413.
     pub body_bytes: usize,
@@ -138,11 +138,14 @@ pub struct Limits {
     pub settings_wait: Duration,
     /// Asking an agent in the background to delete a session that no process holds: then it keeps it.
     pub delete_wait: Duration,
-    /// For each principal: then 429.
+    /// For each principal, unless its keys set another value: then 429. A backend with one key is one principal, so the
+    /// defaults are those of a backend with 500 users.
     pub prompts_per_minute: u32,
     pub requests_per_minute: u32,
     pub streams: usize,
     pub live_sessions: usize,
+    /// Prompts, and other calls, of a principal that wait for a process of one agent.
+    pub max_queued_prompts: usize,
     /// Connections in all, and from one address: then refused.
     pub connections: usize,
     pub connections_per_address: usize,
@@ -245,7 +248,7 @@ impl Default for Limits {
             breaker_window: seconds(120),
             named_keys: 1000,
             link_keys: 100,
-            tickets: 256,
+            tickets: 4096,
             body_bytes: 1 << 20,
             prompt_bytes: 10 << 20,
             file_bytes: 16 << 20,
@@ -276,16 +279,17 @@ impl Default for Limits {
             terminals_bytes: 64 << 20,
             terminal_log_bytes: 16 << 20,
             terminal_alone: seconds(3600),
-            line_places: 256,
-            line_wait: seconds(300),
+            line_places: 4096,
+            line_wait: seconds(3600),
             settings_wait: seconds(20),
             delete_wait: seconds(120),
-            prompts_per_minute: 60,
-            requests_per_minute: 600,
-            streams: 64,
-            live_sessions: 32,
+            prompts_per_minute: 6000,
+            requests_per_minute: 60_000,
+            streams: 2000,
+            live_sessions: 2000,
+            max_queued_prompts: 2000,
             connections: 4096,
-            connections_per_address: 256,
+            connections_per_address: 2048,
             http_buffer_bytes: 64 << 10,
             send_buffer_bytes: 256 << 10,
             stream_buffer_bytes: 128 << 10,

@@ -36,6 +36,7 @@ pub mod limits;
 pub mod method_list;
 pub mod network;
 pub mod principal;
+mod principal_limits;
 mod served_by;
 
 pub use agent_name::AgentName;
@@ -47,4 +48,7 @@ pub use known_agents::KnownAgent;
 pub use limits::Limits;
 pub use network::Network;
 pub use principal::{Principal, Scope, Scopes, Tenant};
+pub use principal_limits::{
+    EffectiveLimits, KeyLimits, LimitChange, LimitExceeded, PrincipalLimit, PrincipalLimits,
+};
 pub use served_by::ServedBy;

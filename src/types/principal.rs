@@ -62,6 +62,11 @@ impl Scopes {
         self.0 & (scope.bit() | Scope::Admin.bit()) != 0
     }
 
+    /// Whether it allows everything that `other` allows.
+    pub fn covers(self, other: Self) -> bool {
+        other.iter().all(|scope| self.contains(scope))
+    }
+
     pub fn iter(self) -> impl Iterator<Item = Scope> {
         Scope::ALL.into_iter().filter(move |scope| self.0 & scope.bit() != 0)
     }

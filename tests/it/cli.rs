@@ -137,9 +137,9 @@ fn keys_are_made_listed_and_revoked() {
 
     let list = run(data.path(), &["key", "list"]);
     let rows: Vec<Vec<&str>> = stdout(&list).lines().map(|row| row.split_whitespace().collect()).collect();
-    assert_eq!(rows[0], ["ID", "NAME", "KIND", "SCOPES", "CREATED", "LAST", "USED"]);
-    assert_eq!(rows[1][1..4], ["alice", "named", "read,prompt"]);
-    assert_eq!(rows[1][5], "never");
+    assert_eq!(rows[0], ["ID", "NAME", "KIND", "SCOPES", "LIMITS", "CREATED", "LAST", "USED"]);
+    assert_eq!(rows[1][1..5], ["alice", "named", "read,prompt", "default"]);
+    assert_eq!(rows[1][6], "never");
     assert!(!stdout(&list).contains(&key[5..]));
 
     let id = rows[1][0].to_owned();

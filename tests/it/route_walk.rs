@@ -136,7 +136,7 @@ async fn foreign_key(gateway: &Gateway) -> String {
     let store = SqliteStore::open(&log, ids.clone(), &limits).expect("the gateway's store");
     let keys = Keys::open(Arc::new(store), ids, &limits, None).expect("its keys");
     let scopes = Scope::ALL.into_iter().collect();
-    let new = NewKey { name: "mallory", tenant: Tenant::new("other"), scopes };
+    let new = NewKey { name: "mallory", tenant: Tenant::new("other"), scopes, limits: Vec::new() };
     let (text, _) = keys.create(&new).expect("a key");
     eventually("the gateway knows the key", Duration::from_secs(10), || async {
         let request = gateway.http.get(format!("{}/v1", gateway.url)).bearer_auth(text.expose());

@@ -46,8 +46,12 @@ impl World {
 
 impl Life {
     fn ticket(&self) -> String {
-        let new =
-            NewKey { name: "alice", tenant: Tenant::default(), scopes: [Scope::Read].into_iter().collect() };
+        let new = NewKey {
+            name: "alice",
+            tenant: Tenant::default(),
+            scopes: [Scope::Read].into_iter().collect(),
+            limits: Vec::new(),
+        };
         let (key, _) = self.keys.create(&new).unwrap();
         let holder = self.keys.verify(key.expose()).unwrap();
         self.tickets.issue(&holder, vec![PATH.to_owned()]).unwrap().ticket
@@ -152,8 +156,10 @@ impl Single {
         let tickets = Tickets::open(store, world.ids.clone(), &limits, &keys).unwrap();
         let life = Life { keys, tickets };
         let scopes = [Scope::Read].into_iter().collect();
-        let (key, _) =
-            life.keys.create(&NewKey { name: "alice", tenant: Tenant::default(), scopes }).unwrap();
+        let (key, _) = life
+            .keys
+            .create(&NewKey { name: "alice", tenant: Tenant::default(), scopes, limits: Vec::new() })
+            .unwrap();
         let holder = life.keys.verify(key.expose()).unwrap();
         let first = life.tickets.issue(&holder, vec![PATH.to_owned()]).unwrap().ticket;
         Self { world, life, holder, first }

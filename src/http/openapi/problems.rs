@@ -39,7 +39,7 @@ pub(super) fn own(operation: &str) -> Vec<C> {
             codes = agent();
             // Of the agent's session that is adopted.
             codes.push(C::NotFound);
-            codes.extend([C::IdempotencyInFlight, C::IdempotencyMismatch]);
+            codes.extend([C::IdempotencyInFlight, C::IdempotencyMismatch, C::QueueFull]);
         }
         "create_prompt" | "create_prompt_stream" => codes.extend([
             C::NotAcceptable,
@@ -51,7 +51,10 @@ pub(super) fn own(operation: &str) -> Vec<C> {
             C::QueueFull,
             C::CrashLoop,
         ]),
-        "attach_session" => codes = agent(),
+        "attach_session" => {
+            codes = agent();
+            codes.push(C::QueueFull);
+        }
         "fork_session" => {
             codes = agent();
             codes.extend([C::TurnRunning, C::SessionClosed, C::QueueFull]);
@@ -64,9 +67,11 @@ pub(super) fn own(operation: &str) -> Vec<C> {
         "read_file" => codes.extend([C::PreconditionFailed, C::RangeNotSatisfiable]),
         "list_agent_sessions" | "call_agent" | "sign_in" | "sign_out" => {
             codes = agent();
-            codes.extend([C::Draining, C::PoolFull]);
+            codes.extend([C::Draining, C::PoolFull, C::QueueFull]);
         }
-        "open_terminal" => codes.extend([C::Malformed, C::AgentStartFailed, C::Draining, C::PoolFull]),
+        "open_terminal" => {
+            codes.extend([C::Malformed, C::AgentStartFailed, C::Draining, C::PoolFull, C::QueueFull]);
+        }
         "patch_session" | "write_file" | "delete_file" => codes.push(C::PreconditionFailed),
         "answer_request" | "answer_permission" | "answer_elicitation" => codes.push(C::RequestResolved),
         "session_events" | "prompt_events" | "all_events" => {

@@ -25,6 +25,6 @@ pub(in crate::http) async fn get_gateway(
         epoch: gateway.epoch(),
         principal: PrincipalInfo { id: by.id.to_string(), tenant: by.tenant.as_str().to_owned() },
         scopes: by.scopes.iter().collect(),
-        limits: GatewayLimits::from(&*gateway.limits),
+        limits: GatewayLimits::of(&gateway.limits, &gateway.principal_limits.of(&by)),
     })
 }

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use serde_json::Map;
 use serde_json::value::RawValue;
 
 use super::*;
@@ -10,7 +11,7 @@ use crate::pool::Pool;
 use crate::session::{MayPrompt, PromptRequest, Workspaces};
 use crate::shutdown::Shutdown;
 use crate::store::MemoryStore;
-use crate::types::{Ids, Limits, PromptId, Scope};
+use crate::types::{Ids, Limits, PrincipalLimits, PromptId, Scope};
 
 async fn in_time<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), what).await.expect("in time")
@@ -65,7 +66,8 @@ async fn a_panic_of_a_sessions_owner_ends_its_turn_and_keeps_nobody_waiting() {
     let log = EventLog::start(store, ids.clone(), Arc::clone(&limits), shutdown.clone(), fatal).unwrap();
     let catalogue = Arc::new(Catalogue::new([AgentSpec::gone("a".parse().unwrap())]));
     let launcher = Launcher::of_nothing(&limits, &shutdown);
-    let pool = Pool::new(&catalogue, launcher, Arc::clone(&limits), &shutdown);
+    let pool =
+        Pool::new(&catalogue, launcher, (Arc::clone(&limits), PrincipalLimits::new(&limits)), &shutdown);
     let folder = tempfile::tempdir().unwrap();
     let workspaces = Workspaces::new(folder.path(), &[]).unwrap();
     let (_catalogues, catalogue) = CurrentCatalogue::new(catalogue);

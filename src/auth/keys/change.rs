@@ -1,0 +1,94 @@
+//! Changes of keys that exist: their scopes, and the limits of their principals.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::super::key::{Key, KeyHash};
+use super::{KeyStoreError, Keys, encode};
+use crate::store::{Batch, CommitError, Expect, Put, Table};
+use crate::types::{KeyLimits, LimitChange, Scopes, Tenant};
+
+/// How often a change is tried again when another process has changed the same keys.
+const TRIES: usize = 5;
+
+/// A change of keys that exist.
+#[derive(Debug, Clone, Default)]
+pub struct KeyChange {
+    pub scopes: Option<Scopes>,
+    pub limits: Vec<LimitChange>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum UpdateKeyError {
+    #[error("no key has this id or name")]
+    NotFound,
+    #[error("a key needs at least one scope")]
+    NoScope,
+    #[error(transparent)]
+    Store(#[from] KeyStoreError),
+}
+
+impl Keys {
+    /// Changes the key of this id, or all keys of this name. Scopes belong to a key; limits belong to the principal, so they
+    /// change for every key of the same name. Returns the keys that differ now.
+    pub fn update(&self, id_or_name: &str, change: &KeyChange) -> Result<Vec<Key>, UpdateKeyError> {
+        if change.scopes.is_some_and(|scopes| scopes.iter().next().is_none()) {
+            return Err(UpdateKeyError::NoScope);
+        }
+        let named = |key: &Key| key.id.as_str() == id_or_name || &*key.name == id_or_name;
+        let mut conflict = None;
+        for _ in 0..TRIES {
+            self.reload()?;
+            let principals: Vec<_> =
+                self.list().into_iter().filter(named).map(|key| (key.tenant, key.name)).collect();
+            if principals.is_empty() {
+                return Err(UpdateKeyError::NotFound);
+            }
+            let (mut batch, mut changed) = (Batch::default(), Vec::new());
+            for (hash, entry) in self.entries().iter() {
+                let mut key = entry.key.clone();
+                if let Some(scopes) = change.scopes.filter(|_| named(&key)) {
+                    key.scopes = scopes;
+                }
+                if principals.iter().any(|(tenant, name)| (tenant, name) == (&key.tenant, &key.name)) {
+                    key.limits = key.limits.with(&change.limits);
+                }
+                if key != entry.key {
+                    replace(&mut batch, *hash, &key, entry.stored.clone());
+                    changed.push(key);
+                }
+            }
+            if changed.is_empty() {
+                return Ok(changed);
+            }
+            match self.0.store.commit(&batch) {
+                Ok(_) => {
+                    self.reload()?;
+                    return Ok(changed);
+                }
+                Err(error @ CommitError::Conflict { .. }) => conflict = Some(error),
+                Err(error) => return Err(KeyStoreError::from(error).into()),
+            }
+        }
+        Err(KeyStoreError::from(conflict.expect("each try that did not return has a conflict")).into())
+    }
+}
+
+/// The limits that the keys of each principal set. They are the same in each of its keys; the newest decides.
+pub(super) fn limits_of<'a>(keys: impl Iterator<Item = &'a Key>) -> HashMap<(Tenant, Arc<str>), KeyLimits> {
+    let mut keys: Vec<_> = keys.collect();
+    keys.sort_by_key(|key| key.created_at);
+    let all = keys.into_iter().map(|key| ((key.tenant.clone(), key.name.clone()), key.limits));
+    let mut limits: HashMap<_, _> = all.collect();
+    limits.retain(|_, limits: &mut KeyLimits| !limits.is_empty());
+    limits
+}
+
+/// Writes another record of a key if the store still has `stored`.
+pub(super) fn replace(batch: &mut Batch, hash: KeyHash, key: &Key, stored: Bytes) {
+    let id = hash.as_bytes().to_vec();
+    batch.puts.push(Put { table: Table::Key, key: id.clone(), value: encode(key) });
+    batch.expect.push(Expect { table: Table::Key, key: id, value: Some(stored) });
+}

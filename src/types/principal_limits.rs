@@ -1,0 +1,296 @@
+//! Limits of principals: the defaults of the configuration, and the values that a principal's keys set instead.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::process::abort;
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use super::limits::Limits;
+use super::principal::{Principal, Tenant};
+
+/// One limit of a principal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PrincipalLimit {
+    /// Requests in a minute.
+    Requests,
+    /// Prompts in a minute.
+    Prompts,
+    /// Streams, and answers that are held, at the same time.
+    Streams,
+    /// Sessions that have or await a process.
+    LiveSessions,
+    /// Prompts and other calls that wait for a process of one agent.
+    QueuedPrompts,
+}
+
+impl PrincipalLimit {
+    pub const ALL: [Self; 5] =
+        [Self::Requests, Self::Prompts, Self::Streams, Self::LiveSessions, Self::QueuedPrompts];
+
+    /// The key in `[limits]`, which is also the name of the quota policy.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Requests => "requests_per_minute",
+            Self::Prompts => "prompts_per_minute",
+            Self::Streams => "streams",
+            Self::LiveSessions => "live_sessions",
+            Self::QueuedPrompts => "max_queued_prompts",
+        }
+    }
+
+    /// The flag of `key create` and `key update`, without its dashes.
+    pub const fn flag(self) -> &'static str {
+        match self {
+            Self::Requests => "requests-per-minute",
+            Self::Prompts => "prompts-per-minute",
+            Self::Streams => "max-streams",
+            Self::LiveSessions => "max-live-sessions",
+            Self::QueuedPrompts => "max-queued-prompts",
+        }
+    }
+
+    /// The quota units of a limit that counts what exists at the same time; `None` for a limit by the minute.
+    const fn unit(self) -> Option<&'static str> {
+        match self {
+            Self::Requests | Self::Prompts => None,
+            Self::Streams => Some("concurrent-requests"),
+            Self::LiveSessions => Some("sessions"),
+            Self::QueuedPrompts => Some("prompts"),
+        }
+    }
+
+    const fn excess(self) -> &'static str {
+        match self {
+            Self::Requests => "too many requests",
+            Self::Prompts => "too many prompts",
+            Self::Streams => "too many open streams",
+            Self::LiveSessions => "too many live sessions; close or delete one",
+            Self::QueuedPrompts => "too many prompts wait for a process of this agent",
+        }
+    }
+}
+
+/// A value for each limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Defaults([u32; 5]);
+
+impl Defaults {
+    fn of(limits: &Limits) -> Self {
+        let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Self(PrincipalLimit::ALL.map(|limit| match limit {
+            PrincipalLimit::Requests => limits.requests_per_minute,
+            PrincipalLimit::Prompts => limits.prompts_per_minute,
+            PrincipalLimit::Streams => whole(limits.streams),
+            PrincipalLimit::LiveSessions => whole(limits.live_sessions),
+            PrincipalLimit::QueuedPrompts => whole(limits.max_queued_prompts),
+        }))
+    }
+}
+
+impl Limits {
+    /// Takes over the limits of principals, which a running gateway can change.
+    pub fn set_principal_limits(&mut self, next: &Self) {
+        self.requests_per_minute = next.requests_per_minute;
+        self.prompts_per_minute = next.prompts_per_minute;
+        self.streams = next.streams;
+        self.live_sessions = next.live_sessions;
+        self.max_queued_prompts = next.max_queued_prompts;
+    }
+}
+
+/// Another value for a limit; `None` is the default of the configuration.
+pub type LimitChange = (PrincipalLimit, Option<u32>);
+
+/// The limits that are set with the keys of a principal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(from = "BTreeMap<String, u32>", into = "BTreeMap<String, u32>")]
+pub struct KeyLimits([Option<u32>; 5]);
+
+impl KeyLimits {
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
+    pub fn get(self, limit: PrincipalLimit) -> Option<u32> {
+        self.0[limit as usize]
+    }
+
+    #[must_use]
+    pub fn with(mut self, changes: &[LimitChange]) -> Self {
+        for (limit, value) in changes {
+            self.0[*limit as usize] = *value;
+        }
+        self
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = (PrincipalLimit, u32)> {
+        PrincipalLimit::ALL.into_iter().filter_map(move |limit| Some((limit, self.get(limit)?)))
+    }
+}
+
+impl From<BTreeMap<String, u32>> for KeyLimits {
+    fn from(named: BTreeMap<String, u32>) -> Self {
+        Self(PrincipalLimit::ALL.map(|limit| named.get(limit.key()).copied()))
+    }
+}
+
+impl From<KeyLimits> for BTreeMap<String, u32> {
+    fn from(limits: KeyLimits) -> Self {
+        limits.iter().map(|(limit, value)| (limit.key().to_owned(), value)).collect()
+    }
+}
+
+/// The limits that hold for one principal now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EffectiveLimits {
+    defaults: Defaults,
+    of_keys: KeyLimits,
+}
+
+impl EffectiveLimits {
+    pub fn get(&self, limit: PrincipalLimit) -> u32 {
+        self.of_keys.get(limit).unwrap_or(self.defaults.0[limit as usize])
+    }
+
+    /// Whether one more would be too many.
+    pub fn allows(&self, limit: PrincipalLimit, count: usize) -> bool {
+        u32::try_from(count).is_ok_and(|count| count < self.get(limit))
+    }
+
+    pub fn exceeded(&self, limit: PrincipalLimit, retry_after: Duration) -> LimitExceeded {
+        let (max, of_key) = (self.get(limit), self.of_keys.get(limit).is_some());
+        LimitExceeded { limit, max, of_key, retry_after }
+    }
+}
+
+/// A request met a limit of its principal.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct LimitExceeded {
+    pub limit: PrincipalLimit,
+    max: u32,
+    of_key: bool,
+    pub retry_after: Duration,
+}
+
+impl LimitExceeded {
+    /// The seconds after which a retry may succeed; at least one.
+    pub fn retry_after_seconds(&self) -> u64 {
+        (self.retry_after.as_secs() + u64::from(self.retry_after.subsec_nanos() > 0)).max(1)
+    }
+
+    /// The value of `RateLimit-Policy`: one quota policy.
+    pub fn policy(&self) -> String {
+        let (name, max) = (self.limit.key(), self.max);
+        match self.limit.unit() {
+            Some(unit) => format!("\"{name}\";q={max};qu=\"{unit}\""),
+            None => format!("\"{name}\";q={max};w=60"),
+        }
+    }
+
+    /// The value of `RateLimit`: nothing remains until the retry.
+    pub fn remaining(&self) -> String {
+        format!("\"{}\";r=0;t={}", self.limit.key(), self.retry_after_seconds())
+    }
+}
+
+impl fmt::Display for LimitExceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (limit {}, ", self.limit.excess(), self.max)?;
+        if self.of_key {
+            write!(f, "set with the key: `key update --{}`)", self.limit.flag())
+        } else {
+            write!(f, "`limits.{}`)", self.limit.key())
+        }
+    }
+}
+
+/// The limits of all principals. A cheap handle; what is set holds for the next request.
+#[derive(Debug, Clone)]
+pub struct PrincipalLimits(Arc<RwLock<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    defaults: Defaults,
+    of_keys: HashMap<(Tenant, Arc<str>), KeyLimits>,
+}
+
+impl PrincipalLimits {
+    pub fn new(defaults: &Limits) -> Self {
+        let inner = Inner { defaults: Defaults::of(defaults), of_keys: HashMap::new() };
+        Self(Arc::new(RwLock::new(inner)))
+    }
+
+    pub fn of(&self, principal: &Principal) -> EffectiveLimits {
+        let inner = self.read();
+        let of_keys = if inner.of_keys.is_empty() {
+            KeyLimits::default()
+        } else {
+            let who = (principal.tenant.clone(), Arc::clone(&principal.id));
+            inner.of_keys.get(&who).copied().unwrap_or_default()
+        };
+        EffectiveLimits { defaults: inner.defaults, of_keys }
+    }
+
+    /// Other defaults hold from now on. Returns whether they differ.
+    pub fn set_defaults(&self, limits: &Limits) -> bool {
+        let next = Defaults::of(limits);
+        std::mem::replace(&mut self.write().defaults, next) != next
+    }
+
+    /// The limits that the keys of each principal set, all of them.
+    pub fn set_of_keys(&self, of_keys: HashMap<(Tenant, Arc<str>), KeyLimits>) {
+        self.write().of_keys = of_keys;
+    }
+
+    /// A writer that panicked may have left the limits half changed: the process aborts.
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.0.read().unwrap_or_else(|_| abort())
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.0.write().unwrap_or_else(|_| abort())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Scopes;
+    use super::*;
+
+    fn principal(id: &str) -> Principal {
+        Principal { id: id.into(), tenant: Tenant::default(), scopes: Scopes::default() }
+    }
+
+    #[test]
+    fn the_limits_of_a_key_win_over_the_defaults_for_its_principal_alone() {
+        let limits = PrincipalLimits::new(&Limits { streams: 5, ..Limits::default() });
+        let of_alice = KeyLimits::default().with(&[(PrincipalLimit::Streams, Some(1))]);
+        limits.set_of_keys(HashMap::from([((Tenant::default(), "alice".into()), of_alice)]));
+        let streams = |id: &str| limits.of(&principal(id)).get(PrincipalLimit::Streams);
+        assert_eq!((streams("alice"), streams("bob")), (1, 5));
+        assert!(limits.set_defaults(&Limits { streams: 9, ..Limits::default() }));
+        assert_eq!((streams("alice"), streams("bob")), (1, 9));
+        let exceeded = |id: &str| {
+            limits.of(&principal(id)).exceeded(PrincipalLimit::Streams, Duration::from_millis(1200))
+        };
+        let (own, common) = (exceeded("alice"), exceeded("bob"));
+        assert_eq!(
+            own.to_string(),
+            "too many open streams (limit 1, set with the key: `key update --max-streams`)"
+        );
+        assert_eq!(common.to_string(), "too many open streams (limit 9, `limits.streams`)");
+        assert_eq!(common.policy(), "\"streams\";q=9;qu=\"concurrent-requests\"");
+        assert_eq!(common.remaining(), "\"streams\";r=0;t=2");
+    }
+
+    #[test]
+    fn the_limits_of_a_key_are_stored_by_name() {
+        let limits = KeyLimits::default()
+            .with(&[(PrincipalLimit::Requests, Some(7)), (PrincipalLimit::QueuedPrompts, Some(1))]);
+        let stored = serde_json::to_string(&limits).unwrap();
+        assert_eq!(stored, r#"{"max_queued_prompts":1,"requests_per_minute":7}"#);
+        assert_eq!(serde_json::from_str::<KeyLimits>(&stored).unwrap(), limits);
+        assert_eq!(serde_json::from_str::<KeyLimits>(r#"{"later":3}"#).unwrap(), KeyLimits::default());
+    }
+}
