@@ -17,6 +17,13 @@ pub struct AgentCapabilities {
     pub auth: AuthCapabilities,
 }
 
+impl AgentCapabilities {
+    /// Whether the agent offers to give a session to another process.
+    pub fn can_restore(&self) -> bool {
+        self.load_session || self.session.resume || self.replays
+    }
+}
+
 /// Methods about sign-ins beyond `authenticate`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AuthCapabilities {

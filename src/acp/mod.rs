@@ -23,6 +23,7 @@ mod object;
 mod peek;
 mod permission;
 mod request;
+mod restore;
 mod setup;
 pub mod sign_in;
 mod terminal;
@@ -63,6 +64,7 @@ pub use request::{
     ConfigValue, ConfigValueError, cancel, cancel_request, close_session, delete_session, prompt,
     set_config_option, set_mode,
 };
+pub use restore::{RestoreFailure, rejects_session};
 pub use setup::{
     McpServer, McpTransport, NameValue, SessionSetup, fork_session, new_session, replay_session,
     resume_session,

@@ -12,7 +12,7 @@ use super::failure::{AgentFailure, Ended};
 use super::spec::{AgentSpec, Home};
 use crate::acp::{self, ClientCapabilities, Dialect, InitializeResult, error_code};
 use crate::jsonrpc::IncomingId;
-use crate::process::{Child, ChildSpec, Spawner, StopReason, Terminals};
+use crate::process::{Child, ChildSpec, ProcessTree, Spawner, StopReason, Terminals};
 use crate::shutdown::{Shutdown, sound};
 use crate::types::{AgentName, Limits};
 
@@ -26,6 +26,8 @@ pub struct Process {
     /// What it was offered at `initialize`.
     pub offer: ClientCapabilities,
     child: Child,
+    /// What runs of it, with what ran after `initialize`.
+    tree: ProcessTree,
 }
 
 /// A start that failed. Its process may still be running: dropping this stops it in the background.
@@ -142,7 +144,12 @@ impl Launcher {
         let handshake = self.initialize((dialect, said), &starting.connection, &mut starting.batches);
         let outcome = tokio::time::timeout(spec.limits.start, handshake).await;
         let failure = match outcome {
-            Ok(Ok(initialized)) => return Ok(starting.into_process(spec, offer, initialized)),
+            Ok(Ok(initialized)) => {
+                let tree = starting.child.tree();
+                let noted = tree.clone();
+                let noted = self.shutdown.spawn_blocking(move || noted.noted()).await.unwrap_or(tree);
+                return Ok(starting.into_process(spec, offer, (initialized, noted)));
+            }
             Ok(Err(Some(failure))) => failure,
             Ok(Err(None)) => AgentFailure::Exited(starting.ended().await),
             Err(_) => AgentFailure::StartTimeout { agent: spec.name.clone(), timeout: spec.limits.start },
@@ -216,11 +223,11 @@ impl Starting {
         self,
         spec: &Arc<AgentSpec>,
         offer: ClientCapabilities,
-        initialized: InitializeResult,
+        (initialized, tree): (InitializeResult, ProcessTree),
     ) -> Process {
         let Self { connection, batches, child } = self;
         let initialized = Arc::new(initialized);
-        Process { spec: Arc::clone(spec), connection, batches, initialized, offer, child }
+        Process { spec: Arc::clone(spec), connection, batches, initialized, offer, child, tree }
     }
 
     async fn ended(&self) -> Ended {
@@ -284,6 +291,16 @@ impl Process {
     /// Ends a process that turned out to be of no use at its start.
     pub fn failed(self, failure: AgentFailure) -> FailedStart {
         FailedStart::of(failure, self.child)
+    }
+
+    /// There is output of the agent that nobody has read yet.
+    pub fn has_unread(&self) -> bool {
+        !self.batches.is_empty()
+    }
+
+    /// Its processes, with those noted that it had after `initialize`.
+    pub fn tree(&self) -> ProcessTree {
+        self.tree.clone()
     }
 
     /// Begins the stop ladder; what the agent still says is read.

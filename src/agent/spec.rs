@@ -64,7 +64,14 @@ impl AgentSpec {
             rpc: Vec::new(),
             terminal_auth: false,
             protocol: 1,
-            pool: PoolSpec { max: 0, warm: 0, warm_for: hour, idle: hour },
+            pool: PoolSpec {
+                max: 0,
+                warm: 0,
+                warm_for: hour,
+                idle: hour,
+                no_load_idle_timeout: hour,
+                no_load_reclaim_timeout: hour,
+            },
             limits: AgentLimits { start: hour, line: 0, silence: hour },
         }
     }
@@ -134,6 +141,10 @@ pub struct PoolSpec {
     pub warm_for: Duration,
     /// A session without a turn gives its process up after this.
     pub idle: Duration,
+    /// The same for an agent that can neither load nor resume a session.
+    pub no_load_idle_timeout: Duration,
+    /// The time for which a process of such an agent is idle before a full pool reclaims it.
+    pub no_load_reclaim_timeout: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -45,6 +45,15 @@ pub struct PoolFigures {
     pub spare: usize,
     /// Turns and sessions that wait in line for a process.
     pub waiting: usize,
+    /// The agent keeps a session locked after `session/close`. The gateway found this out, and stops a process of this
+    /// agent instead of reusing it for another session.
+    pub keeps_sessions_locked: bool,
+    /// How long a process stays with an idle session.
+    pub idle_timeout_seconds: u64,
+    /// The same for an agent that can neither load nor resume a session.
+    pub no_load_idle_timeout_seconds: u64,
+    /// How long a process of such an agent is idle before a full pool reclaims it.
+    pub no_load_reclaim_timeout_seconds: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

@@ -138,11 +138,42 @@ pub enum Context {
     Lost,
 }
 
+/// Why the agent does not know what was said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LostReason {
+    /// The agent reported that it does not have the session.
+    NotFound,
+    /// The agent can neither load nor resume a session.
+    Unsupported,
+    /// The agent reported that it had restored the session, and then rejected the session id of the first prompt.
+    RejectedSession,
+}
+
+impl LostReason {
+    /// As it is spelled on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::Unsupported => "unsupported",
+            Self::RejectedSession => "rejected_session",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionAttached<'a> {
     pub by: AttachedBy,
     pub context: Context,
+    /// Only with `context: "lost"`: why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub reason: Option<LostReason>,
+    /// Only with `context: "lost"`: the agent's error, if there was one, as one line of bounded length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub detail: Option<&'a str>,
     #[schema(required, value_type = Option<Object>)]
     pub agent_info: Option<&'a RawValue>,
     #[schema(value_type = Object)]

@@ -90,6 +90,8 @@ fn spec(
             warm: agent.pool.warm,
             warm_for: agent.pool.warm_for,
             idle: agent.pool.idle,
+            no_load_idle_timeout: agent.pool.no_load_idle_timeout,
+            no_load_reclaim_timeout: agent.pool.no_load_reclaim_timeout,
         },
         limits: agent::AgentLimits {
             start: agent.limits.start,

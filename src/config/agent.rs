@@ -75,6 +75,10 @@ pub struct Pool {
     pub warm_for: Duration,
     /// A process without a turn: then its lease goes back.
     pub idle: Duration,
+    /// The same for an agent that can neither load nor resume a session.
+    pub no_load_idle_timeout: Duration,
+    /// The time for which a process of such an agent is idle before a full pool reclaims it.
+    pub no_load_reclaim_timeout: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +99,14 @@ impl Default for Permissions {
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { max: 8, warm: 1, warm_for: Duration::from_hours(24), idle: Duration::from_mins(10) }
+        Self {
+            max: 8,
+            warm: 1,
+            warm_for: Duration::from_hours(24),
+            idle: Duration::from_mins(10),
+            no_load_idle_timeout: Duration::from_hours(4),
+            no_load_reclaim_timeout: Duration::from_mins(10),
+        }
     }
 }
 
@@ -266,6 +277,12 @@ fn read_pool(field: Field) -> Result<Pool, ConfigError> {
     }
     if let Some(idle) = section.take("idle") {
         pool.idle = positive(&idle)?;
+    }
+    if let Some(timeout) = section.take("no_load_idle_timeout") {
+        pool.no_load_idle_timeout = positive(&timeout)?;
+    }
+    if let Some(timeout) = section.take("no_load_reclaim_timeout") {
+        pool.no_load_reclaim_timeout = timeout.duration()?;
     }
     section.finish()?;
     Ok(pool)

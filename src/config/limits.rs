@@ -27,7 +27,7 @@ macro_rules! limits {
 }
 
 limits! {
-    time: header, connection_idle, body, write_stall, session_new, session_load, call, visit_wait, sign_in, cancel, cancel_total, stdin_stall, idempotency,
+    time: header, connection_idle, body, write_stall, session_new, session_load, restore_timeout, replay_quiet_interval, replay_quiet_timeout, call, visit_wait, sign_in, cancel, cancel_total, stdin_stall, idempotency,
         ticket_unused, ticket_after, link_key_unused, backoff_min, backoff_max, breaker_window, spawn, log_age, line_wait, settings_wait, delete_wait,
         clock_jump, tombstone, keep_alive, session_idle, client_answer, extension_answer, terminal_alone,
         queued_prompt_max_age;

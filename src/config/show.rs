@@ -136,7 +136,12 @@ impl Page<'_> {
         let (max, warm, idle) = (agent.pool.max, agent.pool.warm, duration_text(agent.pool.idle));
         let warm_for = duration_text(agent.pool.warm_for);
         let spares = format!("warm = {warm}, warm_for = \"{warm_for}\"");
-        self.line("pool", &format!("{{ max = {max}, {spares}, idle = \"{idle}\" }}"));
+        let no_load_idle = duration_text(agent.pool.no_load_idle_timeout);
+        let no_load_reclaim = duration_text(agent.pool.no_load_reclaim_timeout);
+        let no_load = format!(
+            "no_load_idle_timeout = \"{no_load_idle}\", no_load_reclaim_timeout = \"{no_load_reclaim}\""
+        );
+        self.line("pool", &format!("{{ max = {max}, {spares}, idle = \"{idle}\", {no_load} }}"));
         let (start, silence) = (duration_text(agent.limits.start), duration_text(agent.limits.silence));
         let line = size_text(agent.limits.line as u64);
         self.line(

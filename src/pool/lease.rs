@@ -62,6 +62,16 @@ impl Lease {
         self.process.as_mut().expect("a lease holds its process until it is released")
     }
 
+    /// The process has the agent's session from now on, and may keep it locked until it ends.
+    pub fn holds(&self, session: &str) {
+        self.pool.holds(self, session);
+    }
+
+    /// The agent reported that another process uses the session.
+    pub fn session_in_use(&self, session: &str) {
+        self.pool.session_in_use(self, session);
+    }
+
     /// Says whether the process could be taken back now.
     pub fn tell(&self, standing: Standing) {
         self.pool.told(self, standing);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::crashes::Crashes;
 use super::homes::Homes;
 use super::lease::{Fate, Lease, Standing};
-use super::state::{AgentState, Leased, Spare, Step, Waiter};
+use super::state::{AgentState, Leased, Spare, Step, Waiter, Wanted};
 use super::visit::Manner;
 use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, Catalogue, Launcher, Process};
@@ -66,6 +66,12 @@ pub struct Figures {
     pub warm: usize,
     pub spare: usize,
     pub waiting: usize,
+    /// The agent keeps a session locked after `session/close`, so no process is reused.
+    pub keeps_sessions_locked: bool,
+    pub idle_timeout: Duration,
+    /// The two that hold for an agent that can neither load nor resume a session.
+    pub no_load_idle_timeout: Duration,
+    pub no_load_reclaim_timeout: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -167,14 +173,15 @@ impl Pool {
         sound(self.inner.state.lock())
     }
 
-    /// Takes a place in the agent's line, at once or not at all.
+    /// Takes a place in the agent's line, at once or not at all. `wanted` is the session that the agent has to restore.
     pub fn reserve(
         &self,
         agent: &AgentName,
         principal: &Principal,
         offer: ClientCapabilities,
+        wanted: Option<Wanted>,
     ) -> Result<Place, Refused> {
-        self.reserve_as(agent, principal, offer, Manner::Pressing)
+        self.reserve_as(agent, principal, offer, (Manner::Pressing, wanted))
     }
 
     pub(super) fn reserve_as(
@@ -182,7 +189,7 @@ impl Pool {
         agent: &AgentName,
         principal: &Principal,
         offer: ClientCapabilities,
-        manner: Manner,
+        (manner, wanted): (Manner, Option<Wanted>),
     ) -> Result<Place, Refused> {
         if self.inner.shutdown.draining() {
             return Err(Refused::Draining);
@@ -206,7 +213,7 @@ impl Pool {
                 return Err(limits.exceeded(PrincipalLimit::QueuedPrompts, RETRY).into());
             }
             let pressing = manner == Manner::Pressing;
-            line.line.push_back(Waiter { principal: principal.clone(), offer, pressing, give });
+            line.line.push_back(Waiter { principal: principal.clone(), offer, pressing, wanted, give });
         }
         self.advance(agent);
         Ok(Place { given })
@@ -224,6 +231,10 @@ impl Pool {
             leased: agent.leases.len(),
             spare: agent.spares.len(),
             waiting: agent.line.len(),
+            keeps_sessions_locked: agent.keeps_sessions_locked,
+            idle_timeout: agent.spec.pool.idle,
+            no_load_idle_timeout: agent.spec.pool.no_load_idle_timeout,
+            no_load_reclaim_timeout: agent.spec.pool.no_load_reclaim_timeout,
         };
         Some((figures, agent.initialized.clone()))
     }
@@ -239,7 +250,7 @@ impl Pool {
             }
             match agent.step(Instant::now(), &self.inner.limits) {
                 Step::Nothing => return,
-                Step::Give(spare, waiter) => {
+                Step::Give(mut spare, waiter) => {
                     if spare.used_by.is_none() {
                         agent.spare_crashes = Crashes::default();
                     }
@@ -252,6 +263,8 @@ impl Pool {
                         tenant: spare.tenant.clone(),
                         generation: spare.generation,
                         spec: Arc::clone(&spare.process.spec),
+                        held: std::mem::take(&mut spare.held),
+                        can_load: spare.process.initialized.capabilities.can_restore(),
                     };
                     agent.leases.insert(id, leased);
                     let lease = Lease::new(spare, id, waiter.principal, recall, self.clone());
@@ -270,7 +283,11 @@ impl Pool {
                     let name = name.clone();
                     self.inner.shutdown.spawn(async move { pool.launch(name, tenant, offer).await });
                 }
-                Step::Stop(spare) => self.stop(name.clone(), spare.process),
+                Step::Stop(spare) => {
+                    state.next += 1;
+                    agent.ending.insert(state.next, spare.held);
+                    self.stop(name.clone(), spare.process, state.next);
+                }
             }
         }
     }
@@ -279,15 +296,42 @@ impl Pool {
         self.inner.shutdown.spawn(async move { drop(unwanted) });
     }
 
-    pub(super) fn stop(&self, name: AgentName, process: Process) {
+    /// `id` names what the process held, until it has ended.
+    pub(super) fn stop(&self, name: AgentName, process: Process, id: u64) {
         let pool = self.clone();
         self.inner.shutdown.spawn(async move {
             process.stop().await;
             if let Some(agent) = pool.state().agents.get_mut(&name) {
                 agent.live -= 1;
+                agent.ending.remove(&id);
             }
             pool.advance(&name);
         });
+    }
+
+    pub(super) fn holds(&self, lease: &Lease, session: &str) {
+        if let Some(agent) = self.state().agents.get_mut(&lease.agent)
+            && let Some(leased) = agent.leases.get_mut(&lease.id)
+        {
+            leased.held.note(session);
+        }
+    }
+
+    /// If a process that has given the session back still exists and is in use, the agent does not unlock on close.
+    pub(super) fn session_in_use(&self, lease: &Lease, session: &str) {
+        let mut state = self.state();
+        let Some(agent) = state.agents.get_mut(&lease.agent) else { return };
+        let mut leased =
+            agent.leases.iter().filter(|(id, _)| **id != lease.id).map(|(_, leased)| &leased.held);
+        let kept = leased.any(|held| held.contains(session))
+            || agent.spares.iter().any(|spare| spare.held.contains(session));
+        if kept && !agent.keeps_sessions_locked {
+            agent.keeps_sessions_locked = true;
+            tracing::warn!(
+                agent = %lease.agent,
+                "the agent keeps a session locked after session/close: its processes are stopped and not reused"
+            );
+        }
     }
 
     pub(super) fn told(&self, lease: &Lease, standing: Standing) {
@@ -314,7 +358,14 @@ impl Pool {
         let stop = {
             let mut state = self.state();
             let agent = state.agents.get_mut(&lease.agent).expect("agents stay in the pool");
-            agent.leases.remove(&lease.id);
+            let held = agent.leases.remove(&lease.id).map(|leased| leased.held).unwrap_or_default();
+            // Another session would find the sessions locked that this process held.
+            let used_by = used_by.filter(|_| !agent.keeps_sessions_locked || held.is_empty());
+            if used_by.is_some() && fate == Fate::Reuse && !held.is_empty() {
+                agent.returning.insert(lease.id, held);
+                drop(state);
+                return self.take_back(lease, process);
+            }
             if let Some(used_by) = used_by {
                 agent.spares.push(Spare {
                     process,
@@ -322,14 +373,16 @@ impl Pool {
                     used_by,
                     generation: lease.generation,
                     since: Instant::now(),
+                    held,
                 });
                 None
             } else {
+                agent.ending.insert(lease.id, held);
                 Some(process)
             }
         };
         if let Some(process) = stop {
-            self.stop(lease.agent.clone(), process);
+            self.stop(lease.agent.clone(), process, lease.id);
         }
         self.advance(&lease.agent);
     }
@@ -352,7 +405,8 @@ impl Pool {
                 std::mem::take(&mut agent.spares)
             };
             for spare in spares {
-                self.stop(name.clone(), spare.process);
+                // Nobody takes a process any more, so nobody asks what this one held.
+                self.stop(name.clone(), spare.process, 0);
             }
         }
     }

@@ -5,9 +5,11 @@
 
 mod auth;
 mod crashes;
+mod held;
 mod homes;
 mod lease;
 mod line;
+mod reuse;
 mod sign_in;
 mod start;
 mod state;
@@ -17,4 +19,5 @@ pub use crashes::Crashes;
 pub use lease::{Fate, Lease, Standing};
 pub use line::{Figures, Place, Pool, Refused};
 pub use sign_in::SignIn;
+pub use state::Wanted;
 pub use visit::{Manner, NoVisit, Visit};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::held::Held;
 use super::homes::HomeStart;
 use super::line::Pool;
 use super::state::Spare;
@@ -46,7 +47,8 @@ impl Pool {
                     agent.initialized = Some(Arc::clone(&process.initialized));
                 }
                 let since = Instant::now();
-                agent.spares.push(Spare { process, tenant, used_by: None, generation, since });
+                let held = Held::default();
+                agent.spares.push(Spare { process, tenant, used_by: None, generation, since, held });
                 None
             }
             Err(failed) => {

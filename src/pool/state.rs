@@ -2,12 +2,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::auth::SignedIn;
 use super::crashes::Crashes;
+use super::held::Held;
 use super::lease::Lease;
 use super::sign_in::SignInPlace;
 use crate::acp::auth::AuthState;
@@ -15,12 +17,23 @@ use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, AgentSpec, Process};
 use crate::types::{Limits, Principal, Tenant};
 
+/// The agent's session that a lease is for.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The agent's id of the session.
+    pub session: Arc<str>,
+    /// The agent has just reported that another process uses the session: a process that held it has to end first.
+    pub in_use: bool,
+}
+
 pub(super) struct Waiter {
     pub(super) principal: Principal,
     /// What its session offers to the agent.
     pub(super) offer: ClientCapabilities,
     /// Sessions that are idle give their process up for it.
     pub(super) pressing: bool,
+    /// None: a new session, or none.
+    pub(super) wanted: Option<Wanted>,
     pub(super) give: oneshot::Sender<Result<Lease, AgentFailure>>,
 }
 
@@ -33,6 +46,7 @@ pub(super) struct Spare {
     /// The sign-in that it knows of.
     pub(super) generation: u64,
     pub(super) since: Instant,
+    pub(super) held: Held,
 }
 
 impl Spare {
@@ -40,6 +54,10 @@ impl Spare {
         self.tenant == waiter.principal.tenant
             && self.process.offer == waiter.offer
             && self.used_by.as_ref().is_none_or(|id| *id == waiter.principal.id)
+    }
+
+    fn held_session_of(&self, waiter: &Waiter) -> bool {
+        waiter.wanted.as_ref().is_some_and(|wanted| self.held.contains(&wanted.session))
     }
 }
 
@@ -53,6 +71,22 @@ pub(super) struct Leased {
     pub(super) generation: u64,
     /// The entry that the process began with.
     pub(super) spec: Arc<AgentSpec>,
+    pub(super) held: Held,
+    /// The agent can load or resume the session on another process.
+    pub(super) can_load: bool,
+}
+
+impl Leased {
+    /// Whether a full pool may reclaim the process. A session that cannot be loaded keeps it for a longer time.
+    fn may_be_reclaimed(&self, now: Instant) -> bool {
+        let keep = if self.can_load { Duration::ZERO } else { self.spec.pool.no_load_reclaim_timeout };
+        !self.leaving && self.idle_since.is_some_and(|since| now >= since + keep)
+    }
+
+    fn recall(&mut self) {
+        self.leaving = true;
+        self.recall.notify_one();
+    }
 }
 
 pub(super) struct AgentState {
@@ -66,6 +100,12 @@ pub(super) struct AgentState {
     pub(super) line: VecDeque<Waiter>,
     pub(super) spares: Vec<Spare>,
     pub(super) leases: HashMap<u64, Leased>,
+    /// What processes held that are being stopped.
+    pub(super) ending: HashMap<u64, Held>,
+    /// What processes held that have closed their sessions and are looked at before another session gets them.
+    pub(super) returning: HashMap<u64, Held>,
+    /// The agent keeps a session locked after `session/close`, until the process ends: no process is reused.
+    pub(super) keeps_sessions_locked: bool,
     /// Starts that failed while a session or a call waited for a process.
     pub(super) crashes: Crashes,
     /// Those of spares that nobody had taken: they are no reason to refuse anybody.
@@ -95,6 +135,9 @@ impl AgentState {
             line: VecDeque::new(),
             spares: Vec::new(),
             leases: HashMap::new(),
+            ending: HashMap::new(),
+            returning: HashMap::new(),
+            keeps_sessions_locked: false,
             crashes: Crashes::default(),
             spare_crashes: Crashes::default(),
             wanted_at: Instant::now(),
@@ -121,6 +164,7 @@ impl AgentState {
         (self.spec, self.configured) = (spec, true);
         (self.crashes, self.spare_crashes) = (Crashes::default(), Crashes::default());
         (self.initialized, self.wanted_at) = (None, Instant::now());
+        self.keeps_sessions_locked = false;
         for signed_in in self.signed_in.values_mut() {
             // What was told to the former program is no business of this one.
             signed_in.renewed();
@@ -149,10 +193,48 @@ impl AgentState {
         };
         for leased in leases.values_mut().filter(outdated) {
             if !leased.leaving && leased.idle_since.is_some() {
-                leased.leaving = true;
-                leased.recall.notify_one();
+                leased.recall();
             }
         }
+    }
+
+    /// Whether the waiter has to wait for a process that has its session: for one that is just given back, or for the
+    /// end of one that keeps the session locked.
+    fn is_blocked(&self, waiter: &Waiter) -> bool {
+        let Some(wanted) = &waiter.wanted else { return false };
+        let holds = |held: &Held| held.contains(&wanted.session);
+        let has = |leased: &Leased| leased.leaving && leased.held.last() == Some(&*wanted.session);
+        if self.returning.values().any(holds) || self.leases.values().any(has) {
+            return true;
+        }
+        if !wanted.in_use && !self.keeps_sessions_locked {
+            return false;
+        }
+        self.leases.values().any(|leased| holds(&leased.held))
+            || self.ending.values().any(holds)
+            || self.spares.iter().any(|spare| holds(&spare.held) && !spare.fits(waiter))
+    }
+
+    /// Recalls the idle sessions whose processes keep the sessions of blocked waiters locked.
+    fn recall_holders(&mut self) {
+        let blocked = self.line.iter().filter(|waiter| waiter.pressing && self.is_blocked(waiter));
+        let wanted: Vec<_> = blocked.filter_map(|waiter| waiter.wanted.clone()).collect();
+        for leased in self.leases.values_mut().filter(|leased| !leased.leaving && leased.idle_since.is_some())
+        {
+            if wanted.iter().any(|wanted| leased.held.contains(&wanted.session)) {
+                leased.recall();
+            }
+        }
+    }
+
+    /// An idle process that nobody can use: it keeps sessions locked that somebody may want elsewhere.
+    fn locking_spare(&self) -> Option<usize> {
+        let blocks = |spare: &Spare| {
+            self.line.iter().any(|w| self.is_blocked(w) && spare.held_session_of(w) && !spare.fits(w))
+        };
+        self.spares
+            .iter()
+            .position(|spare| (self.keeps_sessions_locked && !spare.held.is_empty()) || blocks(spare))
     }
 
     pub(super) fn step(&mut self, now: Instant, limits: &Limits) -> Step {
@@ -171,10 +253,17 @@ impl AgentState {
             let waiter = self.line.remove(at).expect("the place is in the line");
             return Step::Give(self.spares.swap_remove(spare), waiter);
         }
-        let wanted = self.line.len();
-        if wanted > self.starting {
+        if let Some(spare) = self.locking_spare() {
+            return Step::Stop(self.spares.swap_remove(spare));
+        }
+        self.recall_holders();
+        let unblocked: Vec<&Waiter> = self.line.iter().filter(|waiter| !self.is_blocked(waiter)).collect();
+        let wanted = unblocked.len();
+        let pressing = unblocked.iter().filter(|waiter| waiter.pressing).count();
+        let starting = self.starting + self.returning.len();
+        if wanted > starting {
             if self.live < self.spec.pool.max {
-                let next = &self.line[self.starting];
+                let next = unblocked[starting];
                 return Step::Start { tenant: next.principal.tenant.clone(), offer: next.offer };
             }
             let coming = self.starting + self.stopping();
@@ -182,11 +271,11 @@ impl AgentState {
                 // The head of the line is another principal, or offers something else, than those whom the spares suit.
                 return Step::Stop(self.spares.swap_remove(0));
             }
-            let pressing = self.line.iter().filter(|waiter| waiter.pressing).count();
-            self.recall(wanted.saturating_sub(coming).min(pressing));
+            self.recall(wanted.saturating_sub(coming).min(pressing), now);
             return Step::Nothing;
         }
-        let lacking = self.warm_spares() + self.starting - wanted < self.warm(now);
+        let spare = (self.warm_spares() + self.starting).saturating_sub(wanted);
+        let lacking = spare < self.warm(now);
         let held_back = self.crashes.wait(now).or(self.spare_crashes.wait(now)).is_some();
         if lacking && !held_back && self.live < self.spec.pool.max {
             return Step::Start { tenant: Tenant::default(), offer: self.spec.offers() };
@@ -218,10 +307,17 @@ impl AgentState {
     fn next_given(&self) -> Option<(usize, usize)> {
         let mut coming = self.starting + self.spec.pool.max.saturating_sub(self.live);
         for (at, waiter) in self.line.iter().enumerate() {
-            // A used process first: a fresh one is good for everybody.
-            let fits = |spare: &Spare| spare.fits(waiter);
-            let used = self.spares.iter().position(|spare| spare.used_by.is_some() && fits(spare));
-            if let Some(spare) = used.or_else(|| self.spares.iter().position(fits)) {
+            if self.is_blocked(waiter) {
+                continue;
+            }
+            // The process that held the session has it in memory, or keeps it locked.
+            let held = |spare: &Spare| spare.held_session_of(waiter) && spare.fits(waiter);
+            let fits =
+                |spare: &Spare| spare.fits(waiter) && (!self.keeps_sessions_locked || spare.held.is_empty());
+            let held = self.spares.iter().position(held);
+            // Then a used process: a fresh one is good for everybody.
+            let used = || self.spares.iter().position(|spare| spare.used_by.is_some() && fits(spare));
+            if let Some(spare) = held.or_else(used).or_else(|| self.spares.iter().position(fits)) {
                 return Some((at, spare));
             }
             coming = coming.checked_sub(1)?;
@@ -235,14 +331,13 @@ impl AgentState {
     }
 
     /// Asks the holders that have been idle the longest.
-    fn recall(&mut self, wanted: usize) {
+    fn recall(&mut self, wanted: usize, now: Instant) {
         let leaving = self.leases.values().filter(|leased| leased.leaving).count();
         let mut idle: Vec<_> =
-            self.leases.values_mut().filter(|l| !l.leaving && l.idle_since.is_some()).collect();
+            self.leases.values_mut().filter(|leased| leased.may_be_reclaimed(now)).collect();
         idle.sort_by_key(|leased| leased.idle_since);
         for leased in idle.into_iter().take(wanted.saturating_sub(leaving)) {
-            leased.leaving = true;
-            leased.recall.notify_one();
+            leased.recall();
         }
     }
 

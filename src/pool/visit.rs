@@ -47,7 +47,7 @@ impl Pool {
         principal: &Principal,
         manner: Manner,
     ) -> Result<Visit, NoVisit> {
-        let mut place = self.reserve_as(&spec.name, principal, spec.offers(), manner)?;
+        let mut place = self.reserve_as(&spec.name, principal, spec.offers(), (manner, None))?;
         let lease = self.wait_for(&mut place, spec).await?;
         Ok(Visit { lease: Some(lease), fate: Fate::Untouched, pool: self.clone() })
     }

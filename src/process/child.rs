@@ -4,15 +4,17 @@ use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use rustix::process::Pid;
 use tokio::process::ChildStdout;
 use tokio::sync::watch;
 
-use super::{StderrTail, StdinWriter, Terminals};
+use super::{ProcessTree, StderrTail, StdinWriter, Terminals};
 
 /// A running child. Dropping it is an order to stop, which is carried out in the background.
 #[derive(Debug)]
 pub struct Child {
     pub(super) pid: u32,
+    pub(super) keeper: Pid,
     pub(super) stdin: StdinWriter,
     pub(super) stdout: Option<ChildStdout>,
     pub(super) stderr: StderrTail,
@@ -97,6 +99,11 @@ impl Child {
     /// The program's own pid, for people. Signals go to the keeper alone.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// The child and its descendants, also those that have lost their parents.
+    pub fn tree(&self) -> ProcessTree {
+        ProcessTree::below(self.keeper)
     }
 
     pub fn stdin(&self) -> StdinWriter {

@@ -30,6 +30,7 @@ mod spec;
 mod stderr;
 mod stdin;
 mod terminal;
+mod tree;
 
 pub use child::{Child, Exit, StopReason};
 pub use mask::masked;
@@ -42,6 +43,7 @@ pub use spec::ChildSpec;
 pub use stderr::StderrTail;
 pub use stdin::{StdinError, StdinWriter};
 pub use terminal::{TerminalChild, TerminalOutput, TerminalSpec, Terminals};
+pub use tree::ProcessTree;
 
 /// Closes this process's memory, environment and descriptors to others of the same user.
 ///

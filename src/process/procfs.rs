@@ -17,6 +17,22 @@ pub(super) fn stat(pid: Pid) -> io::Result<Stat> {
     parse_stat(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
+/// All processes that run, but for those that have ended and are not reaped.
+pub(super) fn running() -> impl Iterator<Item = (Pid, Stat)> {
+    let table = fs::read_dir("/proc").into_iter().flatten();
+    table.filter_map(|entry| {
+        let pid = Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?)?;
+        let text = fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+        Some((pid, parse_stat(&text).filter(|_| !has_ended(&text))?))
+    })
+}
+
+/// A zombie, which waits for its parent alone.
+fn has_ended(stat: &[u8]) -> bool {
+    let after_name = stat.iter().rposition(|byte| *byte == b')').unwrap_or(0);
+    stat[after_name..].trim_ascii_start().get(2).is_some_and(|state| matches!(state, b'Z' | b'X'))
+}
+
 /// The program's name stands in parentheses and may hold anything, so fields count from the last one.
 fn parse_stat(text: &[u8]) -> Option<Stat> {
     let after_name = text.iter().rposition(|byte| *byte == b')')? + 1;
@@ -67,6 +83,14 @@ mod tests {
         assert_eq!(parse_stat(line), Some(Stat { parent: 42, start: 123_456 }));
         assert_eq!(parse_stat(b"7 (cut) S 42"), None);
         assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn a_process_that_waits_to_be_reaped_does_not_run() {
+        assert!(has_ended(b"7 (a) Z 42 7 7"));
+        assert!(!has_ended(b"7 (Z) S 42 7 7"));
+        let this = rustix::process::getpid();
+        assert!(running().any(|(pid, _)| pid == this));
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub enum SpawnError {
 /// A keeper that runs, and has not said yet how its program began.
 struct Begun<E> {
     leash: Leash,
+    keeper: Pid,
     control: UnixStream,
     /// Our ends of what the program reads and writes.
     ends: E,
@@ -85,11 +86,12 @@ impl Spawner {
     /// Starts `spec` under a keeper, and returns once the program itself runs.
     pub async fn spawn(&self, spec: ChildSpec) -> Result<Child, SpawnError> {
         let program = spec.program.clone();
-        let Begun { leash, control, ends } = self.begin(move |spawner| spawner.with_pipes(spec)).await?;
+        let Begun { leash, keeper, control, ends } =
+            self.begin(move |spawner| spawner.with_pipes(spec)).await?;
         let pid = self.started(control, &leash, program).await?;
         let PipeEnds { stdin, stdout, stderr, orders } = ends;
         let terminals = Terminals::new(orders, stderr.secrets(), &self.limits, &self.shutdown);
-        Ok(Child { pid, stdin, stdout: Some(stdout), stderr, terminals, leash })
+        Ok(Child { pid, keeper, stdin, stdout: Some(stdout), stderr, terminals, leash })
     }
 
     /// Starts `spec` in a pseudo terminal of its own, under a keeper of its own; returns once the program itself runs.
@@ -99,7 +101,8 @@ impl Spawner {
             spec.env.push(("TERM".into(), pty::TERM.into()));
         }
         let program = spec.program.clone();
-        let Begun { leash, control, ends } = self.begin(move |spawner| spawner.with_pty(&spec, size)).await?;
+        let Begun { leash, control, ends, .. } =
+            self.begin(move |spawner| spawner.with_pty(&spec, size)).await?;
         let pid = self.started(control, &leash, program).await?;
         Ok(PtyChild::new(pid, ends, leash))
     }
@@ -135,8 +138,8 @@ impl Spawner {
         let (stdin, stdin_task) =
             StdinTask::new(stdin_pipe, &self.limits, close_stdin.clone(), stalled.clone());
         self.shutdown.spawn_confined(stdin_task.run());
-        let leash = self.guard(keeper, Pipes { close_stdin, stalled, stderr: drain });
-        Ok(Begun { leash, control, ends: PipeEnds { stdin, stdout, stderr, orders } })
+        let (keeper, leash) = self.guard(keeper, Pipes { close_stdin, stalled, stderr: drain });
+        Ok(Begun { leash, keeper, control, ends: PipeEnds { stdin, stdout, stderr, orders } })
     }
 
     fn with_pty(&self, spec: &ChildSpec, size: PtySize) -> Result<Begun<Pty>, SpawnError> {
@@ -146,12 +149,12 @@ impl Spawner {
         // Our copy would keep the terminal open after the child has closed its own.
         drop(terminal);
         let keeper = self.keeper("watch-pty", spec, theirs, Stdio::null)?;
-        let leash = self.guard(keeper, Pipes::none(&self.shutdown));
-        Ok(Begun { leash, control, ends: pty })
+        let (keeper, leash) = self.guard(keeper, Pipes::none(&self.shutdown));
+        Ok(Begun { leash, keeper, control, ends: pty })
     }
 
     /// From here on the leash answers for the keeper: dropped at any point, it stops it.
-    fn guard(&self, keeper: tokio::process::Child, pipes: Pipes) -> Leash {
+    fn guard(&self, keeper: tokio::process::Child, pipes: Pipes) -> (Pid, Leash) {
         let pid = keeper.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
         let pid = pid.expect("a keeper that was not awaited has a pid");
         let (orders_in, orders) = watch::channel(Order::Run);
@@ -168,7 +171,7 @@ impl Spawner {
             limits: Arc::clone(&self.limits),
         };
         self.shutdown.spawn(guard.run());
-        leash
+        (pid, leash)
     }
 
     /// Waits for the program to take over; when it does not, for the end of the keeper.

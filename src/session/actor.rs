@@ -22,6 +22,7 @@ use super::record::{FoldRecord, SessionRecord, put_open};
 use super::recovery::entry;
 use super::refusal::Refusal;
 use super::requests::{Answered, Pending, Resolved};
+use super::restore::Restore;
 use super::serve::Serving;
 use super::subagents::Subagents;
 use super::terminals::Terminals;
@@ -58,6 +59,7 @@ pub(super) struct Actor {
     pub(super) unsaved: usize,
     pub(super) inputs: Inputs,
     pub(super) attachment: Attachment,
+    pub(super) restore: Restore,
     pub(super) live: Option<Live>,
     /// Those who wait for a process without a turn.
     pub(super) attaching: Vec<Attaching>,
@@ -359,6 +361,7 @@ impl Actor {
         [
             self.turn_deadline(),
             self.attach_deadline(),
+            self.replay_deadline(),
             self.request_deadline(),
             self.setting_deadline(),
             self.foreground_deadline(),
@@ -376,6 +379,7 @@ impl Actor {
         let now = Instant::now();
         self.turn_overdue(now);
         self.attach_overdue(now);
+        self.replay_overdue(now);
         self.requests_overdue(now);
         self.settings_overdue(now);
         self.foreground_overdue(now);

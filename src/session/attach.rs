@@ -9,6 +9,7 @@ use super::actor::{Actor, answer};
 use super::attachment::{Attaching, Attachment, By, Early};
 use super::foreground::Foreground;
 use super::refusal::{Refusal, failed};
+use super::restore::LostContext;
 use super::suited;
 use crate::acp::{self, ClientCapabilities, McpServer, SessionSetup, TraceContext};
 use crate::agent::AgentFailure;
@@ -23,7 +24,10 @@ use crate::types::limits::FOLDED_MEMBER_BYTES;
 impl Actor {
     /// Takes a place in the line if there is no process. Nothing is appended before this succeeds.
     pub(super) fn reserve(&mut self) -> Result<(), Refusal> {
-        let has_process = matches!(self.attachment, Attachment::Setting { .. } | Attachment::Attached);
+        let has_process = matches!(
+            self.attachment,
+            Attachment::Setting { .. } | Attachment::Attached | Attachment::Retrying { .. }
+        );
         if has_process || self.inputs.place.is_some() {
             return Ok(());
         }
@@ -34,7 +38,8 @@ impl Actor {
             let limits = self.context.pool.principal_limits().of(&self.owner);
             self.live = Some(self.context.live.enter(&self.owner, &limits)?);
         }
-        match self.context.pool.reserve(&self.record.agent, &self.owner, self.offer()) {
+        match self.context.pool.reserve(&self.record.agent, &self.owner, self.offer(), self.wanted_session())
+        {
             Ok(place) => self.inputs.place = Some(place),
             Err(refused) => {
                 self.settle();
@@ -116,10 +121,14 @@ impl Actor {
         self.inputs.recall = Some(lease.recalled());
         self.inputs.lease = Some(lease);
         self.told = Standing::Busy;
-        self.set_up(by);
+        if by == By::Fresh {
+            self.restore.lost_context = Some(LostContext::unsupported());
+        }
+        self.set_up(by, None);
     }
 
-    fn set_up(&mut self, by: By) {
+    /// Asks the agent to take the session. `resume` is its answer to the resume that came before a load.
+    pub(super) fn set_up(&mut self, by: By, resume: Option<RpcError>) {
         let Some(lease) = &self.inputs.lease else { return };
         let servers = self.servers();
         let setup = self.setup(&servers);
@@ -135,7 +144,7 @@ impl Actor {
         if let Ok(call) = lease.process().connection.call(by.method(self.dialect()), &params) {
             let deadline = Instant::now() + limit;
             self.attachment =
-                Attachment::Setting { by, call, deadline, swallowed: 0, early: Early::default() };
+                Attachment::Setting { by, resume, call, deadline, swallowed: 0, early: Early::default() };
         }
     }
 
@@ -170,24 +179,15 @@ impl Actor {
 
     /// The agent's answer to new, resume or load.
     pub(super) fn set_up_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
-        let Attachment::Setting { by, swallowed, early, .. } =
+        let Attachment::Setting { by, resume, swallowed, early, .. } =
             std::mem::replace(&mut self.attachment, Attachment::Attached)
         else {
             return;
         };
         let result = match outcome {
             Ok(result) => acp::or_empty(&result),
-            Err(error) if self.takes_history() => return self.not_taken(error),
-            // Agents answer a session that they have lost with any code: what was not asked for by name starts anew.
-            Err(error) if by == By::Resume && self.can_load() => {
-                tracing::info!(session = %self.record.session_id, %error, "resume failed, loading");
-                return self.set_up(By::Load);
-            }
-            Err(error)
-                if matches!(by, By::Resume | By::Load) && error.code != acp::error_code::AUTH_REQUIRED =>
-            {
-                tracing::info!(session = %self.record.session_id, %error, "the agent lost the session");
-                return self.set_up(By::Fresh);
+            Err(error) if matches!(by, By::Resume | By::Load) => {
+                return self.restore_refused(by, error, resume);
             }
             Err(error) => return self.not_taken(error),
         };
@@ -207,13 +207,16 @@ impl Actor {
         }
     }
 
-    fn can_load(&self) -> bool {
+    pub(super) fn can_load(&self) -> bool {
         self.inputs.lease.as_ref().is_some_and(|l| l.process().initialized.capabilities.load_session)
     }
 
     fn attached(&mut self, by: By, result: &RawValue) {
         let Some(lease) = &self.inputs.lease else { return };
         lease.saw_auth(false);
+        if let Some(id) = &self.record.agent_session_id {
+            lease.holds(id);
+        }
         let initialized = Arc::clone(&lease.process().initialized);
         self.attachment = Attachment::Attached;
         if self.turn.is_none() {
@@ -229,6 +232,11 @@ impl Actor {
         self.fold_changed |= self.fold.attached(result);
         self.record.models = acp::Object::parse(result).is_some_and(|object| object.get("models").is_some());
         self.record.unfinished = false;
+        self.restore.restoring = None;
+        self.restore.unproven = matches!(by, By::Resume | By::Load);
+        if by == By::Load {
+            self.begin_replay_rest(self.takes_history());
+        }
         let word = self.attached_by(by);
         let mut claim = self.creating.as_mut().and_then(|creating| creating.claim.take());
         if self.log.appended() == 0 {
@@ -239,12 +247,19 @@ impl Actor {
         if let Some(claim) = claim {
             claim.put(self.record.session_id, None, &mut records);
         }
-        let context = if by == By::Fresh { Context::Lost } else { Context::Kept };
+        let lost = self.restore.lost_context.take().filter(|_| by == By::Fresh);
+        if let Some(LostContext { reason, detail }) = &lost {
+            let session = &self.record.session_id;
+            let reason = reason.as_str();
+            tracing::warn!(%session, reason, detail, "the agent lost the conversation, a new one begins");
+        }
         // Only the answer to `session/new` has the agent's own id in it, and was parsed: the id can be replaced.
         let result = acp::replace_session_id(result, &self.record.session_id);
         let event = SessionAttached {
             by: word,
-            context,
+            context: if by == By::Fresh { Context::Lost } else { Context::Kept },
+            reason: lost.as_ref().map(|lost| lost.reason),
+            detail: lost.as_ref().and_then(|lost| lost.detail.as_deref()),
             agent_info: initialized.agent_info.as_deref(),
             agent_capabilities: &initialized.raw_capabilities,
             result: result.as_deref().ok(),
@@ -262,7 +277,7 @@ impl Actor {
     }
 
     /// The agent refuses the session, but its process is sound.
-    fn not_taken(&mut self, error: RpcError) {
+    pub(super) fn not_taken(&mut self, error: RpcError) {
         let Some(lease) = &self.inputs.lease else { return };
         let refusal = match error.code {
             // Only here did a client name what the agent does not find.
@@ -277,7 +292,7 @@ impl Actor {
     }
 
     /// The process is of no use.
-    fn give_up(&mut self, failure: AgentFailure) {
+    pub(super) fn give_up(&mut self, failure: AgentFailure) {
         let refusal = Refusal::Agent(failure);
         self.release(Fate::Stop, &refusal);
         self.unattached(&refusal);
@@ -290,6 +305,7 @@ impl Actor {
         self.outbox.clear();
         self.inputs.recall = None;
         self.late_of = None;
+        (self.restore.replay, self.restore.unproven) = (None, false);
         self.foreground = Foreground::new();
         self.subagents.forget();
         self.serving.forget();
@@ -319,6 +335,7 @@ impl Actor {
     /// Tells everyone but the turn that no process comes.
     fn refuse_all(&mut self, refusal: &Refusal) {
         self.attachment = Attachment::Detached;
+        (self.restore.restoring, self.restore.lost_context) = (None, None);
         self.not_created(refusal);
         for attaching in self.attaching.drain(..) {
             answer(attaching.reply, Err(refusal.clone()));
@@ -376,7 +393,10 @@ impl Actor {
                 self.detach(DetachedReason::Drain);
             }
             Attachment::Leaving { .. } => {}
-            Attachment::Detached | Attachment::Waiting { .. } | Attachment::Setting { .. } => {
+            Attachment::Detached
+            | Attachment::Waiting { .. }
+            | Attachment::Retrying { .. }
+            | Attachment::Setting { .. } => {
                 self.inputs.place = None;
                 drop(self.part_with(&Refusal::Draining));
                 self.refuse_all(&Refusal::Draining);
@@ -426,7 +446,7 @@ impl Actor {
         self.part(if closed { Fate::Reuse } else { Fate::Stop });
     }
 
-    fn part(&mut self, fate: Fate) {
+    pub(super) fn part(&mut self, fate: Fate) {
         self.release(fate, &Refusal::Closed);
         self.left();
     }
@@ -449,40 +469,10 @@ impl Actor {
     pub(super) fn settle(&mut self) {
         if self.inputs.lease.is_none() && self.inputs.place.is_none() {
             self.live = None;
-            if matches!(self.attachment, Attachment::Waiting { .. }) {
+            if matches!(self.attachment, Attachment::Waiting { .. } | Attachment::Retrying { .. }) {
                 self.attachment = Attachment::Detached;
+                self.restore.restoring = None;
             }
-        }
-    }
-
-    pub(super) fn attach_deadline(&self) -> Option<Instant> {
-        match &self.attachment {
-            Attachment::Detached => None,
-            Attachment::Waiting { since } => Some(*since + self.context.limits.line_wait),
-            Attachment::Setting { deadline, .. } | Attachment::Leaving { deadline, .. } => Some(*deadline),
-            Attachment::Attached => (!self.is_busy()).then(|| self.idle_since + self.spec.pool.idle),
-        }
-    }
-
-    pub(super) fn attach_overdue(&mut self, now: Instant) {
-        if self.attach_deadline().is_none_or(|deadline| now < deadline) {
-            return;
-        }
-        match &self.attachment {
-            Attachment::Detached => {}
-            Attachment::Waiting { .. } => {
-                self.inputs.place = None;
-                self.release(Fate::Stop, &Refusal::Closed);
-                let method = "the wait for a process".to_owned();
-                self.unattached(&Refusal::Agent(AgentFailure::Timeout { method }));
-            }
-            Attachment::Setting { by, call, .. } => {
-                let method = by.method(self.dialect()).to_owned();
-                self.abandon(*call);
-                self.give_up(AgentFailure::Timeout { method });
-            }
-            Attachment::Leaving { .. } => self.part(Fate::Stop),
-            Attachment::Attached => self.leave(DetachedReason::Idle),
         }
     }
 }

@@ -1,15 +1,20 @@
 //! How far a session is with a process.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::actor::Actor;
 use super::command::Reply;
 use super::dropped::Dropped;
+use super::refusal::Refusal;
 use crate::acp::{self, Dialect, TraceContext};
-use crate::api::event::AttachedBy;
-use crate::jsonrpc::CallId;
+use crate::agent::AgentFailure;
+use crate::api::event::{AttachedBy, DetachedReason};
+use crate::jsonrpc::{CallId, RpcError};
+use crate::pool::Fate;
 use crate::types::Limits;
 
 /// How far the session is with a process.
@@ -20,9 +25,15 @@ pub(super) enum Attachment {
     Waiting {
         since: Instant,
     },
+    /// The agent did not restore the session. A process is asked for again at that time.
+    Retrying {
+        at: Instant,
+    },
     /// The agent was asked to take the session.
     Setting {
         by: By,
+        /// The agent's error to `session/resume`, if `session/load` follows it.
+        resume: Option<RpcError>,
         call: CallId,
         deadline: Instant,
         swallowed: u64,
@@ -97,6 +108,56 @@ impl By {
             Self::New | Self::Fresh => acp::method::SESSION_NEW,
             Self::Resume => acp::method::SESSION_RESUME,
             Self::Load => dialect.replay(),
+        }
+    }
+}
+
+impl Actor {
+    /// How long an idle session keeps its process. The agent forgets a session that it cannot restore.
+    fn idle_timeout(&self) -> Duration {
+        let pool = &self.spec.pool;
+        match &self.inputs.lease {
+            Some(lease) if !lease.process().initialized.capabilities.can_restore() => {
+                pool.no_load_idle_timeout
+            }
+            _ => pool.idle,
+        }
+    }
+
+    pub(super) fn attach_deadline(&self) -> Option<Instant> {
+        match &self.attachment {
+            Attachment::Detached => None,
+            Attachment::Waiting { since } => {
+                let end = *since + self.context.limits.line_wait;
+                Some(self.restore_deadline().map_or(end, |restore| restore.min(end)))
+            }
+            Attachment::Retrying { at } => Some(*at),
+            Attachment::Setting { deadline, .. } | Attachment::Leaving { deadline, .. } => Some(*deadline),
+            Attachment::Attached => (!self.is_busy()).then(|| self.idle_since + self.idle_timeout()),
+        }
+    }
+
+    pub(super) fn attach_overdue(&mut self, now: Instant) {
+        if self.attach_deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        match &self.attachment {
+            Attachment::Detached => {}
+            Attachment::Waiting { .. } => {
+                self.inputs.place = None;
+                self.release(Fate::Stop, &Refusal::Closed);
+                let method = "the wait for a process".to_owned();
+                let timeout = Refusal::Agent(AgentFailure::Timeout { method });
+                self.unattached(&self.not_restored().unwrap_or(timeout));
+            }
+            Attachment::Retrying { .. } => self.restore_again(),
+            Attachment::Setting { by, call, .. } => {
+                let method = by.method(self.dialect()).to_owned();
+                self.abandon(*call);
+                self.give_up(AgentFailure::Timeout { method });
+            }
+            Attachment::Leaving { .. } => self.part(Fate::Stop),
+            Attachment::Attached => self.leave(DetachedReason::Idle),
         }
     }
 }

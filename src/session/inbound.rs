@@ -59,7 +59,7 @@ impl Actor {
     /// says where they belong.
     fn chunks(&mut self, block: &[u8], messages: &[Inbound], now: Instant) -> usize {
         // One that is to take the session's record along goes alone.
-        let alone = self.unsaved >= UNSAVED || self.takes_history();
+        let alone = self.unsaved >= UNSAVED || self.takes_history() || self.restore.replay.is_some();
         let attached = matches!(self.attachment, Attachment::Attached) && !alone;
         let Some(own) = self.record.agent_session_id.as_deref().filter(|_| attached) else { return 0 };
         let lines = messages.iter().map_while(|message| match message {
@@ -150,6 +150,12 @@ impl Actor {
                 return;
             }
             replayed = true;
+        }
+        match self.rest_of_replay(&peek.kind) {
+            // The log has it.
+            Some(false) => return,
+            Some(true) => replayed = true,
+            None => {}
         }
         if takes_history {
             self.begin_history();

@@ -18,6 +18,7 @@ use super::inputs::Inputs;
 use super::metadata::MetadataIndex;
 use super::record::{self, FoldRecord, RequestRecord, SessionRecord, TerminalRecord};
 use super::refusal::Refusal;
+use super::restore::Restore;
 use super::serve::Serving;
 use super::subagents::Subagents;
 use super::terminals::Terminals;
@@ -95,6 +96,7 @@ impl Actor {
             unsaved: 0,
             inputs,
             attachment: Attachment::Detached,
+            restore: Restore::default(),
             live: None,
             attaching: Vec::new(),
             creating: None,

@@ -57,6 +57,9 @@ pub enum Refusal {
     StorageFull,
     #[error("{0}")]
     Agent(#[from] AgentFailure),
+    /// The agent still has the session, or may have it.
+    #[error("the agent did not restore the session: {0}; the conversation is kept, so try again")]
+    NotRestored(crate::jsonrpc::RpcError),
     /// What a client named itself is not there.
     #[error("the agent does not have it: {0}")]
     NoSuchResource(crate::jsonrpc::RpcError),
@@ -103,6 +106,7 @@ impl Refusal {
             Self::Draining => ProblemCode::Draining,
             Self::StorageFull => ProblemCode::StorageFull,
             Self::Agent(failure) => agent_code(failure),
+            Self::NotRestored(_) => ProblemCode::AgentError,
             Self::Internal => ProblemCode::Internal,
         }
     }
@@ -127,6 +131,11 @@ impl Refusal {
             Self::Limit(exceeded) => problem.retry_after_seconds = Some(exceeded.retry_after_seconds()),
             Self::QueueFull(_) | Self::Draining => problem.retry_after_seconds = Some(5),
             Self::Agent(failure) => describe(&mut problem, failure),
+            Self::NotRestored(error) => {
+                problem.acp = Some(acp_error(error));
+                problem.retryable = true;
+                problem.retry_after_seconds = Some(5);
+            }
             Self::NoSuchResource(error) => problem.acp = Some(acp_error(error)),
             _ => {}
         }

@@ -21,7 +21,7 @@ impl Actor {
             Attachment::Attached => self.turn.as_ref().is_some_and(|turn| turn.call.is_none()),
             // Its stdin was closed already, so it was asked for nothing.
             Attachment::Waiting { .. } => true,
-            Attachment::Detached | Attachment::Leaving { .. } => false,
+            Attachment::Detached | Attachment::Retrying { .. } | Attachment::Leaving { .. } => false,
         }
     }
 

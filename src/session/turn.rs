@@ -156,7 +156,7 @@ impl Actor {
     pub(super) fn send_prompt(&mut self) {
         let committed = self.log.committed();
         let (Some(turn), Some(lease)) = (&mut self.turn, &self.inputs.lease) else { return };
-        let ready = turn.call.is_none() && turn.started_seq <= committed;
+        let ready = turn.call.is_none() && turn.started_seq <= committed && self.restore.replay.is_none();
         // The end of a process that is over comes through its batches, and then the session takes another one.
         if !ready || !matches!(self.attachment, Attachment::Attached) || lease.process().is_over() {
             return;
@@ -173,7 +173,12 @@ impl Actor {
     /// The agent's answer to `session/prompt`: the end of the turn, unless a `state_update` tells that.
     pub(super) fn prompt_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
         let Some(turn) = &self.turn else { return };
+        let rejected = outcome.as_ref().err().is_some_and(|error| self.is_session_rejected(error));
+        self.restore.unproven &= rejected;
         match outcome {
+            Err(error) if self.restore.unproven && turn.cancelled_at.is_none() => {
+                self.run_in_new_session(&error);
+            }
             Ok(_) if !self.dialect().answer_ends_turn() => self.prompt_inserted(),
             Ok(result) => match PromptResult::parse(&result) {
                 Ok(end) => {

@@ -148,6 +148,9 @@ impl Actor {
     /// The new session lives in this process; it is closed here, so that another process can have it.
     fn forked(&mut self, setting: Setting, result: &RawValue) {
         let Setting { by, trace, reply, deadline, .. } = setting;
+        if let (Some(lease), Ok(forked)) = (&self.inputs.lease, acp::NewSession::parse(result)) {
+            lease.holds(&forked.session_id);
+        }
         let wish = Wish::Forked(result.to_owned());
         let setting = Setting { by, wish, trace, reply, deadline };
         if self.record.own_folder && !self.record.shared_folder {

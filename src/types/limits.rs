@@ -21,6 +21,12 @@ pub struct Limits {
     pub session_new: Duration,
     /// `session/load`, which replays: then 504, or `prompt.failed` in a turn.
     pub session_load: Duration,
+    /// The time for which a session is retried that the agent does not restore: then the turn fails, and may be retried.
+    pub restore_timeout: Duration,
+    /// A replay is over when no history came for this long after the answer to `session/load`: then the prompt is sent.
+    pub replay_quiet_interval: Duration,
+    /// The longest time for which a prompt is held for the rest of a replay: then the prompt is sent.
+    pub replay_quiet_timeout: Duration,
     /// A call to an agent that belongs to no session (its sessions, its sign-in's state, `/rpc`): then 504.
     pub call: Duration,
     /// Such a call while all processes are busy: then 503.
@@ -220,6 +226,9 @@ impl Default for Limits {
             write_stall: seconds(30),
             session_new: seconds(60),
             session_load: seconds(300),
+            restore_timeout: seconds(60),
+            replay_quiet_interval: Duration::from_millis(300),
+            replay_quiet_timeout: seconds(30),
             call: seconds(60),
             visit_wait: seconds(10),
             sign_in: seconds(600),
@@ -363,3 +372,15 @@ pub const TITLE_BYTES: usize = 2048;
 /// Bytes of the agent's messages in one folded turn, and as many of everything else in it: the rest is left out, and the
 /// turn is `truncated`. A text is cut to what fits.
 pub const FOLDED_TURN_BYTES: usize = 8 << 20;
+/// Sessions of the agent that the pool remembers for one process: then the one held longest ago is forgotten.
+pub const HELD_SESSIONS: usize = 256;
+/// How often a session is asked for that the agent does not restore for a reason other than its use elsewhere: then the
+/// turn fails.
+pub const RESTORE_ATTEMPTS: u32 = 4;
+/// The pause before a session is asked for again: it doubles from the first to the last.
+pub const RESTORE_BACKOFF_MIN: Duration = Duration::from_millis(250);
+pub const RESTORE_BACKOFF_MAX: Duration = Duration::from_secs(4);
+/// How long processes of a closed session may take to end before their agent's process is stopped instead of reused,
+/// and how often they are looked at.
+pub const REUSE_GRACE: Duration = Duration::from_secs(1);
+pub const REUSE_INTERVAL: Duration = Duration::from_millis(50);

@@ -12,11 +12,11 @@ use super::flags::Flags;
 use super::session::{Session, Sessions, append};
 use super::turn::Turn;
 use super::wire::{Wire, string};
-use super::{asks, faults, script};
+use super::{asks, faults, handover, script};
 
 pub(crate) struct Agent {
-    flags: Flags,
-    wire: Arc<Wire>,
+    pub(crate) flags: Flags,
+    pub(crate) wire: Arc<Wire>,
     sessions: Arc<Sessions>,
     made: u32,
     auth: Auth,
@@ -133,6 +133,11 @@ impl Agent {
             }
             _ if method.starts_with("_vendor/") => auth::vendor(&self.wire, id, method, params.all),
             "session/new" => self.create(id, &params.cwd),
+            "session/load" | "session/resume" if self.flags.no_methods => {
+                self.wire.fail(id, -32601, "Method not found", None);
+            }
+            "session/load" | "session/resume"
+                if handover::answered(&self.wire, &self.flags, id, &params.session_id) => {}
             "session/load" if !self.flags.no_load => self.load(id, params),
             "session/resume" if self.flags.resume || self.flags.resume_any => self.resume(id, params),
             "session/fork" if self.flags.fork => self.fork(id, params),
@@ -148,7 +153,7 @@ impl Agent {
             }
             "session/prompt" | "session/set_mode" | "session/set_config_option" => {
                 match self.sessions.get(&params.session_id) {
-                    None => self.unknown_session(id, &params.session_id),
+                    None => self.unknown_session_in_prompt(id, &params.session_id),
                     Some(session) if method == "session/prompt" => self.prompt(id, &session, &params.prompt),
                     Some(session) => self.set(id, &session, params),
                 }
@@ -208,6 +213,7 @@ impl Agent {
         let name = script::session_id(self.flags.collide_ids, self.made);
         self.made += 1;
         let session = self.sessions.create(&name, cwd);
+        handover::made(&self.flags, &name);
         if self.flags.early_updates {
             faults::early_updates(&self.wire, &name, 2);
         }
@@ -235,6 +241,10 @@ impl Agent {
         let history = if self.flags.fail_load { None } else { self.sessions.history(&params.session_id) };
         let Some(history) = history else { return self.unknown_session(id, &params.session_id) };
         let session = self.sessions.open(&params.session_id);
+        if self.flags.late_history {
+            let result = format!("{{{}}}", self.setup(&session));
+            return handover::load_late(&self.wire, id, &session.id, history, &result);
+        }
         for update in history {
             self.wire.update(&session.id, update);
             if self.flags.break_load {
@@ -261,6 +271,7 @@ impl Agent {
         let name = script::session_id(self.flags.collide_ids, self.made);
         self.made += 1;
         let session = self.sessions.create(&name, &params.cwd);
+        handover::made(&self.flags, &name);
         for update in history {
             self.sessions.record(&name, &update);
         }
@@ -335,7 +346,7 @@ impl Agent {
             .expect("the machine has room for a thread");
     }
 
-    fn unknown_session(&self, id: &str, session: &str) {
+    pub(crate) fn unknown_session(&self, id: &str, session: &str) {
         let data = format!(r#"{{"sessionId":{}}}"#, string(session));
         self.wire.fail(id, -32002, "Resource not found", Some(data));
     }

@@ -11,6 +11,11 @@
 //! | `--resume`, `--close`, `--list`, `--delete` | offers that method of `session/` (not offered otherwise: -32601) |
 //! | `--resume-any` | likewise, and takes up any session, also one that it has never heard of |
 //! | `--fail-load`, `--fail-resume` | offers it, and answers -32002 / -32601 |
+//! | `--lock` | a session that a process has made, loaded or resumed is locked until that process ends, also after `session/close`; load and resume elsewhere answer -32600 |
+//! | `--refuse-restore FILE` | as many loads and resumes as the file says are answered with -32603; the number is counted down |
+//! | `--false-load` | every load and resume is answered with `{}` and does nothing; prompts for such a session answer -32602 |
+//! | `--late-history` | `session/load` is answered after the first update of the history, and the others follow |
+//! | `--no-methods` | load and resume answer -32601, whatever was offered |
 //! | `--fork` | offers `session/fork` |
 //! | `--models` | lists `models` at set-up, and takes `session/set_model` |
 //! | `--mcp`, `--directories` | offers `mcpCapabilities.http`, `sessionCapabilities.additionalDirectories` |
@@ -102,6 +107,7 @@
 //! | `error code=-32603 message=failed` | the prompt is answered with an error |
 //! | `stop reason=refusal` | the prompt ends with that reason |
 //! | `title text=Fake`, `usage used=100`, `plan`, `tool`, `thought`, `user` | one update of that kind (`tool`: two) |
+//! | `recall` | says all prompts of this session that began with `remember` |
 //! | `modes` | changes mode and option itself, with their updates |
 //! | `pid`, `env`, `cwd` | says its pid, its environment (`NAME=value` lines, sorted), its working folder |
 
@@ -112,6 +118,7 @@ mod faults;
 mod files;
 mod flags;
 mod flood;
+mod handover;
 mod journal;
 mod pieces;
 mod process;

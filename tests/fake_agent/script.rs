@@ -110,6 +110,10 @@ fn plain(turn: &mut Turn, command: &Command<'_>) -> Option<Step> {
         "error" => {
             Err(End::Error(command.number("code", -32603), command.text("message", "failed").to_owned()))
         }
+        "recall" => {
+            turn.say(&turn.recall());
+            Ok(())
+        }
         "stop" => Err(End::Stop(command.text("reason", "refusal").to_owned())),
         // Both act after the answer.
         "late" => Ok(()),

@@ -65,6 +65,18 @@ impl Turn {
         self.update(&update);
     }
 
+    /// What this session was asked to remember, also in earlier processes.
+    pub(crate) fn recall(&self) -> String {
+        let history = self.sessions.history(&self.session.id).unwrap_or_default();
+        let texts = history.iter().filter_map(|update| {
+            let update: serde_json::Value = serde_json::from_str(update).ok()?;
+            let of_user = update["sessionUpdate"] == "user_message_chunk";
+            let text = update["content"]["text"].as_str().filter(|_| of_user)?;
+            text.strip_prefix("remember ").map(str::to_owned)
+        });
+        texts.collect::<Vec<_>>().join(",")
+    }
+
     pub(crate) fn update(&self, update: &str) {
         self.wire.update(&self.session.id, update);
     }

@@ -6,6 +6,7 @@ mod conditional;
 mod create;
 mod ends;
 mod fork;
+mod handover;
 mod list;
 mod metadata;
 mod processes;

@@ -108,5 +108,9 @@ fn pool(figures: &Figures) -> PoolFigures {
         warm: figures.warm,
         spare: figures.spare,
         waiting: figures.waiting,
+        keeps_sessions_locked: figures.keeps_sessions_locked,
+        idle_timeout_seconds: figures.idle_timeout.as_secs(),
+        no_load_idle_timeout_seconds: figures.no_load_idle_timeout.as_secs(),
+        no_load_reclaim_timeout_seconds: figures.no_load_reclaim_timeout.as_secs(),
     }
 }

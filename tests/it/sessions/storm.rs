@@ -112,7 +112,10 @@ async fn calmed(gateway: &Gateway, session: &str) -> Vec<Value> {
 #[tokio::test]
 async fn whatever_clients_do_at_once_each_turn_has_one_end_and_the_log_keeps_its_rules() {
     for resumes in [&["--resume", "--close", "--state", "state"][..], &["--no-load"]] {
-        let setup = Setup::fake_with(resumes, "pool = { max = 2, warm = 0, idle = \"30ms\" }");
+        let setup = Setup::fake_with(
+            resumes,
+            "pool = { max = 2, warm = 0, idle = \"30ms\", no_load_idle_timeout = \"30ms\", no_load_reclaim_timeout = \"0s\" }",
+        );
         let mut gateway = setup.limits(LIMITS).start();
         let mut sessions = Vec::new();
         for _ in 0..3 {

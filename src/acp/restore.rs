@@ -1,0 +1,205 @@
+//! What an agent's error says about the session that a request names.
+//!
+//! Agents report a missing or locked session with many codes and texts. A text is evidence only if it names a session:
+//! "not found" alone may be about a file or a server. An unknown error never counts as a missing session.
+
+use serde_json::value::RawValue;
+
+use super::error_code;
+use crate::jsonrpc::RpcError;
+
+/// Why an agent refused to resume or load a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestoreFailure {
+    /// The agent does not have the session.
+    NotFound,
+    /// The agent does not implement the method.
+    Unsupported,
+    /// Another process or client uses the session.
+    InUse,
+    AuthRequired,
+    /// Anything else: it may succeed later.
+    Other,
+}
+
+impl RestoreFailure {
+    /// Classifies the error that answers a resume or load of `session_id`.
+    pub fn of(error: &RpcError, session_id: &str) -> Self {
+        match error.code {
+            error_code::AUTH_REQUIRED => return Self::AuthRequired,
+            error_code::METHOD_NOT_FOUND => return Self::Unsupported,
+            _ => {}
+        }
+        let text = Text::of(error, session_id);
+        if text.names_use() {
+            Self::InUse
+        } else if text.names_missing_session()
+            || is_missing_resource(error, session_id)
+            || rejects_param(error, session_id)
+        {
+            Self::NotFound
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// Whether the answer to a prompt rejects the session id of the prompt.
+pub fn rejects_session(error: &RpcError, session_id: &str) -> bool {
+    RestoreFailure::of(error, session_id) == RestoreFailure::NotFound
+}
+
+/// -32002 is "resource not found". It is about the session unless it names something else.
+fn is_missing_resource(error: &RpcError, session_id: &str) -> bool {
+    let data = error.data.as_deref().map_or("", RawValue::get);
+    let names = |part: &str| error.message.contains(part) || data.contains(part);
+    error.code == error_code::RESOURCE_NOT_FOUND && (names(session_id) || !names("/"))
+}
+
+/// "Invalid params" that names the member `sessionId`.
+fn rejects_param(error: &RpcError, session_id: &str) -> bool {
+    let named = error.data.as_deref().and_then(|data| super::session_id_of(data).ok().flatten());
+    let message = error.message.to_lowercase();
+    error.code == error_code::INVALID_PARAMS
+        && (named.is_some_and(|id| *id == *session_id)
+            || message.contains("invalid sessionid")
+            || message.contains("invalid session id"))
+}
+
+/// Nouns that agents use for a session.
+const NOUNS: [&str; 4] = ["session", "conversation", "thread", "chat"];
+/// Texts that say that a session is missing, wherever they stand. `%` is the noun.
+const MISSING: [&str; 13] = [
+    "% not found",
+    "% id not found",
+    "% with id not found",
+    "% does not exist",
+    "% id does not exist",
+    "% with id does not exist",
+    "% doesn t exist",
+    "% was not found",
+    "% could not be found",
+    "no % found",
+    "no % with id",
+    "no previous %s found",
+    "no rollout found for %",
+];
+/// Texts that say so if nothing but the id follows: "unknown session mode" is about a mode.
+const MISSING_AT_THE_END: [&str; 5] =
+    ["unknown %", "no such %", "cannot find %", "could not find %", "invalid % identifier"];
+/// Texts that say that a session is in use.
+const IN_USE: [&str; 9] = [
+    "in use",
+    "active writer",
+    "is locked",
+    "already locked",
+    "locked by",
+    "already open",
+    "already loaded",
+    "already active",
+    "another client",
+];
+
+/// Message and data in lower case: words with one space between, `|` behind the message, without the session's id.
+struct Text(String);
+
+impl Text {
+    fn of(error: &RpcError, session_id: &str) -> Self {
+        let data = error.data.as_deref().map_or("", RawValue::get);
+        Self(format!(" {} | {} | ", words(&error.message, session_id), words(data, session_id)))
+    }
+
+    fn names_use(&self) -> bool {
+        IN_USE.iter().any(|text| self.has(text))
+    }
+
+    fn names_missing_session(&self) -> bool {
+        NOUNS.iter().any(|noun| {
+            let ends_with = |text: String| {
+                self.0.contains(&format!(" {text} | ")) || self.0.contains(&format!(" {text} id | "))
+            };
+            MISSING.iter().any(|text| self.has(&text.replace('%', noun)))
+                || MISSING_AT_THE_END.iter().any(|text| ends_with(text.replace('%', noun)))
+        })
+    }
+
+    fn has(&self, text: &str) -> bool {
+        self.0.contains(&format!(" {text} "))
+    }
+}
+
+fn words(text: &str, session_id: &str) -> String {
+    let text = if session_id.is_empty() { text.to_owned() } else { text.replace(session_id, " ") };
+    let text: String = text.chars().map(|char| if char.is_alphanumeric() { char } else { ' ' }).collect();
+    text.to_lowercase().split_ascii_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "01a206b0-7c76-70c0-ac5f-edde1c4e36ea";
+
+    fn error(code: i64, message: &str, data: &str) -> RpcError {
+        let data = (!data.is_empty()).then(|| RawValue::from_string(data.replace("$ID", ID)).unwrap());
+        RpcError { code, message: message.replace("$ID", ID), data }
+    }
+
+    fn class(code: i64, message: &str, data: &str) -> RestoreFailure {
+        RestoreFailure::of(&error(code, message, data), ID)
+    }
+
+    #[test]
+    fn what_real_agents_say_of_a_missing_session_is_not_found() {
+        for (code, message, data) in [
+            (-32002, "Resource not found", r#"{"sessionId":"$ID"}"#),
+            (-32002, "Resource not found: $ID", r#"{"uri":"$ID"}"#),
+            (-32002, "Resource not found", ""),
+            (-32603, "Internal error", r#"{"details":"No previous sessions found for this project."}"#),
+            (-32603, "Internal error", r#"{"details":"Invalid session identifier \"$ID\"."}"#),
+            (-32603, "Internal error", r#"{"details":"no rollout found for thread id $ID"}"#),
+            (-32603, "Internal error", r#"{"message":"Session not found: $ID"}"#),
+            (-32603, "No conversation found with session ID: $ID", ""),
+            (-32603, "Session $ID not found", ""),
+            (-32602, "Session with id '$ID' does not exist.", ""),
+            (-32602, "Unknown session: $ID", ""),
+            (-32602, "unknown sessionId", r#""No such session: $ID""#),
+            (-32602, "Invalid params", r#"{"sessionId":"$ID"}"#),
+            (-32000 - 1, "Could not find session \"$ID\"", ""),
+        ] {
+            assert_eq!(class(code, message, data), RestoreFailure::NotFound, "{message} {data}");
+            assert!(rejects_session(&error(code, message, data), ID));
+        }
+    }
+
+    #[test]
+    fn a_session_in_use_is_not_a_missing_one() {
+        let codex = "Invalid request: This Codex session is in use by another Codex client (the Codex app, the CLI or \
+                     an IDE extension). Close the session there or quit that client, then try again.";
+        let data = r#"{"reason":"thread_active_writer","details":"thread $ID already has an active writer"}"#;
+        assert_eq!(class(-32600, codex, data), RestoreFailure::InUse);
+        assert_eq!(class(-32603, "Session $ID is locked", ""), RestoreFailure::InUse);
+        assert_eq!(class(-32002, "session is already open elsewhere", ""), RestoreFailure::InUse);
+    }
+
+    #[test]
+    fn everything_else_may_succeed_later() {
+        for (code, message, data) in [
+            (-32603, "Internal error", ""),
+            (-32603, "Internal error", r#"{"details":"The model is experiencing high demand."}"#),
+            (-32603, "MCP server not found", r#"{"sessionId":"$ID"}"#),
+            (-32603, "Session storage not found", ""),
+            (-32602, "unknown session mode", ""),
+            (-32602, "Invalid params", r#"{"mcpServers":"not found"}"#),
+            (-32602, "Invalid params", r#"{"sessionId":"another"}"#),
+            (-32002, "Resource not found: file:///w/a.txt", r#"{"uri":"file:///w/a.txt"}"#),
+            (-32600, "file not found", ""),
+            (429, "Too many requests", ""),
+        ] {
+            assert_eq!(class(code, message, data), RestoreFailure::Other, "{message} {data}");
+            assert!(!rejects_session(&error(code, message, data), ID));
+        }
+        assert_eq!(class(-32000, "Session not found", ""), RestoreFailure::AuthRequired);
+        assert_eq!(class(-32601, "Session not found", ""), RestoreFailure::Unsupported);
+    }
+}

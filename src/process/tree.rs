@@ -1,0 +1,65 @@
+//! The processes below a keeper, and which of them are new.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use rustix::process::Pid;
+
+use super::procfs;
+
+/// A process, told from a later one with the same pid by the time of its start.
+type Identity = (i32, u64);
+
+/// The processes of a child and of all its descendants. It blocks for as long as it reads the table of processes.
+#[derive(Debug, Clone)]
+pub struct ProcessTree {
+    keeper: Pid,
+    known: Arc<HashSet<Identity>>,
+}
+
+impl ProcessTree {
+    pub(super) fn below(keeper: Pid) -> Self {
+        Self { keeper, known: Arc::default() }
+    }
+
+    /// The same tree, with all processes noted that run now.
+    #[must_use]
+    pub fn noted(self) -> Self {
+        Self { known: Arc::new(self.running()), ..self }
+    }
+
+    /// How many processes run that were not noted.
+    pub fn new_processes(&self) -> usize {
+        self.running().difference(&self.known).count()
+    }
+
+    fn running(&self) -> HashSet<Identity> {
+        let mut children: HashMap<i32, Vec<Identity>> = HashMap::new();
+        for (pid, stat) in procfs::running() {
+            children.entry(stat.parent).or_default().push((pid.as_raw_pid(), stat.start));
+        }
+        let (mut found, mut left) = (HashSet::new(), vec![self.keeper.as_raw_pid()]);
+        while let Some(parent) = left.pop() {
+            for child in children.remove(&parent).unwrap_or_default() {
+                left.push(child.0);
+                found.insert(child);
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_was_noted_is_not_new() {
+        let parent = rustix::process::getppid().expect("a test has a parent");
+        let tree = ProcessTree::below(parent);
+        assert!(tree.new_processes() > 0, "this process is below its parent");
+        let this = rustix::process::getpid().as_raw_pid();
+        let noted = tree.noted();
+        assert!(noted.known.iter().any(|(pid, _)| *pid == this));
+    }
+}
