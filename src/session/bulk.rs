@@ -63,7 +63,9 @@ impl SessionRegistry {
         };
         match action {
             BulkAction::Close => session.close(by, trace).await.map(|_| 200),
-            BulkAction::Delete => session.delete(by, trace).await.map(|durable| if durable { 204 } else { 202 }),
+            BulkAction::Delete => {
+                session.delete(by, trace).await.map(|durable| if durable { 204 } else { 202 })
+            }
         }
     }
 }
