@@ -200,7 +200,7 @@ async fn a_lock_that_no_process_of_the_gateway_holds_is_waited_for() {
     })
     .await;
     drop(turn);
-    assert_none_lost(&gateway, &[session.clone()]).await;
+    assert_none_lost(&gateway, std::slice::from_ref(&session)).await;
     assert_eq!(recalled(&gateway, &session).await, "FRUIT0");
 }
 
