@@ -9,6 +9,7 @@ mod attachment;
 pub mod auth;
 mod capabilities;
 mod content;
+mod defects;
 mod depth;
 mod dialect;
 mod elicitation;
@@ -38,6 +39,7 @@ pub use capabilities::{
     AgentCapabilities, AuthCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities,
 };
 pub use content::{ContentError, check_prompt};
+pub use defects::{earliest_load, restores_empty_sessions};
 pub use depth::{TooDeep, check_depth, one_line};
 pub use dialect::Dialect;
 pub use elicitation::{

@@ -31,6 +31,10 @@ impl Actor {
         if has_process || self.inputs.place.is_some() {
             return Ok(());
         }
+        if let Some(at) = self.deferred_load() {
+            self.attachment = Attachment::Retrying { at };
+            return Ok(());
+        }
         if self.drain_at.is_some() {
             return Err(Refusal::Draining);
         }
@@ -108,6 +112,7 @@ impl Actor {
             Ok(Some(by)) => by,
             Ok(None) => match &self.record.agent_session_id {
                 None => By::New,
+                Some(_) if self.begins_anew(lease.process()) => By::Fresh,
                 Some(_) if capabilities.session.resume => By::Resume,
                 Some(_) if capabilities.load_session => By::Load,
                 Some(_) => By::Fresh,
@@ -193,7 +198,10 @@ impl Actor {
         };
         if matches!(by, By::New | By::Fresh) {
             match acp::NewSession::parse(&result) {
-                Ok(new) => self.record.agent_session_id = Some(new.session_id.into_owned()),
+                Ok(new) => {
+                    self.record.agent_session_id = Some(new.session_id.into_owned());
+                    self.record.load_not_before = self.earliest_load();
+                }
                 Err(error) => {
                     let detail = format!("its answer to session/new: {error}");
                     return self.give_up(AgentFailure::Start { detail });
@@ -242,12 +250,13 @@ impl Actor {
         if self.log.appended() == 0 {
             self.created(claim.take().as_ref());
         }
+        self.record.inherits_history |= self.takes_history();
         let creating = self.creating.take();
         let mut records = Records::default();
         if let Some(claim) = claim {
             claim.put(self.record.session_id, None, &mut records);
         }
-        let lost = self.restore.lost_context.take().filter(|_| by == By::Fresh);
+        let lost = self.restore.lost_context.take().filter(|_| by == By::Fresh && self.has_history());
         if let Some(LostContext { reason, detail }) = &lost {
             let session = &self.record.session_id;
             let reason = reason.as_str();
@@ -257,7 +266,7 @@ impl Actor {
         let result = acp::replace_session_id(result, &self.record.session_id);
         let event = SessionAttached {
             by: word,
-            context: if by == By::Fresh { Context::Lost } else { Context::Kept },
+            context: if lost.is_some() { Context::Lost } else { Context::Kept },
             reason: lost.as_ref().map(|lost| lost.reason),
             detail: lost.as_ref().and_then(|lost| lost.detail.as_deref()),
             agent_info: initialized.agent_info.as_deref(),

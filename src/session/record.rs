@@ -67,6 +67,15 @@ pub(super) struct SessionRecord {
     /// The agent has begun to tell the history of a session that is not whole yet. A restart erases it.
     #[serde(default)]
     pub(super) unfinished: bool,
+    /// The agent's session had a history before the first prompt: the session was adopted or forked.
+    #[serde(default)]
+    pub(super) inherits_history: bool,
+    /// A client has set a mode or an option of the session, or called a method by name.
+    #[serde(default)]
+    pub(super) called: bool,
+    /// The agent must not load its session earlier.
+    #[serde(default)]
+    pub(super) load_not_before: Option<Timestamp>,
     /// The log's seq that this record is exact at.
     pub(super) seq: u64,
 }

@@ -346,19 +346,9 @@ impl SessionRegistry {
         request: CreateSession,
         spec: &AgentSpec,
     ) -> Result<SessionRecord, Refusal> {
+        check_request(&request, spec)?;
         let context = self.context();
         let metadata = request.metadata.unwrap_or_default();
-        check_title(request.title.as_deref())?;
-        metadata::check(&metadata)?;
-        check_policy(request.policy.as_ref(), spec)?;
-        check_paths(request.cwd.iter().map(|cwd| ("/cwd", cwd)))?;
-        let directories = request.additional_directories.iter();
-        check_paths(directories.map(|directory| ("/additionalDirectories", directory)))?;
-        check_count("/additionalDirectories", request.additional_directories.len())?;
-        check_count("/mcpServers", request.mcp_servers.len())?;
-        if let Some(meta) = &request.meta {
-            gate::check_meta(&spec.meta, meta).map_err(|gated| Refusal::gated(&gated, ""))?;
-        }
         let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
         // Until a process has said what it takes, the one that is leased says it.
         if let Some(initialized) = context.pool.agent(&spec.name).and_then(|(_, initialized)| initialized) {
@@ -411,9 +401,30 @@ impl SessionRegistry {
             prompt_capabilities: None,
             models: false,
             unfinished: false,
+            inherits_history: false,
+            called: false,
+            load_not_before: None,
             seq: 0,
         })
     }
+}
+
+/// Checks the members of a request that need no process and no file.
+fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), Refusal> {
+    check_title(request.title.as_deref())?;
+    if let Some(metadata) = &request.metadata {
+        metadata::check(metadata)?;
+    }
+    check_policy(request.policy.as_ref(), spec)?;
+    check_paths(request.cwd.iter().map(|cwd| ("/cwd", cwd)))?;
+    let directories = request.additional_directories.iter();
+    check_paths(directories.map(|directory| ("/additionalDirectories", directory)))?;
+    check_count("/additionalDirectories", request.additional_directories.len())?;
+    check_count("/mcpServers", request.mcp_servers.len())?;
+    if let Some(meta) = &request.meta {
+        gate::check_meta(&spec.meta, meta).map_err(|gated| Refusal::gated(&gated, ""))?;
+    }
+    Ok(())
 }
 
 /// Clients name servers; they never bring a command or a URL.

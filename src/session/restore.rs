@@ -15,10 +15,12 @@ use super::foreground::Work;
 use super::refusal::Refusal;
 use super::replay::Replay;
 use crate::acp::{self, RestoreFailure};
+use crate::agent::Process;
 use crate::api::event::LostReason;
 use crate::jsonrpc::RpcError;
 use crate::pool::{Fate, Wanted};
-use crate::types::limits::{RESTORE_ATTEMPTS, RESTORE_BACKOFF_MAX, RESTORE_BACKOFF_MIN};
+use crate::types::Timestamp;
+use crate::types::limits::{LOAD_DEFERRAL_MAX, RESTORE_ATTEMPTS, RESTORE_BACKOFF_MAX, RESTORE_BACKOFF_MIN};
 
 /// How far the agent is with restoring the session.
 #[derive(Debug, Default)]
@@ -166,5 +168,32 @@ impl Actor {
     /// Why no process has restored the session in time.
     pub(super) fn not_restored(&self) -> Option<Refusal> {
         self.restore.restoring.as_ref().map(|restoring| Refusal::NotRestored(restoring.error.clone()))
+    }
+
+    /// Whether the agent's session holds a conversation that a new session would not have.
+    pub(super) fn has_history(&self) -> bool {
+        let not_answered = self.queue.len() + usize::from(self.turn.is_some());
+        self.record.inherits_history || self.record.last_prompt as usize > not_answered
+    }
+
+    /// Whether a new session at the agent replaces one that is still empty, because the agent cannot restore it.
+    pub(super) fn begins_anew(&self, process: &Process) -> bool {
+        let untouched = !self.has_history() && !self.record.called;
+        untouched && !acp::restores_empty_sessions(process.initialized.agent_info.as_deref())
+    }
+
+    /// When the agent may load the session that it has just begun, if not at once.
+    pub(super) fn earliest_load(&self) -> Option<Timestamp> {
+        let process = self.inputs.lease.as_ref()?.process();
+        acp::earliest_load(process.initialized.agent_info.as_deref(), self.context.ids.now())
+    }
+
+    /// When the session may ask for a process, if the agent must not load it yet.
+    pub(super) fn deferred_load(&self) -> Option<Instant> {
+        let wait =
+            self.record.load_not_before?.as_millis().saturating_sub(self.context.ids.now().as_millis());
+        // A wall clock that was set back does not prolong the wait.
+        let wait = Duration::from_millis(u64::try_from(wait).ok()?).min(LOAD_DEFERRAL_MAX);
+        (!wait.is_zero()).then(|| Instant::now() + wait)
     }
 }

@@ -114,6 +114,7 @@ impl Actor {
 
     /// The agent did what was wanted.
     pub(super) fn granted(&mut self, setting: Setting, result: &RawValue) {
+        self.record.called |= !matches!(setting.wish, Wish::Cancel(_));
         let mut event = SessionChanged { by: &setting.by.id, ..SessionChanged::default() };
         match &setting.wish {
             Wish::Mode(mode) if self.dialect().has_modes() => event.current_mode_id = Some(mode),

@@ -380,6 +380,8 @@ pub const RESTORE_ATTEMPTS: u32 = 4;
 /// The pause before a session is asked for again: it doubles from the first to the last.
 pub const RESTORE_BACKOFF_MIN: Duration = Duration::from_millis(250);
 pub const RESTORE_BACKOFF_MAX: Duration = Duration::from_secs(4);
+/// The longest pause before the first load of a session at an agent that must not load it at once.
+pub const LOAD_DEFERRAL_MAX: Duration = Duration::from_mins(1);
 /// How long processes of a closed session may take to end before their agent's process is stopped instead of reused,
 /// and how often they are looked at.
 pub const REUSE_GRACE: Duration = Duration::from_secs(1);

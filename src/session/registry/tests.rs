@@ -54,6 +54,9 @@ fn record(id: SessionId, by: &Principal, now: crate::types::Timestamp, last_prom
         prompt_capabilities: None,
         models: false,
         unfinished: false,
+        inherits_history: false,
+        called: false,
+        load_not_before: None,
         seq: 0,
     }
 }

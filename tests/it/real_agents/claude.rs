@@ -190,3 +190,8 @@ async fn claude_starts_two_sessions_at_once_in_a_new_home() {
 async fn claude_loads_after_the_idle_timeout() {
     scenarios::idle_timeout(&CLAUDE).await;
 }
+
+#[tokio::test]
+async fn claude_keeps_four_conversations_on_two_processes() {
+    scenarios::more_conversations_than_processes(&CLAUDE, 4, 2).await;
+}

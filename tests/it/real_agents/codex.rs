@@ -14,8 +14,18 @@ async fn codex_is_cancelled_while_a_command_runs() {
 }
 
 #[tokio::test]
+async fn codex_keeps_twenty_conversations_on_four_processes() {
+    scenarios::more_conversations_than_processes(&CODEX, 20, 4).await;
+}
+
+#[tokio::test]
 async fn codex_resumes_after_the_idle_timeout() {
     scenarios::idle_timeout(&CODEX).await;
+}
+
+#[tokio::test]
+async fn codex_resumes_after_a_kill_of_the_agent() {
+    scenarios::kill_of_the_agent(&CODEX).await;
 }
 
 #[tokio::test]
@@ -24,8 +34,18 @@ async fn codex_resumes_after_a_kill_of_the_gateway() {
 }
 
 #[tokio::test]
-async fn codex_resumes_after_a_kill_of_the_agent() {
-    scenarios::kill_of_the_agent(&CODEX).await;
+async fn codex_starts_two_sessions_at_once_in_a_new_home() {
+    scenarios::two_sessions_at_once_in_a_new_home(&CODEX).await;
+}
+
+#[tokio::test]
+async fn codex_forks_a_conversation() {
+    scenarios::fork(&CODEX).await;
+}
+
+#[tokio::test]
+async fn codex_has_a_conversation_adopted() {
+    scenarios::adopt(&CODEX, "CODEX_HOME").await;
 }
 
 #[tokio::test]

@@ -164,3 +164,8 @@ async fn kimi_starts_two_sessions_at_once_in_a_new_home() {
 async fn kimi_loads_after_the_idle_timeout() {
     scenarios::idle_timeout(&KIMI).await;
 }
+
+#[tokio::test]
+async fn kimi_keeps_four_conversations_on_two_processes() {
+    scenarios::more_conversations_than_processes(&KIMI, 4, 2).await;
+}

@@ -13,16 +13,23 @@ use crate::support::log::one;
 const PAGE: &str = "docs/agent-support.md";
 
 /// The scenarios of `scenarios.rs`, with the words for people.
-const SCENARIOS: [(&str, &str); 6] = [
+const SCENARIOS: [(&str, &str); 10] = [
     ("permissions", "A command runs only with permission; a rejected command does not run"),
     (
         "cancel_while_a_tool_runs",
         "Cancel while a command runs; the command ends with its session at the latest",
     ),
+    ("more_conversations_than_processes", "More conversations than processes: each keeps its memory"),
     ("idle_timeout", "The next prompt after the idle timeout continues the conversation"),
     ("kill_of_the_agent", "`kill -9` of the agent, idle and during a turn"),
     ("kill_of_the_gateway", "`kill -9` of the gateway, idle and during a turn"),
     ("two_sessions_at_once_in_a_new_home", "Two sessions at once in a new HOME"),
+    ("fork", "Fork"),
+    ("adopt", "Adoption of a session of the agent, with its history"),
+    (
+        "transient_failure_of_the_model",
+        "An overloaded model: the reason is shown, and the problem is `retryable`",
+    ),
 ];
 
 /// Tests of one agent that cover a scenario without its function.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::file;
 use super::model::Model;
-use crate::support::{Events, Gateway, Setup, eventually};
+use crate::support::{Event, Events, Gateway, Setup, eventually};
 
 /// How a real agent starts.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(super) struct Real {
     command: &'static str,
     args: &'static [&'static str],
     variables: fn(&str) -> Vec<(&'static str, String)>,
+    /// Gemini CLI loses a session that it loads in the minute in which the session began.
+    pub(super) loads_at_once: bool,
     /// The tool that runs a command, and the input of a call of it.
     shell: (&'static str, fn(&str) -> Value),
 }
@@ -40,6 +42,7 @@ pub(super) static CLAUDE: Real = Real {
             ("DISABLE_AUTOUPDATER", on()),
         ]
     },
+    loads_at_once: true,
     shell: ("Bash", |command| json!({ "command": command, "description": "Run a command" })),
 };
 
@@ -61,6 +64,7 @@ pub(super) static CODEX: Real = Real {
             ("INITIAL_AGENT_MODE", "workspace-write".to_owned()),
         ]
     },
+    loads_at_once: true,
     shell: (
         "exec_command",
         |command| json!({ "cmd": command, "sandbox_permissions": "require_escalated", "justification": "May I?" }),
@@ -80,6 +84,7 @@ pub(super) static GEMINI: Real = Real {
             ("GEMINI_MODEL", "gemini-2.5-flash".to_owned()),
         ]
     },
+    loads_at_once: false,
     shell: ("run_shell_command", |command| json!({ "command": command, "description": "Run a command" })),
 };
 
@@ -99,6 +104,7 @@ pub(super) static KIMI: Real = Real {
             ("KIMI_CODE_NO_AUTO_UPDATE", "1".to_owned()),
         ]
     },
+    loads_at_once: true,
     shell: ("Bash", |command| json!({ "command": command })),
 };
 
@@ -125,7 +131,7 @@ impl Real {
     pub(super) async fn start(&'static self, more: &str) -> Running {
         let model = Model::start().await;
         let gateway = self.configure(Setup::default(), &model, more, &[]).start();
-        Running { real: self, gateway, _model: model }
+        Running::new(self, gateway, model)
     }
 
     /// The prompt that makes the model call the agent's shell.
@@ -149,7 +155,16 @@ pub(super) struct Asked {
     request: Value,
 }
 
+/// Whether the event ends a turn.
+pub(super) fn ends(event: &Event) -> bool {
+    event.of("prompt.completed") || event.of("prompt.failed")
+}
+
 impl Running {
+    pub(super) fn new(real: &'static Real, gateway: Gateway, model: Model) -> Self {
+        Self { real, gateway, _model: model }
+    }
+
     pub(super) async fn session(&self) -> String {
         self.gateway.session(self.real.name).await
     }
@@ -164,9 +179,19 @@ impl Running {
         futures_util::stream::iter(begun).buffered(at_once).collect().await
     }
 
+    /// A whole turn; gives the Prompt as it ended.
+    pub(super) async fn turn(&self, session: &str, prompt: &str) -> Value {
+        let path = format!("/v1/sessions/{session}");
+        let mut stream = self.gateway.events(&format!("{path}/events?after=tail")).await;
+        let prompt = self.gateway.prompt(session, prompt).await;
+        let id = prompt["promptId"].as_str().expect("an id");
+        stream.up_to("the end of the turn", |event| ends(event) && event.data["promptId"] == id).await;
+        self.gateway.get(&format!("{path}/prompts/{id}")).await
+    }
+
     /// A turn in which the agent says exactly this.
     pub(super) async fn says(&self, session: &str, prompt: &str, answer: &str) {
-        let turn = self.gateway.turn(session, prompt).await;
+        let turn = self.turn(session, prompt).await;
         assert_eq!(turn["text"], answer, "{turn}\n{}", self.gateway.log());
     }
 

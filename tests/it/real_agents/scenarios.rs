@@ -1,16 +1,18 @@
 //! What every real agent that keeps its sessions has to do behind the gateway.
 
+use std::path::Path;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use super::real::{Real, Running};
+use super::model::Model;
+use super::real::{Real, Running, ends};
 use crate::support::procfs::at_home;
-use crate::support::{Event, Events, eventually, figure};
+use crate::support::{Events, Setup, eventually, figure};
 
 /// The event that ends the turn.
 async fn end(stream: &mut Events) -> Value {
-    let ends = |event: &Event| event.of("prompt.completed") || event.of("prompt.failed");
     stream.up_to("the end of the turn", ends).await.pop().expect("up_to gives it").data
 }
 
@@ -47,7 +49,7 @@ pub(super) async fn permissions(real: &'static Real) {
     assert_eq!(turn["type"], "prompt.completed", "{turn}");
     figure(&format!("{}: a rejected call ends the turn with {}", real.name, turn["stopReason"]));
     assert!(!folder.join("refused.txt").exists(), "the rejected command did not run");
-    let next = running.gateway.turn(&session, "next").await;
+    let next = running.turn(&session, "next").await;
     assert_eq!(next["stopReason"], "end_turn", "{next}");
     running.assert_kept(&[session]).await;
 }
@@ -73,7 +75,7 @@ pub(super) async fn cancel_while_a_tool_runs(real: &'static Real) {
         real.name,
         tools(&running, "sleep 4321").len()
     ));
-    let next = running.gateway.turn(&session, "next").await;
+    let next = running.turn(&session, "next").await;
     assert_eq!(next["stopReason"], "end_turn", "{next}");
 
     // Another session must not get the process together with the command.
@@ -84,6 +86,27 @@ pub(super) async fn cancel_while_a_tool_runs(real: &'static Real) {
         tools(&running, "sleep 4321").is_empty().then_some(())
     })
     .await;
+}
+
+/// Conversations share fewer processes. Each is visited twice, and each answer proves which history the agent had.
+pub(super) async fn more_conversations_than_processes(
+    real: &'static Real,
+    conversations: usize,
+    processes: usize,
+) {
+    let running = real.start(&format!("pool = {{ max = {processes}, warm = 0 }}")).await;
+    let words: Vec<String> = (0..conversations).map(|number| format!("fruit{number}")).collect();
+    // One of them waits for a process.
+    let at_once = processes + 1;
+    // First starts at once in a new HOME are another scenario.
+    let mut sessions = running.conversations(&words[..1], 1).await;
+    sessions.extend(running.conversations(&words[1..], at_once).await);
+    let visits = sessions.iter().zip(&words).map(|(session, word)| {
+        let (running, answer) = (&running, format!("again comes after {word}"));
+        async move { running.says(session, "again", &answer).await }
+    });
+    futures_util::stream::iter(visits).buffered(at_once).collect::<()>().await;
+    running.assert_kept(&sessions).await;
 }
 
 pub(super) async fn idle_timeout(real: &'static Real) {
@@ -115,7 +138,7 @@ pub(super) async fn kill_of_the_agent(real: &'static Real) {
         (&json!("prompt.failed"), &json!("agent_exited")),
         "{turn}"
     );
-    let next = running.gateway.turn(&session, "date").await;
+    let next = running.turn(&session, "date").await;
     let text = next["text"].as_str().expect("text");
     assert!(text.starts_with("date comes after banana, cherry"), "{next}");
     running.assert_kept(&[session]).await;
@@ -133,7 +156,7 @@ pub(super) async fn kill_of_the_gateway(real: &'static Real) {
     speaks(&running, &session, &mut stream).await;
     running.gateway.kill();
     running.gateway.start();
-    let next = running.gateway.turn(&session, "date").await;
+    let next = running.turn(&session, "date").await;
     let text = next["text"].as_str().expect("text");
     assert!(text.starts_with("date comes after banana, cherry"), "{next}");
     running.assert_kept(&[session]).await;
@@ -145,4 +168,104 @@ pub(super) async fn two_sessions_at_once_in_a_new_home(real: &'static Real) {
     let words = ["banana", "cherry"].map(str::to_owned);
     let sessions = running.conversations(&words, 2).await;
     running.assert_kept(&sessions).await;
+}
+
+pub(super) async fn fork(real: &'static Real) {
+    let running = real.start("").await;
+    let session = running.session().await;
+    running.says(&session, "banana", "banana comes after ").await;
+    let (status, forked) = running.gateway.post(&format!("/v1/sessions/{session}/fork"), &json!({})).await;
+    assert_eq!(status, 201, "{forked}\n{}", running.gateway.log());
+    let forked = forked["sessionId"].as_str().expect("an id").to_owned();
+    running.says(&forked, "cherry", "cherry comes after banana").await;
+    running.says(&session, "date", "date comes after banana").await;
+    running.says(&forked, "elder", "elder comes after banana, cherry").await;
+    running.assert_kept(&[session, forked]).await;
+}
+
+/// Another gateway adopts the session that the agent keeps in the folder which `home` names.
+pub(super) async fn adopt(real: &'static Real, home: &'static str) {
+    let (model, kept) = (Model::start().await, tempfile::tempdir().expect("a temporary folder"));
+    let home = [(home, kept.path().to_str().expect("UTF-8").to_owned())];
+    let first = real.configure(Setup::default(), &model, "", &home).start();
+    let mut first = Running::new(real, first, model);
+    let session = first.session().await;
+    let began = minute();
+    let cwd = first.cwd(&session).await;
+    first.says(&session, "banana", "banana comes after ").await;
+    first.says(&session, "cherry", "cherry comes after banana").await;
+    first.gateway.kill();
+    first.gateway.none_alive().await;
+
+    let theirs = eventually("the agent has written its session", Duration::from_secs(20), || async {
+        session_of(kept.path(), "cherry comes after")
+    })
+    .await;
+    // The second gateway cannot know when the session began.
+    eventually("the agent may load the session", Duration::from_secs(70), || async {
+        (real.loads_at_once || minute() > began).then_some(())
+    })
+    .await;
+    let setup = Setup::default().table(&format!("[workspaces]\nallow = ['{}']\n", cwd.display()));
+    let model = Model::start().await;
+    let second = real.configure(setup, &model, "", &home).start();
+    let second = Running::new(real, second, model);
+    let body = json!({ "agent": real.name, "agentSessionId": theirs, "cwd": cwd });
+    let (status, adopted) = second.gateway.post("/v1/sessions", &body).await;
+    assert_eq!(status, 201, "{adopted}\n{}", second.gateway.log());
+    let adopted = adopted["sessionId"].as_str().expect("an id").to_owned();
+    second.says(&adopted, "date", "date comes after banana, cherry").await;
+    let history = second.gateway.lawful(&adopted).await;
+    let said: Vec<_> =
+        history.iter().filter(|event| event["update"].to_string().contains("banana comes after")).collect();
+    assert_eq!(said.len(), 1, "{said:#?}");
+    assert_eq!(said[0]["replayed"], true, "{said:#?}");
+    second.assert_kept(&[adopted]).await;
+}
+
+/// The minute of the wall clock.
+#[expect(clippy::disallowed_methods, reason = "the agent names its files after the wall clock")]
+fn minute() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.expect("the clock is after 1970").as_secs() / 60
+}
+
+/// The agent's id of the session whose file has this text: the UUID with which the name of the file ends, or the id in it.
+fn session_of(folder: &Path, text: &str) -> Option<String> {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            if let Some(found) = session_of(&path, text) {
+                return Some(found);
+            }
+            continue;
+        }
+        let content = std::fs::read_to_string(&path).unwrap_or_default();
+        if path.extension().is_some_and(|extension| extension == "jsonl") && content.contains(text) {
+            let first: Value = serde_json::from_str(content.lines().next()?).ok()?;
+            let id = [&first["sessionId"], &first["payload"]["id"]].into_iter().find_map(Value::as_str);
+            return id.map(str::to_owned);
+        }
+    }
+    None
+}
+
+/// The API of the model refuses one request for a reason that passes.
+pub(super) async fn transient_failure_of_the_model(real: &'static Real) {
+    const REASON: &str = "This model is currently experiencing high demand.";
+    let running = real.start("").await;
+    let session = running.session().await;
+    running.says(&session, "banana", "banana comes after ").await;
+    let mut stream = running.gateway.events(&format!("/v1/sessions/{session}/events?after=tail")).await;
+    running.gateway.prompt(&session, &format!("fail 503 {REASON}")).await;
+    let turn = end(&mut stream).await;
+    assert_eq!(turn["type"], "prompt.failed", "{turn}");
+    let problem = &turn["problem"];
+    assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("high demand")), "{problem}");
+    assert_eq!(problem["retryable"], true, "{problem}");
+    let next = running.turn(&session, "cherry").await;
+    assert!(
+        next["text"].as_str().is_some_and(|text| text.starts_with("cherry comes after banana")),
+        "{next}"
+    );
 }

@@ -1,0 +1,61 @@
+//! Defects of known agents that the gateway avoids, by the name in `agentInfo`.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::types::Timestamp;
+
+#[derive(Deserialize)]
+struct AgentInfo<'a> {
+    #[serde(borrow)]
+    name: std::borrow::Cow<'a, str>,
+}
+
+fn name(agent_info: Option<&RawValue>) -> Option<std::borrow::Cow<'_, str>> {
+    serde_json::from_str::<AgentInfo<'_>>(agent_info?.get()).ok().map(|info| info.name)
+}
+
+/// Whether the agent can resume or load a session that had no turn.
+///
+/// Codex ACP 2.6 stores a session with its first turn. If the process that began a session closes and resumes it before
+/// that, the first turn never ends.
+pub fn restores_empty_sessions(agent_info: Option<&RawValue>) -> bool {
+    name(agent_info).is_none_or(|name| name != "@agentclientprotocol/codex-acp")
+}
+
+/// The time before which the agent must not load a session that began at `began`.
+///
+/// Gemini CLI 0.61 names the file of a session after the minute in which a process begins or loads the session. A load in the
+/// minute of the beginning overwrites the conversation with an empty one, and then fails.
+pub fn earliest_load(agent_info: Option<&RawValue>, began: Timestamp) -> Option<Timestamp> {
+    const MINUTE: i64 = 60_000;
+    let next_minute = (began.as_millis().div_euclid(MINUTE) + 1) * MINUTE;
+    (name(agent_info)? == "gemini-cli").then(|| Timestamp::from_millis(next_minute))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gemini_loads_a_session_after_the_minute_of_its_beginning() {
+        let began = Timestamp::from_millis(59_999);
+        let earliest =
+            |info: &str| earliest_load(Some(&RawValue::from_string(info.to_owned()).unwrap()), began);
+        assert_eq!(
+            earliest(r#"{"name":"gemini-cli","version":"0.61.0"}"#),
+            Some(Timestamp::from_millis(60_000))
+        );
+        assert_eq!(earliest(r#"{"name":"another"}"#), None);
+        assert_eq!(earliest(r#"{"version":"1"}"#), None);
+        assert_eq!(earliest_load(None, began), None);
+    }
+
+    #[test]
+    fn codex_gets_a_new_session_instead_of_an_empty_one() {
+        let restores =
+            |info: &str| restores_empty_sessions(Some(&RawValue::from_string(info.to_owned()).unwrap()));
+        assert!(!restores(r#"{"name":"@agentclientprotocol/codex-acp","version":"2.6.0"}"#));
+        assert!(restores(r#"{"name":"another"}"#) && restores_empty_sessions(None));
+    }
+}
