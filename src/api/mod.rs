@@ -10,6 +10,7 @@ pub mod auth;
 pub mod event;
 pub mod event_schema;
 pub mod file;
+pub mod frame;
 pub mod gateway;
 pub mod problem;
 pub mod prompt;

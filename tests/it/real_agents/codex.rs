@@ -47,8 +47,3 @@ async fn codex_forks_a_conversation() {
 async fn codex_has_a_conversation_adopted() {
     scenarios::adopt(&CODEX, "CODEX_HOME").await;
 }
-
-#[tokio::test]
-async fn codex_starts_two_sessions_at_once_in_a_new_home() {
-    scenarios::two_sessions_at_once_in_a_new_home(&CODEX).await;
-}
