@@ -50,7 +50,7 @@ pub struct TerminalAuth {
     pub env: Vec<(String, String)>,
 }
 
-/// What is needed of one of an agent's `authMethods` to name it.
+/// The members of one of an agent's `authMethods` that identify it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferedMethod {
     pub id: String,

@@ -1,4 +1,4 @@
-//! What an agent's error says about the session that a request names.
+//! Classifies the errors that agents return for a session: missing, in use, not supported.
 //!
 //! Agents report a missing or locked session with many codes and texts. A text is evidence only if it names a session:
 //! "not found" alone may be about a file or a server. An unknown error never counts as a missing session.

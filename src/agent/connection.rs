@@ -216,7 +216,7 @@ struct Reader {
     bad: BadLines,
     secrets: Arc<Mutex<Vec<String>>>,
     /// Bytes that were read before the agent gave its first answer, which is the one to `initialize`. Until then
-    /// launchers like npx may write what they want, up to a bound, and lines that are not JSON-RPC do not count.
+    /// launchers like npx may write any lines, up to a bound, and lines that are not JSON-RPC do not count.
     unanswered: Option<usize>,
     limits: Arc<Limits>,
 }

@@ -44,7 +44,7 @@ pub enum AgentFailure {
     AuthRequired {
         auth_methods: Option<Box<RawValue>>,
         error: RpcError,
-        /// What to do, in one sentence.
+        /// The next step for a person, in one sentence.
         next_step: String,
     },
     #[error("the agent cannot do {method}")]
@@ -116,7 +116,7 @@ impl AgentFailure {
         Self::Start { detail }
     }
 
-    /// An agent's error as the answer to a call, with the need for a sign-in told apart.
+    /// The failure for an error that answers a call. A missing sign-in has its own variant.
     pub fn answered(error: RpcError, spec: &AgentSpec, initialized: &InitializeResult) -> Self {
         if sign_in::is_required(&error) {
             let next_step = next_step(spec, initialized);

@@ -1,4 +1,4 @@
-//! What a person does when an agent needs a sign-in.
+//! The next step for a person when an agent needs a sign-in.
 
 use super::process::Process;
 use super::spec::{AgentSpec, Home};
@@ -37,7 +37,7 @@ fn variable(spec: &AgentSpec) -> String {
     format!("set {named} {place}")
 }
 
-/// The call for the method that needs least: one that takes a key, else one without a terminal.
+/// The sign-in call to suggest: a method that takes a key, otherwise a method that needs no terminal.
 fn call(spec: &AgentSpec, methods: &[OfferedMethod]) -> Option<String> {
     let by_key = methods.iter().find(|method| key_place(&method.id).is_some());
     let by_call = methods.iter().find(|method| !method.terminal);

@@ -26,7 +26,7 @@ pub struct Process {
     /// What it was offered at `initialize`.
     pub offer: ClientCapabilities,
     child: Child,
-    /// What runs of it, with what ran after `initialize`.
+    /// The agent's processes, with the processes that ran after `initialize`.
     tree: ProcessTree,
 }
 
@@ -44,7 +44,7 @@ impl From<AgentFailure> for FailedStart {
 }
 
 impl FailedStart {
-    /// Begins to stop what was started.
+    /// Begins to stop the started process.
     fn of(failure: AgentFailure, child: Child) -> Self {
         child.begin_stop();
         Self { failure, child: Some(child) }

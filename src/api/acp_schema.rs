@@ -1,4 +1,4 @@
-//! OpenAPI schemas of the parts of ACP that clients send or read: content blocks, updates, and what an agent asks.
+//! OpenAPI schemas of the parts of ACP that clients send or read: content blocks, updates, and the requests of agents.
 //!
 //! The gateway passes these values as they are. The schemas name the members that a client acts on and allow any other.
 

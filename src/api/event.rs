@@ -141,7 +141,7 @@ pub enum Context {
     Lost,
 }
 
-/// Why the agent does not know what was said.
+/// Why the agent lost the context of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LostReason {

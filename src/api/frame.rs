@@ -16,12 +16,12 @@ pub enum ResetReason {
     UnknownCursor,
     /// The log lost history since the cursor was given.
     NewEpoch,
-    /// Events after the cursor are damaged on disk: what follows is what came after them.
+    /// Events after the cursor are damaged on disk. The stream continues with the first event behind the damage.
     Damaged,
 }
 
-/// Throw away what you hold: what follows is the log from its earliest event, or from where the damage ends. On
-/// `/v1/events` without a choice of sessions it has no session; with a `sessionId` it is about that session alone.
+/// Discard the events that you hold. The log follows from its earliest event, or from the end of the damage. On
+/// `/v1/events` without a choice of sessions there is no `session`; with a `sessionId` the reset is about that session alone.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Reset<'a> {
     pub reason: ResetReason,
@@ -30,7 +30,7 @@ pub struct Reset<'a> {
     pub session: Option<&'a Session>,
 }
 
-/// The replay is over, what comes is live.
+/// The replay is complete; later events are live.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ready<'a> {

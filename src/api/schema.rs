@@ -17,7 +17,7 @@ fn text(description: &str, pattern: &str, format: Option<SchemaFormat>) -> RefOr
         .into()
 }
 
-/// A union of named schemas that `type` tells apart, from pairs of `type` and schema name.
+/// A union of named schemas with the discriminator `type`, from pairs of `type` and schema name.
 pub(super) fn union<'a>(
     description: &str,
     members: impl IntoIterator<Item = (&'a str, &'a str)> + Clone,

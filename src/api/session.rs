@@ -135,7 +135,7 @@ pub struct SessionList {
     pub last_event_id: Position,
 }
 
-/// What a bulk call did to one session.
+/// The result of a bulk call for one session.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkResult {
@@ -150,7 +150,7 @@ pub struct BulkResult {
     pub problem: Option<Problem>,
 }
 
-/// What a bulk call did to a batch of sessions.
+/// The result of a bulk call for a batch of sessions.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkResults {

@@ -34,7 +34,7 @@ pub(super) enum KeyCommand {
     Update {
         #[arg(value_name = "ID|NAME")]
         key: String,
-        /// What it allows from now on: read, prompt, approve, files, admin
+        /// The new scopes of the key: read, prompt, approve, files, admin
         #[arg(long, value_name = "SCOPES", value_delimiter = ',', value_parser = scope)]
         scopes: Option<Vec<Scope>>,
         #[command(flatten)]

@@ -27,7 +27,7 @@ pub enum Alarm {
 pub enum Room {
     #[default]
     Free,
-    /// The disk was full, or had no room for the reserve: what must be committed still can be.
+    /// The disk was full, or had no room for the reserve. Commits that end something still succeed.
     Reserve,
     /// The last commit found no room, and is tried again.
     Full,
@@ -48,7 +48,7 @@ impl Default for Alarms {
 }
 
 impl Alarms {
-    /// A commit found the disk full, or did not; says whether it was full before.
+    /// Notes whether a commit found the disk full. Returns whether the disk was full before.
     pub(super) fn set_full(&self, full: bool) -> bool {
         if full {
             return self.set_room(|_| Room::Full) == Room::Full;
@@ -61,7 +61,7 @@ impl Alarms {
         self.set_room(|_| room) == Room::Full
     }
 
-    /// Gives what it was before.
+    /// Changes the state of the room and returns the former state.
     fn set_room(&self, change: impl FnOnce(Room) -> Room) -> Room {
         let mut before = Room::Free;
         self.room.send_if_modified(|room| {
@@ -114,7 +114,7 @@ impl Alarms {
             tracing::warn!(kept, bytes = limits.disk_reserve_bytes, "disk reserve");
         }
         let room = if kept { Room::Free } else { Room::Reserve };
-        // A commit that is tried again says by itself when it found room.
+        // A commit that is retried reports by itself that it found room.
         self.set_room(|before| if before == Room::Full { before } else { room });
     }
 

@@ -161,7 +161,7 @@ impl Door {
 /// A socket with a client that may send a request.
 struct Begun {
     stream: TcpStream,
-    /// What it has sent already.
+    /// Bytes that the client has sent already.
     early: Bytes,
     activity: Activity,
 }

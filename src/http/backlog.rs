@@ -1,4 +1,4 @@
-//! Bounds what clients make the gateway hold by not reading: response bytes that are not sent yet, and requests on
+//! Bounds the memory that clients hold in the gateway by not reading: response bytes that are not sent yet, and requests on
 //! connections that have shown no key.
 //!
 //! Only HTTP/2 needs this. With HTTP/1.1 a connection has one request at a time.

@@ -17,7 +17,7 @@ use crate::eventlog::ReadError;
 use crate::session::Refusal;
 use crate::types::LimitExceeded;
 
-/// draft-ietf-httpapi-ratelimit-headers: the quota policy, and what is left of the quota.
+/// draft-ietf-httpapi-ratelimit-headers: the quota policy, and the rest of the quota.
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 

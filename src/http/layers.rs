@@ -52,8 +52,8 @@ async fn answered(gateway: &Gateway, id: HeaderValue, request: Request, next: Ne
     let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     // The client has to know that this connection carries no other request: the rest of a body that is too large is
-    // not read, and a gateway that drains is there for one more answer only. A stream never says so: with that header some
-    // clients take a stream that was cut for a complete one.
+    // not read, and a gateway that drains is there for one more answer only. A stream never has this header:
+    // with it some clients accept a stream that was cut as complete.
     let last = too_large || (gateway.shutdown.draining() && !stream::is_stream(headers));
     if http1 && last && !upgraded {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

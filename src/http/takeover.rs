@@ -71,7 +71,7 @@ struct Heads {
     line: Line,
 }
 
-/// What was read of the line that has not ended.
+/// The part of the unfinished line that was read.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Line {
     #[default]
@@ -188,8 +188,8 @@ impl Takeover {
     }
 }
 
-/// The answer's head. Its body comes in chunks. It never says `Connection: close`: with it, Node's fetch takes a body that
-/// was cut for a complete one.
+/// The answer's head. Its body comes in chunks. It never has `Connection: close`: with that header, Node's fetch accepts a body
+/// that was cut as complete.
 fn head(response: &mut Response, now: Timestamp) -> Bytes {
     let status = response.status();
     let headers = response.headers_mut();

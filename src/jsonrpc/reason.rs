@@ -157,7 +157,7 @@ fn text_in(value: &Value, depth: usize) -> Option<String> {
     }
 }
 
-/// What the peer itself states about a retry.
+/// Whether the peer itself marks the failure as retryable.
 fn marked_retryable(value: &Value, depth: usize) -> Option<bool> {
     let deeper = depth.checked_sub(1)?;
     let members = value.as_object()?;

@@ -87,7 +87,7 @@ impl Lease {
         self.pool.saw_prompt(self, false);
     }
 
-    /// The agent answered a prompt, so it has what it needs.
+    /// The agent answered a prompt, so it needs no sign-in.
     pub fn prompt_accepted(&self) {
         self.pool.saw_prompt(self, true);
     }

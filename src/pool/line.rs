@@ -296,7 +296,7 @@ impl Pool {
         self.inner.shutdown.spawn(async move { drop(unwanted) });
     }
 
-    /// `id` names what the process held, until it has ended.
+    /// `id` identifies the sessions that the process held, until the process has ended.
     pub(super) fn stop(&self, name: AgentName, process: Process, id: u64) {
         let pool = self.clone();
         self.inner.shutdown.spawn(async move {
@@ -405,7 +405,7 @@ impl Pool {
                 std::mem::take(&mut agent.spares)
             };
             for spare in spares {
-                // Nobody takes a process any more, so nobody asks what this one held.
+                // No lease follows, so the sessions of this process do not matter any more.
                 self.stop(name.clone(), spare.process, 0);
             }
         }

@@ -9,8 +9,8 @@ use crate::agent::Process;
 use crate::types::limits::{REUSE_GRACE, REUSE_INTERVAL};
 
 impl Pool {
-    /// Takes the process of a closed session back, unless something that the session started still runs. The process
-    /// counts as one that ends until then.
+    /// Takes the process of a closed session back, unless something that the session started still runs. Until then
+    /// the process counts as stopping.
     pub(super) fn take_back(&self, lease: &Lease, process: Process) {
         let (pool, name, id) = (self.clone(), lease.agent.clone(), lease.id);
         let (tenant, used_by) = (lease.principal.tenant.clone(), Some(lease.principal.id.clone()));

@@ -32,7 +32,7 @@ impl Pool {
             }
             self.start(&spec, &tenant, offer).await
         };
-        // Dropping a start stops what it has started.
+        // Dropping a start stops its process.
         let outcome = tokio::select! {
             biased;
             () = self.shutdown().soft() => Err(Failed { start: AgentFailure::Draining.into(), home: None }),

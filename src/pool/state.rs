@@ -100,9 +100,9 @@ pub(super) struct AgentState {
     pub(super) line: VecDeque<Waiter>,
     pub(super) spares: Vec<Spare>,
     pub(super) leases: HashMap<u64, Leased>,
-    /// What processes held that are being stopped.
+    /// The sessions of processes that are being stopped.
     pub(super) ending: HashMap<u64, Held>,
-    /// What processes held that have closed their sessions and are looked at before another session gets them.
+    /// The sessions of processes that closed them and are checked before their reuse.
     pub(super) returning: HashMap<u64, Held>,
     /// The agent keeps a session locked after `session/close`, until the process ends: no process is reused.
     pub(super) keeps_sessions_locked: bool,
@@ -198,8 +198,8 @@ impl AgentState {
         }
     }
 
-    /// Whether the waiter has to wait for a process that has its session: for one that is just given back, or for the
-    /// end of one that keeps the session locked.
+    /// Whether the waiter has to wait for a process that has its session: for a process that is being released, or for
+    /// the end of a process that keeps the session locked.
     fn is_blocked(&self, waiter: &Waiter) -> bool {
         let Some(wanted) = &waiter.wanted else { return false };
         let holds = |held: &Held| held.contains(&wanted.session);

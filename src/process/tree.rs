@@ -7,7 +7,7 @@ use rustix::process::Pid;
 
 use super::procfs;
 
-/// A process, told from a later one with the same pid by the time of its start.
+/// A process. Its start time distinguishes it from a later process with the same pid.
 type Identity = (i32, u64);
 
 /// The processes of a child and of all its descendants. It blocks for as long as it reads the table of processes.

@@ -112,7 +112,7 @@ impl Actor {
         if self.erased {
             return self.wind_up().await;
         }
-        // What an earlier owner left in the queue.
+        // Prompts that an earlier owner left in the queue.
         self.next_queued();
         loop {
             let listen = Listen {
@@ -317,8 +317,8 @@ impl Actor {
         }
     }
 
-    /// A full disk leaves room for the ends of turns, and not for what a turn goes on to say: that stays with the agent until
-    /// there is room again, or the turn is cancelled.
+    /// A full disk has room for the ends of turns only. The output of a turn stays in the agent's pipe until there is room
+    /// again, or the turn is cancelled.
     fn saves_room(&self) -> bool {
         let runs = |turn: &Turn| turn.call.is_some() && turn.cancelled_at.is_none();
         *self.inputs.room.borrow() != Room::Free && self.turn.as_ref().is_some_and(runs)
@@ -392,8 +392,8 @@ impl Actor {
         }
     }
 
-    /// A stop was asked for: turns get a little time, then they are cancelled. What the agent was not sent waits for the
-    /// next start.
+    /// Begins the drain: turns have a limited time to end, then they are cancelled. Prompts that were not sent to the agent wait
+    /// for the next start.
     pub(super) fn drain(&mut self) {
         self.drain_at = Some(Instant::now() + self.context.limits.drain);
         self.return_unsent();

@@ -12,7 +12,7 @@ use crate::types::{Principal, SessionId};
 /// Sessions of a batch that end at the same time.
 const AT_ONCE: usize = 8;
 
-/// What happens to each session.
+/// The action on each session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BulkAction {
     Close,

@@ -1,4 +1,4 @@
-//! A session as its last commit has it: what readers get while the disk takes no commits.
+//! A session as of its last commit. Readers get it while the disk is full.
 
 use super::context::Context;
 use super::record::{self, FoldRecord, RequestRecord, SessionRecord};

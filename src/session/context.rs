@@ -18,7 +18,7 @@ use crate::shutdown::{Shutdown, sound};
 use crate::types::{EffectiveLimits, Ids, LimitExceeded, Limits, Principal, PrincipalLimit, Tenant};
 use crate::workspace::Budget;
 
-/// Says whether a principal still has a key that allows prompts.
+/// Checks whether a principal still has a key that allows prompts.
 #[derive(Clone)]
 pub struct MayPrompt(Arc<Holds>);
 

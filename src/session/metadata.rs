@@ -32,7 +32,7 @@ const SELECTIVE: usize = 1000;
 const HASH: usize = 16;
 /// Sessions that a start reads at a time where the index has to be built.
 const PAGE: usize = 256;
-/// The record that says that the index is whole.
+/// The record that marks the index as complete.
 const BUILT: &[u8] = b"session_metadata";
 
 /// Members that a session's metadata has to have: all of them.
@@ -60,7 +60,7 @@ pub(super) fn fits(filter: &MetadataFilter, metadata: &Map<String, Value>) -> bo
     filter.iter().all(|(key, wanted)| metadata.get(key).and_then(text).is_some_and(|text| text == *wanted))
 }
 
-/// What begins the keys of all entries of this value.
+/// The common prefix of the keys of all entries with this value.
 fn prefix(tenant: &Tenant, key: &str, value: &str) -> Vec<u8> {
     let hash =
         Sha256::new().chain_update((key.len() as u64).to_be_bytes()).chain_update(key).chain_update(value);

@@ -1,8 +1,8 @@
 //! The queue of a session: the next prompt begins, a drain keeps the queue, and a restart restores it.
 //!
-//! A prompt is either sent to the agent at most once, or not at all. What decides is its record: a prompt that is
-//! `queued` was never sent; one that is `running` may have been, unless a drain has noted that it was not (`unsent`). The
-//! note is taken back in the commit of `session.attached`, and the agent is sent the prompt only after that commit.
+//! A prompt is sent to the agent at most once. The record of the prompt decides: a `queued` prompt was never sent. A
+//! `running` prompt may have been sent, unless a drain has marked it as `unsent`. The commit of `session.attached` removes
+//! the mark, and the prompt is sent only after that commit.
 
 use std::time::Duration;
 
@@ -63,8 +63,8 @@ impl Actor {
         }
     }
 
-    /// Whether a restored prompt of this time is too old. A clock that may be ahead counts as right: a prompt that fails can
-    /// be sent again, one that runs a day late cannot be taken back.
+    /// Whether a restored prompt of this time is too old. A clock that may be ahead counts as right: a client can
+    /// send a failed prompt again, but cannot undo a prompt that ran a day late.
     fn is_old(&self, created_at: Timestamp) -> bool {
         created_at.after(self.context.limits.queued_prompt_max_age) <= self.context.log.ages().at_most()
     }
@@ -72,7 +72,7 @@ impl Actor {
     fn begin_queued(&mut self) {
         let Some(mut queued) = self.queue.pop_front() else { return };
         if queued.record.unsent {
-            // `session.attached` says from where on the agent may be sent it.
+            // The commit of `session.attached` permits the send.
             return self.begin(queued, u64::MAX);
         }
         queued.record.status = PromptStatus::Running;
@@ -111,7 +111,7 @@ impl Actor {
         }
     }
 
-    /// Notes what [`return_unsent`](Self::return_unsent) did, after everything else of this owner.
+    /// Saves the mark that [`return_unsent`](Self::return_unsent) set, after all other commits of this owner.
     pub(super) async fn note_unsent(&self) {
         let Some(queued) = self.queue.front().filter(|queued| queued.record.unsent) else { return };
         let mut records = Records::default();

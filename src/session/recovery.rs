@@ -128,7 +128,7 @@ impl Actor {
         (actor, slot)
     }
 
-    /// Reads a session in; None: there is none. `restore`: what waits in its queue may run.
+    /// Reads a session in; None: there is none. `restore`: queued prompts may run.
     pub(super) async fn load(
         context: &Context,
         id: SessionId,

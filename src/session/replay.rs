@@ -28,8 +28,8 @@ impl Actor {
         self.restore.replay = Some(Replay { quiet_at: now + limits.replay_quiet_interval, end, is_new });
     }
 
-    /// What to do with an update that came after the answer: `None` for one that is no history, else whether the log
-    /// takes it.
+    /// Handles an update that came after the answer to the load. Returns `None` if the update is not history, otherwise
+    /// whether to append it.
     pub(super) fn rest_of_replay(&mut self, kind: &str) -> Option<bool> {
         let replay = self.restore.replay.as_mut().filter(|_| update::is_history(kind))?;
         replay.quiet_at = Instant::now() + self.context.limits.replay_quiet_interval;
@@ -44,7 +44,7 @@ impl Actor {
         if self.replay_deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
-        // What the agent has written is read first.
+        // Output that the agent has already written is read first.
         let unread = self.inputs.lease.as_ref().map(Lease::process).is_some_and(Process::has_unread);
         match &mut self.restore.replay {
             Some(replay) if unread && now < replay.end => {

@@ -46,7 +46,7 @@ pub(super) struct Restoring {
     error: RpcError,
 }
 
-/// Why the agent does not know what was said.
+/// Why the agent lost the context of the session.
 #[derive(Debug)]
 pub(super) struct LostContext {
     pub(super) reason: LostReason,

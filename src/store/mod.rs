@@ -109,12 +109,12 @@ pub trait EventStore: Send + Sync + Debug {
         None
     }
 
-    /// Sets room of the disk aside, `free` being what it has; false when it has too little.
+    /// Reserves room on the disk, of which `free` bytes are free. Returns false if there is too little.
     fn keep_reserve(&self, _bytes: u64, _free: u64) -> std::io::Result<bool> {
         Ok(true)
     }
 
-    /// Gives what was set aside back to the disk, for the commits that come; false when there was nothing.
+    /// Releases the reserve, so that commits can use it. Returns false if there was no reserve.
     fn release_reserve(&self) -> bool {
         false
     }

@@ -44,7 +44,7 @@ struct Bytes {
 }
 
 impl Bytes {
-    /// What a message of this role and source counts against.
+    /// The budget for a message of this role and source.
     fn of(&mut self, role: Role, source: Source<'_>) -> &mut Budget {
         if role == Role::Agent && source.subagent.is_none() { &mut self.messages } else { &mut self.rest }
     }
@@ -144,7 +144,7 @@ impl Items {
         };
         let same =
             |at: &usize| matches!(&self.list[*at].body, Body::Message { role: same, .. } if *same == role);
-        // The item takes its price before its content takes what is left.
+        // The item is charged first, and its content gets the rest.
         let at = known.filter(same).or_else(|| {
             self.push(Body::Message { role, message_id, content: Content::default() }, what, source)
         });

@@ -9,7 +9,7 @@ use super::parts::Chunks;
 use crate::acp::Object;
 use crate::api::{CommandOutput, Settled};
 
-/// What updates, permission requests and content chunks said of a tool call so far.
+/// A tool call as its updates, permission requests and content chunks have described it so far.
 #[derive(Debug, Default)]
 pub(super) struct ToolCall {
     members: Members,

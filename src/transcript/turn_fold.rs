@@ -152,8 +152,8 @@ impl TurnFold {
         self.items.request(request);
     }
 
-    /// The agent's messages so far, joined: what `Prompt.text` shows. And whether a part of them is missing: it did not
-    /// fit, or retention dropped the beginning of the turn.
+    /// The agent's messages so far, joined, for `Prompt.text`. The flag is true if a part is missing: it did not fit, or
+    /// retention dropped the beginning of the turn.
     pub fn text(&self) -> (String, bool) {
         let (text, exceeded) = self.items.text();
         let began = self.first.is_none() || self.state.status.is_some();

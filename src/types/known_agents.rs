@@ -1,15 +1,15 @@
 //! Agents that the gateway knows: their commands, the environment variables in which their users keep credentials, and
 //! how each one takes an API key.
 //!
-//! An agent that is found on PATH receives the variables of its row. A configured agent receives only what its entry
-//! lists; for it the table says how to sign in.
+//! An agent that is found on PATH receives the variables of its row. A configured agent receives only the variables of
+//! its entry; for this agent the table describes the sign-in.
 
 /// One known agent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KnownAgent {
     /// The name under which it is offered when it is found on PATH.
     pub name: &'static str,
-    /// What people call it.
+    /// The display name.
     pub title: &'static str,
     /// A program on PATH.
     pub command: &'static str,
@@ -21,7 +21,7 @@ pub struct KnownAgent {
     pub secrets: &'static [&'static str],
     /// Variables that say where and how the agent reaches its provider. Their values are not masked.
     pub settings: &'static [&'static str],
-    /// The variables that a person is told to set, of `secrets`.
+    /// The variables of `secrets` that an error asks a person to set.
     pub named: &'static [&'static str],
     /// Methods of `authenticate` that read a key from a variable. Some agents refuse sessions without the call, although
     /// the variable is set.

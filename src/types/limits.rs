@@ -370,7 +370,7 @@ pub const TOLD_BY_THE_WRITER: usize = 4;
 /// Bytes of a title: the rest is cut off.
 pub const TITLE_BYTES: usize = 2048;
 /// Bytes of the agent's messages in one folded turn, and as many of everything else in it: the rest is left out, and the
-/// turn is `truncated`. A text is cut to what fits.
+/// turn is `truncated`. A longer text is truncated.
 pub const FOLDED_TURN_BYTES: usize = 8 << 20;
 /// Sessions of the agent that the pool remembers for one process: then the one held longest ago is forgotten.
 pub const HELD_SESSIONS: usize = 256;

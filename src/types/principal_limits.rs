@@ -50,7 +50,7 @@ impl PrincipalLimit {
         }
     }
 
-    /// The quota units of a limit that counts what exists at the same time; `None` for a limit by the minute.
+    /// The quota unit of a limit on concurrent objects; `None` for a limit per minute.
     const fn unit(self) -> Option<&'static str> {
         match self {
             Self::Requests | Self::Prompts => None,
@@ -205,7 +205,7 @@ impl fmt::Display for LimitExceeded {
     }
 }
 
-/// The limits of all principals. A cheap handle; what is set holds for the next request.
+/// The limits of all principals. A cheap handle; a change applies to the next request.
 #[derive(Debug, Clone)]
 pub struct PrincipalLimits(Arc<RwLock<Inner>>);
 

@@ -40,7 +40,7 @@ fn refuses(file: &Path) -> bool {
     true
 }
 
-/// Answers `session/load` or `session/resume` in place of the agent, if a flag says so.
+/// Answers `session/load` or `session/resume` in place of the agent, if a flag asks for it.
 pub(crate) fn answered(wire: &Wire, flags: &Flags, id: &str, session: &str) -> bool {
     if flags.refuse_restore.as_deref().is_some_and(refuses) {
         let data = r#"{"details":"The service is experiencing high demand."}"#;

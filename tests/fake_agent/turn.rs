@@ -65,7 +65,7 @@ impl Turn {
         self.update(&update);
     }
 
-    /// What this session was asked to remember, also in earlier processes.
+    /// The prompts of this session that began with `remember`, also in earlier processes.
     pub(crate) fn recall(&self) -> String {
         let history = self.sessions.history(&self.session.id).unwrap_or_default();
         let texts = history.iter().filter_map(|update| {

@@ -99,7 +99,7 @@ fn documented() -> (BTreeSet<String>, BTreeSet<String>) {
 
 #[tokio::test]
 async fn cors_allows_and_exposes_every_header_of_the_api() {
-    // What a page can read of any answer, and what is for browsers and not for pages.
+    // Headers that every page may read, and headers for the browser itself.
     const SAFELISTED: [&str; 5] =
         ["cache-control", "content-language", "content-length", "content-type", "last-modified"];
     const FOR_BROWSERS: [&str; 16] = [
@@ -137,7 +137,7 @@ async fn cors_allows_and_exposes_every_header_of_the_api() {
     assert!(allowed.is_superset(&sent), "not allowed: {:?}", sent.difference(&allowed));
     assert!(exposed.is_superset(&received), "not exposed: {:?}", received.difference(&exposed));
 
-    // What answers have beside what is documented.
+    // Headers of answers that the document does not list.
     let session = gateway.session("fake").await;
     let base = format!("/v1/sessions/{session}");
     let key = "idempotency-key";

@@ -194,7 +194,7 @@ async fn key_updates_apply_to_a_running_gateway_within_a_second() {
     // One second is the gateway's, the rest is that of a busy machine and of starting the command.
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 
-    // What is taken away ends the streams that had it.
+    // A stream ends when its key loses the scope for it.
     let mut open = Events::new(stream(&gateway, &alice, "/v1/events").await);
     open.until("ready").await;
     key_command(&gateway, &["update", "alice", "--max-streams", "default", "--scopes", "prompt"]);

@@ -154,7 +154,7 @@ fn unions_are_named_and_discriminated() {
     }
 }
 
-/// An object without declared members is closed to a generator unless it says otherwise.
+/// A generator treats an object without declared members as empty unless the schema allows any member.
 fn closed_objects(value: &Value, at: &str, found: &mut Vec<String>) {
     let Some(members) = value.as_object() else {
         value.as_array().into_iter().flatten().for_each(|item| closed_objects(item, at, found));

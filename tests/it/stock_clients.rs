@@ -20,7 +20,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents")
 }
 
-/// A client, and what it delivered.
+/// A client and the events that it delivered.
 struct Client {
     child: Child,
     lines: Receiver<Value>,

@@ -1,4 +1,4 @@
-//! Streams under paths of their own: Server-Sent Events whatever `Accept` says.
+//! Streams under paths of their own: Server-Sent Events for any `Accept`.
 
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ async fn asked(gateway: &Gateway, path: &str, accept: Option<&str>) -> Response 
     request.send().await.expect("an answer")
 }
 
-/// Events of the log, without what belongs to the stream itself.
+/// Events of the log, without the frames of the stream itself.
 fn logged(frames: &[Event]) -> Vec<&Value> {
     frames.iter().map(|frame| &frame.data).filter(|data| data["seq"].is_u64()).collect()
 }

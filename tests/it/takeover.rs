@@ -211,7 +211,7 @@ async fn a_client_that_sends_too_much_during_its_stream_is_cut_off() {
     assert!(!text.ends_with(b"0\r\n\r\n"), "it is cut, and does not look whole");
 }
 
-/// A turn that waits for an answer, as a stream on this socket; gives what lets it go on.
+/// A turn that waits for an answer, as a stream on this socket; returns the handle that lets the turn continue.
 async fn waiting_turn(gateway: &Gateway, session: &str, socket: &mut TcpStream, more: &str) -> String {
     let to = gateway.address();
     let prompt = gateway.prompt(session, "stream n=5; permission; echo done").await;
@@ -229,7 +229,7 @@ async fn allow(gateway: &Gateway, permission: &str) {
     assert_eq!(gateway.post(permission, &json!({ "optionId": "allow" })).await.0, 204);
 }
 
-/// What ends a body in chunks.
+/// The end of a chunked body.
 const LAST_CHUNK: &str = "\r\n0\r\n\r\n";
 
 /// A request that changes something, which no client sends twice by itself.

@@ -1,4 +1,4 @@
-// What a person sees of commands: the whole of a command before it is allowed, the output that the agent reports in `_meta`, and how
+// Commands on the page: the whole command before it is allowed, the output that the agent reports in `_meta`, and how
 // a call ended that the agent left open.
 //
 // The environment is that of browser.mjs.

@@ -1,4 +1,4 @@
-//! What the document says of the API as a whole: title, server, and what each tag groups.
+//! The part of the document about the API as a whole: title, server and tags.
 
 use utoipa::openapi::info::License;
 use utoipa::openapi::tag::TagBuilder;

@@ -128,7 +128,7 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
     let mut codes = problems::common(path, method, body, public);
     codes.extend(problems::own(&id));
     if method == "get" && path.ends_with("/events/stream") {
-        // An EventSource never comes back from these statuses, so a stream says them in an event.
+        // An EventSource never comes back from these statuses, so a stream reports them in an event.
         codes.retain(|code| code.status() != 429 && code.status() < 500);
     }
     codes.sort_unstable_by_key(|code| (code.status(), *code));

@@ -1,9 +1,9 @@
-//! What the derived schemas cannot say.
+//! Schemas that cannot be derived.
 
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{AdditionalProperties, ArrayItems, Object, Schema, SchemaType, Type};
 
-/// Says that objects without declared members may have any: generators take them for empty objects otherwise.
+/// Allows any member in objects without declared members. Otherwise generators treat them as empty objects.
 pub(super) fn open_raw_objects(schema: &mut RefOr<Schema>) {
     let RefOr::T(schema) = schema else { return };
     match schema {

@@ -126,7 +126,7 @@ pub(in crate::http) async fn sign_in(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `_meta` with the key where the agent of this method takes it.
+/// `_meta` with the key at the place where the agent of this method expects it.
 fn with_key(method_id: &str, key: &ApiKey, meta: Option<&RawValue>) -> Result<Box<RawValue>, ApiError> {
     if meta.is_some() {
         return Err(ApiError::invalid("/apiKey", "send apiKey or _meta, not both"));

@@ -20,7 +20,7 @@ use crate::http::stream::{Cursor, EventsQuery, Feed, Shape, Source, Turn, Types,
 use crate::session::{Admitted, SessionHandle};
 use crate::types::{Epoch, EventId, Position, Principal, PromptId, SessionId};
 
-/// What a client sends to go on where it was, and how long a page may wait.
+/// The client's cursor, and the longest wait for a page.
 type Resume = (LastEventId, Wait);
 
 /// How long an empty page may be held, in seconds.
@@ -89,7 +89,7 @@ pub(in crate::http) async fn session_events(
     of_session(&gateway, &by, session, form, resume, params).await
 }
 
-/// The session's log as Server-Sent Events, whatever `Accept` says.
+/// The session's log as Server-Sent Events, for any `Accept`.
 ///
 /// `data` of each event is one `SessionEvent`. The stream replays the log from the cursor and goes on as the session does.
 /// A refusal that may pass (429, 503) is a `problem` event in a stream, so that an EventSource comes back.
@@ -179,7 +179,7 @@ pub(in crate::http) async fn prompt_events(
     of_turn(&gateway, &by, (session, prompt), form, resume, params).await
 }
 
-/// This turn's events as Server-Sent Events, whatever `Accept` says. The stream ends with the turn.
+/// This turn's events as Server-Sent Events, for any `Accept`. The stream ends with the turn.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/prompts/{prompt}/events/stream",
@@ -295,7 +295,7 @@ pub(in crate::http) async fn all_events(
     of_all(&gateway, &by, form, resume, params).await
 }
 
-/// The events of many sessions in commit order as Server-Sent Events, whatever `Accept` says.
+/// The events of many sessions in commit order as Server-Sent Events, for any `Accept`.
 ///
 /// Without `session`: of all that the key may read, new ones included, from now on, and without `session.update`,
 /// `terminal.output` and `ext` unless `types` asks for them.

@@ -71,7 +71,7 @@ pub(in crate::http) async fn create_prompt(
     begin(&gateway, &by, session, form, (trace, wait, key), body).await
 }
 
-/// Begins a turn and gives its events, from the first to the last, as Server-Sent Events, whatever `Accept` says.
+/// Begins a turn and streams its events, from the first to the last, as Server-Sent Events, for any `Accept`.
 ///
 /// A dropped connection never cancels: `/prompts/{prompt}/events/stream` goes on after the last event that came.
 #[utoipa::path(

@@ -141,7 +141,7 @@ pub(in crate::http) async fn list_sessions(
     Ok(known.respond(&etag, || Json(page).into_response()))
 }
 
-/// The filters by metadata: each key once, keys and values within the bounds of what is indexed.
+/// The filters by metadata: each key once, keys and values within the bounds of the index.
 pub(super) fn metadata(params: &mut Params) -> Result<MetadataFilter, ApiError> {
     const MAX: usize = 8;
     let filter = params.members("metadata");

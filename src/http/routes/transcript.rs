@@ -53,7 +53,7 @@ pub(in crate::http) async fn get_transcript(
     page(&gateway, &by, session, form, &known, params).await
 }
 
-/// The session's turns as Markdown, whatever `Accept` says.
+/// The session's turns as Markdown, for any `Accept`.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/transcript/markdown",

@@ -1,4 +1,4 @@
-//! What of a session can be read while the disk takes no commits, and its terminals.
+//! Reads of a session that work while the disk is full, and reads of its terminals.
 
 use super::SessionHandle;
 use crate::api::{PendingRequest, Session, Terminal, TerminalList, TerminalWindow};

@@ -37,7 +37,7 @@ impl Reserve {
         match fill(&file, bytes) {
             Ok(()) => Ok(true),
             Err(error) => {
-                // What is there of it would count as set aside.
+                // An incomplete file would count as a reserve.
                 file.set_len(0)?;
                 let full = matches!(
                     error.kind(),

@@ -1,4 +1,4 @@
-// Follows a stream through cuts and restarts. Resolves when the gateway says that the stream is complete. `EventSource` is the
+// Follows a stream through cuts and restarts. Resolves when the stream is complete. `EventSource` is the
 // browser's or that of npm `eventsource`; the URL has `named=false` and a ticket.
 export function follow(EventSource, url, onEvent, onClose = () => {}) {
   return new Promise((resolve, reject) => {

@@ -1,6 +1,6 @@
 import { fetchEventSource } from "@microsoft/fetch-event-source";
 
-// Follows a stream through cuts and restarts. Resolves when the gateway says that the stream is complete.
+// Follows a stream through cuts and restarts. Resolves when the stream is complete.
 export function follow(url, key, onEvent, onClose = () => {}) {
   let last;
   let lastEventId;

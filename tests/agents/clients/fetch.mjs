@@ -1,6 +1,6 @@
 import { createParser } from "eventsource-parser";
 
-// Follows a stream through cuts and restarts. Resolves when the gateway says that the stream is complete.
+// Follows a stream through cuts and restarts. Resolves when the stream is complete.
 export async function follow(url, key, onEvent, onClose = () => {}) {
   let lastEventId;
   let retryMs = 1000;

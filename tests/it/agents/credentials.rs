@@ -1,4 +1,4 @@
-//! Credentials that people already have: variables of the gateway's environment, API keys, and what to do without one.
+//! Credentials that people already have: variables of the gateway's environment, API keys, and the next step without a key.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;

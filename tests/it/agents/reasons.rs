@@ -1,4 +1,4 @@
-//! What people read when an agent answers with an error: its reason, without secrets, and whether a retry may help.
+//! The reason in an agent's error: shown without secrets, and marked if a retry may help.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What real agents offer: recorded from them, compared with them, and the source of `docs/agent-support.md`.
+//! The capabilities of real agents: recorded, compared with the agents, and the source of `docs/agent-support.md`.
 //!
 //! `UPDATE_AGENT_SUPPORT=1 cargo test --test it offers` records the installed agents and writes the page.
 

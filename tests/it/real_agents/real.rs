@@ -189,7 +189,7 @@ impl Running {
         self.gateway.get(&format!("{path}/prompts/{id}")).await
     }
 
-    /// A turn in which the agent says exactly this.
+    /// Runs a turn and checks that the agent's text is exactly this.
     pub(super) async fn says(&self, session: &str, prompt: &str, answer: &str) {
         let turn = self.turn(session, prompt).await;
         assert_eq!(turn["text"], answer, "{turn}\n{}", self.gateway.log());
@@ -244,7 +244,7 @@ impl Running {
         .await;
     }
 
-    /// Checks that the agent never lost what was said in these sessions, and that their logs keep the rules.
+    /// Checks that the agent never lost the context of these sessions, and that their logs keep the rules.
     pub(super) async fn assert_kept(&self, sessions: &[String]) {
         for session in sessions {
             for event in self.gateway.lawful(session).await {

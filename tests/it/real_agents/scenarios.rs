@@ -1,4 +1,4 @@
-//! What every real agent that keeps its sessions has to do behind the gateway.
+//! Scenarios that every real agent with persistent sessions must pass behind the gateway.
 
 use std::path::Path;
 use std::time::Duration;

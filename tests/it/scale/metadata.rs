@@ -71,7 +71,7 @@ fn multiply(gateway: &Gateway, session: &str) {
     file.execute("DELETE FROM record WHERE tbl IN (10, 14)", []).expect("the file is ours");
 }
 
-/// The median of some calls, and what the last one found.
+/// The median time of some calls, and the result of the last one.
 async fn median(gateway: &Gateway, path: &str) -> (Duration, usize) {
     let (mut took, mut found) = (Vec::new(), 0);
     for _ in 0..15 {

@@ -1,4 +1,4 @@
-//! `If-None-Match`: a client that polls transfers what has not changed only once.
+//! `If-None-Match`: a client that polls transfers an unchanged body only once.
 
 use reqwest::{Method, Response};
 

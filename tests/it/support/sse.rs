@@ -90,7 +90,7 @@ impl Events {
         }
     }
 
-    /// The next bytes; None at the end. A stream that was not cut has said that it is complete.
+    /// The next bytes; None at the end. A stream that was not cut ends with `end`, `shutdown` or `problem`.
     async fn chunk(&mut self) -> Option<Bytes> {
         let chunk = timeout(PATIENCE, self.response.chunk()).await;
         let chunk = chunk.unwrap_or_else(|_| panic!("not a byte within {PATIENCE:?}; {}", self.so_far()));
@@ -147,7 +147,7 @@ impl Events {
         }
     }
 
-    /// Discards what comes; returns how many bytes that were, 0 at the end.
+    /// Reads and discards bytes. Returns their number, 0 at the end.
     pub(crate) async fn bytes(&mut self) -> usize {
         LAST[0].clone_into(&mut self.last);
         let left = std::mem::take(&mut self.buffer).len();

@@ -1,4 +1,4 @@
-// What a tool call is about to do, as far as its raw input says it. A title may be shortened; a person who approves a call has to
+// The action of a tool call, as far as its raw input describes it. A title may be shortened; a person who approves a call has to
 // see all of it. Agents name the members of their input differently, so the usual names are tried in turn.
 
 import type { Raw } from "../api/types";

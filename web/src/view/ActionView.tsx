@@ -1,4 +1,4 @@
-// What a tool call is about to do: the whole command or path, the folder it runs in and, on demand, its raw input.
+// The action of a tool call: the whole command or path, the folder it runs in and, on demand, its raw input.
 
 import { useContext } from "react";
 import type { Action } from "../model/action";

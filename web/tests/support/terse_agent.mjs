@@ -1,4 +1,4 @@
-// An ACP agent that says little: its titles are shortened, its errors have their reason in `data`, its commands report their
+// An ACP agent with short titles: its titles are cut, its errors have their reason in `data`, its commands report their
 // output in `_meta`, and a cancelled turn leaves its tool call open. Agents in use do each of these.
 
 import { createInterface } from "node:readline";
