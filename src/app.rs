@@ -19,21 +19,21 @@ use crate::pool::Pool;
 use crate::process::{self, OpenFiles, Spawner};
 use crate::session::{Context, MayPrompt, SessionRegistry, Workspaces};
 use crate::shutdown::Shutdown;
-use crate::store::{CheckError, Checked, EventStore, OpenError, SqliteStore};
+use crate::store::{CheckError, CheckReport, EventStore, OpenError, SqliteStore};
 use crate::types::{Ids, Limits, Scope};
 
 pub use reload::Reloader;
 
 /// How long the keepers of an earlier life have to end before the gateway opens.
-const SWEEP: Duration = Duration::from_secs(5);
+const SWEEP_TIMEOUT: Duration = Duration::from_secs(5);
 /// The file that runs as this process. A path on disk could lead to another version by the time that it is wanted.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 /// Descriptors of one agent's process: its pipes, its keeper's sockets, its pidfd, and a terminal or two.
-const PROCESS_FILES: usize = 16;
+const FILES_PER_PROCESS: usize = 16;
 /// Descriptors of all else: the store and its readers, the log of the start, sockets of the runtime.
-const OWN_FILES: usize = 128;
+const BASE_FILES: usize = 128;
 /// What a drain may take beyond its own limits, for commits and connections.
-const SLACK: Duration = Duration::from_secs(2);
+const DRAIN_SLACK: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -52,7 +52,7 @@ pub enum StartError {
     #[error("{} cannot be made", path.display())]
     Home { path: PathBuf, source: std::io::Error },
     #[error("the threads for streams did not start")]
-    Lanes(#[source] std::io::Error),
+    StreamWorkers(#[source] std::io::Error),
     #[error("the listener cannot be used")]
     Listener(#[source] std::io::Error),
 }
@@ -60,7 +60,7 @@ pub enum StartError {
 /// The log failed, and the gateway must not go on.
 #[derive(Debug, thiserror::Error)]
 #[error("the log failed: {0}")]
-pub struct Fatal(String);
+pub struct LogFailure(String);
 
 /// A gateway that accepts connections.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ pub struct Gateway {
     shutdown: Shutdown,
     limits: Arc<Limits>,
     log: EventLog,
-    lanes: http::Lanes,
+    stream_workers: http::StreamWorkers,
     fatal: oneshot::Receiver<String>,
     reloader: Reloader,
 }
@@ -80,32 +80,32 @@ pub fn open_store(data: &DataDir, limits: &Limits, ids: &Ids) -> Result<Arc<Sqli
 }
 
 /// Whether the log in a data folder is one of an earlier version.
-pub fn is_earlier(data: &DataDir) -> Result<bool, StartError> {
-    Ok(SqliteStore::is_earlier(&data.log())?)
+pub fn is_older_version(data: &DataDir) -> Result<bool, StartError> {
+    Ok(SqliteStore::needs_migration(&data.log())?)
 }
 
 /// Checks a log that a dead gateway left open: before anything is served for as long as that takes a moment, then beside
 /// it.
-async fn check(store: &Arc<SqliteStore>, limits: &Limits, shutdown: &Shutdown) -> Result<(), StartError> {
-    if !store.is_doubtful() {
+async fn check_after_unclean_shutdown(store: &Arc<SqliteStore>, limits: &Limits, shutdown: &Shutdown) -> Result<(), StartError> {
+    if !store.unclean_shutdown() {
         return Ok(());
     }
     let bytes = store.size()?;
-    let small = bytes <= limits.check_bytes;
-    tracing::warn!(bytes, first = small, "the log was not closed; it is checked");
+    let check_first = bytes <= limits.check_bytes;
+    tracing::warn!(bytes, first = check_first, "the log was not closed; it is checked");
     let (started, stop) = oneshot::channel();
     let (long, is_long) = oneshot::channel();
-    let (checked, most) = (Arc::clone(store), limits.check_bytes);
+    let (checked, max_bytes) = (Arc::clone(store), limits.check_bytes);
     let running = shutdown.spawn_blocking(move || {
         // Nobody waits for that any more when the gateway serves already.
-        checked.check(|stop| drop(started.send(stop)), most, || long.send(()).unwrap_or_default())
+        checked.check(|stop| drop(started.send(stop)), max_bytes, || long.send(()).unwrap_or_default())
     });
     let stopping = shutdown.clone();
     let report = async move {
         let mut running = running;
         let result = tokio::select! {
             result = &mut running => result,
-            () = stopping.soft() => {
+            () = stopping.drain_started() => {
                 if let Ok(stop) = stop.await {
                     stop();
                 }
@@ -113,7 +113,7 @@ async fn check(store: &Arc<SqliteStore>, limits: &Limits, shutdown: &Shutdown) -
             }
         };
         match result {
-            Ok(Ok(Checked { runs, damaged, took, .. })) => {
+            Ok(Ok(CheckReport { runs, damaged, duration: took, .. })) => {
                 let took = took.as_millis();
                 tracing::info!(runs, damaged, took, "the log was checked, and is in order");
                 Ok(())
@@ -127,7 +127,7 @@ async fn check(store: &Arc<SqliteStore>, limits: &Limits, shutdown: &Shutdown) -
         }
     };
     let mut report = Box::pin(report);
-    if small {
+    if check_first {
         tokio::select! {
             biased;
             Ok(()) = is_long => tracing::warn!("the log unpacks to much: the rest is checked while it is served"),
@@ -144,34 +144,34 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
     let open_files = open_files(&config);
     let run_dir = config.data.run();
-    let swept = shutdown.spawn_blocking(move || process::sweep(&run_dir, SWEEP)).await;
+    let swept = shutdown.spawn_blocking(move || process::sweep(&run_dir, SWEEP_TIMEOUT)).await;
     if let Ok(Ok(swept @ 1..)) = swept {
         tracing::warn!(swept, "ended agents that an earlier gateway had left behind");
     }
     let store = open_store(&config.data, &limits, &ids)?;
-    check(&store, &limits, &shutdown).await?;
+    check_after_unclean_shutdown(&store, &limits, &shutdown).await?;
     let store: Arc<dyn EventStore> = store;
     let admin = config.admin_key.map(KeyHash::from_bytes);
     let keys = Keys::open(Arc::clone(&store), ids.clone(), &limits, admin)?;
-    let link_key = if admin.is_none() { Some(keys.mint_link()?) } else { None };
-    shutdown.spawn(keys.clone().follow(shutdown.clone()));
+    let link_key = if admin.is_none() { Some(keys.create_link_key()?) } else { None };
+    shutdown.spawn(keys.clone().run(shutdown.clone()));
     let tickets = Tickets::open(Arc::clone(&store), ids.clone(), &limits, &keys)?;
-    shutdown.spawn(tickets.clone().follow(shutdown.clone()));
+    shutdown.spawn(tickets.clone().run(shutdown.clone()));
     let (failed, fatal) = oneshot::channel();
     let on_fatal = Box::new(move |reason: &str| drop(failed.send(reason.to_owned())));
     let log = EventLog::start(store, ids.clone(), Arc::clone(&limits), shutdown.clone(), on_fatal)?;
 
-    let catalogue = Arc::new(catalogue::of(&config)?);
+    let catalogue = Arc::new(catalogue::build(&config)?);
     let spawner = Spawner::new(OWN_PROGRAM.into(), config.data.run(), shutdown.clone(), Arc::clone(&limits));
-    let spawner = spawner.handing_down(open_files);
+    let spawner = spawner.with_open_files(open_files);
     let launcher = Launcher::new(spawner, Arc::clone(&limits), shutdown.clone(), env!("CARGO_PKG_VERSION"));
     let pool = Pool::new(&catalogue, launcher, (Arc::clone(&limits), keys.limits().clone()), &shutdown);
     let (catalogues, catalogue) = CurrentCatalogue::new(catalogue);
     let workspaces = Workspaces::new(&config.workspaces.root, &config.workspaces.allow);
     let workspaces = workspaces.map_err(StartError::Workspaces)?;
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
-    let of_keys = keys.clone();
-    let may_prompt = MayPrompt::new(move |tenant, id| of_keys.any_allows(tenant, id, Scope::Prompt));
+    let prompt_keys = keys.clone();
+    let may_prompt = MayPrompt::new(move |tenant, id| prompt_keys.principal_has_scope(tenant, id, Scope::Prompt));
     let context = Context::new(log.clone(), pool.clone(), catalogue.clone(), workspaces, may_prompt, parts);
     let sessions = SessionRegistry::start(context).await?;
 
@@ -179,8 +179,8 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let principal_limits = keys.limits().clone();
     let policy =
         Arc::new(Policy::new(&policy_options(&config, bound), keys.clone(), tickets.clone(), &limits));
-    let warm = pool.clone();
-    let reloader = Reloader { catalogues, pool: pool.clone(), keys, shutdown: shutdown.clone(), config };
+    let prestart_pool = pool.clone();
+    let reloader = Reloader { catalogue_sender: catalogues, pool: pool.clone(), keys, shutdown: shutdown.clone(), config };
     let config = &reloader.config;
     let router = http::router(http::Gateway::new(http::GatewayParts {
         sessions,
@@ -197,19 +197,19 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     listener.set_nonblocking(true).map_err(StartError::Listener)?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Listener)?;
     let proxies = config.behind_proxy.clone();
-    let lanes = http::Lanes::start().map_err(StartError::Lanes)?;
+    let lanes = http::StreamWorkers::start().map_err(StartError::StreamWorkers)?;
     let acceptor = http::Acceptor {
         limits: Arc::clone(&limits),
         // Who names no proxy and may listen nevertheless has said that the way is safe, or listens to this machine.
-        only_proxies: !proxies.is_empty() && !config.insecure_http,
+        require_proxy: !proxies.is_empty() && !config.insecure_http,
         proxies,
-        lanes: lanes.clone(),
+        stream_workers: lanes.clone(),
         shutdown: shutdown.clone(),
     };
-    shutdown.spawn_door(http::serve(listener, router, acceptor));
+    shutdown.spawn_critical(http::serve(listener, router, acceptor));
     // Only now: what starts beside us would keep the first who come waiting.
-    warm.keep_warm();
-    Ok(Gateway { link_key, shutdown, limits, log, lanes, fatal, reloader })
+    prestart_pool.start_maintenance();
+    Ok(Gateway { link_key, shutdown, limits, log, stream_workers: lanes, fatal, reloader })
 }
 
 /// Raises the limit of open files, and tells the operator when that is not enough.
@@ -217,10 +217,10 @@ fn open_files(config: &Config) -> Option<OpenFiles> {
     let raised = OpenFiles::raise();
     let raised =
         raised.inspect_err(|error| tracing::warn!(%error, "the limit of open files stays as it is")).ok()?;
-    let processes = config.agents.values().map(|agent| agent.pool.max).sum::<usize>();
+    let processes = config.agents.values().map(|agent| agent.pool.max_size).sum::<usize>();
     let connections = config.limits.connections;
-    let wanted = connections + processes * PROCESS_FILES + OWN_FILES;
-    if let Some(limit) = raised.too_few_for(wanted) {
+    let wanted = connections + processes * FILES_PER_PROCESS + BASE_FILES;
+    if let Some(limit) = raised.insufficient_for(wanted) {
         tracing::warn!(
             limit,
             wanted,
@@ -245,26 +245,26 @@ impl Gateway {
     }
 
     /// Returns when a stop was asked for and everything has ended, or when the log has failed.
-    pub async fn ended(self) -> Result<(), Fatal> {
-        let Self { shutdown, limits, log, lanes, mut fatal, .. } = self;
+    pub async fn wait_ended(self) -> Result<(), LogFailure> {
+        let Self { shutdown, limits, log, stream_workers: lanes, mut fatal, .. } = self;
         tokio::select! {
-            () = shutdown.soft() => {}
+            () = shutdown.drain_started() => {}
             Ok(reason) = &mut fatal => {
-                shutdown.begin();
+                shutdown.start_drain();
                 shutdown.abort();
-                lanes.end(SLACK).await;
-                return Err(Fatal(reason));
+                lanes.stop(DRAIN_SLACK).await;
+                return Err(LogFailure(reason));
             }
         }
-        let drain = limits.drain + limits.drain_cancel + limits.drain_stdin + limits.drain_term + SLACK;
-        if !shutdown.finished(drain).await {
+        let drain = limits.drain + limits.drain_cancel + limits.drain_stdin + limits.drain_term + DRAIN_SLACK;
+        if !shutdown.wait_for_tasks(drain).await {
             shutdown.abort();
-            shutdown.finished(SLACK).await;
+            shutdown.wait_for_tasks(DRAIN_SLACK).await;
         }
         // Only now: what they write belongs to the drain.
-        lanes.end(SLACK).await;
+        lanes.stop(DRAIN_SLACK).await;
         log.close().await;
-        fatal.try_recv().map_or(Ok(()), |reason| Err(Fatal(reason)))
+        fatal.try_recv().map_or(Ok(()), |reason| Err(LogFailure(reason)))
     }
 }
 

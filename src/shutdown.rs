@@ -17,13 +17,13 @@ use tokio_util::task::TaskTracker;
 /// ends: every task that watches it returns at once.
 #[derive(Debug, Clone)]
 pub struct Shutdown {
-    soft: CancellationToken,
-    closing: CancellationToken,
-    hard: CancellationToken,
+    drain_token: CancellationToken,
+    closing_token: CancellationToken,
+    abort_token: CancellationToken,
     /// What was begun before the stop was asked for: clients are answered until all of it has ended.
-    work: TaskTracker,
+    work_tasks: TaskTracker,
     /// Everything else that the end waits for.
-    rest: TaskTracker,
+    other_tasks: TaskTracker,
 }
 
 impl Default for Shutdown {
@@ -36,7 +36,7 @@ impl Shutdown {
     pub fn new() -> Self {
         let hard = CancellationToken::new();
         let (soft, closing) = (hard.child_token(), hard.child_token());
-        Self { soft, closing, hard, work: TaskTracker::new(), rest: TaskTracker::new() }
+        Self { drain_token: soft, closing_token: closing, abort_token: hard, work_tasks: TaskTracker::new(), other_tasks: TaskTracker::new() }
     }
 
     /// Starts a task that [`Shutdown::finished`] waits for. Others rely on what it does, so a panic in it ends the
@@ -45,25 +45,25 @@ impl Shutdown {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        self.spawn_confined(vital(task))
+        self.spawn_isolated(abort_on_panic(task))
     }
 
     /// Starts a task on which all clients rely, like the one that lets them in. It may outlast all work, and a panic in
     /// it ends the process.
-    pub fn spawn_door<F>(&self, task: F) -> JoinHandle<F::Output>
+    pub fn spawn_critical<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        self.rest.spawn(vital(task))
+        self.other_tasks.spawn(abort_on_panic(task))
     }
 
     /// The same for a task whose panic harms nobody but those who wait for it, and who notice.
-    pub fn spawn_confined<F>(&self, task: F) -> JoinHandle<F::Output>
+    pub fn spawn_isolated<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
         // What begins while we drain is only there to answer that we do.
-        if self.draining() { self.rest.spawn(task) } else { self.work.spawn(task) }
+        if self.is_draining() { self.other_tasks.spawn(task) } else { self.work_tasks.spawn(task) }
     }
 
     /// Starts a task that serves a client. It may outlast all work, and a panic in it is that client's alone.
@@ -71,7 +71,7 @@ impl Shutdown {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        self.rest.spawn(task)
+        self.other_tasks.spawn(task)
     }
 
     /// The same on another runtime.
@@ -79,7 +79,7 @@ impl Shutdown {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        self.rest.spawn_on(task, runtime)
+        self.other_tasks.spawn_on(task, runtime)
     }
 
     /// Runs what blocks on tokio's pool of blocking threads. A panic in it is an error to who waits for it.
@@ -88,11 +88,11 @@ impl Shutdown {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.rest.spawn_blocking(work)
+        self.other_tasks.spawn_blocking(work)
     }
 
     /// Starts a named thread for work that blocks for the gateway's whole life.
-    pub fn thread<F>(name: &str, work: F) -> std::io::Result<std::thread::JoinHandle<()>>
+    pub fn spawn_thread<F>(name: &str, work: F) -> std::io::Result<std::thread::JoinHandle<()>>
     where
         F: FnOnce() + Send + 'static,
     {
@@ -100,83 +100,83 @@ impl Shutdown {
     }
 
     /// Asks for a stop: no new work, running work finishes.
-    pub fn begin(&self) {
-        self.soft.cancel();
+    pub fn start_drain(&self) {
+        self.drain_token.cancel();
     }
 
     /// Ends what is left.
     pub fn abort(&self) {
-        self.hard.cancel();
+        self.abort_token.cancel();
     }
 
-    pub fn draining(&self) -> bool {
-        self.soft.is_cancelled()
+    pub fn is_draining(&self) -> bool {
+        self.drain_token.is_cancelled()
     }
 
     /// Whether everything has to end now.
-    pub fn aborted(&self) -> bool {
-        self.hard.is_cancelled()
+    pub fn is_aborted(&self) -> bool {
+        self.abort_token.is_cancelled()
     }
 
     /// Resolves when a stop was asked for.
-    pub async fn soft(&self) {
-        self.soft.cancelled().await;
+    pub async fn drain_started(&self) {
+        self.drain_token.cancelled().await;
     }
 
     /// Resolves when the work has ended after a stop was asked for: nobody new is served.
-    pub async fn closing(&self) {
-        self.closing.cancelled().await;
+    pub async fn closing_started(&self) {
+        self.closing_token.cancelled().await;
     }
 
     /// Resolves when everything has to end now.
-    pub async fn hard(&self) {
-        self.hard.cancelled().await;
+    pub async fn abort_started(&self) {
+        self.abort_token.cancelled().await;
     }
 
     /// Waits until all work has ended, shuts the door, and waits until every other task has returned; false when some
     /// had not after `limit`.
-    pub async fn finished(&self, limit: Duration) -> bool {
+    pub async fn wait_for_tasks(&self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
-        self.work.close();
-        self.rest.close();
-        let worked = timeout_at(end, self.work.wait()).await.is_ok();
-        self.closing.cancel();
-        let rested = timeout_at(end, self.rest.wait()).await.is_ok();
+        self.work_tasks.close();
+        self.other_tasks.close();
+        let work_ended = timeout_at(end, self.work_tasks.wait()).await.is_ok();
+        self.closing_token.cancel();
+        let others_ended = timeout_at(end, self.other_tasks.wait()).await.is_ok();
         // What was on its way when the stop was asked for may have begun some since.
-        timeout_at(end, self.work.wait()).await.is_ok() && rested && worked
+        timeout_at(end, self.work_tasks.wait()).await.is_ok() && others_ended && work_ended
     }
 }
 
 /// What a lock guards, if no holder of it has panicked. One that has may have left it half changed, and who goes on
 /// from there may write what never was: the process ends instead, and the next one begins from the log.
-pub fn sound<G>(locked: Result<G, PoisonError<G>>) -> G {
-    locked.unwrap_or_else(|_| fail_stop("a lock that is shared was held by what panicked"))
+pub fn lock_or_abort<G>(locked: Result<G, PoisonError<G>>) -> G {
+    locked.unwrap_or_else(|_| abort_process("a lock that is shared was held by what panicked"))
 }
 
 /// The task, watched while it runs: a panic in it ends the process, since others rely on it. One that is dropped because
 /// of somebody else's panic has not panicked.
-pub async fn vital<F: Future>(task: F) -> F::Output {
+pub async fn abort_on_panic<F: Future>(task: F) -> F::Output {
     let mut task = std::pin::pin!(task);
     poll_fn(|context| {
-        let _vital = Vital;
+        let _vital = AbortOnPanic;
         task.as_mut().poll(context)
     })
     .await
 }
 
 /// Ends the process when what runs while it is there panics.
-struct Vital;
+struct AbortOnPanic;
 
-impl Drop for Vital {
+impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            fail_stop("a task on which others rely panicked");
+            abort_process("a task on which others rely panicked");
         }
     }
 }
 
 /// At once: the keepers end the agents, and what was shown is in the log.
-fn fail_stop(why: &str) -> ! {
+fn abort_process(why: &str) -> ! {
     tracing::error!(
         "{why}: the gateway ends at once, so that nothing goes on from a state that nobody knows"
     );

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use acp_gateway::acp::UpdateLine;
 use acp_gateway::api::event::SessionUpdate;
 use acp_gateway::eventlog::{Event, EventLog, Framer, Item, Members, Records, Run, SessionLog, Start};
-use acp_gateway::jsonrpc::{self, Lines};
+use acp_gateway::jsonrpc::{self, LineDecoder};
 use acp_gateway::shutdown::Shutdown;
 use acp_gateway::store::MemoryStore;
 use acp_gateway::transcript::{SessionFold, TurnFold};
@@ -35,11 +35,11 @@ fn framer(c: &mut Criterion) {
     let mut group = c.benchmark_group("framer");
     group.throughput(Throughput::Elements(LINES as u64));
     group.bench_function("lines", |b| {
-        let mut lines = Lines::new(LINE_CAP);
+        let mut lines = LineDecoder::new(LINE_CAP);
         b.iter(|| {
-            lines.space(64 << 10).extend_from_slice(bytes.as_bytes());
-            let block = lines.block();
-            lines.each(&block).map_while(Result::ok).map(|line| line.len()).sum::<usize>()
+            lines.read_buffer(64 << 10).extend_from_slice(bytes.as_bytes());
+            let block = lines.take_block();
+            lines.line_ranges(&block).map_while(Result::ok).map(|line| line.len()).sum::<usize>()
         });
     });
     group.finish();
@@ -66,7 +66,7 @@ fn events(block: &str, each: impl FnOnce(&[Event<'_>])) {
     }
     let event = |line: &UpdateLine| {
         let meta = line.meta.clone().map(|meta| block[meta].as_bytes());
-        let pieces = SessionUpdate::pieces(block[line.update.clone()].as_bytes(), meta, false);
+        let pieces = SessionUpdate::encode_parts(block[line.update.clone()].as_bytes(), meta, false);
         Event { kind: "session.update", prompt: Some(PromptId::new(1)), members: Members::pieces(pieces) }
     };
     let events: Vec<Event<'_>> = lines.iter().map(event).collect();

@@ -2,11 +2,11 @@
 
 use acp_gateway::eventlog::ResetReason;
 use acp_gateway::http::wire::{
-    ApiError, Conditions, Cursor, EventsQuery, Form, IdempotencyHeader, IfMatch, LastEventId, Params, Part,
-    Wait, choose, part,
+    ApiError, Conditions, Cursor, EventsQuery, Representation, IdempotencyHeader, IfMatch, LastEventId, Params, RequestedRange,
+    PreferWait, negotiate, requested_range,
 };
 use acp_gateway::types::{Epoch, EventId, Position};
-use acp_gateway::workspace::Tags;
+use acp_gateway::workspace::EntityTags;
 use axum::extract::FromRequestParts;
 use futures_util::FutureExt as _;
 use http::request::Parts;
@@ -89,17 +89,17 @@ fn place(parts: &mut Parts) {
     match &last {
         LastEventId::Absent => assert_eq!(wanted, "absent"),
         LastEventId::Text(text) => assert_eq!(wanted, text),
-        LastEventId::Unclear => assert_eq!(wanted, "unclear"),
+        LastEventId::Invalid => assert_eq!(wanted, "unclear"),
     }
     let pairs = pairs(parts.uri.query().unwrap_or_default());
     let read = |params: Result<Params, ApiError>, all: bool| {
         let mut params = params?;
         let query = if all {
-            EventsQuery::read::<Position>(&mut params, &last, &epoch)?
+            EventsQuery::parse::<Position>(&mut params, &last, &epoch)?
         } else {
-            EventsQuery::read::<EventId>(&mut params, &last, &epoch)?
+            EventsQuery::parse::<EventId>(&mut params, &last, &epoch)?
         };
-        params.end().map(|()| query)
+        params.finish().map(|()| query)
     };
     for (all, between) in [(false, "-"), (true, "-g")] {
         let model = model(&pairs, &last, between);
@@ -130,7 +130,7 @@ fn model(pairs: &[(String, String)], last: &LastEventId, between: &str) -> Optio
     };
     let cursor = match (last, value("after")) {
         (LastEventId::Text(id), _) => of(id).unwrap_or_else(|unknown| unknown),
-        (LastEventId::Unclear, _) => Cursor::Reset(ResetReason::UnknownCursor),
+        (LastEventId::Invalid, _) => Cursor::Reset(ResetReason::UnknownCursor),
         (LastEventId::Absent, None) => Cursor::None,
         (LastEventId::Absent, Some("tail")) => Cursor::Tail,
         (LastEventId::Absent, Some(id)) => of(id).ok()?,
@@ -153,18 +153,18 @@ fn model(pairs: &[(String, String)], last: &LastEventId, between: &str) -> Optio
 /// One range of a file of this size (RFC 9110, section 14.1.2).
 fn ranges(parts: &Parts, size: u64) {
     const ETAG: &str = "\"a\"";
-    let got = part(&parts.headers, size, ETAG);
+    let got = requested_range(&parts.headers, size, ETAG);
     let same = parts.headers.get_all("if-range").iter().all(|known| known.as_bytes() == ETAG.as_bytes());
     let wanted = match &values(parts, "range")[..] {
         [Some(range)] if same => wanted_range(range, size.into()),
         _ => None,
     };
     let wanted = match wanted {
-        None => Part::Whole,
-        Some((first, end)) if first >= end => Part::Unsatisfiable,
+        None => RequestedRange::Full,
+        Some((first, end)) if first >= end => RequestedRange::Unsatisfiable,
         Some((first, end)) => {
             let narrow = |number: u128| u64::try_from(number).expect("it is within the file");
-            Part::Bytes(narrow(first)..narrow(end))
+            RequestedRange::Bytes(narrow(first)..narrow(end))
         }
     };
     assert_eq!(got, wanted, "{:?} of {size}", parts.headers);
@@ -201,15 +201,15 @@ fn tags(parts: &mut Parts) {
     let all = |list: Vec<(bool, String)>| -> Vec<String> { list.into_iter().map(|(_, tag)| tag).collect() };
     let known = |list: Option<List>, kept: &dyn Fn(Vec<(bool, String)>) -> Vec<String>| match list {
         None => None,
-        Some(List::Any) => Some(Tags::Any),
-        Some(List::Tags(list)) => Some(Tags::Listed(kept(list))),
+        Some(List::Any) => Some(EntityTags::Any),
+        Some(List::Tags(list)) => Some(EntityTags::Listed(kept(list))),
     };
     match taken::<IfMatch>(parts) {
         Ok(IfMatch(tags)) => {
             let model = known(if_match.clone().expect("it is a list"), &strong);
             let model = model.and_then(|tags| match tags {
-                Tags::Any => None,
-                Tags::Listed(tags) => Some(tags),
+                EntityTags::Any => None,
+                EntityTags::Listed(tags) => Some(tags),
             });
             assert_eq!(tags, model);
         }
@@ -263,7 +263,7 @@ fn listed(parts: &Parts, name: &str) -> Result<Option<List>, ()> {
 
 /// What else a request may say.
 fn rest(parts: &mut Parts) {
-    let Ok(wait) = taken::<Wait>(parts);
+    let Ok(wait) = taken::<PreferWait>(parts);
     assert!(wait.seconds(300).is_none_or(|seconds| seconds <= 300));
     let key = match &values(parts, "idempotency-key")[..] {
         [] => Ok(None),
@@ -274,20 +274,20 @@ fn rest(parts: &mut Parts) {
     let key = key.map(|key| key.map(str::to_owned));
     match taken::<IdempotencyHeader>(parts) {
         Ok(header) => {
-            let got = header.with(b"{}");
+            let got = header.bind(b"{}");
             assert_eq!(Ok(got.as_ref().map(|got| got.key.clone())), key);
             assert!(got.is_none_or(|got| got.route == route));
         }
         Err(error) => assert!(key.is_err() && error.problem().status == 422),
     }
-    let offered = [Form::Json, Form::EventStream, Form::Ndjson];
+    let offered = [Representation::Json, Representation::EventStream, Representation::Ndjson];
     let accept = values(parts, "accept");
-    match choose(&parts.headers, &offered) {
+    match negotiate(&parts.headers, &offered) {
         Ok(form) => {
-            let named = |form: Form| {
+            let named = |form: Representation| {
                 accept.iter().flatten().any(|accept| accept.to_ascii_lowercase().contains(form.media_type()))
             };
-            assert!(form == Form::Json || offered.contains(&form) && named(form), "{accept:?}");
+            assert!(form == Representation::Json || offered.contains(&form) && named(form), "{accept:?}");
         }
         Err(error) => assert!(!accept.is_empty() && error.problem().status == 406),
     }

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use acp_gateway::acp::{self, Object, UpdateLine};
-use acp_gateway::jsonrpc::{self, BadLine, Message};
+use acp_gateway::acp::{self, RawObject, UpdateLine};
+use acp_gateway::jsonrpc::{self, EnvelopeError, Message};
 use acp_gateway::types::SessionId;
 use serde_json::value::RawValue;
 
@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 16;
 pub fn envelope(data: &[u8]) {
     let message = jsonrpc::parse(data, MAX_DEPTH);
     let Ok(line) = std::str::from_utf8(data) else {
-        assert!(matches!(message, Err(BadLine::Utf8(_))));
+        assert!(matches!(message, Err(EnvelopeError::Utf8(_))));
         return;
     };
     let scanned = UpdateLine::scan(data, 0..data.len(), MAX_DEPTH);
@@ -25,7 +25,7 @@ pub fn envelope(data: &[u8]) {
     }
     let deep = depth(line) > MAX_DEPTH;
     assert!(!deep || scanned.is_none(), "{line}");
-    assert_eq!(matches!(message, Err(BadLine::Depth { .. })), deep, "{line}");
+    assert_eq!(matches!(message, Err(EnvelopeError::Depth { .. })), deep, "{line}");
     assert_eq!(acp::check_depth(data, MAX_DEPTH).is_err(), deep, "{line}");
     if deep {
         return;
@@ -141,31 +141,31 @@ fn about_params(text: &str) {
     routed(params);
     update(params);
     object(params);
-    let flat = acp::one_line(params.to_owned());
+    let flat = acp::to_one_line(params.to_owned());
     assert_eq!(flat.get(), text.replace(['\n', '\r'], " "));
-    let permission = acp::peek_permission(params);
+    let permission = acp::parse_permission(params);
     if let Ok(peek) = &permission {
-        assert!(peek.check(&peek.reject()).is_ok(), "to say no is always an answer: {text}");
-        assert!(peek.allow_once().is_none_or(|answer| peek.check(&answer).is_ok()), "{text}");
+        assert!(peek.validate(&peek.reject()).is_ok(), "to say no is always an answer: {text}");
+        assert!(peek.allow_once().is_none_or(|answer| peek.validate(&answer).is_ok()), "{text}");
     }
     // What these say is for others to judge; they come to an end with whatever they are given, and read it only where
     // there are members.
     let read = [
         permission.is_ok(),
-        acp::peek_elicitation(params).is_ok(),
+        acp::parse_elicitation(params).is_ok(),
         acp::check_form(params).is_ok(),
         acp::completed_elicitation(params).is_some(),
-        acp::peek_create_terminal(params).is_ok(),
-        acp::peek_terminal(params).is_ok(),
-        acp::peek_read_text_file(params).is_ok(),
-        acp::peek_write_text_file(params).is_ok(),
-        acp::peek_cancel_request(params).is_ok(),
-        acp::NewSession::parse(params).is_ok(),
+        acp::parse_create_terminal(params).is_ok(),
+        acp::parse_terminal_id(params).is_ok(),
+        acp::parse_read_text_file(params).is_ok(),
+        acp::parse_write_text_file(params).is_ok(),
+        acp::parse_cancel_request(params).is_ok(),
+        acp::NewSessionResult::parse(params).is_ok(),
         acp::PromptResult::parse(params).is_ok(),
         acp::config_options_of(params).is_some(),
     ];
     assert!(!read.contains(&true) || text.starts_with(['{', '[']), "{text}: {read:?}");
-    let error = jsonrpc::error_of(params);
+    let error = jsonrpc::parse_error(params);
     assert!(error.data.is_none_or(|data| text.contains(data.get())), "{text}");
 }
 
@@ -211,7 +211,7 @@ fn routed(params: &RawValue) {
 
 fn update(params: &RawValue) {
     let text = params.get();
-    let Ok(peek) = acp::peek_update(params) else { return };
+    let Ok(peek) = acp::parse_update(params) else { return };
     let parts = members(text).expect("only an object is an update");
     let value = |name: &str| {
         let mut found = parts.iter().filter(|part| part.name.as_deref() == Some(name));
@@ -234,7 +234,7 @@ fn update(params: &RawValue) {
 
 fn object(params: &RawValue) {
     let text = params.get();
-    let Some(object) = Object::parse(params) else { return };
+    let Some(object) = RawObject::parse(params) else { return };
     let parts = members(text).expect("only an object is one");
     let wanted =
         parts.iter().map(|part| (part.name.as_deref().expect("a name is text"), &text[part.at.clone()]));

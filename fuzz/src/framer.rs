@@ -1,6 +1,6 @@
 //! Bytes of an agent to lines, however they are cut.
 
-use acp_gateway::jsonrpc::{self, LineTooLong, Lines, Message};
+use acp_gateway::jsonrpc::{self, LineTooLong, LineDecoder, Message};
 
 use super::input::{Input, chunks};
 
@@ -34,13 +34,13 @@ pub fn framer(data: &[u8]) {
 }
 
 fn read(chunks: &[&[u8]], cap: usize) -> (Vec<Vec<u8>>, End) {
-    let mut lines = Lines::new(cap);
+    let mut lines = LineDecoder::new(cap);
     let mut got = Vec::new();
     for chunk in chunks {
-        lines.space(chunk.len()).extend_from_slice(chunk);
-        let block = lines.block();
+        lines.read_buffer(chunk.len()).extend_from_slice(chunk);
+        let block = lines.take_block();
         assert!(block.is_empty() || block.ends_with(b"\n"), "a block holds whole lines");
-        for line in lines.each(&block).chain(lines.check().err().map(Err)) {
+        for line in lines.line_ranges(&block).chain(lines.check_length().err().map(Err)) {
             match line {
                 Ok(line) => got.push(block[line].to_vec()),
                 Err(LineTooLong { cap: told }) => {
@@ -49,9 +49,9 @@ fn read(chunks: &[&[u8]], cap: usize) -> (Vec<Vec<u8>>, End) {
                 }
             }
         }
-        assert!(lines.rest() <= cap, "no more than a line is kept");
+        assert!(lines.partial_len() <= cap, "no more than a line is kept");
     }
-    (got, End::Rest(lines.rest()))
+    (got, End::Rest(lines.partial_len()))
 }
 
 /// The same in one go.

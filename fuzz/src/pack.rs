@@ -1,6 +1,6 @@
 //! What is stored of a run: any bytes that are said to be that, and frames that become it.
 
-use acp_gateway::store::pack::{LARGEST, Packer, unpack};
+use acp_gateway::store::compress::{MAX_FRAMES_BYTES, Compressor, decompress};
 
 use super::input::Input;
 
@@ -29,14 +29,14 @@ fn packed(length: usize, block: &[u8]) -> Vec<u8> {
 }
 
 fn stored(stored: &[u8]) {
-    let frames = unpack(stored).map(Vec::from);
+    let frames = decompress(stored).map(Vec::from);
     assert!(frames == model(stored), "{stored:?}");
-    assert!(frames.is_none_or(|frames| frames.len() <= stored.len().saturating_mul(255).min(LARGEST)));
+    assert!(frames.is_none_or(|frames| frames.len() <= stored.len().saturating_mul(255).min(MAX_FRAMES_BYTES)));
 }
 
 /// Runs that are packed one after the other: pieces, each with how often it comes and a place where one bit flips.
 fn frames(mut input: Input<'_>) {
-    let mut packer = Packer::default();
+    let mut packer = Compressor::default();
     for _ in 0..=input.below(3) {
         let flip = usize::try_from(input.number() % (1 << 20)).expect("it is small");
         let mut frames = b"id: ".to_vec();
@@ -46,9 +46,9 @@ fn frames(mut input: Input<'_>) {
             let room = MOST.saturating_sub(frames.len()) / piece.len().max(1);
             frames.extend(piece.repeat(times.min(room)));
         }
-        let mut kept = packer.pack(&frames).to_vec();
+        let mut kept = packer.compress(&frames).to_vec();
         assert!(kept == frames || kept.len() <= frames.len() - frames.len() / 8, "it is worth it");
-        assert!(unpack(&kept).is_some_and(|unpacked| unpacked == frames), "{frames:?}");
+        assert!(decompress(&kept).is_some_and(|unpacked| unpacked == frames), "{frames:?}");
         stored(&kept);
         let at = flip % kept.len();
         kept[at] ^= 1 << (flip % 8);

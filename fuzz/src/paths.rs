@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use acp_gateway::workspace::{Expected, Extent, FileError, Pattern, Window, Workspace, Workspaces};
+use acp_gateway::workspace::{Precondition, PageLimits, FileError, Pattern, LineRange, Workspace, Workspaces};
 use tempfile::TempDir;
 
 use super::input::Input;
@@ -145,19 +145,19 @@ impl Ground {
         agree(path, &meaning, &opened, file.map(|real| real.clone().into_bytes()).as_ref());
         let real = self.workspace.open_real(path).map(|real| real.path);
         agree(path, &meaning, &real, file.map(|real| self.top.join(real)).as_ref());
-        let text = self.workspace.read_text(path, Window::default(), 1 << 20);
+        let text = self.workspace.read_text(path, LineRange::default(), 1 << 20);
         agree(path, &meaning, &text, file.filter(|_| path.starts_with('/')));
         let folder = match &meaning {
             Meaning::Is(real, Node::Folder) => Some(self.top.join(real)),
             _ => None,
         };
-        let found = self.workspace.folder(path);
+        let found = self.workspace.real_directory(path);
         agree(path, &meaning, &found, folder.as_ref().filter(|_| path.starts_with('/')));
         let listed = self.workspace.list(path, None, 100);
-        let listed = listed.map(|page| page.found.into_iter().map(|found| found.name).collect::<Vec<_>>());
+        let listed = listed.map(|page| page.entries.into_iter().map(|found| found.name).collect::<Vec<_>>());
         agree(path, &meaning, &listed, folder.as_deref().map(names).as_ref());
-        let extent = Extent { limit: 1000, names: 1000 };
-        let below = self.workspace.find(path, &Pattern::new(""), None, extent).map(|page| page.found.len());
+        let extent = PageLimits { max_entries: 1000, max_names: 1000 };
+        let below = self.workspace.find(path, &Pattern::new(""), None, extent).map(|page| page.entries.len());
         agree(path, &meaning, &below, folder.as_deref().map(count).as_ref());
     }
 
@@ -166,11 +166,11 @@ impl Ground {
         let before = self.outside();
         let meaning = self.meaning(path);
         if deletes {
-            let gone = self.workspace.delete(path, &Expected::default()).is_ok();
+            let gone = self.workspace.delete(path, &Precondition::default()).is_ok();
             let left = GROUND.iter().filter(|(at, _)| self.top.join(at).symlink_metadata().is_ok()).count();
             assert_eq!(GROUND.len() - left, usize::from(gone), "{path:?}: one thing at most is deleted");
         } else {
-            let saved = self.workspace.begin(path, Expected::default(), 100).and_then(|mut upload| {
+            let saved = self.workspace.begin(path, Precondition::default(), 100).and_then(|mut upload| {
                 upload.write(b"written")?;
                 upload.finish()
             });
@@ -265,7 +265,7 @@ fn agree<T: PartialEq + std::fmt::Debug>(
     assert_eq!(got.as_ref().ok(), wanted, "{path:?} is {meaning:?}: {got:?}");
     if let Err(error) = got {
         assert!(
-            !matches!(error, FileError::Io(_) | FileError::Full | FileError::Changed),
+            !matches!(error, FileError::Io(_) | FileError::DiskFull | FileError::Changed),
             "{path:?}: {error:?}"
         );
         if *meaning == Meaning::Missing {

@@ -2,7 +2,7 @@
 
 use acp_gateway::api::event;
 use acp_gateway::eventlog::{Event, Framer, Members, Run};
-use acp_gateway::http::wire::Shape;
+use acp_gateway::http::wire::Encoder;
 use acp_gateway::types::{Epoch, PromptId, SessionId, Tenant, Timestamp};
 use bytes::BytesMut;
 use serde_json::value::RawValue;
@@ -59,7 +59,7 @@ pub fn sse(data: &[u8]) {
     let run = Run { tenant, session, first_seq, last_seq, last_pos: last_seq, frames: bytes.into() };
     stored(&run, &sent, &cuts);
     for named in [true, false] {
-        shaped(&run, &sent, &cuts, Shape::Sse { named });
+        shaped(&run, &sent, &cuts, Encoder::Sse { named });
     }
     lines(&run, &sent);
     let other = run.with_epoch(&"fresh".parse().expect("it is one"));
@@ -81,7 +81,7 @@ fn payload_members(payload: &[u8]) -> Option<String> {
 
 /// The bytes as they are stored are the stream, and they can be cut after any event.
 fn stored(run: &Run, sent: &[Sent], cuts: &[u8]) {
-    let stream = [&*Shape::Sse { named: true }.retry(RETRY), &run.frames].concat();
+    let stream = [&*Encoder::Sse { named: true }.encode_retry(RETRY), &run.frames].concat();
     judge(&read(&stream, cuts), sent, true);
     assert_eq!(run.events().count(), sent.len());
     let cut = run.first_seq + u64::from(cuts.first().copied().unwrap_or(0)) % run.count();
@@ -99,27 +99,27 @@ fn read(stream: &[u8], cuts: &[u8]) -> Vec<whatwg::Event> {
 }
 
 /// The same events, encoded again one by one, with keep-alives and `position` frames between them.
-fn shaped(run: &Run, sent: &[Sent], cuts: &[u8], shape: Shape) {
-    let mut out = BytesMut::from(&*shape.retry(RETRY));
+fn shaped(run: &Run, sent: &[Sent], cuts: &[u8], shape: Encoder) {
+    let mut out = BytesMut::from(&*shape.encode_retry(RETRY));
     for frame in run.events() {
         out.extend_from_slice(shape.keep_alive());
         let id = format!("k3-{}", frame.seq);
-        shape.put(&mut out, Some(&id), frame.kind, frame.data);
+        shape.encode_into(&mut out, Some(&id), frame.kind, frame.data);
         out.extend_from_slice(shape.keep_alive());
-        shape.put(&mut out, Some(&id), "position", POSITION.as_bytes());
+        shape.encode_into(&mut out, Some(&id), "position", POSITION.as_bytes());
     }
     let mut events = read(&out, cuts);
     let all = events.len();
     events.retain(|event| event.data != POSITION);
     assert_eq!(all - events.len(), sent.len(), "each position has its data");
-    judge(&events, sent, shape == Shape::Sse { named: true });
+    judge(&events, sent, shape == Encoder::Sse { named: true });
 }
 
 fn lines(run: &Run, sent: &[Sent]) {
     let mut out = BytesMut::new();
     for frame in run.events() {
-        out.extend_from_slice(Shape::Ndjson.keep_alive());
-        Shape::Ndjson.put(&mut out, None, frame.kind, frame.data);
+        out.extend_from_slice(Encoder::Ndjson.keep_alive());
+        Encoder::Ndjson.encode_into(&mut out, None, frame.kind, frame.data);
     }
     let text = std::str::from_utf8(&out).expect("it is text");
     assert_eq!(text.lines().count(), sent.len());

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::own;
+use super::to_raw;
 
 /// A file in a prompt.
 #[derive(Debug, Serialize)]
@@ -53,12 +53,12 @@ pub enum FileContent<'a> {
 
 impl FileBlock<'_> {
     pub fn to_raw(&self) -> Box<RawValue> {
-        own(self)
+        to_raw(self)
     }
 }
 
 /// An array of content blocks with further ones at its end; its own stay byte for byte. `None`: it is no array.
-pub fn with_blocks(array: &RawValue, more: &[Box<RawValue>]) -> Option<Box<RawValue>> {
+pub fn append_blocks(array: &RawValue, more: &[Box<RawValue>]) -> Option<Box<RawValue>> {
     let blocks = array.get().strip_suffix(']').filter(|blocks| blocks.starts_with('['))?;
     let more: Vec<&str> = more.iter().map(|block| block.get()).collect();
     let comma = if blocks[1..].trim().is_empty() || more.is_empty() { "" } else { "," };
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_what_the_schema_reads() {
+    fn file_blocks_match_the_schema() {
         let (uri, mime_type) = ("file:///w/a", Some("text/plain"));
         let blocks = [
             FileBlock::ResourceLink { uri, name: "a", mime_type, size: 3 },
@@ -83,7 +83,7 @@ mod tests {
         ];
         let blocks: Vec<Box<RawValue>> = blocks.iter().map(FileBlock::to_raw).collect();
         let array = RawValue::from_string(r#"[{"type":"text","text":"\ud800"} ]"#.to_owned()).unwrap();
-        let array = with_blocks(&array, &blocks).unwrap();
+        let array = append_blocks(&array, &blocks).unwrap();
         insta::assert_snapshot!(array.get(), @r#"[{"type":"text","text":"\ud800"} ,{"type":"resource_link","uri":"file:///w/a","name":"a","mimeType":"text/plain","size":3},{"type":"resource","resource":{"uri":"file:///w/a","text":"a\"b","mimeType":"text/plain"}},{"type":"resource","resource":{"uri":"file:///w/a","blob":"AA=="}},{"type":"image","data":"AA==","mimeType":"image/png","uri":"file:///w/a"},{"type":"audio","data":"AA==","mimeType":"audio/wav"}]"#);
         let typed: Vec<v1::ContentBlock> =
             serde_json::from_str(&array.get().replace(r"\ud800", "text")).unwrap();
@@ -92,11 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_nothing_is_an_empty_array() {
+    fn append_blocks_handles_empty_arrays() {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
-        assert_eq!(with_blocks(&raw("[ ]"), &[]).unwrap().get(), "[ ]");
-        assert_eq!(with_blocks(&raw("[ ]"), &[raw("1")]).unwrap().get(), "[ 1]");
-        assert_eq!(with_blocks(&raw("[1]"), &[]).unwrap().get(), "[1]");
-        assert!(with_blocks(&raw("{}"), &[]).is_none());
+        assert_eq!(append_blocks(&raw("[ ]"), &[]).unwrap().get(), "[ ]");
+        assert_eq!(append_blocks(&raw("[ ]"), &[raw("1")]).unwrap().get(), "[ 1]");
+        assert_eq!(append_blocks(&raw("[1]"), &[]).unwrap().get(), "[1]");
+        assert!(append_blocks(&raw("{}"), &[]).is_none());
     }
 }

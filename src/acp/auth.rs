@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::dialect::Dialect;
+use super::version::AcpVersion;
 use super::initialize::InitializeResult;
-use super::object::Object;
-use super::own;
-use crate::types::known_agents::KeyPlace;
+use super::raw_object::RawObject;
+use super::to_raw;
+use crate::types::known_agents::ApiKeyFormat;
 
 pub const STATUS: &str = "auth/status";
 
@@ -69,23 +69,23 @@ pub enum AuthMethodError {
 impl InitializeResult {
     /// In v2 whoever has a sign-in has a sign-out.
     pub fn can_log_out(&self) -> bool {
-        self.capabilities.auth.logout || (self.dialect == Dialect::V2 && self.has_auth_methods())
+        self.capabilities.auth.logout || (self.acp_version == AcpVersion::V2 && self.has_auth_methods())
     }
 
     pub fn has_auth_methods(&self) -> bool {
         self.auth_methods.as_deref().is_some_and(|methods| methods.get() != "[]")
     }
 
-    fn auth_method_objects(&self) -> impl Iterator<Item = Object<'_>> {
+    fn auth_method_objects(&self) -> impl Iterator<Item = RawObject<'_>> {
         let methods = self.auth_methods.as_deref().map_or("[]", RawValue::get);
         let methods: Vec<&RawValue> = serde_json::from_str(methods).unwrap_or_default();
-        methods.into_iter().filter_map(Object::parse)
+        methods.into_iter().filter_map(RawObject::parse)
     }
 
     /// Every method that has an id, in the agent's order.
     pub fn offered_auth_methods(&self) -> Vec<OfferedMethod> {
-        let key = self.dialect.auth_method_id();
-        let offered = |method: Object<'_>| {
+        let key = self.acp_version.auth_method_id_key();
+        let offered = |method: RawObject<'_>| {
             let terminal = is_terminal(&method);
             method.text(key).map(|id| OfferedMethod { id: id.into_owned(), terminal })
         };
@@ -94,15 +94,15 @@ impl InitializeResult {
 
     /// The method of this id.
     pub fn auth_method(&self, id: &str) -> Result<AuthMethod, AuthMethodError> {
-        let key = self.dialect.auth_method_id();
-        let named = |method: &Object<'_>| method.text(key).is_some_and(|name| name == id);
+        let key = self.acp_version.auth_method_id_key();
+        let named = |method: &RawObject<'_>| method.text(key).is_some_and(|name| name == id);
         let method = self.auth_method_objects().find(named).ok_or(AuthMethodError::Unknown)?;
         if !is_terminal(&method) {
             return Ok(AuthMethod::Agent);
         }
         let malformed = AuthMethodError::Malformed;
-        let args = method.get("args").map_or(Some(Vec::new()), texts);
-        let env = method.get("env").map_or(Some(Vec::new()), pairs);
+        let args = method.get("args").map_or(Some(Vec::new()), parse_strings);
+        let env = method.get("env").map_or(Some(Vec::new()), parse_env);
         let terminal = TerminalAuth {
             args: args.ok_or(malformed("its args are no list of texts"))?,
             env: env.ok_or(malformed("its env is no list of variables"))?,
@@ -117,16 +117,16 @@ impl InitializeResult {
     }
 }
 
-fn is_terminal(method: &Object<'_>) -> bool {
+fn is_terminal(method: &RawObject<'_>) -> bool {
     method.text("type").as_deref() == Some("terminal")
 }
 
-fn texts(raw: &RawValue) -> Option<Vec<String>> {
+fn parse_strings(raw: &RawValue) -> Option<Vec<String>> {
     if raw.get() == "null" { Some(Vec::new()) } else { serde_json::from_str(raw.get()).ok() }
 }
 
 /// v1 has an object, v2 a list of `{name, value}`.
-fn pairs(raw: &RawValue) -> Option<Vec<(String, String)>> {
+fn parse_env(raw: &RawValue) -> Option<Vec<(String, String)>> {
     #[derive(serde::Deserialize)]
     struct Pair {
         name: String,
@@ -139,7 +139,7 @@ fn pairs(raw: &RawValue) -> Option<Vec<(String, String)>> {
         let pairs: Vec<Pair> = serde_json::from_str(raw.get()).ok()?;
         return Some(pairs.into_iter().map(|Pair { name, value }| (name, value)).collect());
     }
-    let object = Object::parse(raw)?;
+    let object = RawObject::parse(raw)?;
     let value = |(name, _): (&str, _)| Some((name.to_owned(), object.text(name)?.into_owned()));
     object.iter().map(value).collect()
 }
@@ -153,21 +153,21 @@ pub fn authenticate(method_id: &str, meta: Option<&RawValue>) -> Box<RawValue> {
         #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
         meta: Option<&'a RawValue>,
     }
-    super::one_line(own(&Params { method_id, meta }))
+    super::to_one_line(to_raw(&Params { method_id, meta }))
 }
 
 /// `_meta` of `authenticate` with an API key at its place.
-pub fn key_meta(place: KeyPlace, key: &str) -> Box<RawValue> {
+pub fn api_key_meta(place: ApiKeyFormat, key: &str) -> Box<RawValue> {
     let value = match place {
-        KeyPlace::Text => serde_json::json!(key),
-        KeyPlace::Object => serde_json::json!({ "apiKey": key }),
+        ApiKeyFormat::String => serde_json::json!(key),
+        ApiKeyFormat::Object => serde_json::json!({ "apiKey": key }),
     };
-    own(&serde_json::json!({ "api-key": value }))
+    to_raw(&serde_json::json!({ "api-key": value }))
 }
 
 /// `state` in the answer to `auth/status`; any text, for the list of states grows.
-pub fn state_of(status: &RawValue) -> Option<Cow<'_, str>> {
-    Object::parse(status)?.text("state")
+pub fn auth_state(status: &RawValue) -> Option<Cow<'_, str>> {
+    RawObject::parse(status)?.text("state")
 }
 
 #[cfg(test)]
@@ -179,11 +179,11 @@ mod tests {
     fn initialized(methods: &str, capabilities: &str) -> InitializeResult {
         let text =
             format!(r#"{{"protocolVersion":1,"agentCapabilities":{capabilities},"authMethods":{methods}}}"#);
-        InitializeResult::parse(serde_json::from_str(&text).unwrap(), Dialect::V1).unwrap()
+        InitializeResult::parse(serde_json::from_str(&text).unwrap(), AcpVersion::V1).unwrap()
     }
 
     #[test]
-    fn methods_are_found_by_id_and_only_terminals_run_something() {
+    fn auth_methods_are_found_by_id_and_validated() {
         let methods = r#"[{"id":"a","name":"A"},{"id":"b","name":"B","type":"agent"},
             {"id":"c","name":"C","type":"env_var","vars":[{"name":"KEY"}]},
             {"id":"d","name":"D","type":"terminal","command":"/bin/evil","args":["login"],"env":{"A":"1"}},
@@ -213,28 +213,28 @@ mod tests {
     }
 
     #[test]
-    fn a_key_stands_where_the_agent_takes_it() {
-        let text = key_meta(KeyPlace::Text, "K-12345678\"");
+    fn api_key_meta_has_the_format_of_the_agent() {
+        let text = api_key_meta(ApiKeyFormat::String, "K-12345678\"");
         assert_eq!(text.get(), r#"{"api-key":"K-12345678\""}"#);
-        let object = key_meta(KeyPlace::Object, "K-12345678");
+        let object = api_key_meta(ApiKeyFormat::Object, "K-12345678");
         assert_eq!(object.get(), r#"{"api-key":{"apiKey":"K-12345678"}}"#);
     }
 
     #[test]
-    fn capabilities_are_markers() {
+    fn logout_is_advertised_by_an_object() {
         let can = |methods: &str, capabilities: &str| initialized(methods, capabilities).can_log_out();
         assert!(can("[]", r#"{"auth":{"logout":{}}}"#));
         assert!(!can("[]", r#"{"auth":{"logout":true}}"#) && !can("[]", "{}"));
     }
 
     #[test]
-    fn params_are_what_the_schema_says() {
+    fn params_match_the_schema() {
         let meta: &RawValue = serde_json::from_str("{\"x\":\n1.10}").unwrap();
         let params = authenticate("a\"", Some(meta));
         assert_eq!(params.get(), r#"{"methodId":"a\"","_meta":{"x": 1.10}}"#);
         let typed: v1::AuthenticateRequest = serde_json::from_str(params.get()).unwrap();
         assert_eq!(typed.method_id.0.as_ref(), "a\"");
         let status: &RawValue = serde_json::from_str(r#"{"state":"authenticated","accounts":[]}"#).unwrap();
-        assert_eq!(state_of(status).unwrap(), AuthState::Authenticated.as_str());
+        assert_eq!(auth_state(status).unwrap(), AuthState::Authenticated.as_str());
     }
 }

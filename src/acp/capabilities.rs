@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::object::Object;
+use super::raw_object::RawObject;
 
 /// The capabilities of an agent that the gateway acts on. The raw object goes to clients.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct AgentCapabilities {
     /// `session/load`.
     pub load_session: bool,
     /// It gives back a session with all that was said: by `session/load`, in v2 by `session/resume` from the start.
-    pub replays: bool,
+    pub can_replay: bool,
     pub prompt: PromptCapabilities,
     pub mcp: McpCapabilities,
     pub session: SessionCapabilities,
@@ -20,7 +20,7 @@ pub struct AgentCapabilities {
 impl AgentCapabilities {
     /// Whether the agent offers to give a session to another process.
     pub fn can_restore(&self) -> bool {
-        self.load_session || self.session.resume || self.replays
+        self.load_session || self.session.resume || self.can_replay
     }
 }
 
@@ -69,37 +69,37 @@ pub struct SessionCapabilities {
 }
 
 impl AgentCapabilities {
-    pub fn parse(raw: &RawValue) -> Self {
-        let Some(all) = Object::parse(raw) else { return Self::default() };
+    pub fn parse_v1(raw: &RawValue) -> Self {
+        let Some(all) = RawObject::parse(raw) else { return Self::default() };
         let prompt = all.object("promptCapabilities");
         let mcp = all.object("mcpCapabilities");
         let session = all.object("sessionCapabilities");
         let auth = all.object("auth");
-        let load_session = flag(Some(&all), "loadSession");
+        let load_session = has_flag(Some(&all), "loadSession");
         Self {
             load_session,
-            replays: load_session,
+            can_replay: load_session,
             prompt: PromptCapabilities {
-                image: flag(prompt.as_ref(), "image"),
-                audio: flag(prompt.as_ref(), "audio"),
-                embedded_context: flag(prompt.as_ref(), "embeddedContext"),
+                image: has_flag(prompt.as_ref(), "image"),
+                audio: has_flag(prompt.as_ref(), "audio"),
+                embedded_context: has_flag(prompt.as_ref(), "embeddedContext"),
             },
             mcp: McpCapabilities {
                 stdio: true,
-                http: flag(mcp.as_ref(), "http"),
-                sse: flag(mcp.as_ref(), "sse"),
+                http: has_flag(mcp.as_ref(), "http"),
+                sse: has_flag(mcp.as_ref(), "sse"),
             },
             session: SessionCapabilities {
-                list: marker(session.as_ref(), "list"),
-                resume: marker(session.as_ref(), "resume"),
-                close: marker(session.as_ref(), "close"),
-                delete: marker(session.as_ref(), "delete"),
-                fork: marker(session.as_ref(), "fork"),
-                additional_directories: marker(session.as_ref(), "additionalDirectories"),
+                list: has_object(session.as_ref(), "list"),
+                resume: has_object(session.as_ref(), "resume"),
+                close: has_object(session.as_ref(), "close"),
+                delete: has_object(session.as_ref(), "delete"),
+                fork: has_object(session.as_ref(), "fork"),
+                additional_directories: has_object(session.as_ref(), "additionalDirectories"),
             },
             auth: AuthCapabilities {
-                logout: marker(auth.as_ref(), "logout"),
-                status: marker(auth.as_ref(), "status"),
+                logout: has_object(auth.as_ref(), "logout"),
+                status: has_object(auth.as_ref(), "status"),
             },
         }
     }
@@ -107,18 +107,18 @@ impl AgentCapabilities {
 
 impl PromptCapabilities {
     /// As an agent of whichever version wrote them: v1 has flags, v2 objects.
-    pub fn of_either(raw: &RawValue) -> Self {
-        let object = Object::parse(raw);
-        let takes = |key| flag(object.as_ref(), key) || marker(object.as_ref(), key);
+    pub fn parse_any_version(raw: &RawValue) -> Self {
+        let object = RawObject::parse(raw);
+        let takes = |key| has_flag(object.as_ref(), key) || has_object(object.as_ref(), key);
         Self { image: takes("image"), audio: takes("audio"), embedded_context: takes("embeddedContext") }
     }
 }
 
-fn flag(object: Option<&Object<'_>>, key: &str) -> bool {
+fn has_flag(object: Option<&RawObject<'_>>, key: &str) -> bool {
     object.and_then(|object| object.get(key)).is_some_and(|value| value.get() == "true")
 }
 
 /// A capability that is advertised by an object, most often an empty one.
-pub(super) fn marker(object: Option<&Object<'_>>, key: &str) -> bool {
+pub(super) fn has_object(object: Option<&RawObject<'_>>, key: &str) -> bool {
     object.and_then(|object| object.get(key)).is_some_and(|value| value.get().starts_with('{'))
 }

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::capabilities::PromptCapabilities;
-use super::object::Object;
+use super::raw_object::RawObject;
 
 /// Why a prompt cannot be sent. `index` counts its blocks from 0.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,24 +32,24 @@ impl ContentError {
 }
 
 /// Whether an agent with these capabilities takes the prompt. The values themselves are not decoded.
-pub fn check_prompt(blocks: &RawValue, capabilities: PromptCapabilities) -> Result<(), ContentError> {
+pub fn validate_prompt(blocks: &RawValue, capabilities: PromptCapabilities) -> Result<(), ContentError> {
     let blocks: Vec<&RawValue> = serde_json::from_str(blocks.get()).map_err(|_| ContentError::NotBlocks)?;
     if blocks.is_empty() {
         return Err(ContentError::NotBlocks);
     }
     for (index, raw) in blocks.into_iter().enumerate() {
-        check_block(index, raw, capabilities)?;
+        validate_block(index, raw, capabilities)?;
     }
     Ok(())
 }
 
-fn check_block(index: usize, raw: &RawValue, takes: PromptCapabilities) -> Result<(), ContentError> {
-    let block = Object::parse(raw);
+fn validate_block(index: usize, raw: &RawValue, takes: PromptCapabilities) -> Result<(), ContentError> {
+    let block = RawObject::parse(raw);
     let kind = block.as_ref().and_then(|block| block.text("type")).unwrap_or_default();
-    let (Some(block), Some(shape)) = (block, SHAPES.iter().find(|shape| shape.kind == kind)) else {
+    let (Some(block), Some(shape)) = (block, BLOCK_SCHEMAS.iter().find(|shape| shape.kind == kind)) else {
         return Err(ContentError::Unknown { index, kind: kind.into_owned() });
     };
-    if !(shape.taken)(takes) {
+    if !(shape.is_supported)(takes) {
         return Err(ContentError::Unsupported { index, kind: shape.kind });
     }
     let opens = |member: &str, with: char| block.get(member).is_some_and(|raw| raw.get().starts_with(with));
@@ -60,19 +60,19 @@ fn check_block(index: usize, raw: &RawValue, takes: PromptCapabilities) -> Resul
     }
 }
 
-struct Shape {
+struct BlockSchema {
     kind: &'static str,
     /// Members that it must have, with the first byte of their values: a string or an object.
     members: &'static [(&'static str, char)],
-    taken: fn(PromptCapabilities) -> bool,
+    is_supported: fn(PromptCapabilities) -> bool,
 }
 
-const SHAPES: [Shape; 5] = [
-    Shape { kind: "text", members: &[("text", '"')], taken: |_| true },
-    Shape { kind: "resource_link", members: &[("uri", '"'), ("name", '"')], taken: |_| true },
-    Shape { kind: "image", members: &[("data", '"'), ("mimeType", '"')], taken: |takes| takes.image },
-    Shape { kind: "audio", members: &[("data", '"'), ("mimeType", '"')], taken: |takes| takes.audio },
-    Shape { kind: "resource", members: &[("resource", '{')], taken: |takes| takes.embedded_context },
+const BLOCK_SCHEMAS: [BlockSchema; 5] = [
+    BlockSchema { kind: "text", members: &[("text", '"')], is_supported: |_| true },
+    BlockSchema { kind: "resource_link", members: &[("uri", '"'), ("name", '"')], is_supported: |_| true },
+    BlockSchema { kind: "image", members: &[("data", '"'), ("mimeType", '"')], is_supported: |takes| takes.image },
+    BlockSchema { kind: "audio", members: &[("data", '"'), ("mimeType", '"')], is_supported: |takes| takes.audio },
+    BlockSchema { kind: "resource", members: &[("resource", '{')], is_supported: |takes| takes.embedded_context },
 ];
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn check(blocks: &str, capabilities: PromptCapabilities) -> Result<(), ContentError> {
-        check_prompt(serde_json::from_str(blocks).unwrap(), capabilities)
+        validate_prompt(serde_json::from_str(blocks).unwrap(), capabilities)
     }
 
     const NONE: PromptCapabilities =
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_agent_could_read_is_refused_with_its_place() {
+    fn malformed_blocks_are_rejected_with_a_pointer() {
         for (blocks, pointer) in [
             ("[]", ""),
             ("{}", ""),

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gemini_loads_a_session_after_the_minute_of_its_beginning() {
+    fn gemini_load_waits_for_the_next_minute() {
         let began = Timestamp::from_millis(59_999);
         let earliest =
             |info: &str| earliest_load(Some(&RawValue::from_string(info.to_owned()).unwrap()), began);
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn codex_gets_a_new_session_instead_of_an_empty_one() {
+    fn codex_does_not_restore_empty_sessions() {
         let restores =
             |info: &str| restores_empty_sessions(Some(&RawValue::from_string(info.to_owned()).unwrap()));
         assert!(!restores(r#"{"name":"@agentclientprotocol/codex-acp","version":"2.6.0"}"#));

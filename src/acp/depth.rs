@@ -47,7 +47,7 @@ fn string_end(bytes: &[u8], mut at: usize) -> usize {
 
 /// The same JSON without line ends, so that it is one line of NDJSON or SSE. Strings of valid JSON cannot hold raw
 /// line ends, so those that are there stand between tokens, where a space means the same.
-pub fn one_line(raw: Box<RawValue>) -> Box<RawValue> {
+pub fn to_one_line(raw: Box<RawValue>) -> Box<RawValue> {
     if memchr::memchr2(b'\n', b'\r', raw.get().as_bytes()).is_none() {
         return raw;
     }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_100k_is_refused_and_garbage_does_not_panic() {
+    fn deep_json_is_rejected_and_garbage_does_not_panic() {
         assert_eq!(check_depth(&b"[".repeat(100_000), 128), Err(TooDeep { max: 128 }));
         for garbage in ["\"", "\"\\", "]]]]", "\"\\\"", ""] {
             assert_eq!(check_depth(garbage.as_bytes(), 1), Ok(()), "{garbage}");
@@ -89,9 +89,9 @@ mod tests {
     }
 
     #[test]
-    fn one_line_changes_only_what_is_between_tokens() {
+    fn to_one_line_changes_only_space_between_tokens() {
         let json = "{\r\n  \"a\\n\": [1,\n2]\n}";
         let raw: Box<RawValue> = serde_json::from_str(json).unwrap();
-        assert_eq!(one_line(raw).get(), "{    \"a\\n\": [1, 2] }");
+        assert_eq!(to_one_line(raw).get(), "{    \"a\\n\": [1, 2] }");
     }
 }

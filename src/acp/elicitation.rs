@@ -5,22 +5,22 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::ask::Misfit;
+use super::request_kind::ValidationError;
 use super::form::{Form, FormError};
-use super::object::Object;
-use super::own;
+use super::raw_object::RawObject;
+use super::to_raw;
 use crate::types::limits::ELICITATION_ID_BYTES;
 
 /// What is routed and decided on in the params of `elicitation/create`.
 #[derive(Debug)]
 pub struct Elicitation<'a> {
-    pub mode: Mode<'a>,
+    pub mode: ElicitationMode<'a>,
     /// The call of ours that it belongs to, by its JSON-RPC id.
     pub request_id: Option<&'a RawValue>,
 }
 
 #[derive(Debug)]
-pub enum Mode<'a> {
+pub enum ElicitationMode<'a> {
     /// Its `requestedSchema`, not yet looked at.
     Form {
         schema: &'a RawValue,
@@ -34,7 +34,7 @@ pub enum Mode<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ElicitationError {
     #[error("an object with a message was expected that names no member twice")]
-    Shape,
+    Malformed,
     #[error("mode is neither form nor url")]
     Mode,
     #[error("a form has a requestedSchema")]
@@ -47,22 +47,22 @@ pub enum ElicitationError {
     Url,
 }
 
-pub fn peek_elicitation(params: &RawValue) -> Result<Elicitation<'_>, ElicitationError> {
-    let params = Object::parse(params).ok_or(ElicitationError::Shape)?;
+pub fn parse_elicitation(params: &RawValue) -> Result<Elicitation<'_>, ElicitationError> {
+    let params = RawObject::parse(params).ok_or(ElicitationError::Malformed)?;
     if !params.get("message").is_some_and(|message| message.get().starts_with('"')) {
-        return Err(ElicitationError::Shape);
+        return Err(ElicitationError::Malformed);
     }
     let mode = match params.text("mode").as_deref() {
         Some("form") => {
-            Mode::Form { schema: params.get("requestedSchema").ok_or(ElicitationError::NoSchema)? }
+            ElicitationMode::Form { schema: params.get("requestedSchema").ok_or(ElicitationError::NoSchema)? }
         }
         Some("url") => {
             let fits = |id: &Cow<'_, str>| (1..=ELICITATION_ID_BYTES).contains(&id.len());
             let elicitation_id = params.text("elicitationId").filter(fits).ok_or(ElicitationError::Id)?;
-            if !params.text("url").is_some_and(|url| can_be_visited(&url)) {
+            if !params.text("url").is_some_and(|url| is_web_url(&url)) {
                 return Err(ElicitationError::Url);
             }
-            Mode::Url { elicitation_id }
+            ElicitationMode::Url { elicitation_id }
         }
         _ => return Err(ElicitationError::Mode),
     };
@@ -70,7 +70,7 @@ pub fn peek_elicitation(params: &RawValue) -> Result<Elicitation<'_>, Elicitatio
 }
 
 /// A person may be sent there: nothing that runs in the page that shows it, and no file.
-fn can_be_visited(url: &str) -> bool {
+fn is_web_url(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else { return false };
     let http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
     let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
@@ -80,28 +80,28 @@ fn can_be_visited(url: &str) -> bool {
 
 /// Whether a form can be shown, and its answers be checked. It may take a while.
 pub fn check_form(params: &RawValue) -> Result<(), ElicitationError> {
-    match peek_elicitation(params)?.mode {
-        Mode::Form { schema } => Ok(Form::parse(schema).map(drop)?),
-        Mode::Url { .. } => Ok(()),
+    match parse_elicitation(params)?.mode {
+        ElicitationMode::Form { schema } => Ok(Form::parse(schema).map(drop)?),
+        ElicitationMode::Url { .. } => Ok(()),
     }
 }
 
 /// Whether a client's result answers this elicitation. It may take a while.
-pub(super) fn check_answer(params: &RawValue, result: &RawValue) -> Result<(), Vec<Misfit>> {
-    let one = |pointer: &str, detail: &str| Err(vec![Misfit::new(pointer, detail)]);
-    let Some(object) = Object::parse(result) else {
+pub(super) fn validate_answer(params: &RawValue, result: &RawValue) -> Result<(), Vec<ValidationError>> {
+    let one = |pointer: &str, detail: &str| Err(vec![ValidationError::new(pointer, detail)]);
+    let Some(object) = RawObject::parse(result) else {
         return one("", "expected an object that names no member twice");
     };
     let content = object.get("content").filter(|content| content.get() != "null");
     let action = object.text("action");
-    let asked = peek_elicitation(params).and_then(|asked| match asked.mode {
-        Mode::Form { schema } => Ok(Some(Form::parse(schema)?)),
-        Mode::Url { .. } => Ok(None),
+    let asked = parse_elicitation(params).and_then(|asked| match asked.mode {
+        ElicitationMode::Form { schema } => Ok(Some(Form::parse(schema)?)),
+        ElicitationMode::Url { .. } => Ok(None),
     });
     match (action.as_deref(), asked) {
         (_, Err(error)) => one("", &error.to_string()),
         (Some("accept"), Ok(Some(form))) => {
-            let misfits = form.check(content);
+            let misfits = form.validate(content);
             if misfits.is_empty() { Ok(()) } else { Err(misfits) }
         }
         (Some("accept"), Ok(None)) if content.is_some() => {
@@ -116,17 +116,17 @@ pub(super) fn check_answer(params: &RawValue, result: &RawValue) -> Result<(), V
 }
 
 /// The answer for whoever decides nothing.
-pub(super) fn cancelled() -> Box<RawValue> {
+pub(super) fn cancelled_result() -> Box<RawValue> {
     #[derive(Serialize)]
     struct Answer {
         action: &'static str,
     }
-    own(&Answer { action: "cancel" })
+    to_raw(&Answer { action: "cancel" })
 }
 
 /// The `elicitationId` of `elicitation/complete`, and its other members, if it has any.
 pub fn completed_elicitation(params: &RawValue) -> Option<(Cow<'_, str>, Option<Box<RawValue>>)> {
-    let params = Object::parse(params)?;
+    let params = RawObject::parse(params)?;
     Some((params.text("elicitationId")?, params.without("elicitationId")))
 }
 
@@ -144,34 +144,34 @@ mod tests {
         r#"{"requestId":7,"mode":"url","message":"m","elicitationId":"e","url":"https://a.example"}"#;
 
     #[test]
-    fn both_modes_are_read_and_no_other() {
-        let form = peek_elicitation(raw(FORM)).unwrap();
-        assert!(matches!(form.mode, Mode::Form { .. }) && form.request_id.is_none());
-        let url = peek_elicitation(raw(URL)).unwrap();
-        assert!(matches!(&url.mode, Mode::Url { elicitation_id } if elicitation_id == "e"));
+    fn only_the_modes_form_and_url_are_parsed() {
+        let form = parse_elicitation(raw(FORM)).unwrap();
+        assert!(matches!(form.mode, ElicitationMode::Form { .. }) && form.request_id.is_none());
+        let url = parse_elicitation(raw(URL)).unwrap();
+        assert!(matches!(&url.mode, ElicitationMode::Url { elicitation_id } if elicitation_id == "e"));
         assert_eq!(url.request_id.unwrap().get(), "7");
         for (wrong, why) in [
-            ("null", ElicitationError::Shape),
-            (r#"{"mode":"form"}"#, ElicitationError::Shape),
+            ("null", ElicitationError::Malformed),
+            (r#"{"mode":"form"}"#, ElicitationError::Malformed),
             (r#"{"message":"m"}"#, ElicitationError::Mode),
             (r#"{"message":"m","mode":"_mine"}"#, ElicitationError::Mode),
             (r#"{"message":"m","mode":"form"}"#, ElicitationError::NoSchema),
             (r#"{"message":"m","mode":"url","url":"https://a"}"#, ElicitationError::Id),
             (r#"{"message":"m","mode":"url","elicitationId":"","url":"https://a"}"#, ElicitationError::Id),
             (r#"{"message":"m","mode":"url","elicitationId":"e"}"#, ElicitationError::Url),
-            (r#"{"message":"m","mode":"form","mode":"url"}"#, ElicitationError::Shape),
+            (r#"{"message":"m","mode":"form","mode":"url"}"#, ElicitationError::Malformed),
         ] {
-            assert_eq!(peek_elicitation(raw(wrong)).map(drop), Err(why), "{wrong}");
+            assert_eq!(parse_elicitation(raw(wrong)).map(drop), Err(why), "{wrong}");
         }
         assert_eq!(check_form(raw(FORM)), Ok(()));
         let unusable = r#"{"message":"m","mode":"form","requestedSchema":{"properties":[]}}"#;
-        assert_eq!(check_form(raw(unusable)), Err(ElicitationError::Form(FormError::Shape)));
+        assert_eq!(check_form(raw(unusable)), Err(ElicitationError::Form(FormError::Malformed)));
     }
 
     #[test]
-    fn only_pages_of_the_web_can_be_visited() {
+    fn only_http_urls_are_accepted() {
         for good in ["https://a.example/x?y#z", "HTTP://a", "http://[::1]:80/", "https://u:p@a.example"] {
-            assert!(can_be_visited(good), "{good}");
+            assert!(is_web_url(good), "{good}");
         }
         for bad in [
             "javascript:alert(1)",
@@ -188,14 +188,14 @@ mod tests {
             "//a",
             "a",
         ] {
-            assert!(!can_be_visited(bad), "{bad}");
+            assert!(!is_web_url(bad), "{bad}");
         }
     }
 
     #[test]
-    fn an_answer_has_an_action_and_a_form_its_content() {
+    fn answers_are_validated_by_action_and_form() {
         let misfits = |params: &str, result: &str| -> Vec<String> {
-            let checked = check_answer(raw(params), raw(result));
+            let checked = validate_answer(raw(params), raw(result));
             checked.err().unwrap_or_default().into_iter().map(|misfit| misfit.pointer).collect()
         };
         for (result, form, url) in [

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::ask::resource_not_found;
-use super::own;
-use super::peek::PeekError;
+use super::request_kind::resource_not_found;
+use super::to_raw;
+use super::view::ViewError;
 
 /// Params of `fs/read_text_file`.
 #[derive(Debug, Deserialize)]
@@ -32,26 +32,26 @@ pub struct WriteTextFile<'a> {
     pub content: Cow<'a, str>,
 }
 
-pub fn peek_read_text_file(params: &RawValue) -> Result<ReadTextFile<'_>, PeekError> {
+pub fn parse_read_text_file(params: &RawValue) -> Result<ReadTextFile<'_>, ViewError> {
     Ok(serde_json::from_str(params.get())?)
 }
 
-pub fn peek_write_text_file(params: &RawValue) -> Result<WriteTextFile<'_>, PeekError> {
+pub fn parse_write_text_file(params: &RawValue) -> Result<WriteTextFile<'_>, ViewError> {
     Ok(serde_json::from_str(params.get())?)
 }
 
 /// The result of `fs/read_text_file`.
-pub fn text_file(content: &str) -> Box<RawValue> {
+pub fn read_text_file_result(content: &str) -> Box<RawValue> {
     #[derive(Serialize)]
     struct TextFile<'a> {
         content: &'a str,
     }
-    own(&TextFile { content })
+    to_raw(&TextFile { content })
 }
 
 /// The result of a request that has nothing to tell.
-pub fn done() -> Box<RawValue> {
-    own(&serde_json::Map::new())
+pub fn empty_result() -> Box<RawValue> {
+    to_raw(&serde_json::Map::new())
 }
 
 /// The error for a file that does not exist.
@@ -61,11 +61,11 @@ pub fn file_not_found(path: &str) -> Box<RawValue> {
 
 /// The `file:` URI of an absolute path (RFC 8089).
 pub fn file_uri(path: &str) -> String {
-    format!("file://{}", escaped(path))
+    format!("file://{}", percent_encode_path(path))
 }
 
 /// A path with all but plain characters and slashes percent-encoded.
-pub fn escaped(path: &str) -> String {
+pub fn percent_encode_path(path: &str) -> String {
     let mut escaped = String::with_capacity(path.len());
     for byte in path.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
@@ -88,17 +88,17 @@ mod tests {
     }
 
     #[test]
-    fn params_are_read_as_the_schema_writes_them() {
+    fn params_of_the_schema_are_parsed() {
         let read = v1::ReadTextFileRequest::new("s", "/w/a").line(2).limit(3);
         let read = serde_json::value::to_raw_value(&read).unwrap();
-        let peek = peek_read_text_file(&read).unwrap();
+        let peek = parse_read_text_file(&read).unwrap();
         assert_eq!((&*peek.path, peek.line, peek.limit), ("/w/a", Some(2), Some(3)));
         let write = v1::WriteTextFileRequest::new("s", "/w/a", "é\n");
         let write = serde_json::value::to_raw_value(&write).unwrap();
-        let peek = peek_write_text_file(&write).unwrap();
+        let peek = parse_write_text_file(&write).unwrap();
         assert_eq!((&*peek.path, &*peek.content), ("/w/a", "é\n"));
         let null =
-            peek_read_text_file(raw(r#"{"sessionId":"s","path":"/a","line":null,"_meta":{}}"#)).unwrap();
+            parse_read_text_file(raw(r#"{"sessionId":"s","path":"/a","line":null,"_meta":{}}"#)).unwrap();
         assert_eq!(null.line, None);
         for wrong in [
             r#"{"sessionId":"s"}"#,
@@ -108,16 +108,16 @@ mod tests {
             r#"{"sessionId":"s","path":["/a"]}"#,
             r#"{"sessionId":"s","path":"/\ud800"}"#,
         ] {
-            assert!(peek_read_text_file(raw(wrong)).is_err(), "{wrong}");
+            assert!(parse_read_text_file(raw(wrong)).is_err(), "{wrong}");
         }
-        assert!(peek_write_text_file(raw(r#"{"sessionId":"s","path":"/a"}"#)).is_err());
+        assert!(parse_write_text_file(raw(r#"{"sessionId":"s","path":"/a"}"#)).is_err());
     }
 
     #[test]
-    fn answers_are_what_the_schema_reads() {
-        let result: v1::ReadTextFileResponse = serde_json::from_str(text_file("a\"\n").get()).unwrap();
+    fn results_match_the_schema() {
+        let result: v1::ReadTextFileResponse = serde_json::from_str(read_text_file_result("a\"\n").get()).unwrap();
         assert_eq!(result.content, "a\"\n");
-        let _: v1::WriteTextFileResponse = serde_json::from_str(done().get()).unwrap();
+        let _: v1::WriteTextFileResponse = serde_json::from_str(empty_result().get()).unwrap();
         let error: v1::Error = serde_json::from_str(file_not_found("/w/a b%é").get()).unwrap();
         assert_eq!(i32::from(error.code), -32002);
         assert_eq!(error.message, "Resource not found: file:///w/a%20b%25%C3%A9");

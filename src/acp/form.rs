@@ -7,10 +7,10 @@ use jsonschema::{PatternOptions, Validator};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::ask::Misfit;
-use super::object::Object;
+use super::request_kind::ValidationError;
+use super::raw_object::RawObject;
 use crate::types::limits::{
-    FORM_ANSWER_BYTES, FORM_BYTES, FORM_FIELDS, FORM_PATTERN_BYTES, FORM_PATTERN_LENGTH, FORM_PATTERN_STEPS,
+    FORM_ANSWER_BYTES, FORM_BYTES, FORM_FIELDS, FORM_PATTERN_BYTES, FORM_PATTERN_LENGTH, FORM_PATTERN_BACKTRACKS,
 };
 
 /// A form that can be checked.
@@ -33,7 +33,7 @@ pub enum FormError {
     #[error("requestedSchema has more than {FORM_BYTES} bytes or {FORM_FIELDS} properties")]
     TooLarge,
     #[error("requestedSchema is no object with properties, each of them an object with a type")]
-    Shape,
+    Malformed,
     #[error("requestedSchema requires {0:?}, which is none of its properties")]
     Required(String),
     #[error("requestedSchema.properties.{0}.{1} cannot be used")]
@@ -41,26 +41,26 @@ pub enum FormError {
 }
 
 /// Errors of an answer that are told; a person mends a few at a time.
-const TOLD: usize = 32;
+const MAX_REPORTED_ERRORS: usize = 32;
 /// Bytes of what is told of one error.
-const TOLD_BYTES: usize = 300;
+const MAX_ERROR_BYTES: usize = 300;
 
 impl Form {
     pub(super) fn parse(schema: &RawValue) -> Result<Self, FormError> {
         if schema.get().len() > FORM_BYTES {
             return Err(FormError::TooLarge);
         }
-        let schema = Object::parse(schema).ok_or(FormError::Shape)?;
-        let none = Object::empty();
+        let schema = RawObject::parse(schema).ok_or(FormError::Malformed)?;
+        let none = RawObject::empty();
         let properties = match schema.get("properties") {
-            Some(properties) => Object::parse(properties).ok_or(FormError::Shape)?,
+            Some(properties) => RawObject::parse(properties).ok_or(FormError::Malformed)?,
             None => none,
         };
         if properties.iter().count() > FORM_FIELDS {
             return Err(FormError::TooLarge);
         }
         let required: Vec<String> = match schema.get("required").filter(|raw| raw.get() != "null") {
-            Some(required) => serde_json::from_str(required.get()).map_err(|_| FormError::Shape)?,
+            Some(required) => serde_json::from_str(required.get()).map_err(|_| FormError::Malformed)?,
             None => Vec::new(),
         };
         if let Some(unknown) = required.iter().find(|name| properties.get(name).is_none()) {
@@ -72,32 +72,32 @@ impl Form {
 
     /// What is wrong with the content of an answer, from the answer down. Values are not repeated: they may be nobody
     /// else's business.
-    pub(super) fn check(&self, content: Option<&RawValue>) -> Vec<Misfit> {
+    pub(super) fn validate(&self, content: Option<&RawValue>) -> Vec<ValidationError> {
         let content = match content {
-            None => Object::empty(),
+            None => RawObject::empty(),
             Some(content) if content.get().len() > FORM_ANSWER_BYTES => {
                 let detail = format!("an answer to a form has at most {FORM_ANSWER_BYTES} bytes");
-                return vec![Misfit::new("/content", detail)];
+                return vec![ValidationError::new("/content", detail)];
             }
             Some(content) => {
-                let Some(content) = Object::parse(content) else {
+                let Some(content) = RawObject::parse(content) else {
                     let detail = "expected an object that names no member twice";
-                    return vec![Misfit::new("/content", detail)];
+                    return vec![ValidationError::new("/content", detail)];
                 };
                 content
             }
         };
         let at = |name: &str| format!("/content/{}", name.replace('~', "~0").replace('/', "~1"));
         let missing = self.required.iter().filter(|name| content.get(name).is_none());
-        let mut misfits: Vec<Misfit> =
-            missing.map(|name| Misfit::new(at(name), "the form requires a value")).collect();
+        let mut misfits: Vec<ValidationError> =
+            missing.map(|name| ValidationError::new(at(name), "the form requires a value")).collect();
         for (name, value) in content.iter() {
             match self.fields.iter().find(|field| field.name == name) {
-                Some(field) => field.check(value, &at(name), &mut misfits),
-                None => misfits.push(Misfit::new(at(name), "the form has no such field")),
+                Some(field) => field.validate(value, &at(name), &mut misfits),
+                None => misfits.push(ValidationError::new(at(name), "the form has no such field")),
             }
-            if misfits.len() >= TOLD {
-                misfits.truncate(TOLD);
+            if misfits.len() >= MAX_REPORTED_ERRORS {
+                misfits.truncate(MAX_REPORTED_ERRORS);
                 break;
             }
         }
@@ -107,10 +107,10 @@ impl Form {
 
 impl Field {
     fn parse(name: &str, property: &RawValue) -> Result<Self, FormError> {
-        let property = Object::parse(property).ok_or(FormError::Shape)?;
-        let kind = property.text("type").ok_or(FormError::Shape)?;
+        let property = RawObject::parse(property).ok_or(FormError::Malformed)?;
+        let kind = property.text("type").ok_or(FormError::Malformed)?;
         let keywords = Keywords { name, property: &property };
-        let Some(reduced) = keywords.reduced(&kind)? else {
+        let Some(reduced) = keywords.supported_schema(&kind)? else {
             return Ok(Self { name: name.to_owned(), validator: None });
         };
         let options = jsonschema::options()
@@ -118,11 +118,11 @@ impl Field {
             .should_validate_formats(true)
             .offline();
         let pattern = reduced.get("pattern").and_then(Value::as_str).unwrap_or_default();
-        let options = if looks_around(pattern) {
-            if !may_step_back(pattern) {
-                return Err(keywords.unusable("pattern"));
+        let options = if needs_backtracking(pattern) {
+            if !is_backtracking_bounded(pattern) {
+                return Err(keywords.invalid_keyword("pattern"));
             }
-            let steps = PatternOptions::fancy_regex().backtrack_limit(FORM_PATTERN_STEPS);
+            let steps = PatternOptions::fancy_regex().backtrack_limit(FORM_PATTERN_BACKTRACKS);
             options
                 .with_pattern_options(steps.size_limit(FORM_PATTERN_BYTES).dfa_size_limit(FORM_PATTERN_BYTES))
         } else {
@@ -132,33 +132,33 @@ impl Field {
             )
         };
         // Every other keyword was checked when it was taken over.
-        let validator = options.build(&reduced).map_err(|_| keywords.unusable("pattern"))?;
+        let validator = options.build(&reduced).map_err(|_| keywords.invalid_keyword("pattern"))?;
         Ok(Self { name: name.to_owned(), validator: Some(validator) })
     }
 
-    fn check(&self, value: &RawValue, at: &str, misfits: &mut Vec<Misfit>) {
+    fn validate(&self, value: &RawValue, at: &str, misfits: &mut Vec<ValidationError>) {
         let Some(validator) = &self.validator else { return };
         let Ok(value) = serde_json::from_str::<Value>(value.get()) else {
             let detail = "a text with half of a character, or a number out of range";
-            return misfits.push(Misfit::new(at, detail));
+            return misfits.push(ValidationError::new(at, detail));
         };
-        for error in validator.iter_errors(&value).take(TOLD) {
+        for error in validator.iter_errors(&value).take(MAX_REPORTED_ERRORS) {
             let mut detail = error.masked_with("the value").to_string();
-            detail.truncate(detail.floor_char_boundary(TOLD_BYTES));
-            misfits.push(Misfit::new(format!("{at}{}", error.instance_path()), detail));
+            detail.truncate(detail.floor_char_boundary(MAX_ERROR_BYTES));
+            misfits.push(ValidationError::new(format!("{at}{}", error.instance_path()), detail));
         }
     }
 }
 
 /// Whether the pattern needs the engine that steps back; every other pattern takes time in proportion to the text.
-fn looks_around(pattern: &str) -> bool {
+fn needs_backtracking(pattern: &str) -> bool {
     let back = |pair: &[u8]| pair[0] == b'\\' && matches!(pair[1], b'1'..=b'9' | b'k');
     ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| pattern.contains(look))
         || pattern.as_bytes().windows(2).any(back)
 }
 
 /// That engine multiplies counted repetitions without looking for an end of its numbers.
-fn may_step_back(pattern: &str) -> bool {
+fn is_backtracking_bounded(pattern: &str) -> bool {
     const MOST: u64 = 1 << 40;
     let counts = pattern.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(counts, _)| counts);
     let product = counts
@@ -176,39 +176,39 @@ fn may_step_back(pattern: &str) -> bool {
 /// The keywords of one property.
 struct Keywords<'a> {
     name: &'a str,
-    property: &'a Object<'a>,
+    property: &'a RawObject<'a>,
 }
 
 impl Keywords<'_> {
-    fn unusable(&self, keyword: &'static str) -> FormError {
+    fn invalid_keyword(&self, keyword: &'static str) -> FormError {
         FormError::Keyword(self.name.to_owned(), keyword)
     }
 
     /// The schema of the property with nothing in it but what ACP knows. None: the type is unknown.
-    fn reduced(&self, kind: &str) -> Result<Option<Value>, FormError> {
+    fn supported_schema(&self, kind: &str) -> Result<Option<Value>, FormError> {
         let mut schema = Map::from_iter([("type".to_owned(), Value::from(kind))]);
         match kind {
             "string" => {
-                self.take("minLength", Value::is_u64, &mut schema)?;
-                self.take("maxLength", Value::is_u64, &mut schema)?;
-                self.take("pattern", Value::is_string, &mut schema)?;
-                self.take("format", Value::is_string, &mut schema)?;
+                self.copy_keyword("minLength", Value::is_u64, &mut schema)?;
+                self.copy_keyword("maxLength", Value::is_u64, &mut schema)?;
+                self.copy_keyword("pattern", Value::is_string, &mut schema)?;
+                self.copy_keyword("format", Value::is_string, &mut schema)?;
                 if !schema.get("format").is_none_or(|format| FORMATS.iter().any(|known| format == known)) {
                     schema.remove("format");
                 }
-                let consts = self.consts(self.property, "oneOf")?.map(|consts| json!([{ "enum": consts }]));
+                let consts = self.option_values(self.property, "oneOf")?.map(|consts| json!([{ "enum": consts }]));
                 schema.extend(consts.map(|consts| ("allOf".to_owned(), consts)));
-                self.take("enum", is_texts, &mut schema)?;
+                self.copy_keyword("enum", is_string_array, &mut schema)?;
             }
             "number" | "integer" => {
-                self.take("minimum", Value::is_number, &mut schema)?;
-                self.take("maximum", Value::is_number, &mut schema)?;
+                self.copy_keyword("minimum", Value::is_number, &mut schema)?;
+                self.copy_keyword("maximum", Value::is_number, &mut schema)?;
             }
             "boolean" => {}
             "array" => {
-                self.take("minItems", Value::is_u64, &mut schema)?;
-                self.take("maxItems", Value::is_u64, &mut schema)?;
-                schema.extend(self.items()?.map(|items| ("items".to_owned(), items)));
+                self.copy_keyword("minItems", Value::is_u64, &mut schema)?;
+                self.copy_keyword("maxItems", Value::is_u64, &mut schema)?;
+                schema.extend(self.items_schema()?.map(|items| ("items".to_owned(), items)));
             }
             _ => return Ok(None),
         }
@@ -216,55 +216,55 @@ impl Keywords<'_> {
     }
 
     /// What an array may hold. None: of a type that is unknown.
-    fn items(&self) -> Result<Option<Value>, FormError> {
-        let items = self.property.object("items").ok_or_else(|| self.unusable("items"))?;
+    fn items_schema(&self) -> Result<Option<Value>, FormError> {
+        let items = self.property.object("items").ok_or_else(|| self.invalid_keyword("items"))?;
         match items.text("type") {
             Some(kind) if kind != "string" => return Ok(None),
             _ => {}
         }
         let values = match items.get("enum") {
-            Some(raw) => self.value(raw, "items", is_texts)?,
-            None => self.consts(&items, "anyOf")?.ok_or_else(|| self.unusable("items"))?,
+            Some(raw) => self.keyword_value(raw, "items", is_string_array)?,
+            None => self.option_values(&items, "anyOf")?.ok_or_else(|| self.invalid_keyword("items"))?,
         };
         Ok(Some(json!({ "type": "string", "enum": values })))
     }
 
     /// The values of titled options.
-    fn consts(&self, of: &Object<'_>, keyword: &'static str) -> Result<Option<Value>, FormError> {
+    fn option_values(&self, of: &RawObject<'_>, keyword: &'static str) -> Result<Option<Value>, FormError> {
         let Some(options) = of.get(keyword).filter(|raw| raw.get() != "null") else { return Ok(None) };
-        let options = self.value(options, keyword, Value::is_array)?;
+        let options = self.keyword_value(options, keyword, Value::is_array)?;
         let consts = options.as_array().into_iter().flatten().map(|option| option["const"].clone());
         let consts = Value::Array(consts.collect());
-        if is_texts(&consts) { Ok(Some(consts)) } else { Err(self.unusable(keyword)) }
+        if is_string_array(&consts) { Ok(Some(consts)) } else { Err(self.invalid_keyword(keyword)) }
     }
 
-    fn take(
+    fn copy_keyword(
         &self,
         keyword: &'static str,
         fits: fn(&Value) -> bool,
         into: &mut Map<String, Value>,
     ) -> Result<(), FormError> {
         if let Some(raw) = self.property.get(keyword).filter(|raw| raw.get() != "null") {
-            into.insert(keyword.to_owned(), self.value(raw, keyword, fits)?);
+            into.insert(keyword.to_owned(), self.keyword_value(raw, keyword, fits)?);
         }
         Ok(())
     }
 
-    fn value(
+    fn keyword_value(
         &self,
         raw: &RawValue,
         keyword: &'static str,
         fits: fn(&Value) -> bool,
     ) -> Result<Value, FormError> {
         let value = serde_json::from_str(raw.get()).ok().filter(fits);
-        value.ok_or_else(|| self.unusable(keyword))
+        value.ok_or_else(|| self.invalid_keyword(keyword))
     }
 }
 
 /// The formats that ACP has. Any other says nothing that could be checked.
 const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
 
-fn is_texts(value: &Value) -> bool {
+fn is_string_array(value: &Value) -> bool {
     value.as_array().is_some_and(|values| values.iter().all(Value::is_string))
 }
 

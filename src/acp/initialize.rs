@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::capabilities::AgentCapabilities;
-use super::dialect::Dialect;
-use super::object::Object;
-use super::own;
+use super::version::AcpVersion;
+use super::raw_object::RawObject;
+use super::to_raw;
 use super::v2;
 use crate::types::ServedBy;
 
@@ -14,7 +14,7 @@ use crate::types::ServedBy;
 #[derive(Debug, Clone)]
 pub struct InitializeResult {
     /// The version that it speaks: the one it was asked for, or an older one.
-    pub dialect: Dialect,
+    pub acp_version: AcpVersion,
     pub capabilities: AgentCapabilities,
     /// As the agent wrote it; `{}` if it wrote none.
     pub raw_capabilities: Box<RawValue>,
@@ -34,7 +34,7 @@ pub enum InitializeError {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer<'a> {
+struct InitializeAnswer<'a> {
     protocol_version: u64,
     #[serde(borrow, default)]
     agent_capabilities: Option<&'a RawValue>,
@@ -52,23 +52,23 @@ struct Answer<'a> {
 
 impl InitializeResult {
     /// Everything but the version may be missing (the Python SDK's echo agent sends nothing else) or odd.
-    pub fn parse(result: &RawValue, asked: Dialect) -> Result<Self, InitializeError> {
-        let answer: Answer<'_> = serde_json::from_str(result.get()).map_err(InitializeError::Malformed)?;
+    pub fn parse(result: &RawValue, asked: AcpVersion) -> Result<Self, InitializeError> {
+        let answer: InitializeAnswer<'_> = serde_json::from_str(result.get()).map_err(InitializeError::Malformed)?;
         let answered = answer.protocol_version;
-        let spoken = Dialect::of(answered).filter(|dialect| dialect.version() <= asked.version());
-        let Some(dialect) = spoken else {
-            return Err(InitializeError::Version { answered, asked: asked.version() });
+        let negotiated = AcpVersion::from_number(answered).filter(|dialect| dialect.number() <= asked.number());
+        let Some(dialect) = negotiated else {
+            return Err(InitializeError::Version { answered, asked: asked.number() });
         };
         let objects = |value: &&RawValue| value.get().starts_with('{');
         let (capabilities, info) = match dialect {
-            Dialect::V1 => (answer.agent_capabilities, answer.agent_info),
-            Dialect::V2 => (answer.capabilities, answer.info),
+            AcpVersion::V1 => (answer.agent_capabilities, answer.agent_info),
+            AcpVersion::V2 => (answer.capabilities, answer.info),
         };
         let raw_capabilities = capabilities.filter(objects).map(ToOwned::to_owned);
-        let raw_capabilities = raw_capabilities.unwrap_or_else(|| own(&serde_json::Map::new()));
+        let raw_capabilities = raw_capabilities.unwrap_or_else(|| to_raw(&serde_json::Map::new()));
         Ok(Self {
-            dialect,
-            capabilities: AgentCapabilities::of(dialect, &raw_capabilities),
+            acp_version: dialect,
+            capabilities: AgentCapabilities::parse(dialect, &raw_capabilities),
             raw_capabilities,
             agent_info: info.filter(objects).map(ToOwned::to_owned),
             auth_methods: answer
@@ -80,10 +80,10 @@ impl InitializeResult {
 
     /// What it takes in prompts, as it wrote it. v1 has flags there, v2 objects.
     pub fn prompt_capabilities(&self) -> Option<Box<RawValue>> {
-        let all = Object::parse(&self.raw_capabilities)?;
-        match self.dialect {
-            Dialect::V1 => all.get("promptCapabilities"),
-            Dialect::V2 => all.object("session")?.get("prompt"),
+        let all = RawObject::parse(&self.raw_capabilities)?;
+        match self.acp_version {
+            AcpVersion::V1 => all.get("promptCapabilities"),
+            AcpVersion::V2 => all.object("session")?.get("prompt"),
         }
         .map(ToOwned::to_owned)
     }
@@ -94,7 +94,7 @@ impl InitializeResult {
 struct Initialize<'a> {
     protocol_version: u64,
     client_info: ClientInfo<'a>,
-    client_capabilities: Offered,
+    client_capabilities: OfferedCapabilities,
 }
 
 #[derive(Serialize)]
@@ -118,28 +118,28 @@ pub struct ClientCapabilities {
 
 impl ClientCapabilities {
     /// Who serves it does not matter to the agent, only whether somebody does.
-    pub fn of(files: ServedBy, terminals: ServedBy) -> Self {
+    pub fn new(files: ServedBy, terminals: ServedBy) -> Self {
         let (files, terminals) = (files != ServedBy::Off, terminals != ServedBy::Off);
         Self { files, terminals, ..Self::default() }
     }
 }
 
 #[derive(Serialize)]
-struct Offered {
+struct OfferedCapabilities {
     fs: Files,
     terminal: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     auth: Option<Auth>,
     session: Session,
-    subagents: Marker,
-    plan: Marker,
+    subagents: EmptyObject,
+    plan: EmptyObject,
     elicitation: Elicitation,
 }
 
 #[derive(Serialize)]
 struct Elicitation {
-    form: Marker,
-    url: Marker,
+    form: EmptyObject,
+    url: EmptyObject,
 }
 
 #[derive(Serialize)]
@@ -157,41 +157,41 @@ struct Auth {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Session {
-    notices: Marker,
-    compaction: Marker,
+    notices: EmptyObject,
+    compaction: EmptyObject,
     config_options: ConfigOptions,
 }
 
 #[derive(Serialize)]
 struct ConfigOptions {
-    boolean: Marker,
+    boolean: EmptyObject,
 }
 
 /// `{}`: what it names is supported.
 #[derive(Serialize)]
-pub(super) struct Marker {}
+pub(super) struct EmptyObject {}
 
 /// Params of `initialize`: what the gateway is and serves.
-pub fn initialize(dialect: Dialect, version: &str, offer: ClientCapabilities) -> Box<RawValue> {
+pub fn initialize(dialect: AcpVersion, version: &str, offer: ClientCapabilities) -> Box<RawValue> {
     let client_info = ClientInfo { name: "acp-gateway", title: "ACP Gateway", version };
-    if dialect == Dialect::V2 {
+    if dialect == AcpVersion::V2 {
         return v2::initialize(client_info, offer);
     }
-    own(&Initialize {
-        protocol_version: dialect.version(),
+    to_raw(&Initialize {
+        protocol_version: dialect.number(),
         client_info,
-        client_capabilities: Offered {
+        client_capabilities: OfferedCapabilities {
             fs: Files { read_text_file: offer.files, write_text_file: offer.files },
             terminal: offer.terminals,
             auth: offer.terminal_auth.then_some(Auth { terminal: true }),
             session: Session {
-                notices: Marker {},
-                compaction: Marker {},
-                config_options: ConfigOptions { boolean: Marker {} },
+                notices: EmptyObject {},
+                compaction: EmptyObject {},
+                config_options: ConfigOptions { boolean: EmptyObject {} },
             },
-            subagents: Marker {},
-            plan: Marker {},
-            elicitation: Elicitation { form: Marker {}, url: Marker {} },
+            subagents: EmptyObject {},
+            plan: EmptyObject {},
+            elicitation: Elicitation { form: EmptyObject {}, url: EmptyObject {} },
         },
     })
 }
@@ -201,11 +201,11 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<InitializeResult, InitializeError> {
-        InitializeResult::parse(serde_json::from_str(text).unwrap(), Dialect::V1)
+        InitializeResult::parse(serde_json::from_str(text).unwrap(), AcpVersion::V1)
     }
 
     #[test]
-    fn the_least_that_a_real_agent_sends_is_enough() {
+    fn a_minimal_initialize_result_is_accepted() {
         let result = parse(r#"{"protocolVersion":1}"#).unwrap();
         assert_eq!(result.capabilities, AgentCapabilities::default());
         assert_eq!(result.raw_capabilities.get(), "{}");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn known_keys_are_read_and_unknown_ones_are_kept() {
+    fn known_keys_are_parsed_and_raw_bytes_are_kept() {
         let caps = concat!(
             r#"{"loadSession":true, "promptCapabilities":{"image":true,"embeddedContext":true,"x":1},"#,
             r#""mcpCapabilities":{"http":true,"acp":{}},"auth":{"logout":{}},"providers":{},"#,
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_or_no_object_is_refused() {
+    fn other_versions_and_non_objects_are_rejected() {
         assert!(matches!(
             parse(r#"{"protocolVersion":2,"info":{}}"#),
             Err(InitializeError::Version { answered: 2, asked: 1 })
@@ -265,15 +265,15 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_may_answer_an_older_version_but_no_newer_one() {
+    fn older_versions_are_accepted_and_newer_ones_rejected() {
         let parse = |text: &str, asked| InitializeResult::parse(serde_json::from_str(text).unwrap(), asked);
         let caps = r#"{"session":{"prompt":{"image":{}},"mcp":{"http":{}},"delete":{},"future":1.10}}"#;
         let methods = r#"[{"type":"agent","methodId":"login","name":"Log in"}]"#;
         let answer = format!(
             r#"{{"protocolVersion":2,"info":{{"name":"a"}},"capabilities":{caps},"authMethods":{methods}}}"#
         );
-        let result = parse(&answer, Dialect::V2).unwrap();
-        assert_eq!((result.dialect, result.raw_capabilities.get()), (Dialect::V2, caps));
+        let result = parse(&answer, AcpVersion::V2).unwrap();
+        assert_eq!((result.acp_version, result.raw_capabilities.get()), (AcpVersion::V2, caps));
         assert_eq!(result.agent_info.as_ref().unwrap().get(), r#"{"name":"a"}"#);
         assert_eq!(result.auth_methods.as_ref().unwrap().get(), methods);
         assert_eq!(result.prompt_capabilities().unwrap().get(), r#"{"image":{}}"#);
@@ -283,21 +283,21 @@ mod tests {
         let session = capabilities.session;
         assert!(session.resume && session.list && session.close && session.delete && !session.fork);
 
-        let old = parse(r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}"#, Dialect::V2);
+        let old = parse(r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}"#, AcpVersion::V2);
         let old = old.unwrap();
-        assert!(old.dialect == Dialect::V1 && old.capabilities.load_session);
-        let nothing = parse(r#"{"protocolVersion":2,"capabilities":null}"#, Dialect::V2).unwrap();
+        assert!(old.acp_version == AcpVersion::V1 && old.capabilities.load_session);
+        let nothing = parse(r#"{"protocolVersion":2,"capabilities":null}"#, AcpVersion::V2).unwrap();
         assert!(!nothing.capabilities.session.resume && nothing.prompt_capabilities().is_none());
-        for (answered, asked) in [(2, Dialect::V1), (3, Dialect::V2), (0, Dialect::V2)] {
+        for (answered, asked) in [(2, AcpVersion::V1), (3, AcpVersion::V2), (0, AcpVersion::V2)] {
             let refused = parse(&format!(r#"{{"protocolVersion":{answered}}}"#), asked);
             assert!(matches!(refused, Err(InitializeError::Version { .. })), "{answered}");
         }
     }
 
     #[test]
-    fn v2_is_asked_for_with_its_own_words() {
+    fn v2_initialize_params_match_the_schema() {
         let params = initialize(
-            Dialect::V2,
+            AcpVersion::V2,
             "1.2.3",
             ClientCapabilities { files: true, terminals: true, terminal_auth: true },
         );
@@ -310,8 +310,8 @@ mod tests {
     }
 
     #[test]
-    fn our_own_params_are_what_the_schema_says() {
-        let params = initialize(Dialect::V1, "1.2.3", ClientCapabilities::default());
+    fn v1_initialize_params_match_the_schema() {
+        let params = initialize(AcpVersion::V1, "1.2.3", ClientCapabilities::default());
         insta::assert_snapshot!(params.get(), @r#"{"protocolVersion":1,"clientInfo":{"name":"acp-gateway","title":"ACP Gateway","version":"1.2.3"},"clientCapabilities":{"fs":{"readTextFile":false,"writeTextFile":false},"terminal":false,"session":{"notices":{},"compaction":{},"configOptions":{"boolean":{}}},"subagents":{},"plan":{},"elicitation":{"form":{},"url":{}}}}"#);
         let typed: agent_client_protocol_schema::v1::InitializeRequest =
             serde_json::from_str(params.get()).unwrap();
@@ -319,7 +319,7 @@ mod tests {
         assert!(!typed.client_capabilities.auth.terminal);
         let offer = ClientCapabilities { terminal_auth: true, ..ClientCapabilities::default() };
         let typed: agent_client_protocol_schema::v1::InitializeRequest =
-            serde_json::from_str(initialize(Dialect::V1, "1", offer).get()).unwrap();
+            serde_json::from_str(initialize(AcpVersion::V1, "1", offer).get()).unwrap();
         assert!(typed.client_capabilities.auth.terminal);
         assert!(!typed.client_capabilities.terminal);
         assert!(typed.client_capabilities.subagents.is_some() && typed.client_capabilities.plan.is_some());

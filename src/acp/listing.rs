@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::object::Object;
-use super::own;
+use super::raw_object::RawObject;
+use super::to_raw;
 use super::trace::{Meta, TraceContext};
 
 /// Params of `session/list`.
@@ -20,7 +20,7 @@ pub fn list_sessions(cwd: Option<&str>, cursor: Option<&str>, trace: Option<&Tra
         #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
         meta: Meta<'a>,
     }
-    own(&Params { cwd, cursor, meta: trace })
+    to_raw(&Params { cwd, cursor, meta: trace })
 }
 
 /// The answer to `session/list`.
@@ -41,10 +41,10 @@ pub struct ListedSession<'a> {
 impl<'a> SessionListing<'a> {
     /// Entries without an id or a folder are left out; None: it is no list at all.
     pub fn parse(result: &'a RawValue) -> Option<Self> {
-        let result = Object::parse(result)?;
+        let result = RawObject::parse(result)?;
         let entries: Vec<&RawValue> = serde_json::from_str(result.get("sessions")?.get()).ok()?;
         let listed = |entry| {
-            let object = Object::parse(entry)?;
+            let object = RawObject::parse(entry)?;
             Some(ListedSession { session_id: object.text("sessionId")?, cwd: object.text("cwd")?, entry })
         };
         let sessions = entries.into_iter().filter_map(listed).collect();
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn params_are_what_the_schema_says() {
+    fn params_match_the_schema() {
         assert_eq!(list_sessions(None, None, None).get(), "{}");
         let params = list_sessions(Some("/w"), Some("c\"1"), None);
         assert_eq!(params.get(), r#"{"cwd":"/w","cursor":"c\"1"}"#);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_session_is_left_out() {
+    fn malformed_entries_are_skipped() {
         let text = r#"{"sessions":[{"sessionId":"a","cwd":"/w","x":1.10},{"sessionId":"b"},7,
             {"sessionId":"c","cwd":"/w","cwd":"/x"}],"nextCursor":"n"}"#;
         let listing = SessionListing::parse(serde_json::from_str(text).unwrap()).unwrap();

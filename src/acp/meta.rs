@@ -3,8 +3,8 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-use super::object::Object;
-use super::own;
+use super::raw_object::RawObject;
+use super::to_raw;
 use super::trace::TraceContext;
 
 const TRACEPARENT: &str = "traceparent";
@@ -13,21 +13,21 @@ const TRACESTATE: &str = "tracestate";
 /// The members of `own` travel as they are.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SetupMeta<'a> {
-    pub(super) own: Option<&'a RawValue>,
+    pub(super) client: Option<&'a RawValue>,
     pub(super) trace: Option<&'a TraceContext>,
 }
 
 impl SetupMeta<'_> {
     pub(super) fn is_empty(&self) -> bool {
-        self.own.is_none() && self.trace.is_none()
+        self.client.is_none() && self.trace.is_none()
     }
 }
 
 impl Serialize for SetupMeta<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let own = self.own.and_then(Object::parse);
+        let own = self.client.and_then(RawObject::parse);
         let mut map = serializer.serialize_map(None)?;
-        for (name, value) in own.iter().flat_map(Object::iter) {
+        for (name, value) in own.iter().flat_map(RawObject::iter) {
             map.serialize_entry(name, value)?;
         }
         if let Some(trace) = self.trace {
@@ -41,25 +41,25 @@ impl Serialize for SetupMeta<'_> {
 }
 
 /// Parts a client's `_meta` into what belongs to the session and what belongs to this one request of it.
-pub fn part_meta(meta: &RawValue) -> (Option<Box<RawValue>>, Option<TraceContext>) {
-    let Some(object) = Object::parse(meta) else { return (None, None) };
+pub fn split_meta(meta: &RawValue) -> (Option<Box<RawValue>>, Option<TraceContext>) {
+    let Some(object) = RawObject::parse(meta) else { return (None, None) };
     let trace = object
         .text(TRACEPARENT)
         .and_then(|parent| TraceContext::parse(&parent, object.text(TRACESTATE).as_deref()));
-    let lasting = Lasting(&object);
-    let lasting = (lasting.members().next().is_some()).then(|| own(&lasting));
+    let lasting = SessionMembers(&object);
+    let lasting = (lasting.members().next().is_some()).then(|| to_raw(&lasting));
     (lasting, trace)
 }
 
-struct Lasting<'a>(&'a Object<'a>);
+struct SessionMembers<'a>(&'a RawObject<'a>);
 
-impl<'a> Lasting<'a> {
+impl<'a> SessionMembers<'a> {
     fn members(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().filter(|(name, _)| ![TRACEPARENT, TRACESTATE].contains(name))
     }
 }
 
-impl Serialize for Lasting<'_> {
+impl Serialize for SessionMembers<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.members())
     }
@@ -74,22 +74,22 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_sends_lasts_and_the_context_of_the_trace_does_not() {
+    fn session_meta_excludes_the_trace_context() {
         let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let trace = TraceContext::parse(parent, Some("v=1"));
         let given =
             format!(r#"{{"a":{{"n":1.10}},"traceparent":"{parent}","b":"\ud800","tracestate":"v=1"}}"#);
-        let (lasting, parted) = part_meta(raw(&given));
+        let (lasting, parted) = split_meta(raw(&given));
         let lasting = lasting.unwrap();
         assert_eq!(lasting.get(), r#"{"a":{"n":1.10},"b":"\ud800"}"#);
         assert_eq!(parted, trace);
-        let meta = SetupMeta { own: Some(&lasting), trace: trace.as_ref() };
+        let meta = SetupMeta { client: Some(&lasting), trace: trace.as_ref() };
         assert_eq!(
             serde_json::to_string(&meta).unwrap(),
             format!(r#"{{"a":{{"n":1.10}},"b":"\ud800","traceparent":"{parent}","tracestate":"v=1"}}"#)
         );
         for nothing in ["{}", "null", r#"{"traceparent":"x"}"#] {
-            let (lasting, trace) = part_meta(raw(nothing));
+            let (lasting, trace) = split_meta(raw(nothing));
             assert!(lasting.is_none() && trace.is_none(), "{nothing}");
         }
     }

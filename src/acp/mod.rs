@@ -4,24 +4,24 @@
 //! view is borrowed and lenient, and the bytes it looks at stay as they are: an agent's payload is never written
 //! anew from a type. It must not know processes, connections, sessions or HTTP.
 
-mod ask;
+mod request_kind;
 mod attachment;
 pub mod auth;
 mod capabilities;
 mod content;
 mod defects;
 mod depth;
-mod dialect;
+mod version;
 mod elicitation;
 mod file;
 mod form;
-pub mod gate;
+pub mod client_input_policy;
 mod initialize;
 mod listing;
 mod meta;
 pub mod method;
-mod object;
-mod peek;
+mod raw_object;
+mod view;
 mod permission;
 mod request;
 mod restore;
@@ -33,34 +33,34 @@ pub mod update;
 mod update_line;
 mod v2;
 
-pub use ask::{Ask, Misfit, Outcome, error, method_not_found, resource_not_found};
-pub use attachment::{FileBlock, FileContent, with_blocks};
+pub use request_kind::{RequestKind, ValidationError, Outcome, error, method_not_found, resource_not_found};
+pub use attachment::{FileBlock, FileContent, append_blocks};
 pub use capabilities::{
     AgentCapabilities, AuthCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities,
 };
-pub use content::{ContentError, check_prompt};
+pub use content::{ContentError, validate_prompt};
 pub use defects::{earliest_load, restores_empty_sessions};
-pub use depth::{TooDeep, check_depth, one_line};
-pub use dialect::Dialect;
+pub use depth::{TooDeep, check_depth, to_one_line};
+pub use version::AcpVersion;
 pub use elicitation::{
-    Elicitation, ElicitationError, Mode, check_form, completed_elicitation, peek_elicitation,
+    Elicitation, ElicitationError, ElicitationMode, check_form, completed_elicitation, parse_elicitation,
 };
 pub use file::{
-    ReadTextFile, WriteTextFile, done, escaped, file_not_found, file_uri, peek_read_text_file,
-    peek_write_text_file, text_file,
+    ReadTextFile, WriteTextFile, empty_result, percent_encode_path, file_not_found, file_uri, parse_read_text_file,
+    parse_write_text_file, read_text_file_result,
 };
 pub use form::FormError;
 pub use initialize::{ClientCapabilities, InitializeError, InitializeResult, initialize};
 pub use listing::{ListedSession, SessionListing, list_sessions};
-pub use meta::part_meta;
+pub use meta::split_meta;
 pub use method::{error_code, stop_reason};
-pub use object::Object;
-pub use peek::{
-    NewSession, PeekError, PromptResult, UpdatePeek, config_options_of, names_session, or_empty,
-    peek_cancel_request, peek_update, replace_request_id, replace_session_id, session_id_of, with_session_id,
+pub use raw_object::RawObject;
+pub use view::{
+    NewSessionResult, ViewError, PromptResult, UpdateView, config_options_of, has_session_id, null_to_empty,
+    parse_cancel_request, parse_update, replace_request_id, replace_session_id, session_id_of, with_session_id,
 };
 pub use permission::{
-    AnswerError, PermissionOption, PermissionPeek, cancelled, peek_permission, selected, subject_tool_call,
+    AnswerError, PermissionOption, PermissionView, cancelled, parse_permission, selected, subject_tool_call,
 };
 pub use request::{
     ConfigValue, ConfigValueError, cancel, cancel_request, close_session, delete_session, prompt,
@@ -72,17 +72,17 @@ pub use setup::{
     resume_session,
 };
 pub use terminal::{
-    CreateTerminal, peek_create_terminal, peek_terminal, terminal_created, terminal_done, terminal_exited,
-    terminal_output,
+    CreateTerminal, parse_create_terminal, parse_terminal_id, create_terminal_result, terminal_empty_result, wait_for_exit_result,
+    terminal_output_result,
 };
-pub use trace::{TraceContext, traced};
+pub use trace::{TraceContext, with_trace};
 pub use update_line::UpdateLine;
-pub use v2::{Part, WorkEnd, WorkState, cancel_part, cancellable, mode_option};
+pub use v2::{CancelTarget, WorkEnd, WorkState, cancel_target, parse_cancel_target, mode_option};
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 /// Our own message as JSON. The types of this module have string keys and nothing that can fail to serialize.
-fn own(message: &impl Serialize) -> Box<RawValue> {
+fn to_raw(message: &impl Serialize) -> Box<RawValue> {
     to_raw_value(message).expect("our own messages have string keys and serialize")
 }

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::object::Object;
-use super::own;
-use super::peek::PeekError;
+use super::raw_object::RawObject;
+use super::to_raw;
+use super::view::ViewError;
 
 /// What is routed and decided on in the params of `session/request_permission`.
 #[derive(Debug)]
-pub struct PermissionPeek<'a> {
+pub struct PermissionView<'a> {
     /// The agent's id of the session.
     pub session_id: Cow<'a, str>,
     pub options: Vec<PermissionOption<'a>>,
@@ -32,7 +32,7 @@ pub struct PermissionOption<'a> {
     pub kind: Cow<'a, str>,
 }
 
-pub fn peek_permission(params: &RawValue) -> Result<PermissionPeek<'_>, PeekError> {
+pub fn parse_permission(params: &RawValue) -> Result<PermissionView<'_>, ViewError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Params<'a> {
@@ -48,41 +48,41 @@ pub fn peek_permission(params: &RawValue) -> Result<PermissionPeek<'_>, PeekErro
     }
     let Params { session_id, options, tool_call, subject } = serde_json::from_str(params.get())?;
     let tool_call = tool_call.or_else(|| subject_tool_call(subject?));
-    let call = tool_call.and_then(Object::parse);
+    let call = tool_call.and_then(RawObject::parse);
     let member = |key| call.as_ref().and_then(|call| call.text(key));
     let (tool_call_id, tool_kind) = (member("toolCallId"), member("kind"));
-    Ok(PermissionPeek { session_id, options, tool_call_id, tool_call, tool_kind })
+    Ok(PermissionView { session_id, options, tool_call_id, tool_call, tool_kind })
 }
 
 /// The tool call that the subject of a permission request of v2 is.
 pub fn subject_tool_call(subject: &RawValue) -> Option<&RawValue> {
-    let subject = Object::parse(subject)?;
+    let subject = RawObject::parse(subject)?;
     (subject.text("type")? == "tool_call").then(|| subject.get("toolCall"))?
 }
 
-impl PermissionPeek<'_> {
+impl PermissionView<'_> {
     pub fn offers(&self, option_id: &str) -> bool {
         self.options.iter().any(|option| option.option_id == option_id)
     }
 
     /// The answer of a policy that says no: once, if that is offered; never an approval.
     pub fn reject(&self) -> Box<RawValue> {
-        self.pick(&["reject_once", "reject_always"]).unwrap_or_else(cancelled)
+        self.select_by_kind(&["reject_once", "reject_always"]).unwrap_or_else(cancelled)
     }
 
     /// The answer of a policy that says yes, only this once; None if that is not offered.
     pub fn allow_once(&self) -> Option<Box<RawValue>> {
-        self.pick(&["allow_once"])
+        self.select_by_kind(&["allow_once"])
     }
 
     /// The answer that takes the first option of the first of these kinds that is offered.
-    fn pick(&self, kinds: &[&str]) -> Option<Box<RawValue>> {
+    fn select_by_kind(&self, kinds: &[&str]) -> Option<Box<RawValue>> {
         let option = kinds.iter().find_map(|kind| self.options.iter().find(|option| option.kind == *kind))?;
         Some(selected(&option.option_id))
     }
 
     /// Whether a client's result is an answer to this request.
-    pub fn check(&self, result: &RawValue) -> Result<(), AnswerError> {
+    pub fn validate(&self, result: &RawValue) -> Result<(), AnswerError> {
         match Outcome::parse(result)? {
             Outcome::Selected { option_id } if !self.offers(&option_id) => {
                 Err(AnswerError::NotOffered { option_id: option_id.into_owned() })
@@ -135,24 +135,24 @@ impl<'a> Outcome<'a> {
 
 #[derive(Serialize)]
 struct Answer<'a> {
-    outcome: Decided<'a>,
+    outcome: EncodedOutcome<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "outcome", rename_all = "lowercase", rename_all_fields = "camelCase")]
-enum Decided<'a> {
+enum EncodedOutcome<'a> {
     Selected { option_id: &'a str },
     Cancelled,
 }
 
 /// The result that takes an option.
 pub fn selected(option_id: &str) -> Box<RawValue> {
-    own(&Answer { outcome: Decided::Selected { option_id } })
+    to_raw(&Answer { outcome: EncodedOutcome::Selected { option_id } })
 }
 
 /// The result for a turn that was cancelled, and for whoever decides nothing.
 pub fn cancelled() -> Box<RawValue> {
-    own(&Answer { outcome: Decided::Cancelled })
+    to_raw(&Answer { outcome: EncodedOutcome::Cancelled })
 }
 
 #[cfg(test)]
@@ -170,36 +170,36 @@ mod tests {
         {"optionId":"no","kind":"reject_once","name":"No"}]}"#;
 
     #[test]
-    fn only_offered_options_are_answers() {
-        let peek = peek_permission(raw(PARAMS)).unwrap();
+    fn only_offered_options_are_valid_answers() {
+        let peek = parse_permission(raw(PARAMS)).unwrap();
         assert_eq!(peek.session_id, "s");
         assert_eq!(peek.tool_call_id.as_deref(), Some("c:1"));
         assert_eq!(peek.tool_kind.as_deref(), Some("execute"));
-        assert_eq!(peek.check(&selected("yes")), Ok(()));
-        assert_eq!(peek.check(&cancelled()), Ok(()));
+        assert_eq!(peek.validate(&selected("yes")), Ok(()));
+        assert_eq!(peek.validate(&cancelled()), Ok(()));
         let foreign = AnswerError::NotOffered { option_id: "allow".into() };
-        assert_eq!(peek.check(&selected("allow")), Err(foreign));
+        assert_eq!(peek.validate(&selected("allow")), Err(foreign));
         for wrong in ["null", "{}", r#"{"outcome":"selected"}"#, r#"{"outcome":{"outcome":"selected"}}"#] {
-            assert_eq!(peek.check(raw(wrong)), Err(AnswerError::Malformed), "{wrong}");
+            assert_eq!(peek.validate(raw(wrong)), Err(AnswerError::Malformed), "{wrong}");
         }
         let twice = r#"{"outcome":{"outcome":"cancelled","outcome":"selected","optionId":"yes"}}"#;
-        assert_eq!(peek.check(raw(twice)), Err(AnswerError::Malformed));
+        assert_eq!(peek.validate(raw(twice)), Err(AnswerError::Malformed));
     }
 
     #[test]
-    fn a_policy_picks_by_kind_and_never_approves_by_accident() {
-        let peek = peek_permission(raw(PARAMS)).unwrap();
+    fn policies_select_by_kind_and_never_approve_unasked() {
+        let peek = parse_permission(raw(PARAMS)).unwrap();
         assert_eq!(peek.reject().get(), r#"{"outcome":{"outcome":"selected","optionId":"no"}}"#);
         assert_eq!(peek.allow_once().unwrap().get(), selected("yes").get());
         let one = r#"{"sessionId":"s","options":[{"optionId":"a","kind":"allow_always"},{"optionId":"b"}]}"#;
-        let peek = peek_permission(raw(one)).unwrap();
+        let peek = parse_permission(raw(one)).unwrap();
         assert_eq!(peek.reject().get(), r#"{"outcome":{"outcome":"cancelled"}}"#);
         assert!(peek.allow_once().is_none());
         assert!(peek.tool_kind.is_none());
     }
 
     #[test]
-    fn v2_asks_about_a_subject() {
+    fn v2_permission_requests_have_a_subject() {
         let ask = |subject: &str| {
             format!(
                 r#"{{"sessionId":"s","title":"May I?","subject":{subject},"options":[{{"optionId":"y","name":"Yes","kind":"allow_once"}}]}}"#
@@ -207,7 +207,7 @@ mod tests {
         };
         let params = ask(r#"{"type":"tool_call","toolCall":{"toolCallId":"c","kind":"edit"}}"#);
         let _: v2::RequestPermissionRequest = serde_json::from_str(&params).unwrap();
-        let peek = peek_permission(raw(&params)).unwrap();
+        let peek = parse_permission(raw(&params)).unwrap();
         assert_eq!((peek.tool_call_id.as_deref(), peek.tool_kind.as_deref()), (Some("c"), Some("edit")));
         for other in [
             r#"{"type":"command","command":"ls","cwd":"/","toolCall":{"kind":"edit"}}"#,
@@ -216,7 +216,7 @@ mod tests {
             "null",
         ] {
             let params = ask(other);
-            let peek = peek_permission(raw(&params)).unwrap();
+            let peek = parse_permission(raw(&params)).unwrap();
             assert!(peek.tool_kind.is_none() && peek.offers("y"), "{other}");
         }
         for answer in [selected("y"), cancelled()] {
@@ -233,7 +233,7 @@ mod tests {
             r#"{"sessionId":"s","options":[{"optionId":"a","optionId":"b","kind":"allow_once"}]}"#,
             r#"{"sessionId":"s","sessionId":"t","options":[]}"#,
         ] {
-            assert!(peek_permission(raw(wrong)).is_err(), "{wrong}");
+            assert!(parse_permission(raw(wrong)).is_err(), "{wrong}");
         }
     }
 }

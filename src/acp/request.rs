@@ -5,15 +5,15 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::depth::one_line;
-use super::dialect::Dialect;
-use super::own;
+use super::depth::to_one_line;
+use super::version::AcpVersion;
+use super::to_raw;
 use super::trace::{Meta, TraceContext};
 use crate::jsonrpc::CallId;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Named<'a> {
+struct SessionParams<'a> {
     session_id: &'a str,
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     meta: Meta<'a>,
@@ -21,7 +21,7 @@ struct Named<'a> {
 
 /// Params of `session/close`.
 pub fn close_session(session_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
-    own(&Named { session_id, meta: trace })
+    to_raw(&SessionParams { session_id, meta: trace })
 }
 
 /// Params of `session/delete`.
@@ -41,7 +41,7 @@ pub fn cancel_request(call: CallId) -> Box<RawValue> {
     struct CancelRequest {
         request_id: u64,
     }
-    own(&CancelRequest { request_id: call.number() })
+    to_raw(&CancelRequest { request_id: call.number() })
 }
 
 /// Params of `session/prompt`. The blocks travel as they are, but for line ends between their tokens.
@@ -54,7 +54,7 @@ pub fn prompt(session_id: &str, blocks: &RawValue, trace: Option<&TraceContext>)
         #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
         meta: Meta<'a>,
     }
-    one_line(own(&Params { session_id, prompt: blocks, meta: trace }))
+    to_one_line(to_raw(&Params { session_id, prompt: blocks, meta: trace }))
 }
 
 /// Params of `session/set_mode`.
@@ -63,10 +63,10 @@ pub fn set_mode(session_id: &str, mode_id: &str, trace: Option<&TraceContext>) -
     #[serde(rename_all = "camelCase")]
     struct SetMode<'a> {
         #[serde(flatten)]
-        named: Named<'a>,
+        named: SessionParams<'a>,
         mode_id: &'a str,
     }
-    own(&SetMode { named: Named { session_id, meta: trace }, mode_id })
+    to_raw(&SetMode { named: SessionParams { session_id, meta: trace }, mode_id })
 }
 
 /// What a client may set a configuration option to.
@@ -98,7 +98,7 @@ impl<'a> ConfigValue<'a> {
 
 /// Params of `session/set_config_option`.
 pub fn set_config_option(
-    dialect: Dialect,
+    dialect: AcpVersion,
     session_id: &str,
     config_id: &str,
     value: &ConfigValue<'_>,
@@ -108,7 +108,7 @@ pub fn set_config_option(
     #[serde(rename_all = "camelCase")]
     struct SetOption<'a> {
         #[serde(flatten)]
-        named: Named<'a>,
+        named: SessionParams<'a>,
         config_id: &'a str,
         #[serde(flatten)]
         value: Value<'a>,
@@ -129,10 +129,10 @@ pub fn set_config_option(
         },
     }
     let value = match value {
-        ConfigValue::Id(id) => Value::Id { kind: (dialect == Dialect::V2).then_some("id"), value: id },
+        ConfigValue::Id(id) => Value::Id { kind: (dialect == AcpVersion::V2).then_some("id"), value: id },
         ConfigValue::Boolean(value) => Value::Boolean { kind: "boolean", value: *value },
     };
-    own(&SetOption { named: Named { session_id, meta: trace }, config_id, value })
+    to_raw(&SetOption { named: SessionParams { session_id, meta: trace }, config_id, value })
 }
 
 #[cfg(test)]
@@ -146,21 +146,21 @@ mod tests {
     }
 
     #[test]
-    fn params_are_what_the_schema_says() {
+    fn params_match_the_schema() {
         let params = set_mode("s", "ask", None);
         assert_eq!(params.get(), r#"{"sessionId":"s","modeId":"ask"}"#);
         let _: v1::SetSessionModeRequest = serde_json::from_str(params.get()).unwrap();
 
-        let params = set_config_option(Dialect::V1, "s", "model", &ConfigValue::Id("fast".into()), None);
+        let params = set_config_option(AcpVersion::V1, "s", "model", &ConfigValue::Id("fast".into()), None);
         assert_eq!(params.get(), r#"{"sessionId":"s","configId":"model","value":"fast"}"#);
         let _: v1::SetSessionConfigOptionRequest = serde_json::from_str(params.get()).unwrap();
 
-        let params = set_config_option(Dialect::V1, "s", "web", &ConfigValue::Boolean(false), None);
+        let params = set_config_option(AcpVersion::V1, "s", "web", &ConfigValue::Boolean(false), None);
         assert_eq!(params.get(), r#"{"sessionId":"s","configId":"web","type":"boolean","value":false}"#);
         let _: v1::SetSessionConfigOptionRequest = serde_json::from_str(params.get()).unwrap();
 
         for value in [ConfigValue::Id("fast".into()), ConfigValue::Boolean(true)] {
-            let params = set_config_option(Dialect::V2, "s", "model", &value, None);
+            let params = set_config_option(AcpVersion::V2, "s", "model", &value, None);
             let typed: v2::SetSessionConfigOptionRequest = serde_json::from_str(params.get()).unwrap();
             let known = typed.value.as_id().is_some() || typed.value.as_bool().is_some();
             assert!(known, "{}", params.get());
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn options_take_ids_and_booleans() {
+    fn config_values_are_ids_or_booleans() {
         assert_eq!(ConfigValue::parse(raw("\"a\"")), Ok(ConfigValue::Id("a".into())));
         assert_eq!(ConfigValue::parse(raw("true")), Ok(ConfigValue::Boolean(true)));
         for wrong in ["1", "null", "[]", "{}", "\"\\ud800\""] {

@@ -24,16 +24,16 @@ pub enum RestoreFailure {
 
 impl RestoreFailure {
     /// Classifies the error that answers a resume or load of `session_id`.
-    pub fn of(error: &RpcError, session_id: &str) -> Self {
+    pub fn classify(error: &RpcError, session_id: &str) -> Self {
         match error.code {
             error_code::AUTH_REQUIRED => return Self::AuthRequired,
             error_code::METHOD_NOT_FOUND => return Self::Unsupported,
             _ => {}
         }
-        let text = Text::of(error, session_id);
-        if text.names_use() {
+        let text = NormalizedText::of(error, session_id);
+        if text.mentions_use() {
             Self::InUse
-        } else if text.names_missing_session()
+        } else if text.mentions_missing_session()
             || is_missing_resource(error, session_id)
             || rejects_param(error, session_id)
         {
@@ -46,7 +46,7 @@ impl RestoreFailure {
 
 /// Whether the answer to a prompt rejects the session id of the prompt.
 pub fn rejects_session(error: &RpcError, session_id: &str) -> bool {
-    RestoreFailure::of(error, session_id) == RestoreFailure::NotFound
+    RestoreFailure::classify(error, session_id) == RestoreFailure::NotFound
 }
 
 /// -32002 is "resource not found". It is about the session unless it names something else.
@@ -85,7 +85,7 @@ const MISSING: [&str; 13] = [
     "no rollout found for %",
 ];
 /// Texts that say so if nothing but the id follows: "unknown session mode" is about a mode.
-const MISSING_AT_THE_END: [&str; 5] =
+const MISSING_SUFFIXES: [&str; 5] =
     ["unknown %", "no such %", "cannot find %", "could not find %", "invalid % identifier"];
 /// Texts that say that a session is in use.
 const IN_USE: [&str; 9] = [
@@ -101,34 +101,34 @@ const IN_USE: [&str; 9] = [
 ];
 
 /// Message and data in lower case: words with one space between, `|` behind the message, without the session's id.
-struct Text(String);
+struct NormalizedText(String);
 
-impl Text {
+impl NormalizedText {
     fn of(error: &RpcError, session_id: &str) -> Self {
         let data = error.data.as_deref().map_or("", RawValue::get);
-        Self(format!(" {} | {} | ", words(&error.message, session_id), words(data, session_id)))
+        Self(format!(" {} | {} | ", normalize_words(&error.message, session_id), normalize_words(data, session_id)))
     }
 
-    fn names_use(&self) -> bool {
-        IN_USE.iter().any(|text| self.has(text))
+    fn mentions_use(&self) -> bool {
+        IN_USE.iter().any(|text| self.contains(text))
     }
 
-    fn names_missing_session(&self) -> bool {
+    fn mentions_missing_session(&self) -> bool {
         NOUNS.iter().any(|noun| {
             let ends_with = |text: String| {
                 self.0.contains(&format!(" {text} | ")) || self.0.contains(&format!(" {text} id | "))
             };
-            MISSING.iter().any(|text| self.has(&text.replace('%', noun)))
-                || MISSING_AT_THE_END.iter().any(|text| ends_with(text.replace('%', noun)))
+            MISSING.iter().any(|text| self.contains(&text.replace('%', noun)))
+                || MISSING_SUFFIXES.iter().any(|text| ends_with(text.replace('%', noun)))
         })
     }
 
-    fn has(&self, text: &str) -> bool {
+    fn contains(&self, text: &str) -> bool {
         self.0.contains(&format!(" {text} "))
     }
 }
 
-fn words(text: &str, session_id: &str) -> String {
+fn normalize_words(text: &str, session_id: &str) -> String {
     let text = if session_id.is_empty() { text.to_owned() } else { text.replace(session_id, " ") };
     let text: String = text.chars().map(|char| if char.is_alphanumeric() { char } else { ' ' }).collect();
     text.to_lowercase().split_ascii_whitespace().collect::<Vec<_>>().join(" ")
@@ -146,11 +146,11 @@ mod tests {
     }
 
     fn class(code: i64, message: &str, data: &str) -> RestoreFailure {
-        RestoreFailure::of(&error(code, message, data), ID)
+        RestoreFailure::classify(&error(code, message, data), ID)
     }
 
     #[test]
-    fn what_real_agents_say_of_a_missing_session_is_not_found() {
+    fn errors_of_real_agents_for_missing_sessions_are_not_found() {
         for (code, message, data) in [
             (-32002, "Resource not found", r#"{"sessionId":"$ID"}"#),
             (-32002, "Resource not found: $ID", r#"{"uri":"$ID"}"#),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_may_succeed_later() {
+    fn unknown_errors_are_classified_as_other() {
         for (code, message, data) in [
             (-32603, "Internal error", ""),
             (-32603, "Internal error", r#"{"details":"The model is experiencing high demand."}"#),

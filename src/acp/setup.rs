@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::capabilities::AgentCapabilities;
-use super::dialect::Dialect;
+use super::version::AcpVersion;
 use super::meta::SetupMeta;
-use super::own;
+use super::to_raw;
 use super::trace::TraceContext;
 
 /// What a session works with. The same is sent each time it is given to a process.
@@ -90,9 +90,9 @@ impl McpServer {
 
     /// The server as an agent of this version is told of it.
     #[must_use]
-    pub fn spoken_in(self, dialect: Dialect) -> Self {
+    pub fn for_version(self, dialect: AcpVersion) -> Self {
         match (dialect, self) {
-            (Dialect::V2, Self::Stdio { name, command, args, env }) => {
+            (AcpVersion::V2, Self::Stdio { name, command, args, env }) => {
                 Self::TypedStdio { transport: McpTransport::Stdio, name, command, args, env }
             }
             (_, server) => server,
@@ -100,7 +100,7 @@ impl McpServer {
     }
 
     /// The capability that an agent has to advertise for it; every agent of v1 takes stdio.
-    pub fn capability(&self) -> &'static str {
+    pub fn required_capability(&self) -> &'static str {
         match self {
             Self::Remote { transport: McpTransport::Http, .. } => "mcpCapabilities.http",
             Self::Remote { transport: McpTransport::Sse, .. } => "mcpCapabilities.sse",
@@ -111,7 +111,7 @@ impl McpServer {
     }
 
     /// Whether an agent with these capabilities can use it.
-    pub fn taken_by(&self, capabilities: &AgentCapabilities) -> bool {
+    pub fn is_supported_by(&self, capabilities: &AgentCapabilities) -> bool {
         match self {
             Self::Remote { transport: McpTransport::Http, .. } => capabilities.mcp.http,
             Self::Remote { transport: McpTransport::Sse, .. } => capabilities.mcp.sse,
@@ -135,7 +135,7 @@ struct Params<'a> {
 
 /// Params of `session/new`.
 pub fn new_session(setup: SessionSetup<'_>, trace: Option<&TraceContext>) -> Box<RawValue> {
-    own(&Params { session_id: None, setup, meta: SetupMeta { own: setup.meta, trace } })
+    to_raw(&Params { session_id: None, setup, meta: SetupMeta { client: setup.meta, trace } })
 }
 
 /// Params of `session/resume`.
@@ -144,7 +144,7 @@ pub fn resume_session(
     setup: SessionSetup<'_>,
     trace: Option<&TraceContext>,
 ) -> Box<RawValue> {
-    own(&Params { session_id: Some(session_id), setup, meta: SetupMeta { own: setup.meta, trace } })
+    to_raw(&Params { session_id: Some(session_id), setup, meta: SetupMeta { client: setup.meta, trace } })
 }
 
 /// Params of `session/fork` (unstable).
@@ -159,7 +159,7 @@ pub fn fork_session(
 /// Params of the method that gives a session back with all that was said: `session/load`, in v2 `session/resume` from
 /// the start.
 pub fn replay_session(
-    dialect: Dialect,
+    dialect: AcpVersion,
     session_id: &str,
     setup: SessionSetup<'_>,
     trace: Option<&TraceContext>,
@@ -176,11 +176,11 @@ pub fn replay_session(
         #[serde(rename = "type")]
         kind: &'static str,
     }
-    if dialect == Dialect::V1 {
+    if dialect == AcpVersion::V1 {
         return resume_session(session_id, setup, trace);
     }
-    let params = Params { session_id: Some(session_id), setup, meta: SetupMeta { own: setup.meta, trace } };
-    own(&Replayed { params, replay_from: Cursor { kind: "start" } })
+    let params = Params { session_id: Some(session_id), setup, meta: SetupMeta { client: setup.meta, trace } };
+    to_raw(&Replayed { params, replay_from: Cursor { kind: "start" } })
 }
 
 #[cfg(test)]
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn set_up_params_are_what_the_schema_says() {
+    fn setup_params_match_the_schema() {
         let servers = servers();
         let dirs = ["/more".to_owned()];
         let setup =
@@ -222,17 +222,17 @@ mod tests {
         let typed: v1::NewSessionRequest = serde_json::from_str(params.get()).unwrap();
         assert_eq!(typed.mcp_servers.len(), 2, "the schema skips servers that it cannot read");
         let plain = SessionSetup { cwd: "/w", mcp_servers: &[], additional_directories: &[], meta: None };
-        let params = replay_session(Dialect::V1, "s", plain, None);
+        let params = replay_session(AcpVersion::V1, "s", plain, None);
         assert_eq!(params.get(), r#"{"sessionId":"s","cwd":"/w","mcpServers":[]}"#);
         let _: v1::LoadSessionRequest = serde_json::from_str(params.get()).unwrap();
     }
 
     #[test]
     fn v2_names_every_transport_and_replays_from_the_start() {
-        let servers = servers().map(|server| server.spoken_in(Dialect::V2));
+        let servers = servers().map(|server| server.for_version(AcpVersion::V2));
         let setup =
             SessionSetup { cwd: "/w", mcp_servers: &servers, additional_directories: &[], meta: None };
-        let params = replay_session(Dialect::V2, "s", setup, None);
+        let params = replay_session(AcpVersion::V2, "s", setup, None);
         insta::assert_snapshot!(params.get(), @r#"{"sessionId":"s","cwd":"/w","mcpServers":[{"type":"http","name":"docs","url":"https://mcp.example/docs","headers":[{"name":"Authorization","value":"Bearer s3cret"}]},{"type":"stdio","name":"files","command":"/bin/mcp","args":["-v"],"env":[{"name":"TOKEN","value":"s3cret"}]}],"replayFrom":{"type":"start"}}"#);
         let typed: v2::ResumeSessionRequest = serde_json::from_str(params.get()).unwrap();
         assert!(matches!(
@@ -257,9 +257,9 @@ mod tests {
     fn remote_servers_need_a_capability() {
         let [http, stdio] = servers();
         let mut capabilities = AgentCapabilities::default();
-        assert!(!http.taken_by(&capabilities) && stdio.taken_by(&capabilities));
+        assert!(!http.is_supported_by(&capabilities) && stdio.is_supported_by(&capabilities));
         capabilities.mcp.http = true;
-        assert!(http.taken_by(&capabilities));
-        assert_eq!((http.capability(), stdio.capability()), ("mcpCapabilities.http", "session.mcp.stdio"));
+        assert!(http.is_supported_by(&capabilities));
+        assert_eq!((http.required_capability(), stdio.required_capability()), ("mcpCapabilities.http", "session.mcp.stdio"));
     }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::method::error_code;
-use super::object::Object;
+use super::raw_object::RawObject;
 use crate::jsonrpc::RpcError;
 
 /// Texts of agents and providers that mean the need for a sign-in, in lower case.
@@ -46,7 +46,7 @@ const KIND_MEMBERS: [&str; 6] = ["errorKind", "kind", "type", "code", "reason", 
 /// HTTP: the credentials are missing or wrong. Some agents use the provider's status as the code.
 const UNAUTHORIZED: i64 = 401;
 /// Shorter texts are no keys; to hide them would hide ordinary words.
-const LEAST_SECRET: usize = 8;
+const MIN_SECRET_LEN: usize = 8;
 
 /// True if an agent's error means that its user has to sign in. Many agents say so only in the text of another error.
 pub fn is_required(error: &RpcError) -> bool {
@@ -70,25 +70,25 @@ pub fn is_required(error: &RpcError) -> bool {
 /// Values in the params of `authenticate` that nobody may read: every longer text in `_meta`.
 pub fn secrets_of(params: &RawValue) -> Vec<String> {
     let mut texts = Vec::new();
-    let meta = Object::parse(params).and_then(|params| serde_json::from_str(params.get("_meta")?.get()).ok());
-    collect(&meta.unwrap_or_default(), &mut texts);
+    let meta = RawObject::parse(params).and_then(|params| serde_json::from_str(params.get("_meta")?.get()).ok());
+    collect_strings(&meta.unwrap_or_default(), &mut texts);
     texts
 }
 
-fn collect(value: &Value, texts: &mut Vec<String>) {
+fn collect_strings(value: &Value, texts: &mut Vec<String>) {
     match value {
-        Value::String(text) if text.len() >= LEAST_SECRET => texts.push(text.clone()),
-        Value::Array(items) => items.iter().for_each(|item| collect(item, texts)),
-        Value::Object(members) => members.values().for_each(|item| collect(item, texts)),
+        Value::String(text) if text.len() >= MIN_SECRET_LEN => texts.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| collect_strings(item, texts)),
+        Value::Object(members) => members.values().for_each(|item| collect_strings(item, texts)),
         _ => {}
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::auth::{authenticate, key_meta};
+    use super::super::auth::{authenticate, api_key_meta};
     use super::*;
-    use crate::types::known_agents::KeyPlace;
+    use crate::types::known_agents::ApiKeyFormat;
 
     #[test]
     fn a_missing_sign_in_is_recognized_by_code_text_and_kind() {
@@ -108,9 +108,9 @@ mod tests {
 
     #[test]
     fn every_longer_text_in_meta_is_a_secret() {
-        let secrets = |place| secrets_of(&authenticate("a", Some(&key_meta(place, "K-12345678\""))));
-        assert_eq!(secrets(KeyPlace::Text), ["K-12345678\""]);
-        assert_eq!(secrets(KeyPlace::Object), ["K-12345678\""]);
+        let secrets = |place| secrets_of(&authenticate("a", Some(&api_key_meta(place, "K-12345678\""))));
+        assert_eq!(secrets(ApiKeyFormat::String), ["K-12345678\""]);
+        assert_eq!(secrets(ApiKeyFormat::Object), ["K-12345678\""]);
         assert!(secrets_of(&authenticate("a-long-method-id", None)).is_empty());
     }
 }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::own;
-use super::peek::PeekError;
+use super::to_raw;
+use super::view::ViewError;
 use crate::types::TerminalId;
 
 /// What an agent wants to run.
@@ -19,7 +19,7 @@ pub struct CreateTerminal {
     pub output_byte_limit: Option<u64>,
 }
 
-pub fn peek_create_terminal(params: &RawValue) -> Result<CreateTerminal, PeekError> {
+pub fn parse_create_terminal(params: &RawValue) -> Result<CreateTerminal, ViewError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Params {
@@ -44,7 +44,7 @@ pub fn peek_create_terminal(params: &RawValue) -> Result<CreateTerminal, PeekErr
 }
 
 /// The `terminalId` of the other methods.
-pub fn peek_terminal(params: &RawValue) -> Result<Cow<'_, str>, PeekError> {
+pub fn parse_terminal_id(params: &RawValue) -> Result<Cow<'_, str>, ViewError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Params<'a> {
@@ -55,13 +55,13 @@ pub fn peek_terminal(params: &RawValue) -> Result<Cow<'_, str>, PeekError> {
 }
 
 /// The answer to `terminal/create`.
-pub fn terminal_created(terminal_id: TerminalId) -> Box<RawValue> {
+pub fn create_terminal_result(terminal_id: TerminalId) -> Box<RawValue> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Created {
         terminal_id: TerminalId,
     }
-    own(&Created { terminal_id })
+    to_raw(&Created { terminal_id })
 }
 
 #[derive(Serialize)]
@@ -72,33 +72,33 @@ struct ExitStatus<'a> {
 }
 
 /// The answer to `terminal/output`; `exit` is code and signal, once there is one.
-pub fn terminal_output(
+pub fn terminal_output_result(
     output: &str,
     truncated: bool,
     exit: Option<(Option<i32>, Option<&str>)>,
 ) -> Box<RawValue> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Shown<'a> {
+    struct TerminalOutputResult<'a> {
         output: &'a str,
         truncated: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
         exit_status: Option<ExitStatus<'a>>,
     }
     let exit_status = exit.map(|(exit_code, signal)| ExitStatus { exit_code, signal });
-    own(&Shown { output, truncated, exit_status })
+    to_raw(&TerminalOutputResult { output, truncated, exit_status })
 }
 
 /// The answer to `terminal/wait_for_exit`.
-pub fn terminal_exited(exit_code: Option<i32>, signal: Option<&str>) -> Box<RawValue> {
-    own(&ExitStatus { exit_code, signal })
+pub fn wait_for_exit_result(exit_code: Option<i32>, signal: Option<&str>) -> Box<RawValue> {
+    to_raw(&ExitStatus { exit_code, signal })
 }
 
 /// The answer to `terminal/kill` and `terminal/release`.
-pub fn terminal_done() -> Box<RawValue> {
+pub fn terminal_empty_result() -> Box<RawValue> {
     #[derive(Serialize)]
     struct Done {}
-    own(&Done {})
+    to_raw(&Done {})
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_optional_may_be_missing_or_null() {
+    fn optional_members_may_be_missing_or_null() {
         let bare = CreateTerminal {
             command: "ls".to_owned(),
             args: Vec::new(),
@@ -121,15 +121,15 @@ mod tests {
             output_byte_limit: None,
         };
         let sparse = raw(r#"{"sessionId":"s","command":"ls"}"#);
-        assert_eq!(peek_create_terminal(&sparse).unwrap(), bare);
+        assert_eq!(parse_create_terminal(&sparse).unwrap(), bare);
         let nulls = raw(
             r#"{"sessionId":"s","command":"ls","args":null,"env":null,"cwd":null,"outputByteLimit":null,"_meta":{}}"#,
         );
-        assert_eq!(peek_create_terminal(&nulls).unwrap(), bare);
+        assert_eq!(parse_create_terminal(&nulls).unwrap(), bare);
         let full = raw(
             r#"{"command":"a","args":["b"],"env":[{"name":"C","value":"d","_meta":{}}],"cwd":"/e","outputByteLimit":5}"#,
         );
-        let full = peek_create_terminal(&full).unwrap();
+        let full = parse_create_terminal(&full).unwrap();
         assert_eq!((full.env, full.output_byte_limit), (vec![("C".to_owned(), "d".to_owned())], Some(5)));
         for wrong in [
             r#"{"command":1}"#,
@@ -139,23 +139,23 @@ mod tests {
             r#"{"args":[]}"#,
             "[]",
         ] {
-            assert!(peek_create_terminal(&raw(wrong)).is_err(), "{wrong}");
+            assert!(parse_create_terminal(&raw(wrong)).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn answers_are_what_the_schema_says() {
+    fn results_match_the_schema() {
         let created: v1::CreateTerminalResponse =
-            serde_json::from_str(terminal_created(TerminalId::new(7)).get()).unwrap();
+            serde_json::from_str(create_terminal_result(TerminalId::new(7)).get()).unwrap();
         assert_eq!(&*created.terminal_id.0, "t7");
-        let running = terminal_output("a", true, None);
+        let running = terminal_output_result("a", true, None);
         assert_eq!(running.get(), r#"{"output":"a","truncated":true}"#);
-        let ended = terminal_output("a", false, Some((None, Some("SIGKILL"))));
+        let ended = terminal_output_result("a", false, Some((None, Some("SIGKILL"))));
         let ended: v1::TerminalOutputResponse = serde_json::from_str(ended.get()).unwrap();
         assert_eq!(ended.exit_status.unwrap().signal.as_deref(), Some("SIGKILL"));
         let exit: v1::WaitForTerminalExitResponse =
-            serde_json::from_str(terminal_exited(Some(3), None).get()).unwrap();
+            serde_json::from_str(wait_for_exit_result(Some(3), None).get()).unwrap();
         assert_eq!(exit.exit_status.exit_code, Some(3));
-        let _: v1::KillTerminalResponse = serde_json::from_str(terminal_done().get()).unwrap();
+        let _: v1::KillTerminalResponse = serde_json::from_str(terminal_empty_result().get()).unwrap();
     }
 }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::object::Object;
-use super::own;
+use super::raw_object::RawObject;
+use super::to_raw;
 
 /// `traceparent` and `tracestate` of the request that caused a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -20,7 +20,7 @@ impl TraceContext {
     pub fn parse(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
         let printable = |text: &&str| text.len() <= 512 && text.bytes().all(|b| (b' '..=b'~').contains(&b));
         let tracestate = tracestate.filter(printable).filter(|text| !text.is_empty());
-        valid(traceparent)
+        is_valid_traceparent(traceparent)
             .then(|| Self { traceparent: traceparent.to_owned(), tracestate: tracestate.map(str::to_owned) })
     }
 
@@ -33,7 +33,7 @@ impl TraceContext {
     }
 }
 
-fn valid(traceparent: &str) -> bool {
+fn is_valid_traceparent(traceparent: &str) -> bool {
     let hex = |text: &str, len| {
         text.len() == len && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
     };
@@ -57,9 +57,9 @@ fn valid(traceparent: &str) -> bool {
 
 /// A client's params with the context of its request in `_meta`, unless they bring one of their own; not another
 /// byte is changed. What is no object stays as it is.
-pub fn traced(params: &RawValue, trace: Option<&TraceContext>) -> Box<RawValue> {
-    let (Some(trace), Some(object)) = (trace, Object::parse(params)) else { return params.to_owned() };
-    let trace = own(trace);
+pub fn with_trace(params: &RawValue, trace: Option<&TraceContext>) -> Box<RawValue> {
+    let (Some(trace), Some(object)) = (trace, RawObject::parse(params)) else { return params.to_owned() };
+    let trace = to_raw(trace);
     let members = &trace.get()[1..trace.get().len() - 1];
     let (whole, empty) = (params.get(), object.iter().next().is_none());
     let text = match object.get("_meta") {
@@ -71,7 +71,7 @@ pub fn traced(params: &RawValue, trace: Option<&TraceContext>) -> Box<RawValue> 
             // `meta` is borrowed from `whole`, so the difference of their addresses is its place.
             let start = meta.get().as_ptr().addr() - whole.as_ptr().addr();
             let (before, after) = (&whole[..start], &whole[start + meta.get().len()..]);
-            match Object::parse(meta) {
+            match RawObject::parse(meta) {
                 Some(object) if object.get("traceparent").is_some() => return params.to_owned(),
                 Some(object) => {
                     let comma = if object.iter().next().is_none() { "" } else { "," };
@@ -95,7 +95,7 @@ mod tests {
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn a_clients_params_get_the_context_unless_they_have_one() {
+    fn params_receive_the_trace_context_unless_present() {
         let trace = TraceContext::parse(PARENT, None);
         let members = format!(r#""traceparent":"{PARENT}""#);
         for (params, expected) in [
@@ -109,13 +109,13 @@ mod tests {
             ("[1]", "[1]".to_owned()),
         ] {
             let params: &RawValue = serde_json::from_str(params).unwrap();
-            assert_eq!(traced(params, trace.as_ref()).get(), expected);
-            assert_eq!(traced(params, None).get(), params.get());
+            assert_eq!(with_trace(params, trace.as_ref()).get(), expected);
+            assert_eq!(with_trace(params, None).get(), params.get());
         }
     }
 
     #[test]
-    fn well_formed_contexts_pass_and_others_are_left_out() {
+    fn malformed_trace_contexts_are_ignored() {
         let context = TraceContext::parse(PARENT, Some("vendor=1")).unwrap();
         assert_eq!(
             serde_json::to_string(&context).unwrap(),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::PeekError;
+use super::ViewError;
 
 pub const USER_MESSAGE_CHUNK: &str = "user_message_chunk";
 pub const AGENT_MESSAGE_CHUNK: &str = "agent_message_chunk";
@@ -51,7 +51,7 @@ pub fn is_v2(kind: &str) -> bool {
 }
 
 /// Whether the kind tells how the session stands, and so belongs to no turn.
-pub fn is_state(kind: &str) -> bool {
+pub fn is_session_state(kind: &str) -> bool {
     matches!(kind, AVAILABLE_COMMANDS | CURRENT_MODE | CONFIG_OPTION | STATE)
 }
 
@@ -89,7 +89,7 @@ pub fn is_chunk(kind: &[u8]) -> bool {
 }
 
 /// The kind of an update.
-pub fn kind_of(update: &RawValue) -> Result<Cow<'_, str>, PeekError> {
+pub fn kind_of(update: &RawValue) -> Result<Cow<'_, str>, ViewError> {
     #[derive(Deserialize)]
     struct Update<'a> {
         #[serde(rename = "sessionUpdate", borrow)]

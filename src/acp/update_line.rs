@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::{method, update};
-use crate::jsonrpc::Scan;
+use crate::jsonrpc::JsonScanner;
 
 /// Where the parts of an update stand in the bytes that it was found in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,12 +31,12 @@ impl UpdateLine {
     pub fn scan(bytes: &[u8], line: Range<usize>, max_depth: usize) -> Option<Self> {
         let base = line.start;
         let text = &bytes[line];
-        let mut scan = Scan::new(text, max_depth);
+        let mut scan = JsonScanner::new(text, max_depth);
         let (mut method, mut parts) = (false, None);
         scan.object(|scan, name| {
             match name {
                 b"method" if !method => {
-                    method = &text[scan.plain_text()?] == method::SESSION_UPDATE.as_bytes();
+                    method = &text[scan.unescaped_string()?] == method::SESSION_UPDATE.as_bytes();
                     return method.then_some(());
                 }
                 b"params" if parts.is_none() => parts = Some(Self::params(scan, text, base)?),
@@ -52,11 +52,11 @@ impl UpdateLine {
         parts.filter(|_| method)
     }
 
-    fn params(scan: &mut Scan<'_>, text: &[u8], base: usize) -> Option<Self> {
+    fn params(scan: &mut JsonScanner<'_>, text: &[u8], base: usize) -> Option<Self> {
         let (mut session_id, mut update, mut meta) = (None, None, None);
         let params = scan.object(|scan, name| {
             match name {
-                b"sessionId" if session_id.is_none() => session_id = Some(scan.plain_text()?),
+                b"sessionId" if session_id.is_none() => session_id = Some(scan.unescaped_string()?),
                 b"update" if update.is_none() => update = Some(Self::update(scan, text)?),
                 b"_meta" if meta.is_none() => meta = Some(scan.value()?),
                 _ => return None,
@@ -78,11 +78,11 @@ impl UpdateLine {
     }
 
     /// The update and its kind.
-    fn update(scan: &mut Scan<'_>, text: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
+    fn update(scan: &mut JsonScanner<'_>, text: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
         let mut kind = None;
         let update = scan.object(|scan, name| {
             if name == b"sessionUpdate" {
-                return kind.replace(scan.plain_text()?).is_none().then_some(());
+                return kind.replace(scan.unescaped_string()?).is_none().then_some(());
             }
             // It may be that name with an escape in it.
             if name.contains(&b'\\') {
@@ -99,7 +99,7 @@ impl UpdateLine {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::peek_update;
+    use super::super::parse_update;
     use super::*;
     use crate::jsonrpc::{self, Message};
 
@@ -111,11 +111,11 @@ mod tests {
     }
 
     /// What parsing sees in the line, as the scanner would tell it.
-    fn parsed(line: &str) -> Option<[Option<String>; 5]> {
+    fn parsed_parts(line: &str) -> Option<[Option<String>; 5]> {
         let Ok(Message::Notification { method, params }) = jsonrpc::parse(line.as_bytes(), DEPTH) else {
             return None;
         };
-        let peek = peek_update(&params).ok().filter(|_| &*method == method::SESSION_UPDATE)?;
+        let peek = parse_update(&params).ok().filter(|_| &*method == method::SESSION_UPDATE)?;
         let own = |text: &str| Some(text.to_owned());
         let meta = peek.meta.map(|meta| meta.get().to_owned());
         peek.more.is_none().then(|| {
@@ -123,7 +123,7 @@ mod tests {
         })
     }
 
-    fn told(line: &str, parts: &UpdateLine) -> [Option<String>; 5] {
+    fn part_texts(line: &str, parts: &UpdateLine) -> [Option<String>; 5] {
         let text = |at: &Range<usize>| Some(line[at.start - 3..at.end - 3].to_owned());
         let UpdateLine { params, session_id, update, kind, meta, .. } = parts;
         [text(params), text(session_id), text(update), text(kind), meta.as_ref().and_then(text)]
@@ -146,13 +146,13 @@ mod tests {
             ),
         ] {
             let parts = scan(line).unwrap_or_else(|| panic!("{line}"));
-            assert_eq!(Some(told(line, &parts)), parsed(line), "{line}");
+            assert_eq!(Some(part_texts(line, &parts)), parsed_parts(line), "{line}");
             assert_eq!(parts.chunk, chunk, "{line}");
         }
     }
 
     #[test]
-    fn what_has_to_be_parsed_is_left() {
+    fn lines_that_need_parsing_are_not_scanned() {
         let line = |params: &str| format!(r#"{{"method":"session/update","params":{{{params}}}}}"#);
         let update = r#""update":{"sessionUpdate":"plan"}"#;
         assert!(scan(&line(&format!(r#""sessionId":"s",{update}"#))).is_some());
@@ -253,22 +253,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_sees_what_parsing_sees(line in lines(), cut in 0..200usize) {
+        fn the_scan_agrees_with_the_parser(line in lines(), cut in 0..200usize) {
             for line in [&*line, line.get(..cut).unwrap_or_default(), &format!("{line}{}", &line[..line.len().min(1)])] {
                 if let Some(parts) = scan(line) {
-                    prop_assert_eq!(Some(told(line, &parts)), parsed(line), "{}", line);
+                    prop_assert_eq!(Some(part_texts(line, &parts)), parsed_parts(line), "{}", line);
                 }
             }
         }
 
         #[test]
-        fn what_parsing_routes_it_finds(text in "\\PC*", session in "[a-z0-9-]{0,12}", n in any::<f64>()) {
+        fn ordinary_updates_are_scanned(text in "\\PC*", session in "[a-z0-9-]{0,12}", n in any::<f64>()) {
             let text = serde_json::to_string(&text).unwrap();
             let line = format!(
                 r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}","update":{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":{text}}}}},"_meta":{n:e}}}}}"#
             );
-            let seen = parsed(&line);
-            prop_assert_eq!(scan(&line).map(|parts| told(&line, &parts)), seen);
+            let seen = parsed_parts(&line);
+            prop_assert_eq!(scan(&line).map(|parts| part_texts(&line, &parts)), seen);
         }
     }
 }

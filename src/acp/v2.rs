@@ -6,13 +6,13 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::capabilities::{
-    AgentCapabilities, AuthCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities, marker,
+    AgentCapabilities, AuthCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities, has_object,
 };
-use super::dialect::Dialect;
-use super::initialize::{ClientCapabilities, ClientInfo, Marker};
-use super::object::Object;
+use super::version::AcpVersion;
+use super::initialize::{ClientCapabilities, ClientInfo, EmptyObject};
+use super::raw_object::RawObject;
 use super::trace::{Meta, TraceContext};
-use super::{method, own, update};
+use super::{method, to_raw, update};
 use crate::jsonrpc::{self, RpcError};
 
 #[derive(Serialize)]
@@ -20,12 +20,12 @@ use crate::jsonrpc::{self, RpcError};
 struct Initialize<'a> {
     protocol_version: u64,
     info: ClientInfo<'a>,
-    capabilities: Offered,
+    capabilities: OfferedCapabilities,
 }
 
 /// There is nothing of `fs/*` and `terminal/*` in v2, so this is the same for every session.
 #[derive(Serialize)]
-struct Offered {
+struct OfferedCapabilities {
     auth: Auth,
     elicitation: Elicitation,
 }
@@ -33,38 +33,38 @@ struct Offered {
 #[derive(Serialize)]
 struct Auth {
     #[serde(skip_serializing_if = "Option::is_none")]
-    terminal: Option<Marker>,
+    terminal: Option<EmptyObject>,
 }
 
 #[derive(Serialize)]
 struct Elicitation {
-    form: Marker,
-    url: Marker,
+    form: EmptyObject,
+    url: EmptyObject,
 }
 
 pub(super) fn initialize(info: ClientInfo<'_>, offer: ClientCapabilities) -> Box<RawValue> {
-    own(&Initialize {
-        protocol_version: Dialect::V2.version(),
+    to_raw(&Initialize {
+        protocol_version: AcpVersion::V2.number(),
         info,
-        capabilities: Offered {
-            auth: Auth { terminal: offer.terminal_auth.then_some(Marker {}) },
-            elicitation: Elicitation { form: Marker {}, url: Marker {} },
+        capabilities: OfferedCapabilities {
+            auth: Auth { terminal: offer.terminal_auth.then_some(EmptyObject {}) },
+            elicitation: Elicitation { form: EmptyObject {}, url: EmptyObject {} },
         },
     })
 }
 
 impl AgentCapabilities {
     /// The view of what an agent of this version wrote.
-    pub fn of(dialect: Dialect, raw: &RawValue) -> Self {
+    pub fn parse(dialect: AcpVersion, raw: &RawValue) -> Self {
         match dialect {
-            Dialect::V1 => Self::parse(raw),
-            Dialect::V2 => Self::parse_v2(raw),
+            AcpVersion::V1 => Self::parse_v1(raw),
+            AcpVersion::V2 => Self::parse_v2(raw),
         }
     }
 
     /// `session` stands for all methods of the baseline: new, list, resume, close, prompt, cancel.
     fn parse_v2(raw: &RawValue) -> Self {
-        let all = Object::parse(raw);
+        let all = RawObject::parse(raw);
         let session = all.as_ref().and_then(|all| all.object("session"));
         let auth = all.as_ref().and_then(|all| all.object("auth"));
         let prompt = session.as_ref().and_then(|session| session.object("prompt"));
@@ -72,27 +72,27 @@ impl AgentCapabilities {
         let baseline = session.is_some();
         Self {
             load_session: false,
-            replays: baseline,
+            can_replay: baseline,
             prompt: PromptCapabilities {
-                image: marker(prompt.as_ref(), "image"),
-                audio: marker(prompt.as_ref(), "audio"),
-                embedded_context: marker(prompt.as_ref(), "embeddedContext"),
+                image: has_object(prompt.as_ref(), "image"),
+                audio: has_object(prompt.as_ref(), "audio"),
+                embedded_context: has_object(prompt.as_ref(), "embeddedContext"),
             },
             mcp: McpCapabilities {
-                stdio: marker(mcp.as_ref(), "stdio"),
-                http: marker(mcp.as_ref(), "http"),
+                stdio: has_object(mcp.as_ref(), "stdio"),
+                http: has_object(mcp.as_ref(), "http"),
                 sse: false,
             },
             session: SessionCapabilities {
                 list: baseline,
                 resume: baseline,
                 close: baseline,
-                delete: marker(session.as_ref(), "delete"),
-                fork: marker(session.as_ref(), "fork"),
-                additional_directories: marker(session.as_ref(), "additionalDirectories"),
+                delete: has_object(session.as_ref(), "delete"),
+                fork: has_object(session.as_ref(), "fork"),
+                additional_directories: has_object(session.as_ref(), "additionalDirectories"),
             },
             // Whoever has `authMethods` can sign out.
-            auth: AuthCapabilities { logout: false, status: marker(auth.as_ref(), "status") },
+            auth: AuthCapabilities { logout: false, status: has_object(auth.as_ref(), "status") },
         }
     }
 }
@@ -119,25 +119,25 @@ pub struct WorkEnd<'a> {
 impl<'a> WorkState<'a> {
     /// An update of the kind `state_update`. None: it names no state, or two.
     pub fn parse(update: &'a RawValue) -> Option<Self> {
-        let object = Object::parse(update)?;
+        let object = RawObject::parse(update)?;
         if object.text("state")? != "idle" {
             return Some(Self::Busy);
         }
         let usage = object.get("usage").filter(|usage| usage.get().starts_with('{'));
-        let error = object.get("error").filter(|error| error.get().starts_with('{')).map(jsonrpc::error_of);
+        let error = object.get("error").filter(|error| error.get().starts_with('{')).map(jsonrpc::parse_error);
         Some(Self::Idle(WorkEnd { stop_reason: object.text("stopReason"), error, usage }))
     }
 }
 
 /// A part of the agent's work that can be cancelled by itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum CancelTarget {
     ToolCall(String),
     /// One of the agent's own terminals.
     Terminal(String),
 }
 
-impl Part {
+impl CancelTarget {
     /// The method that cancels it.
     pub const fn cancel_method(&self) -> &'static str {
         match self {
@@ -149,20 +149,20 @@ impl Part {
 
 /// The part that an update of this kind is about, and whether it says that it can be cancelled now. None: it is
 /// about another thing, or leaves that as it was.
-pub fn cancellable(kind: &str, update: &RawValue) -> Option<(Part, bool)> {
-    let (member, part): (_, fn(String) -> Part) = match kind {
-        update::TOOL_CALL_UPDATE => ("toolCallId", Part::ToolCall),
-        update::TERMINAL_UPDATE => ("terminalId", Part::Terminal),
+pub fn parse_cancel_target(kind: &str, update: &RawValue) -> Option<(CancelTarget, bool)> {
+    let (member, part): (_, fn(String) -> CancelTarget) = match kind {
+        update::TOOL_CALL_UPDATE => ("toolCallId", CancelTarget::ToolCall),
+        update::TERMINAL_UPDATE => ("terminalId", CancelTarget::Terminal),
         _ => return None,
     };
-    let object = Object::parse(update)?;
+    let object = RawObject::parse(update)?;
     let capabilities = object.get("capabilities")?;
-    let can = marker(Object::parse(capabilities).as_ref(), "cancel");
+    let can = has_object(RawObject::parse(capabilities).as_ref(), "cancel");
     Some((part(object.text(member)?.into_owned()), can))
 }
 
 /// Params of `tool_call/cancel` or `terminal/cancel`.
-pub fn cancel_part(session_id: &str, part: &Part, trace: Option<&TraceContext>) -> Box<RawValue> {
+pub fn cancel_target(session_id: &str, part: &CancelTarget, trace: Option<&TraceContext>) -> Box<RawValue> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Params<'a> {
@@ -175,18 +175,18 @@ pub fn cancel_part(session_id: &str, part: &Part, trace: Option<&TraceContext>) 
         meta: Meta<'a>,
     }
     let (tool_call_id, terminal_id) = match part {
-        Part::ToolCall(id) => (Some(&**id), None),
-        Part::Terminal(id) => (None, Some(&**id)),
+        CancelTarget::ToolCall(id) => (Some(&**id), None),
+        CancelTarget::Terminal(id) => (None, Some(&**id)),
     };
-    own(&Params { session_id, tool_call_id, terminal_id, meta: trace })
+    to_raw(&Params { session_id, tool_call_id, terminal_id, meta: trace })
 }
 
 /// The id of the option of the category `mode` among `configOptions`: what v2 has instead of modes.
 pub fn mode_option(config_options: &RawValue) -> Option<String> {
     let options: Vec<&RawValue> = serde_json::from_str(config_options.get()).ok()?;
-    let objects = options.into_iter().filter_map(Object::parse);
+    let objects = options.into_iter().filter_map(RawObject::parse);
     let mut modes = objects.filter(|option| option.text("category").is_some_and(|kind| kind == "mode"));
-    modes.find_map(|option| option.text(Dialect::V2.config_option_id()).map(Cow::into_owned))
+    modes.find_map(|option| option.text(AcpVersion::V2.config_option_id_key()).map(Cow::into_owned))
 }
 
 #[cfg(test)]
@@ -200,8 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn each_capability_that_is_acted_on_is_read() {
-        let read = |text: &str| AgentCapabilities::of(Dialect::V2, raw(text));
+    fn every_used_capability_is_parsed() {
+        let read = |text: &str| AgentCapabilities::parse(AcpVersion::V2, raw(text));
         let in_session = |member: &str| read(&format!(r#"{{"session":{{{member}}}}}"#));
         assert!(in_session(r#""prompt":{"image":{}}"#).prompt.image);
         assert!(in_session(r#""prompt":{"audio":{}}"#).prompt.audio);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn only_idle_is_an_end() {
+    fn only_idle_ends_the_work() {
         for busy in ["running", "requires_action", "unknown", "open", "_mine"] {
             let update =
                 format!(r#"{{"sessionUpdate":"state_update","state":"{busy}","stopReason":"end_turn"}}"#);
@@ -237,37 +237,37 @@ mod tests {
     }
 
     #[test]
-    fn a_part_can_be_cancelled_while_it_says_so() {
+    fn a_target_can_be_cancelled_while_it_advertises_cancel() {
         let call = |capabilities: &str| {
             let update = format!(r#"{{"toolCallId":"c","capabilities":{capabilities}}}"#);
-            cancellable(update::TOOL_CALL_UPDATE, raw(&update))
+            parse_cancel_target(update::TOOL_CALL_UPDATE, raw(&update))
         };
-        let part = || Part::ToolCall("c".to_owned());
+        let part = || CancelTarget::ToolCall("c".to_owned());
         assert_eq!(call(r#"{"cancel":{}}"#), Some((part(), true)));
         for no in ["null", "{}", r#"{"cancel":null}"#, "[]"] {
             assert_eq!(call(no), Some((part(), false)), "{no}");
         }
-        assert_eq!(cancellable(update::TOOL_CALL_UPDATE, raw(r#"{"toolCallId":"c"}"#)), None);
+        assert_eq!(parse_cancel_target(update::TOOL_CALL_UPDATE, raw(r#"{"toolCallId":"c"}"#)), None);
         assert_eq!(
-            cancellable(update::TERMINAL_UPDATE, raw(r#"{"terminalId":"t","capabilities":{"cancel":{}}}"#)),
-            Some((Part::Terminal("t".to_owned()), true))
+            parse_cancel_target(update::TERMINAL_UPDATE, raw(r#"{"terminalId":"t","capabilities":{"cancel":{}}}"#)),
+            Some((CancelTarget::Terminal("t".to_owned()), true))
         );
-        assert_eq!(cancellable(update::USAGE, raw(r#"{"toolCallId":"c","capabilities":{}}"#)), None);
+        assert_eq!(parse_cancel_target(update::USAGE, raw(r#"{"toolCallId":"c","capabilities":{}}"#)), None);
     }
 
     #[test]
-    fn what_is_sent_is_what_the_schema_says() {
-        let params = cancel_part("s", &Part::ToolCall("c".to_owned()), None);
+    fn params_match_the_schema() {
+        let params = cancel_target("s", &CancelTarget::ToolCall("c".to_owned()), None);
         assert_eq!(params.get(), r#"{"sessionId":"s","toolCallId":"c"}"#);
         let _: v2::CancelToolCallRequest = serde_json::from_str(params.get()).unwrap();
-        let params = cancel_part("s", &Part::Terminal("t".to_owned()), None);
+        let params = cancel_target("s", &CancelTarget::Terminal("t".to_owned()), None);
         let _: v2::CancelTerminalRequest = serde_json::from_str(params.get()).unwrap();
-        assert_eq!(Part::ToolCall(String::new()).cancel_method(), v2::AGENT_METHOD_NAMES.tool_call_cancel);
-        assert_eq!(Part::Terminal(String::new()).cancel_method(), v2::AGENT_METHOD_NAMES.terminal_cancel);
+        assert_eq!(CancelTarget::ToolCall(String::new()).cancel_method(), v2::AGENT_METHOD_NAMES.tool_call_cancel);
+        assert_eq!(CancelTarget::Terminal(String::new()).cancel_method(), v2::AGENT_METHOD_NAMES.terminal_cancel);
     }
 
     #[test]
-    fn the_mode_is_an_option() {
+    fn mode_option_has_the_category_mode() {
         let options = r#"[{"configId":"model","category":"model"},{"configId":"how","category":"mode"}]"#;
         assert_eq!(mode_option(raw(options)).as_deref(), Some("how"));
         for none in ["[]", "null", r#"[{"id":"a","category":"mode"}]"#, r#"[1,{"configId":"a"}]"#] {

@@ -23,7 +23,7 @@ impl Catalogue {
     /// The same, with the very entries of `former` where nothing has changed. Any session may have been given any MCP
     /// server, so each entry has them all, and a change of one is a change of every entry.
     #[must_use]
-    pub fn after(mut self, former: &Self) -> Self {
+    pub fn reusing_entries_of(mut self, former: &Self) -> Self {
         for (name, spec) in &mut self.agents {
             match former.agents.get(name) {
                 Some(old) if old == spec => *spec = Arc::clone(old),
@@ -53,12 +53,12 @@ impl CurrentCatalogue {
         (sender, Self(receiver))
     }
 
-    pub fn now(&self) -> Arc<Catalogue> {
+    pub fn load(&self) -> Arc<Catalogue> {
         Arc::clone(&self.0.borrow())
     }
 
     pub fn agent(&self, name: &AgentName) -> Option<Arc<AgentSpec>> {
-        self.now().agent(name).cloned()
+        self.load().agent(name).cloned()
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
 
     fn spec(name: &str, arg: &str, mcp: &Arc<BTreeMap<String, McpServer>>) -> AgentSpec {
         let mcp = Arc::clone(mcp);
-        AgentSpec { args: vec![arg.into()], mcp, ..AgentSpec::gone(name.parse().unwrap()) }
+        AgentSpec { args: vec![arg.into()], mcp, ..AgentSpec::removed(name.parse().unwrap()) }
     }
 
     fn server(command: &str) -> Arc<BTreeMap<String, McpServer>> {
@@ -83,11 +83,11 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_changed_is_a_new_entry() {
+    fn reload_reuses_unchanged_entries() {
         let x = server("x");
         let first = Catalogue::new([spec("a", "1", &x), spec("b", "1", &x), spec("c", "1", &x)]);
         let x = server("x");
-        let second = Catalogue::new([spec("a", "1", &x), spec("b", "2", &x)]).after(&first);
+        let second = Catalogue::new([spec("a", "1", &x), spec("b", "2", &x)]).reusing_entries_of(&first);
         let same = |one: &Catalogue, other: &Catalogue, name: &str| {
             let name: AgentName = name.parse().unwrap();
             Arc::ptr_eq(one.agent(&name).unwrap(), other.agent(&name).unwrap())
@@ -96,7 +96,7 @@ mod tests {
         assert!(!same(&first, &second, "b"));
         assert!(second.agent(&"c".parse().unwrap()).is_none());
         let y = server("y");
-        let third = Catalogue::new([spec("a", "1", &y), spec("b", "2", &y)]).after(&second);
+        let third = Catalogue::new([spec("a", "1", &y), spec("b", "2", &y)]).reusing_entries_of(&second);
         assert!(
             !same(&second, &third, "a") && !same(&second, &third, "b"),
             "each may have been given the server"

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::failure::without_secrets;
 use crate::acp::UpdateLine;
-use crate::jsonrpc::{self, CallId, IncomingId, Lines, Message, RpcError, Tables};
+use crate::jsonrpc::{self, CallId, IncomingId, LineDecoder, Message, RpcError, PendingTables};
 use crate::process::StdinWriter;
-use crate::shutdown::{Shutdown, sound};
+use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::Limits;
 
 /// What an agent said, in its order.
@@ -39,7 +39,7 @@ pub enum Inbound {
         outcome: Result<Box<RawValue>, RpcError>,
     },
     /// A line that is no JSON-RPC message, or an answer to nothing that we asked.
-    Noise {
+    InvalidLine {
         bytes: usize,
     },
 }
@@ -63,40 +63,40 @@ impl Batch {
 /// A cheap handle on the way to the agent.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    tables: Arc<Mutex<Tables<()>>>,
+    tables: Arc<Mutex<PendingTables<()>>>,
     /// Values that no error of the agent may show.
     secrets: Arc<Mutex<Vec<String>>>,
     stdin: StdinWriter,
     /// Why the reader stopped, once it has.
-    over: watch::Receiver<Option<Over>>,
+    read_end: watch::Receiver<Option<ReadEnd>>,
 }
 
 /// Why there is nothing more to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Over {
+pub enum ReadEnd {
     EndOfFile,
     LineTooLong {
         cap: usize,
     },
-    BadLines {
+    TooManyInvalidLines {
         per_minute: u32,
     },
     /// Too many bytes before the first answer.
-    StartOutput {
+    StartupOutputTooLarge {
         cap: usize,
     },
 }
 
-impl Over {
+impl ReadEnd {
     /// What a person should read, where it is the agent's fault.
     pub fn reason(&self) -> Option<String> {
         match self {
             Self::EndOfFile => None,
             Self::LineTooLong { cap } => Some(format!("a line on its stdout was longer than {cap} bytes")),
-            Self::StartOutput { cap } => Some(format!(
+            Self::StartupOutputTooLarge { cap } => Some(format!(
                 "it wrote more than {cap} bytes before it answered initialize (limits.start_output_bytes)"
             )),
-            Self::BadLines { per_minute } => {
+            Self::TooManyInvalidLines { per_minute } => {
                 Some(format!("it wrote more than {per_minute} lines a minute that are not JSON-RPC"))
             }
         }
@@ -117,38 +117,38 @@ impl Connection {
         limits: &Arc<Limits>,
         shutdown: &Shutdown,
     ) -> (Self, mpsc::Receiver<Batch>) {
-        let tables = Arc::new(Mutex::new(Tables::default()));
+        let tables = Arc::new(Mutex::new(PendingTables::default()));
         let (batches, receiver) = mpsc::channel(limits.batches);
         let (over, watch) = watch::channel(None);
         let secrets = Arc::new(Mutex::new(secrets.to_vec()));
         let reader = Reader {
             tables: Arc::clone(&tables),
-            lines: Lines::new(line_cap),
+            lines: LineDecoder::new(line_cap),
             batches,
-            bad: BadLines::new(limits.bad_lines_per_minute),
+            invalid_lines: InvalidLineLimiter::new(limits.bad_lines_per_minute),
             secrets: Arc::clone(&secrets),
-            unanswered: Some(0),
+            startup_bytes: Some(0),
             limits: Arc::clone(limits),
         };
-        shutdown.spawn_confined(async move {
+        shutdown.spawn_isolated(async move {
             let why = reader.run(stdout).await;
             over.send_replace(Some(why));
         });
-        (Self { tables, secrets, stdin, over: watch }, receiver)
+        (Self { tables, secrets, stdin, read_end: watch }, receiver)
     }
 
-    fn tables(&self) -> MutexGuard<'_, Tables<()>> {
-        sound(self.tables.lock())
+    fn tables(&self) -> MutexGuard<'_, PendingTables<()>> {
+        lock_or_abort(self.tables.lock())
     }
 
     /// Replaces further values in the errors of this agent.
-    pub fn hide(&self, secrets: Vec<String>) {
-        sound(self.secrets.lock()).extend(secrets);
+    pub fn add_secrets(&self, secrets: Vec<String>) {
+        lock_or_abort(self.secrets.lock()).extend(secrets);
     }
 
     /// Sends a request; its answer comes in a batch.
     pub fn call(&self, method: &str, params: &RawValue) -> Result<CallId, Closed> {
-        let id = self.tables().call(());
+        let id = self.tables().register_call(());
         if self.stdin.send(jsonrpc::request(id, method, params)).is_err() {
             self.forget(id);
             return Err(Closed);
@@ -158,7 +158,7 @@ impl Connection {
 
     /// The answer is no longer wanted: when it comes it counts as noise.
     pub fn forget(&self, call: CallId) {
-        self.tables().forget(call);
+        self.tables().remove_call(call);
     }
 
     /// Sends a notification behind what was sent before, and before the answers that follow from it.
@@ -173,17 +173,17 @@ impl Connection {
         outcome: Result<&RawValue, &RawValue>,
         held: impl Send + 'static,
     ) -> Result<(), Closed> {
-        let Some(raw) = self.tables().answer(id) else { return Ok(()) };
+        let Some(raw) = self.tables().resolve_request(id) else { return Ok(()) };
         let line = match outcome {
             Ok(result) => jsonrpc::result(&raw, result),
             Err(error) => jsonrpc::error(&raw, error),
         };
-        self.stdin.send_reserved(Bytes::from_owner(Held { line, _held: held })).map_err(|_| Closed)
+        self.stdin.send_reserved(Bytes::from_owner(GuardedLine { line, _guard: held })).map_err(|_| Closed)
     }
 
     /// The open request that the agent itself calls `raw_id`.
     pub fn find(&self, raw_id: &RawValue) -> Option<IncomingId> {
-        self.tables().find(raw_id)
+        self.tables().find_request(raw_id)
     }
 
     /// The call of ours that goes by this id, while it is open.
@@ -192,93 +192,93 @@ impl Connection {
     }
 
     /// Why the agent's stdout is over, once it is.
-    pub fn over(&self) -> watch::Receiver<Option<Over>> {
-        self.over.clone()
+    pub fn read_end(&self) -> watch::Receiver<Option<ReadEnd>> {
+        self.read_end.clone()
     }
 }
 
 /// A line with something that goes when the line has been written.
-struct Held<T> {
+struct GuardedLine<T> {
     line: Bytes,
-    _held: T,
+    _guard: T,
 }
 
-impl<T> AsRef<[u8]> for Held<T> {
+impl<T> AsRef<[u8]> for GuardedLine<T> {
     fn as_ref(&self) -> &[u8] {
         &self.line
     }
 }
 
 struct Reader {
-    tables: Arc<Mutex<Tables<()>>>,
-    lines: Lines,
+    tables: Arc<Mutex<PendingTables<()>>>,
+    lines: LineDecoder,
     batches: mpsc::Sender<Batch>,
-    bad: BadLines,
+    invalid_lines: InvalidLineLimiter,
     secrets: Arc<Mutex<Vec<String>>>,
     /// Bytes that were read before the agent gave its first answer, which is the one to `initialize`. Until then
     /// launchers like npx may write any lines, up to a bound, and lines that are not JSON-RPC do not count.
-    unanswered: Option<usize>,
+    startup_bytes: Option<usize>,
     limits: Arc<Limits>,
 }
 
 impl Reader {
-    const READ: usize = 64 << 10;
+    const READ_BYTES: usize = 64 << 10;
 
-    async fn run(mut self, mut stdout: impl AsyncRead + Unpin) -> Over {
+    async fn run(mut self, mut stdout: impl AsyncRead + Unpin) -> ReadEnd {
         loop {
-            match stdout.read_buf(self.lines.space(Self::READ)).await {
+            match stdout.read_buf(self.lines.read_buffer(Self::READ_BYTES)).await {
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}
             }
-            match self.drain().await {
+            match self.deliver_lines().await {
                 // An agent that floods must not keep a thread that others wait for.
                 Ok(true) => tokio::task::yield_now().await,
                 Ok(false) => break,
                 Err(over) => return over,
             }
         }
-        if self.lines.rest() > 0 {
-            let noise = Inbound::Noise { bytes: self.lines.rest() };
+        if self.lines.partial_len() > 0 {
+            let noise = Inbound::InvalidLine { bytes: self.lines.partial_len() };
             // Whoever held the connection may be gone, and then nobody counts.
             drop(self.batches.send(Batch { messages: vec![noise], ..Batch::default() }).await);
         }
-        Over::EndOfFile
+        ReadEnd::EndOfFile
     }
 
     /// Hands on what is whole. False when nobody holds the connection any more.
-    async fn drain(&mut self) -> Result<bool, Over> {
-        let block = self.lines.block();
-        if let Some(bytes) = &mut self.unanswered {
+    async fn deliver_lines(&mut self) -> Result<bool, ReadEnd> {
+        let block = self.lines.take_block();
+        if let Some(bytes) = &mut self.startup_bytes {
             *bytes += block.len();
             if *bytes > self.limits.start_output_bytes {
-                return Err(Over::StartOutput { cap: self.limits.start_output_bytes });
+                return Err(ReadEnd::StartupOutputTooLarge { cap: self.limits.start_output_bytes });
             }
         }
         // Once for all of its lines; if it is not, each line for itself.
         let text = std::str::from_utf8(&block).is_ok();
         let empty = || Batch { block: block.clone(), ..Batch::default() };
         let mut batch = empty();
-        for line in self.lines.each(&block).chain(self.lines.check().err().map(Err)) {
+        for line in self.lines.line_ranges(&block).chain(self.lines.check_length().err().map(Err)) {
             let line = match line {
                 Ok(line) if line.is_empty() => continue,
                 Ok(line) => line,
                 Err(too_long) => {
                     drop(self.batches.send(batch).await);
-                    return Err(Over::LineTooLong { cap: too_long.cap });
+                    return Err(ReadEnd::LineTooLong { cap: too_long.cap });
                 }
             };
             batch.bytes += line.len();
             let update =
                 if text { UpdateLine::scan(&block, line.clone(), self.limits.json_depth) } else { None };
-            let message = update.map_or_else(|| self.message(&block[line]), Inbound::Update);
-            let bad = matches!(message, Inbound::Noise { .. });
+            let message = update.map_or_else(|| self.parse_line(&block[line]), Inbound::Update);
+            let bad = matches!(message, Inbound::InvalidLine { .. });
             if matches!(message, Inbound::Response { .. }) {
-                self.unanswered = None;
+                self.startup_bytes = None;
             }
             batch.messages.push(message);
-            if bad && self.unanswered.is_none() && !self.bad.one_more() {
+            if bad && self.startup_bytes.is_none() && !self.invalid_lines.record() {
                 drop(self.batches.send(batch).await);
-                return Err(Over::BadLines { per_minute: self.limits.bad_lines_per_minute });
+                return Err(ReadEnd::TooManyInvalidLines { per_minute: self.limits.bad_lines_per_minute });
             }
             if batch.bytes >= self.limits.batch_bytes
                 && !self.send(std::mem::replace(&mut batch, empty())).await
@@ -297,19 +297,19 @@ impl Reader {
         self.batches.send(batch).await.is_ok()
     }
 
-    fn message(&self, line: &[u8]) -> Inbound {
-        let noise = Inbound::Noise { bytes: line.len() };
+    fn parse_line(&self, line: &[u8]) -> Inbound {
+        let noise = Inbound::InvalidLine { bytes: line.len() };
         let message = jsonrpc::parse(line, self.limits.json_depth);
-        let mut tables = sound(self.tables.lock());
+        let mut tables = lock_or_abort(self.tables.lock());
         match message {
             Ok(Message::Notification { method, params }) => Inbound::Notification { method, params },
             Ok(Message::Request { id, method, params }) => {
-                Inbound::Request { id: tables.received(id), method, params }
+                Inbound::Request { id: tables.register_request(id), method, params }
             }
-            Ok(Message::Response { id, outcome }) => match tables.answered(&id) {
+            Ok(Message::Response { id, outcome }) => match tables.resolve_call(&id) {
                 Some((call, ())) => {
                     let outcome =
-                        outcome.map_err(|error| without_secrets(error, &sound(self.secrets.lock())));
+                        outcome.map_err(|error| without_secrets(error, &lock_or_abort(self.secrets.lock())));
                     Inbound::Response { call, outcome }
                 }
                 None => noise,
@@ -323,18 +323,18 @@ impl Reader {
 }
 
 /// Counts bad lines in windows of a minute.
-struct BadLines {
+struct InvalidLineLimiter {
     since: Instant,
     count: u32,
     max: u32,
 }
 
-impl BadLines {
+impl InvalidLineLimiter {
     fn new(max: u32) -> Self {
         Self { since: Instant::now(), count: 0, max }
     }
 
-    fn one_more(&mut self) -> bool {
+    fn record(&mut self) -> bool {
         let now = Instant::now();
         if now - self.since > Duration::from_mins(1) {
             (self.since, self.count) = (now, 0);

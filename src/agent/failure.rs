@@ -15,7 +15,7 @@ use crate::types::AgentName;
 
 /// How a process ended, and why we ended it if we did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ended {
+pub struct AgentExit {
     pub exit_code: Option<i32>,
     /// As the system spells it: `SIGKILL`.
     pub signal: Option<String>,
@@ -24,7 +24,7 @@ pub struct Ended {
     pub reason: Option<String>,
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for AgentExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.reason, &self.signal, self.exit_code) {
             (Some(reason), _, _) => write!(f, "it was ended: {reason}"),
@@ -52,7 +52,7 @@ pub enum AgentFailure {
     #[error("the agent could not be started: {detail}")]
     Start { detail: String },
     #[error("the agent's process is gone: {0}")]
-    Exited(Ended),
+    Exited(AgentExit),
     #[error("the gateway is shutting down")]
     Draining,
     #[error("the agent did not answer {method} in time")]
@@ -117,7 +117,7 @@ impl AgentFailure {
     }
 
     /// The failure for an error that answers a call. A missing sign-in has its own variant.
-    pub fn answered(error: RpcError, spec: &AgentSpec, initialized: &InitializeResult) -> Self {
+    pub fn from_rpc_error(error: RpcError, spec: &AgentSpec, initialized: &InitializeResult) -> Self {
         if sign_in::is_required(&error) {
             let next_step = next_step(spec, initialized);
             Self::AuthRequired { auth_methods: initialized.auth_methods.clone(), error, next_step }

@@ -4,8 +4,8 @@ use super::process::Process;
 use super::spec::{AgentSpec, Home};
 use crate::acp::InitializeResult;
 use crate::acp::auth::{AuthMethod, OfferedMethod};
-use crate::jsonrpc::plain;
-use crate::types::known_agents::key_place;
+use crate::jsonrpc::plain_line;
+use crate::types::known_agents::api_key_format;
 
 /// The longest id of a method that is shown, in bytes.
 const ID_BYTES: usize = 200;
@@ -32,18 +32,18 @@ fn variable(spec: &AgentSpec) -> String {
     if !present.is_empty() {
         return format!("check {}, which the agent receives but does not accept", present.join(" and "));
     }
-    let named = known.row.named.join(" or ");
+    let named = known.row.suggested_variables.join(" or ");
     let place = if known.found { "in the environment of the gateway and restart it" } else { &entry };
     format!("set {named} {place}")
 }
 
 /// The sign-in call to suggest: a method that takes a key, otherwise a method that needs no terminal.
 fn call(spec: &AgentSpec, methods: &[OfferedMethod]) -> Option<String> {
-    let by_key = methods.iter().find(|method| key_place(&method.id).is_some());
+    let by_key = methods.iter().find(|method| api_key_format(&method.id).is_some());
     let by_call = methods.iter().find(|method| !method.terminal);
     let at_terminal = methods.iter().find(|method| method.terminal && spec.terminal_auth);
     let id = by_key.or(by_call).or(at_terminal)?.id.as_str();
-    let id = serde_json::Value::from(plain(id, ID_BYTES));
+    let id = serde_json::Value::from(plain_line(id, ID_BYTES));
     let key = if by_key.is_some() { ", \"apiKey\": \"KEY\"" } else { "" };
     Some(format!("send POST /v1/agents/{}/auth with {{\"methodId\": {id}{key}}}", spec.name))
 }
@@ -52,7 +52,7 @@ impl Process {
     /// The method of `authenticate` that reads a key which the process has in its environment, for known agents that
     /// refuse sessions without the call.
     pub fn sign_in_by_variable(&self) -> Option<&'static str> {
-        let methods = self.spec.known?.row.from_variable;
+        let methods = self.spec.known?.row.env_key_methods;
         let usable = |(method, variable): &&(&'static str, &'static str)| {
             self.spec.has_variable(variable) && self.initialized.auth_method(method) == Ok(AuthMethod::Agent)
         };
@@ -65,23 +65,23 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::acp::Dialect;
+    use crate::acp::AcpVersion;
     use crate::agent::Known;
     use crate::types::KnownAgent;
 
     fn sentence(command: &str, found: bool, env: &[&str], methods: &str) -> String {
         let name = "x".parse().unwrap();
-        let known = KnownAgent::of(command, &[]).map(|row| Known { row, found });
+        let known = KnownAgent::find(command, &[]).map(|row| Known { row, found });
         let env = env.iter().map(|name| ((*name).into(), "value".into())).collect();
-        let home = if found { Home::User(PathBuf::new()) } else { Home::Own(PathBuf::new()) };
-        let spec = AgentSpec { known, env, home, ..AgentSpec::gone(name) };
+        let home = if found { Home::User(PathBuf::new()) } else { Home::Dedicated(PathBuf::new()) };
+        let spec = AgentSpec { known, env, home, ..AgentSpec::removed(name) };
         let text = format!(r#"{{"protocolVersion":1,"authMethods":{methods}}}"#);
-        let initialized = InitializeResult::parse(serde_json::from_str(&text).unwrap(), Dialect::V1).unwrap();
+        let initialized = InitializeResult::parse(serde_json::from_str(&text).unwrap(), AcpVersion::V1).unwrap();
         next_step(&spec, &initialized)
     }
 
     #[test]
-    fn it_names_what_the_agent_has() {
+    fn next_step_lists_the_ways_of_the_agent() {
         let gemini = r#"[{"id":"oauth-personal","name":"Google"},{"id":"gemini-api-key","name":"Key"}]"#;
         assert_eq!(
             sentence("gemini", true, &[], gemini),

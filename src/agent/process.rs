@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use super::connection::{Batch, Connection, Inbound, Over};
-use super::failure::{AgentFailure, Ended};
+use super::connection::{Batch, Connection, Inbound, ReadEnd};
+use super::failure::{AgentFailure, AgentExit};
 use super::spec::{AgentSpec, Home};
-use crate::acp::{self, ClientCapabilities, Dialect, InitializeResult, error_code};
+use crate::acp::{self, ClientCapabilities, AcpVersion, InitializeResult, error_code};
 use crate::jsonrpc::IncomingId;
 use crate::process::{Child, ChildSpec, ProcessTree, Spawner, StopReason, Terminals};
-use crate::shutdown::{Shutdown, sound};
+use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{AgentName, Limits};
 
 /// An agent that runs. Dropping it ends it.
@@ -24,7 +24,7 @@ pub struct Process {
     pub batches: mpsc::Receiver<Batch>,
     pub initialized: Arc<InitializeResult>,
     /// What it was offered at `initialize`.
-    pub offer: ClientCapabilities,
+    pub client_capabilities: ClientCapabilities,
     child: Child,
     /// The agent's processes, with the processes that ran after `initialize`.
     tree: ProcessTree,
@@ -60,7 +60,7 @@ impl FailedStart {
     }
 
     /// Returns when the process is gone.
-    pub async fn stopped(self) {
+    pub async fn wait_stopped(self) {
         if let Some(child) = self.child {
             child.stop().await;
         }
@@ -75,17 +75,17 @@ pub struct Launcher {
     shutdown: Shutdown,
     version: &'static str,
     /// Entries that want v2 of an agent that speaks only v1. It is not asked again until its entry is another.
-    older: Arc<Mutex<HashMap<AgentName, Arc<AgentSpec>>>>,
+    v1_only: Arc<Mutex<HashMap<AgentName, Arc<AgentSpec>>>>,
 }
 
 impl Launcher {
     pub fn new(spawner: Spawner, limits: Arc<Limits>, shutdown: Shutdown, version: &'static str) -> Self {
-        Self { spawner, limits, shutdown, version, older: Arc::default() }
+        Self { spawner, limits, shutdown, version, v1_only: Arc::default() }
     }
 
     /// One that can start nothing.
     #[cfg(test)]
-    pub(crate) fn of_nothing(limits: &Arc<Limits>, shutdown: &Shutdown) -> Self {
+    pub(crate) fn without_programs(limits: &Arc<Limits>, shutdown: &Shutdown) -> Self {
         let nowhere = std::path::PathBuf::from("/nonexistent");
         let spawner = Spawner::new(nowhere.clone(), nowhere, shutdown.clone(), Arc::clone(limits));
         Self::new(spawner, Arc::clone(limits), shutdown.clone(), "test")
@@ -99,23 +99,23 @@ impl Launcher {
         spec: &Arc<AgentSpec>,
         offer: ClientCapabilities,
     ) -> Result<Process, FailedStart> {
-        if !self.speaks_v2(spec) {
-            return self.start(spec, offer, Dialect::V1).await;
+        if !self.may_speak_v2(spec) {
+            return self.start(spec, offer, AcpVersion::V1).await;
         }
-        match self.start(spec, offer, Dialect::V2).await {
-            Ok(process) if process.initialized.dialect == Dialect::V2 => return Ok(process),
+        match self.start(spec, offer, AcpVersion::V2).await {
+            Ok(process) if process.initialized.acp_version == AcpVersion::V2 => return Ok(process),
             Ok(process) => process.stop().await,
-            Err(failed) if failed.refuses_version() => failed.stopped().await,
+            Err(failed) if failed.refuses_version() => failed.wait_stopped().await,
             Err(failed) => return Err(failed),
         }
         tracing::info!(agent = %spec.name, "the agent speaks only version 1 of the protocol");
-        sound(self.older.lock()).insert(spec.name.clone(), Arc::clone(spec));
-        self.start(spec, offer, Dialect::V1).await
+        lock_or_abort(self.v1_only.lock()).insert(spec.name.clone(), Arc::clone(spec));
+        self.start(spec, offer, AcpVersion::V1).await
     }
 
-    fn speaks_v2(&self, spec: &Arc<AgentSpec>) -> bool {
-        let older = || sound(self.older.lock()).get(&spec.name).is_some_and(|older| Arc::ptr_eq(older, spec));
-        Dialect::of(spec.protocol) == Some(Dialect::V2) && !older()
+    fn may_speak_v2(&self, spec: &Arc<AgentSpec>) -> bool {
+        let older = || lock_or_abort(self.v1_only.lock()).get(&spec.name).is_some_and(|older| Arc::ptr_eq(older, spec));
+        AcpVersion::from_number(spec.protocol) == Some(AcpVersion::V2) && !older()
     }
 
     /// Spawns and initialises, within the agent's `limits.start`.
@@ -123,7 +123,7 @@ impl Launcher {
         &self,
         spec: &Arc<AgentSpec>,
         offer: ClientCapabilities,
-        dialect: Dialect,
+        dialect: AcpVersion,
     ) -> Result<Process, FailedStart> {
         let mut child = self
             .spawner
@@ -134,7 +134,7 @@ impl Launcher {
         let (connection, batches) = Connection::start(
             stdout,
             child.stdin(),
-            (spec.limits.line, &spec.secrets),
+            (spec.limits.max_line_bytes, &spec.secrets),
             &self.limits,
             &self.shutdown,
         );
@@ -142,17 +142,17 @@ impl Launcher {
         // The entry decides it for all of its processes, so it is no part of what a session may want.
         let said = ClientCapabilities { terminal_auth: spec.terminal_auth, ..offer };
         let handshake = self.initialize((dialect, said), &starting.connection, &mut starting.batches);
-        let outcome = tokio::time::timeout(spec.limits.start, handshake).await;
+        let outcome = tokio::time::timeout(spec.limits.start_timeout, handshake).await;
         let failure = match outcome {
             Ok(Ok(initialized)) => {
                 let tree = starting.child.tree();
                 let noted = tree.clone();
-                let noted = self.shutdown.spawn_blocking(move || noted.noted()).await.unwrap_or(tree);
+                let noted = self.shutdown.spawn_blocking(move || noted.with_baseline()).await.unwrap_or(tree);
                 return Ok(starting.into_process(spec, offer, (initialized, noted)));
             }
             Ok(Err(Some(failure))) => failure,
-            Ok(Err(None)) => AgentFailure::Exited(starting.ended().await),
-            Err(_) => AgentFailure::StartTimeout { agent: spec.name.clone(), timeout: spec.limits.start },
+            Ok(Err(None)) => AgentFailure::Exited(starting.exit().await),
+            Err(_) => AgentFailure::StartTimeout { agent: spec.name.clone(), timeout: spec.limits.start_timeout },
         };
         Err(FailedStart::of(failure, starting.child))
     }
@@ -160,7 +160,7 @@ impl Launcher {
     /// `Err(None)`: the process ended before it answered.
     async fn initialize(
         &self,
-        (dialect, offer): (Dialect, ClientCapabilities),
+        (dialect, offer): (AcpVersion, ClientCapabilities),
         connection: &Connection,
         batches: &mut mpsc::Receiver<Batch>,
     ) -> Result<InitializeResult, Option<AgentFailure>> {
@@ -174,12 +174,12 @@ impl Launcher {
                         return InitializeResult::parse(&result, dialect)
                             .map_err(|error| Some(AgentFailure::Start { detail: error.to_string() }));
                     }
-                    Inbound::Request { id, method, .. } => refuse(connection, id, &method),
+                    Inbound::Request { id, method, .. } => reject_request(connection, id, &method),
                     // Nothing that comes before the handshake belongs to a session.
                     Inbound::Update(_)
                     | Inbound::Notification { .. }
                     | Inbound::Response { .. }
-                    | Inbound::Noise { .. } => {}
+                    | Inbound::InvalidLine { .. } => {}
                 }
             }
         }
@@ -189,7 +189,7 @@ impl Launcher {
 
 /// The command as the operator configured it, with its HOME.
 pub(super) fn child_spec(spec: &AgentSpec) -> ChildSpec {
-    let (Home::Own(home) | Home::User(home)) = &spec.home;
+    let (Home::Dedicated(home) | Home::User(home)) = &spec.home;
     let mut env = spec.env.clone();
     env.push(("HOME".into(), home.clone().into()));
     ChildSpec {
@@ -207,7 +207,7 @@ pub(super) fn with_cause(error: &dyn std::error::Error) -> String {
 }
 
 /// Answers a request that nobody serves. A closed stdin needs no answer.
-fn refuse(connection: &Connection, id: IncomingId, method: &str) {
+fn reject_request(connection: &Connection, id: IncomingId, method: &str) {
     drop(connection.answer(id, Err(&acp::method_not_found(method)), ()));
 }
 
@@ -227,41 +227,41 @@ impl Starting {
     ) -> Process {
         let Self { connection, batches, child } = self;
         let initialized = Arc::new(initialized);
-        Process { spec: Arc::clone(spec), connection, batches, initialized, offer, child, tree }
+        Process { spec: Arc::clone(spec), connection, batches, initialized, client_capabilities: offer, child, tree }
     }
 
-    async fn ended(&self) -> Ended {
-        ended(&self.connection, &self.child).await
+    async fn exit(&self) -> AgentExit {
+        agent_exit(&self.connection, &self.child).await
     }
 }
 
 /// How long a process that closed its stdout may take to end before we speak of it without its exit code.
 const EXIT_GRACE: Duration = Duration::from_millis(400);
 
-async fn ended(connection: &Connection, child: &Child) -> Ended {
+async fn agent_exit(connection: &Connection, child: &Child) -> AgentExit {
     let exit = tokio::time::timeout(EXIT_GRACE, child.exited()).await.ok();
     let stalled = child.stop_reason() == Some(StopReason::StdinStalled);
-    let reason = match connection.over().borrow().as_ref().and_then(Over::reason) {
+    let reason = match connection.read_end().borrow().as_ref().and_then(ReadEnd::reason) {
         None if stalled => Some(StopReason::StdinStalled.to_string()),
         reason => reason,
     };
     let (exit_code, signal) = exit.map_or((None, None), |exit| (exit.code, exit.signal));
-    Ended { exit_code, signal, stderr_tail: child.stderr().tail(), reason }
+    AgentExit { exit_code, signal, stderr_tail: child.stderr().tail(), reason }
 }
 
 impl Process {
     /// How it ended; to be asked when `batches` is over.
-    pub async fn ended(&self) -> Ended {
-        ended(&self.connection, &self.child).await
+    pub async fn exit(&self) -> AgentExit {
+        agent_exit(&self.connection, &self.child).await
     }
 
     /// Answers a request of the agent, once. One that does not take its answers waits for them for ever, so it ends.
     pub fn answer(&self, id: IncomingId, outcome: Result<&RawValue, &RawValue>) {
-        self.answer_held(id, outcome, ());
+        self.answer_with_guard(id, outcome, ());
     }
 
     /// The same, and `held` is dropped when the agent has taken the whole answer, or will never.
-    pub fn answer_held(
+    pub fn answer_with_guard(
         &self,
         id: IncomingId,
         outcome: Result<&RawValue, &RawValue>,
@@ -283,8 +283,8 @@ impl Process {
     }
 
     /// The process has ended, has closed its stdout or was cut off, or nobody reads it any more.
-    pub fn is_over(&self) -> bool {
-        let over = self.connection.over();
+    pub fn has_ended(&self) -> bool {
+        let over = self.connection.read_end();
         over.has_changed().is_err() || over.borrow().is_some() || self.child.exit().is_some()
     }
 

@@ -32,9 +32,9 @@ pub struct AgentSpec {
     pub terminals: ServedBy,
     pub permissions: Permissions,
     /// Keys of `_meta` that clients may send at set-up.
-    pub meta: Vec<String>,
+    pub allowed_meta_keys: Vec<String>,
     /// Methods that clients may call through `/rpc`.
-    pub rpc: Vec<String>,
+    pub allowed_rpc_methods: Vec<String>,
     /// Whether people may sign in to it in a terminal.
     pub terminal_auth: bool,
     /// The version of ACP that is asked for: 1 or 2.
@@ -45,7 +45,7 @@ pub struct AgentSpec {
 
 impl AgentSpec {
     /// Stands in for an entry that was taken out of the configuration: its sessions can be read, not prompted.
-    pub fn gone(name: AgentName) -> Self {
+    pub fn removed(name: AgentName) -> Self {
         let hour = Duration::from_hours(1);
         Self {
             title: name.to_string(),
@@ -56,23 +56,23 @@ impl AgentSpec {
             env: Vec::new(),
             secrets: Vec::new(),
             mcp: Arc::default(),
-            home: Home::Own(PathBuf::new()),
+            home: Home::Dedicated(PathBuf::new()),
             files: ServedBy::Off,
             terminals: ServedBy::Off,
-            permissions: Permissions { unanswered: Unanswered::Reject, after: hour, allow: Vec::new() },
-            meta: Vec::new(),
-            rpc: Vec::new(),
+            permissions: Permissions { on_timeout: OnTimeout::Reject, timeout: hour, allow: Vec::new() },
+            allowed_meta_keys: Vec::new(),
+            allowed_rpc_methods: Vec::new(),
             terminal_auth: false,
             protocol: 1,
             pool: PoolSpec {
-                max: 0,
-                warm: 0,
-                warm_for: hour,
-                idle: hour,
+                max_size: 0,
+                min_idle: 0,
+                min_idle_for: hour,
+                idle_timeout: hour,
                 no_load_idle_timeout: hour,
                 no_load_reclaim_timeout: hour,
             },
-            limits: AgentLimits { start: hour, line: 0, silence: hour },
+            limits: AgentLimits { start_timeout: hour, max_line_bytes: 0, turn_idle_timeout: hour },
         }
     }
 
@@ -82,8 +82,8 @@ impl AgentSpec {
     }
 
     /// What the agent is offered where nobody narrows it.
-    pub fn offers(&self) -> ClientCapabilities {
-        ClientCapabilities::of(self.files, self.terminals)
+    pub fn client_capabilities(&self) -> ClientCapabilities {
+        ClientCapabilities::new(self.files, self.terminals)
     }
 }
 
@@ -109,7 +109,7 @@ pub struct Known {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Home {
     /// `DIR/homes/<tenant>/<agent>`.
-    Own(PathBuf),
+    Dedicated(PathBuf),
     /// The operator's: one trust domain with the gateway.
     User(PathBuf),
 }
@@ -117,14 +117,14 @@ pub enum Home {
 /// What happens to permission requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permissions {
-    pub unanswered: Unanswered,
-    pub after: Duration,
+    pub on_timeout: OnTimeout,
+    pub timeout: Duration,
     /// Kinds of tools (ACP `kind`) that are allowed once without asking.
     pub allow: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unanswered {
+pub enum OnTimeout {
     /// Answered with the agent's own way to say no, after `after`.
     Reject,
     /// Waits for as long as the turn does.
@@ -134,13 +134,13 @@ pub enum Unanswered {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolSpec {
     /// Processes at a time, counted over everything that runs.
-    pub max: usize,
+    pub max_size: usize,
     /// Processes that wait initialised.
-    pub warm: usize,
+    pub min_idle: usize,
     /// After so long without anybody who wants the agent, none waits.
-    pub warm_for: Duration,
+    pub min_idle_for: Duration,
     /// A session without a turn gives its process up after this.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
     /// The same for an agent that can neither load nor resume a session.
     pub no_load_idle_timeout: Duration,
     /// The time for which a process of such an agent is idle before a full pool reclaims it.
@@ -150,9 +150,9 @@ pub struct PoolSpec {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentLimits {
     /// From spawn to the answer of `initialize`.
-    pub start: Duration,
+    pub start_timeout: Duration,
     /// Bytes of one line.
-    pub line: usize,
+    pub max_line_bytes: usize,
     /// Without a byte in a turn, and with no request open.
-    pub silence: Duration,
+    pub turn_idle_timeout: Duration,
 }

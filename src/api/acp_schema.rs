@@ -19,7 +19,7 @@ fn nullable() -> ObjectBuilder {
 }
 
 /// An object that may have further members.
-fn open(description: &str) -> ObjectBuilder {
+fn open_object(description: &str) -> ObjectBuilder {
     ObjectBuilder::new()
         .schema_type(Type::Object)
         .description(Some(description))
@@ -39,7 +39,7 @@ const BLOCKS: [(&str, &str); 5] = [
 ];
 
 fn block(kind: &str, description: &str) -> ObjectBuilder {
-    open(description).property("type", text().enum_values(Some([kind]))).required("type")
+    open_object(description).property("type", text().enum_values(Some([kind]))).required("type")
 }
 
 impl PartialSchema for ContentBlock {
@@ -76,7 +76,7 @@ impl ToSchema for ContentBlock {
         ];
         schemas
             .extend(BLOCKS.iter().zip(blocks).map(|((_, name), schema)| ((*name).to_owned(), schema.into())));
-        let resource = open("The content of a resource: `text`, or `blob` in base64.")
+        let resource = open_object("The content of a resource: `text`, or `blob` in base64.")
             .property("uri", text())
             .required("uri")
             .property("mimeType", nullable())
@@ -92,7 +92,7 @@ pub struct AcpUpdate;
 
 impl PartialSchema for AcpUpdate {
     fn schema() -> RefOr<Schema> {
-        open("An update of ACP as the agent wrote it. `sessionUpdate` names its kind, and the kind its further members: an \
+        open_object("An update of ACP as the agent wrote it. `sessionUpdate` names its kind, and the kind its further members: an \
               `agent_message_chunk` has a ContentBlock in `content`, a `tool_call` has `toolCallId`, `title` and `status`.")
         .property("sessionUpdate", text())
         .required("sessionUpdate")
@@ -108,7 +108,7 @@ pub struct PermissionOption;
 
 impl PartialSchema for PermissionOption {
     fn schema() -> RefOr<Schema> {
-        open("An option of a permission request. A client answers with its `optionId`.")
+        open_object("An option of a permission request. A client answers with its `optionId`.")
             .property("optionId", text())
             .required("optionId")
             .property("name", text())
@@ -131,13 +131,13 @@ impl PartialSchema for RequestParams {
         let options = ArrayBuilder::new()
             .items(Ref::from_schema_name("PermissionOption"))
             .description(Some("Of `session/request_permission`: what a client can choose."));
-        open("The params of a request as the agent wrote them, with the gateway's `sessionId`. `method` determines the members.")
+        open_object("The params of a request as the agent wrote them, with the gateway's `sessionId`. `method` determines the members.")
             .property("sessionId", text())
             .property("options", options)
-            .property("toolCall", open("Of `session/request_permission`: the tool call that waits."))
+            .property("toolCall", open_object("Of `session/request_permission`: the tool call that waits."))
             .property("mode", text().description(Some("Of `elicitation/create`: `form` or `url`.")))
             .property("message", text().description(Some("Of `elicitation/create`: the question.")))
-            .property("requestedSchema", open("Of `elicitation/create` with a form: the schema of the answer."))
+            .property("requestedSchema", open_object("Of `elicitation/create` with a form: the schema of the answer."))
             .into()
     }
 }

@@ -20,14 +20,14 @@ pub struct AgentSession {
 
 impl AgentSession {
     /// Names of ours: what the agent has under them is left out.
-    pub const OWN: [&str; 2] = ["agentSessionId", "sessionId"];
+    pub const RESERVED_MEMBERS: [&str; 2] = ["agentSessionId", "sessionId"];
 }
 
 impl Serialize for AgentSession {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry(Self::OWN[0], &self.agent_session_id)?;
-        map.serialize_entry(Self::OWN[1], &self.session_id)?;
+        map.serialize_entry(Self::RESERVED_MEMBERS[0], &self.agent_session_id)?;
+        map.serialize_entry(Self::RESERVED_MEMBERS[1], &self.session_id)?;
         for (name, value) in &self.members {
             map.serialize_entry(name, value)?;
         }

@@ -54,7 +54,7 @@ impl ApiKey {
     const MAX_BYTES: usize = 4096;
 
     /// The key without white space around it; `None` if it cannot be a key.
-    pub fn usable(&self) -> Option<&str> {
+    pub fn validated(&self) -> Option<&str> {
         let key = self.0.trim();
         (!key.is_empty() && key.len() <= Self::MAX_BYTES && !key.contains(char::is_control)).then_some(key)
     }

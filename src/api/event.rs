@@ -67,7 +67,7 @@ macro_rules! events {
         }
 
         /// The schemas that those refer to, by name.
-        pub fn referred(
+        pub fn referenced_schemas(
             schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>)>,
         ) {
             $(<$name as utoipa::ToSchema>::schemas(schemas);)*
@@ -287,7 +287,7 @@ pub struct SessionUpdate<'a> {
 
 impl SessionUpdate<'_> {
     /// The members of an update that has none but these, in pieces: what [`EventMembers::members`] gives, and no copy.
-    pub fn pieces<'a>(update: &'a [u8], meta: Option<&'a [u8]>, late: bool) -> [&'a [u8]; 5] {
+    pub fn encode_parts<'a>(update: &'a [u8], meta: Option<&'a [u8]>, late: bool) -> [&'a [u8]; 5] {
         let late: &[u8] = if late { b",\"late\":true" } else { b"" };
         match meta {
             Some(meta) => [b"\"update\":", update, b",\"_meta\":", meta, late],

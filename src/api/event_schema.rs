@@ -8,7 +8,7 @@ use super::event::{EventHead, SessionEvent, TYPES, schemas};
 use super::schema::union;
 
 /// The name of a type's schema: `session.update` is `SessionUpdateEvent`.
-fn name(rust: &str) -> String {
+fn schema_name(rust: &str) -> String {
     format!("{}Event", rust.trim_end_matches("Frame"))
 }
 
@@ -18,11 +18,11 @@ pub fn event_schemas() -> Vec<(String, RefOr<Schema>)> {
     TYPES
         .iter()
         .zip(schemas())
-        .map(|((rust, kind, logged), own)| (name(rust), joined(&head, kind, *logged, own)))
+        .map(|((rust, kind, logged), own)| (schema_name(rust), event_schema(&head, kind, *logged, own)))
         .collect()
 }
 
-fn joined(head: &RefOr<Schema>, kind: &str, logged: bool, own: RefOr<Schema>) -> RefOr<Schema> {
+fn event_schema(head: &RefOr<Schema>, kind: &str, logged: bool, own: RefOr<Schema>) -> RefOr<Schema> {
     let (RefOr::T(Schema::Object(head)), RefOr::T(Schema::Object(mut event))) = (head, own) else {
         unreachable!("head and members are derived from structs, which are objects");
     };
@@ -49,7 +49,7 @@ fn joined(head: &RefOr<Schema>, kind: &str, logged: bool, own: RefOr<Schema>) ->
 
 impl PartialSchema for SessionEvent {
     fn schema() -> RefOr<Schema> {
-        let names: Vec<(&str, String)> = TYPES.iter().map(|(rust, kind, _)| (*kind, name(rust))).collect();
+        let names: Vec<(&str, String)> = TYPES.iter().map(|(rust, kind, _)| (*kind, schema_name(rust))).collect();
         let members = names.iter().map(|(kind, name)| (*kind, name.as_str()));
         union("One event, by `type`. Clients must expect types that they do not know.", members)
     }
@@ -59,6 +59,6 @@ impl ToSchema for SessionEvent {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         schemas.extend(event_schemas());
         <EventHead as ToSchema>::schemas(schemas);
-        super::event::referred(schemas);
+        super::event::referenced_schemas(schemas);
     }
 }

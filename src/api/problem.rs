@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sorted_and_spelled_as_serde_spells_it() {
+    fn the_table_is_sorted_and_matches_serde() {
         let names: Vec<&str> = ProblemCode::ALL.iter().map(|code| code.as_str()).collect();
         let mut sorted = names.clone();
         sorted.sort_unstable();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_shown_where_a_process_ended() {
+    fn null_exit_members_are_serialized() {
         let problem = Problem::exited(Some(42), None, "boom".to_owned());
         let value = serde_json::to_value(&problem).unwrap();
         assert_eq!(value["signal"], serde_json::Value::Null);

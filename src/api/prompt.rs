@@ -22,7 +22,7 @@ pub enum PromptStatus {
 }
 
 impl PromptStatus {
-    pub const fn ended(self) -> bool {
+    pub const fn has_ended(self) -> bool {
         matches!(self, Self::Completed | Self::Failed)
     }
 }

@@ -88,7 +88,7 @@ pub struct PermissionAnswer {
 }
 
 /// An object of exactly one member.
-fn only(name: &str, value: impl Into<RefOr<Schema>>) -> Schema {
+fn single_member_object(name: &str, value: impl Into<RefOr<Schema>>) -> Schema {
     ObjectBuilder::new()
         .schema_type(Type::Object)
         .property(name, value)
@@ -110,9 +110,9 @@ impl PartialSchema for RequestAnswer {
 
 impl ToSchema for RequestAnswer {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        let result = only("result", ObjectBuilder::new().schema_type(SchemaType::AnyValue));
+        let result = single_member_object("result", ObjectBuilder::new().schema_type(SchemaType::AnyValue));
         schemas.push(("ResultAnswer".to_owned(), result.into()));
-        schemas.push(("ErrorAnswer".to_owned(), only("error", Ref::from_schema_name("RpcError")).into()));
+        schemas.push(("ErrorAnswer".to_owned(), single_member_object("error", Ref::from_schema_name("RpcError")).into()));
         schemas.push(("RpcError".to_owned(), RpcError::schema()));
     }
 }
@@ -129,10 +129,10 @@ impl PartialSchema for PermissionAnswer {
 
 impl ToSchema for PermissionAnswer {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        let choice = only("optionId", ObjectBuilder::new().schema_type(Type::String));
+        let choice = single_member_object("optionId", ObjectBuilder::new().schema_type(Type::String));
         let cancelled = ObjectBuilder::new().schema_type(Type::Boolean).enum_values(Some([true]));
         schemas.push(("PermissionChoice".to_owned(), choice.into()));
-        schemas.push(("PermissionCancellation".to_owned(), only("cancelled", cancelled).into()));
+        schemas.push(("PermissionCancellation".to_owned(), single_member_object("cancelled", cancelled).into()));
     }
 }
 

@@ -105,7 +105,7 @@ impl SessionPatch {
     }
 
     /// What `metadata` becomes.
-    pub fn metadata(&self, mut now: Map<String, Value>) -> Map<String, Value> {
+    pub fn merged_metadata(&self, mut now: Map<String, Value>) -> Map<String, Value> {
         match &self.metadata {
             None => now,
             Some(None) => Map::new(),
@@ -159,17 +159,17 @@ mod tests {
             (r#"{"a":[1,2]}"#, r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
         ] {
             let patch = SessionPatch { metadata: Some(Some(object(patch))), ..SessionPatch::default() };
-            assert_eq!(patch.metadata(object(target)), object(merged), "{target} {patch:?}");
+            assert_eq!(patch.merged_metadata(object(target)), object(merged), "{target} {patch:?}");
         }
     }
 
     #[test]
-    fn absent_null_and_a_value_are_three_things() {
+    fn absent_null_and_a_value_are_distinct() {
         let patch = |json| serde_json::from_str::<SessionPatch>(json).unwrap();
         assert!(patch("{}").is_empty());
         assert_eq!(patch(r#"{"title":null}"#).title, Some(None));
         assert_eq!(patch(r#"{"title":"x"}"#).title, Some(Some("x".to_owned())));
-        assert!(patch(r#"{"metadata":null}"#).metadata(object(r#"{"a":1}"#)).is_empty());
+        assert!(patch(r#"{"metadata":null}"#).merged_metadata(object(r#"{"a":1}"#)).is_empty());
         assert!(serde_json::from_str::<SessionPatch>(r#"{"state":"idle"}"#).is_err());
     }
 

@@ -13,22 +13,22 @@ use crate::process;
 use crate::types::{AgentName, KnownAgent, Tenant};
 
 /// Looks up commands and makes the homes of agents.
-pub(super) fn of(config: &Config) -> Result<Catalogue, StartError> {
+pub(super) fn build(config: &Config) -> Result<Catalogue, StartError> {
     let servers = config.mcp.iter().map(|(name, server)| (name.clone(), mcp_server(name, server)));
     let servers = Arc::new(servers.collect());
     let mut agents = Vec::new();
     for (name, agent) in &config.agents {
-        agents.push(spec(config, (name, agent), &servers)?);
+        agents.push(agent_spec(config, (name, agent), &servers)?);
     }
     Ok(Catalogue::new(agents))
 }
 
-fn spec(
+fn agent_spec(
     config: &Config,
     (name, agent): (&AgentName, &config::Agent),
     servers: &Arc<BTreeMap<String, McpServer>>,
 ) -> Result<AgentSpec, StartError> {
-    let path = process::trusted_path(&config.children.path);
+    let path = process::trusted_path(&config.child_environment.path);
     let (program, args) = match &agent.launch {
         Launch::Demo => (OWN_PROGRAM.into(), vec!["demo-agent".into()]),
         Launch::Command { command, args } => {
@@ -45,71 +45,71 @@ fn spec(
     let inherited = |pairs: &[(String, OsString)]| -> Vec<(OsString, OsString)> {
         pairs.iter().map(|(name, value)| (name.into(), value.clone())).collect()
     };
-    env.extend(inherited(&config.children.all));
-    let home = match (agent.home, &config.children.home) {
+    env.extend(inherited(&config.child_environment.shared));
+    let home = match (agent.home, &config.child_environment.home) {
         (config::Home::User, Some(home)) => {
-            env.extend(inherited(&config.children.user));
+            env.extend(inherited(&config.child_environment.user));
             agent::Home::User(home.clone())
         }
-        (config::Home::Own, _) | (config::Home::User, None) => {
+        (config::Home::Private, _) | (config::Home::User, None) => {
             let path = config.data.homes().join(Tenant::default().as_str()).join(name.as_str());
             let made = std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
                 .recursive(true)
                 .create(&path);
             made.map_err(|source| StartError::Home { path: path.clone(), source })?;
-            agent::Home::Own(path)
+            agent::Home::Dedicated(path)
         }
     };
     env.extend(agent.env.iter().map(|(name, value)| (name.into(), value.expose().into())));
     Ok(AgentSpec {
         name: name.clone(),
-        known: known(agent),
+        known: known_agent(agent),
         title: name.to_string(),
         program,
         args,
         env,
-        secrets: secrets(config, agent),
+        secrets: masked_values(config, agent),
         mcp: Arc::clone(servers),
         home,
         files: agent.files,
         terminals: agent.terminals,
-        meta: agent.meta.clone(),
-        rpc: agent.rpc.clone(),
+        allowed_meta_keys: agent.meta.clone(),
+        allowed_rpc_methods: agent.rpc.clone(),
         terminal_auth: agent.terminal_auth,
         protocol: agent.protocol,
         permissions: agent::Permissions {
-            unanswered: match agent.permissions.unanswered {
-                config::Unanswered::Reject => agent::Unanswered::Reject,
-                config::Unanswered::Wait => agent::Unanswered::Wait,
+            on_timeout: match agent.permissions.on_timeout {
+                config::OnTimeout::Reject => agent::OnTimeout::Reject,
+                config::OnTimeout::Wait => agent::OnTimeout::Wait,
             },
-            after: agent.permissions.after,
+            timeout: agent.permissions.timeout,
             allow: agent.permissions.allow.clone(),
         },
         pool: agent::PoolSpec {
-            max: agent.pool.max,
-            warm: agent.pool.warm,
-            warm_for: agent.pool.warm_for,
-            idle: agent.pool.idle,
+            max_size: agent.pool.max_size,
+            min_idle: agent.pool.min_idle,
+            min_idle_for: agent.pool.min_idle_for,
+            idle_timeout: agent.pool.idle_timeout,
             no_load_idle_timeout: agent.pool.no_load_idle_timeout,
             no_load_reclaim_timeout: agent.pool.no_load_reclaim_timeout,
         },
         limits: agent::AgentLimits {
-            start: agent.limits.start,
-            line: agent.limits.line,
-            silence: agent.limits.silence,
+            start_timeout: agent.limits.start_timeout,
+            max_line_bytes: agent.limits.max_line_bytes,
+            turn_idle_timeout: agent.limits.turn_idle_timeout,
         },
     })
 }
 
-fn known(agent: &config::Agent) -> Option<agent::Known> {
+fn known_agent(agent: &config::Agent) -> Option<agent::Known> {
     let Launch::Command { command, args } = &agent.launch else { return None };
-    let row = KnownAgent::of(command, args)?;
-    Some(agent::Known { row, found: agent.found })
+    let row = KnownAgent::find(command, args)?;
+    Some(agent::Known { row, found: agent.discovered })
 }
 
 /// What an agent's stderr must not show: the hidden values of its own environment, and those of every MCP server, since
 /// any of its sessions may be given any of them. A text that stands in the file is no secret.
-fn secrets(config: &Config, agent: &config::Agent) -> Vec<String> {
+fn masked_values(config: &Config, agent: &config::Agent) -> Vec<String> {
     let servers = config.mcp.values().flat_map(|server| match server {
         config::McpServer::Http { headers, .. } | config::McpServer::Sse { headers, .. } => headers.values(),
         config::McpServer::Stdio { env, .. } => env.values(),
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hidden_values_of_every_mcp_server_are_masked_for_every_agent() {
+    fn hidden_values_of_all_mcp_servers_are_masked() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("gateway.toml");
         let text = "[agents.a]\ncommand = \"a\"\nenv = { A = { from_env = \"OWN\" }, B = \"plain\" }\n\
@@ -162,7 +162,7 @@ mod tests {
             [("OWN", "own-1"), ("HEADER", "Bearer remote-2"), ("LOCAL", "local 3"), ("HOME", "/")];
         let flags = config::Flags { config: Some(file), ..config::Flags::default() };
         let config = config::load(&flags, &variables.into_iter().collect(), &|_| false).unwrap();
-        let secrets = secrets(&config, &config.agents[&"a".parse().unwrap()]);
+        let secrets = masked_values(&config, &config.agents[&"a".parse().unwrap()]);
         assert_eq!(secrets, ["own-1", "Bearer remote-2", "remote-2", "local 3"]);
     }
 }

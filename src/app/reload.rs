@@ -18,7 +18,7 @@ use crate::shutdown::Shutdown;
 /// what holds goes one way: from here to the pool, then to all who ask the catalogue.
 #[derive(Debug, Clone)]
 pub struct Reloader {
-    pub(super) catalogues: watch::Sender<Arc<Catalogue>>,
+    pub(super) catalogue_sender: watch::Sender<Arc<Catalogue>>,
     pub(super) pool: Pool,
     pub(super) keys: Keys,
     pub(super) shutdown: Shutdown,
@@ -34,21 +34,21 @@ impl Reloader {
         read: impl FnOnce() -> Result<Config, E> + Send + 'static,
     ) {
         let former = self.config.clone();
-        let made = self.shutdown.spawn_blocking(move || {
+        let built = self.shutdown.spawn_blocking(move || {
             let read = read().map_err(|error| error.to_string())?;
             // Which agents are offered by themselves depends on who can reach the gateway, and that stays as it is.
-            if former.listen.exposed() && !read.listen.exposed() {
+            if former.listen.is_exposed() && !read.listen.is_exposed() {
                 return Err("`listen` is loopback now, which holds only from the next start".to_owned());
             }
-            let differing = former.fixed_differences(&read);
+            let fixed_changes = former.changes_that_need_restart(&read);
             let mut config = former;
             (config.agents, config.mcp) = (read.agents, read.mcp);
             (config.admin_key, config.warnings) = (read.admin_key, read.warnings);
-            config.limits.set_principal_limits(&read.limits);
-            let catalogue = catalogue::of(&config).map_err(|error| error.to_string())?;
-            Ok::<_, String>((config, catalogue, differing))
+            config.limits.copy_principal_limits(&read.limits);
+            let catalogue = catalogue::build(&config).map_err(|error| error.to_string())?;
+            Ok::<_, String>((config, catalogue, fixed_changes))
         });
-        let (config, catalogue, differing) = match made.await {
+        let (config, catalogue, fixed_changes) = match built.await {
             Ok(Ok(made)) => made,
             Ok(Err(error)) => {
                 return tracing::error!(%error, "the configuration was not reloaded, and nothing has changed");
@@ -60,37 +60,37 @@ impl Reloader {
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
-        if !differing.is_empty() {
-            let keys = differing.join(", ");
+        if !fixed_changes.is_empty() {
+            let keys = fixed_changes.join(", ");
             tracing::warn!(%keys, "keys of the configuration have changed that hold only from the next start");
         }
-        self.take(config, catalogue);
+        self.apply(config, catalogue);
     }
 
-    fn take(&mut self, config: Config, catalogue: Catalogue) {
-        let former = Arc::clone(&self.catalogues.borrow());
-        let catalogue = Arc::new(catalogue.after(&former));
-        let changes = Changes::between(&former, &catalogue);
+    fn apply(&mut self, config: Config, catalogue: Catalogue) {
+        let former = Arc::clone(&self.catalogue_sender.borrow());
+        let catalogue = Arc::new(catalogue.reusing_entries_of(&former));
+        let changes = CatalogueChanges::between(&former, &catalogue);
         // The pool first: who finds an agent in the catalogue can have a process of it.
         self.pool.reload(&catalogue);
-        self.catalogues.send_replace(catalogue);
+        self.catalogue_sender.send_replace(catalogue);
         let admin_key = self.keys.set_admin(config.admin_key.map(KeyHash::from_bytes));
         let limits = self.keys.limits().set_defaults(&config.limits);
         let mcp = self.config.mcp != config.mcp;
         self.config = config;
-        let Changes { added, changed, removed } = changes;
+        let CatalogueChanges { added, changed, removed } = changes;
         tracing::info!(added, changed, removed, mcp, admin_key, limits, "the configuration was reloaded");
     }
 }
 
 /// Names of agents, for the log.
-struct Changes {
+struct CatalogueChanges {
     added: String,
     changed: String,
     removed: String,
 }
 
-impl Changes {
+impl CatalogueChanges {
     fn between(former: &Catalogue, next: &Catalogue) -> Self {
         let names = |catalogue: &Catalogue| -> BTreeSet<_> {
             catalogue.agents().map(|spec| spec.name.clone()).collect()

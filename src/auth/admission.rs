@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::key::KeyId;
 use super::keys::{Keys, Verified};
-use super::tickets::TicketUse;
+use super::tickets::TicketGuard;
 use crate::types::Principal;
 
 /// A request that may go on.
@@ -25,16 +25,16 @@ impl Admission {
     }
 
     /// Resolves when the key behind the request was revoked or ended; never without one. Cancel-safe.
-    pub async fn key_ended(&self) {
+    pub async fn wait_key_ended(&self) {
         match &self.credential {
-            Some(credential) => credential.ended().await,
+            Some(credential) => credential.wait_ended().await,
             None => std::future::pending().await,
         }
     }
 
     /// Whether the key behind the request still holds; true without one.
-    pub fn key_holds(&self) -> bool {
-        self.credential.as_ref().is_none_or(|credential| credential.keys.holds(&credential.verified))
+    pub fn is_key_valid(&self) -> bool {
+        self.credential.as_ref().is_none_or(|credential| credential.keys.is_valid(&credential.verified))
     }
 }
 
@@ -44,16 +44,16 @@ pub struct Credential {
     keys: Keys,
     verified: Verified,
     /// Keeps the ticket alive while the stream lives.
-    ticket: Option<TicketUse>,
+    ticket: Option<TicketGuard>,
 }
 
 impl Credential {
-    pub(super) fn key(keys: Keys, verified: Verified) -> Self {
+    pub(super) fn from_key(keys: Keys, verified: Verified) -> Self {
         Self { keys, verified, ticket: None }
     }
 
     /// `verified` is the ticket's holder as it is now.
-    pub(super) fn ticket(keys: Keys, verified: Verified, ticket: TicketUse) -> Self {
+    pub(super) fn from_ticket(keys: Keys, verified: Verified, ticket: TicketGuard) -> Self {
         Self { keys, verified, ticket: Some(ticket) }
     }
 
@@ -74,24 +74,24 @@ impl Credential {
         self.ticket.is_some()
     }
 
-    async fn ended(&self) {
-        self.keys.ended(&self.verified).await;
+    async fn wait_ended(&self) {
+        self.keys.wait_ended(&self.verified).await;
     }
 }
 
 /// A request that goes no further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum AdmissionError {
     #[error("this gateway is not known by that name; see public_url")]
-    HostRefused,
+    MisdirectedRequest,
     #[error("pages of that origin may not use this gateway; see allowed_origins")]
     OriginForbidden,
     #[error("a key is needed: Authorization: Bearer")]
-    KeyMissing,
+    MissingKey,
     #[error("this key does not hold")]
-    KeyWrong,
+    InvalidKey,
     #[error("this ticket does not hold; get a new one")]
-    TicketWrong,
+    InvalidTicket,
     #[error("too many wrong keys from this address (`limits.bad_keys_per_minute`)")]
-    TooManyWrongKeys { retry_after: Duration },
+    TooManyInvalidKeys { retry_after: Duration },
 }

@@ -7,54 +7,54 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 
 const WINDOW: Duration = Duration::from_mins(1);
 /// Addresses that are remembered at a time; the window that began first goes.
-const ADDRESSES: usize = 10_000;
+const MAX_ADDRESSES: usize = 10_000;
 
 #[derive(Debug)]
-pub(super) struct Failures {
-    per_minute: u32,
+pub(super) struct FailureLimiter {
+    max_per_minute: u32,
     windows: Mutex<HashMap<IpAddr, Window>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Window {
-    began: Instant,
+    started_at: Instant,
     count: u32,
 }
 
-impl Failures {
+impl FailureLimiter {
     pub(super) fn new(per_minute: u32) -> Self {
-        Self { per_minute, windows: Mutex::default() }
+        Self { max_per_minute: per_minute, windows: Mutex::default() }
     }
 
     /// Counts a wrong key. Above the limit it gives how long to wait.
     ///
     /// Only wrong keys are refused so: a right one always passes, because behind one address (loopback,
     /// a company's gateway) there are others than the one who guesses.
-    pub(super) fn count(&self, address: IpAddr, now: Instant) -> Option<Duration> {
-        let mut windows = sound(self.windows.lock());
-        if windows.len() >= ADDRESSES {
-            windows.retain(|_, window| now < window.began + WINDOW);
+    pub(super) fn record(&self, address: IpAddr, now: Instant) -> Option<Duration> {
+        let mut windows = lock_or_abort(self.windows.lock());
+        if windows.len() >= MAX_ADDRESSES {
+            windows.retain(|_, window| now < window.started_at + WINDOW);
         }
-        if windows.len() >= ADDRESSES
-            && let Some(oldest) = windows.iter().min_by_key(|(_, window)| window.began).map(|(a, _)| *a)
+        if windows.len() >= MAX_ADDRESSES
+            && let Some(oldest) = windows.iter().min_by_key(|(_, window)| window.started_at).map(|(a, _)| *a)
         {
             windows.remove(&oldest);
         }
-        let window = windows.entry(network(address)).or_insert(Window { began: now, count: 0 });
-        if now >= window.began + WINDOW {
-            *window = Window { began: now, count: 0 };
+        let window = windows.entry(rate_limit_address(address)).or_insert(Window { started_at: now, count: 0 });
+        if now >= window.started_at + WINDOW {
+            *window = Window { started_at: now, count: 0 };
         }
         window.count = window.count.saturating_add(1);
-        (window.count > self.per_minute).then(|| window.began + WINDOW - now)
+        (window.count > self.max_per_minute).then(|| window.started_at + WINDOW - now)
     }
 }
 
 /// One holder of IPv6 has 2^64 addresses; they count as one.
-fn network(address: IpAddr) -> IpAddr {
+fn rate_limit_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
         v4 @ IpAddr::V4(_) => v4,
@@ -66,36 +66,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_keys_are_counted_by_address_and_minute() {
-        let failures = Failures::new(2);
+    fn counts_failures_per_address_and_minute() {
+        let failures = FailureLimiter::new(2);
         let [one, two]: [IpAddr; 2] = ["203.0.113.1".parse().unwrap(), "203.0.113.2".parse().unwrap()];
         let began = Instant::now();
         let after = |seconds| began + Duration::from_secs(seconds);
-        assert_eq!(failures.count(one, began), None);
-        assert_eq!(failures.count(one, after(1)), None);
-        assert_eq!(failures.count(one, after(20)), Some(Duration::from_secs(40)));
-        assert_eq!(failures.count(two, after(20)), None);
-        assert_eq!(failures.count(one, after(59)), Some(Duration::from_secs(1)));
-        assert_eq!(failures.count(one, after(60)), None);
+        assert_eq!(failures.record(one, began), None);
+        assert_eq!(failures.record(one, after(1)), None);
+        assert_eq!(failures.record(one, after(20)), Some(Duration::from_secs(40)));
+        assert_eq!(failures.record(two, after(20)), None);
+        assert_eq!(failures.record(one, after(59)), Some(Duration::from_secs(1)));
+        assert_eq!(failures.record(one, after(60)), None);
     }
 
     #[test]
-    fn an_ipv6_network_is_one_address() {
-        let failures = Failures::new(1);
+    fn ipv6_network_counts_as_one_address() {
+        let failures = FailureLimiter::new(1);
         let now = Instant::now();
-        assert_eq!(failures.count("2001:db8::1".parse().unwrap(), now), None);
-        assert!(failures.count("2001:db8::ffff".parse().unwrap(), now).is_some());
-        assert_eq!(failures.count("2001:db8:0:1::1".parse().unwrap(), now), None);
+        assert_eq!(failures.record("2001:db8::1".parse().unwrap(), now), None);
+        assert!(failures.record("2001:db8::ffff".parse().unwrap(), now).is_some());
+        assert_eq!(failures.record("2001:db8:0:1::1".parse().unwrap(), now), None);
     }
 
     #[test]
-    fn a_flood_of_addresses_does_not_grow_it() {
-        let failures = Failures::new(1);
+    fn number_of_addresses_is_bounded() {
+        let failures = FailureLimiter::new(1);
         let now = Instant::now();
-        for number in 0..ADDRESSES + 10 {
+        for number in 0..MAX_ADDRESSES + 10 {
             let address = std::net::Ipv4Addr::from_bits(u32::try_from(number).unwrap());
-            failures.count(IpAddr::V4(address), now);
+            failures.record(IpAddr::V4(address), now);
         }
-        assert_eq!(failures.windows.lock().unwrap().len(), ADDRESSES);
+        assert_eq!(failures.windows.lock().unwrap().len(), MAX_ADDRESSES);
     }
 }

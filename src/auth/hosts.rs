@@ -11,15 +11,15 @@ use http::{HeaderMap, HeaderName};
 #[derive(Debug)]
 pub(super) struct Hosts {
     authorities: HashSet<String>,
-    own_origins: HashSet<String>,
+    gateway_origins: HashSet<String>,
     allowed_origins: HashSet<String>,
 }
 
 /// Where a request's page comes from.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum From {
+pub(super) enum RequestOrigin {
     /// Not from a page, or from a page of ours.
-    Own,
+    SameOrigin,
     /// From a page that the operator listed.
     Allowed,
     Foreign,
@@ -39,7 +39,7 @@ impl Hosts {
                 80 => format!("http://{name}"),
                 port => format!("http://{name}:{port}"),
             });
-            insert(&mut authorities, &name, Some(bound.port()), 80);
+            insert_authority(&mut authorities, &name, Some(bound.port()), 80);
         }
         if let Some(public) = public {
             own_origins.insert(public.to_owned());
@@ -49,40 +49,40 @@ impl Hosts {
             };
             let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
             let host = port.map_or(authority, |_| authority.rsplit_once(':').map_or(authority, |(h, _)| h));
-            insert(&mut authorities, host, port, default);
+            insert_authority(&mut authorities, host, port, default);
         }
-        Self { authorities, own_origins, allowed_origins: allowed.iter().cloned().collect() }
+        Self { authorities, gateway_origins: own_origins, allowed_origins: allowed.iter().cloned().collect() }
     }
 
     /// Whether every authority of a request, in its target and in `Host`, is ours, and there is one.
-    pub(super) fn knows(&self, parts: &Parts) -> bool {
+    pub(super) fn accepts(&self, parts: &Parts) -> bool {
         let ours = |authority: &str| self.authorities.contains(&authority.to_ascii_lowercase());
         let target = parts.uri.authority().map(http::uri::Authority::as_str);
-        match Single::of(&parts.headers, &HOST) {
-            Single::Absent => target.is_some_and(ours),
-            Single::One(host) => ours(host) && target.is_none_or(ours),
-            Single::Unclear => false,
+        match SingleHeader::of(&parts.headers, &HOST) {
+            SingleHeader::Absent => target.is_some_and(ours),
+            SingleHeader::One(host) => ours(host) && target.is_none_or(ours),
+            SingleHeader::Invalid => false,
         }
     }
 
     /// Where the page is that a request comes from. `Sec-Fetch-Site` can only make the answer worse.
-    pub(super) fn origin(&self, headers: &HeaderMap, public: bool) -> From {
-        match Single::of(headers, &ORIGIN) {
-            Single::One(origin) if self.own_origins.contains(origin) => From::Own,
-            Single::One(origin) if self.allowed_origins.contains(origin) => From::Allowed,
+    pub(super) fn classify_origin(&self, headers: &HeaderMap, public: bool) -> RequestOrigin {
+        match SingleHeader::of(headers, &ORIGIN) {
+            SingleHeader::One(origin) if self.gateway_origins.contains(origin) => RequestOrigin::SameOrigin,
+            SingleHeader::One(origin) if self.allowed_origins.contains(origin) => RequestOrigin::Allowed,
             // A page of another site can send some requests without an `Origin`, images for one.
-            Single::Absent if public || !sent_by_other_site(headers) => From::Own,
-            _ => From::Foreign,
+            SingleHeader::Absent if public || !is_cross_site(headers) => RequestOrigin::SameOrigin,
+            _ => RequestOrigin::Foreign,
         }
     }
 }
 
-fn sent_by_other_site(headers: &HeaderMap) -> bool {
+fn is_cross_site(headers: &HeaderMap) -> bool {
     let mut sites = headers.get_all("sec-fetch-site").iter();
     sites.any(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"))
 }
 
-fn insert(authorities: &mut HashSet<String>, host: &str, port: Option<u16>, default: u16) {
+fn insert_authority(authorities: &mut HashSet<String>, host: &str, port: Option<u16>, default: u16) {
     let port = port.unwrap_or(default);
     authorities.insert(format!("{host}:{port}"));
     if port == default {
@@ -91,20 +91,20 @@ fn insert(authorities: &mut HashSet<String>, host: &str, port: Option<u16>, defa
 }
 
 /// A header that may be sent once.
-pub(super) enum Single<'a> {
+pub(super) enum SingleHeader<'a> {
     Absent,
     One(&'a str),
     /// Sent twice, or not as text.
-    Unclear,
+    Invalid,
 }
 
-impl<'a> Single<'a> {
+impl<'a> SingleHeader<'a> {
     pub(super) fn of(headers: &'a HeaderMap, name: &HeaderName) -> Self {
         let mut values = headers.get_all(name).iter();
         match (values.next().map(http::HeaderValue::to_str), values.next()) {
             (None, _) => Self::Absent,
             (Some(Ok(value)), None) => Self::One(value),
-            _ => Self::Unclear,
+            _ => Self::Invalid,
         }
     }
 

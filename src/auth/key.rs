@@ -45,7 +45,7 @@ impl KeyHash {
     }
 
     /// Compares in constant time.
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(super) fn matches(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 

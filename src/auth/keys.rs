@@ -15,24 +15,24 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::key::{Key, KeyHash, KeyId, KeyKind, KeyRecord, KeyText};
-use crate::shutdown::{Shutdown, sound};
+use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::store::{Batch, CommitError, Delete, EventStore, Expect, Put, ReadError, Table};
 use crate::types::{
-    Ages, Ids, LimitChange, Limits, Principal, PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
+    Expiry, Ids, LimitChange, Limits, Principal, PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
 };
 
 pub use change::{KeyChange, UpdateKeyError};
-use change::{limits_of, replace};
+use change::{limits_by_principal, push_replace};
 
 /// The principal behind every link key: the person who started the gateway.
-const OWNER: &str = "owner";
+const OWNER_NAME: &str = "owner";
 /// The principal behind the operator's own key.
-const ADMIN: &str = "admin";
+const ADMIN_NAME: &str = "admin";
 /// How soon a key that was revoked elsewhere stops working.
-const RELOAD: Duration = Duration::from_secs(1);
+const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 /// How coarse `lastUsedAt` is in the store.
-const FLUSH: Duration = Duration::from_mins(1);
-const PAGE: usize = 500;
+const FLUSH_INTERVAL: Duration = Duration::from_mins(1);
+const PAGE_SIZE: usize = 500;
 
 /// A cheap handle on the keys. Methods that write or reload block on the store; `verify` never does.
 #[derive(Debug, Clone)]
@@ -42,17 +42,17 @@ pub struct Keys(Arc<Inner>);
 struct Inner {
     store: Arc<dyn EventStore>,
     ids: Ids,
-    ages: Ages,
-    link_key_unused: Duration,
-    named_keys: usize,
-    link_keys: usize,
+    expiry: Expiry,
+    link_key_idle_timeout: Duration,
+    max_named_keys: usize,
+    max_link_keys: usize,
     /// Of the operator's own key.
     admin: RwLock<Option<KeyHash>>,
     entries: RwLock<HashMap<KeyHash, Entry>>,
     /// The limits of principals; the keys set some of them.
     limits: PrincipalLimits,
     /// Counts how often a key ended.
-    ended: watch::Sender<u64>,
+    ended_count: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -61,12 +61,12 @@ struct Entry {
     /// The record as the store has it, so that a late write never brings back what was revoked.
     stored: Bytes,
     /// Milliseconds of the last use that this process saw; 0 is never.
-    used: AtomicI64,
+    last_used_millis: AtomicI64,
 }
 
 impl Entry {
     fn last_used(&self) -> Option<Timestamp> {
-        let seen = self.used.load(Ordering::Relaxed);
+        let seen = self.last_used_millis.load(Ordering::Relaxed);
         self.key.last_used_at.max((seen > 0).then(|| Timestamp::from_millis(seen)))
     }
 }
@@ -127,32 +127,32 @@ impl Keys {
         admin: Option<KeyHash>,
     ) -> Result<Self, KeyStoreError> {
         let keys = Self(Arc::new(Inner {
-            ages: Ages::new(ids.clone(), limits),
+            expiry: Expiry::new(ids.clone(), limits),
             store,
             ids,
-            link_key_unused: limits.link_key_unused,
-            named_keys: limits.named_keys,
-            link_keys: limits.link_keys,
+            link_key_idle_timeout: limits.link_key_unused,
+            max_named_keys: limits.named_keys,
+            max_link_keys: limits.link_keys,
             admin: RwLock::new(admin),
             entries: RwLock::default(),
             limits: PrincipalLimits::new(limits),
-            ended: watch::Sender::new(0),
+            ended_count: watch::Sender::new(0),
         }));
         keys.reload()?;
-        keys.sweep()?;
+        keys.remove_expired()?;
         Ok(keys)
     }
 
-    fn admin(&self) -> Option<KeyHash> {
-        *sound(self.0.admin.read())
+    fn admin_hash(&self) -> Option<KeyHash> {
+        *lock_or_abort(self.0.admin.read())
     }
 
     /// Another key of the operator's holds from now on; the streams of the former one end. Says whether it is another.
     pub fn set_admin(&self, admin: Option<KeyHash>) -> bool {
-        let former = std::mem::replace(&mut *sound(self.0.admin.write()), admin);
+        let former = std::mem::replace(&mut *lock_or_abort(self.0.admin.write()), admin);
         let changed = former != admin;
         if changed {
-            self.0.ended.send_modify(|count| *count += 1);
+            self.0.ended_count.send_modify(|count| *count += 1);
         }
         changed
     }
@@ -163,19 +163,19 @@ impl Keys {
     /// steer, so its timing tells nothing of any key.
     pub fn verify(&self, presented: &str) -> Option<Verified> {
         let hash = KeyHash::of(presented);
-        if self.admin().is_some_and(|admin| admin.is(&hash)) {
-            return Some(admin_of(&hash));
+        if self.admin_hash().is_some_and(|admin| admin.matches(&hash)) {
+            return Some(verified_admin(&hash));
         }
-        let now = self.0.ages.at_least();
+        let now = self.0.expiry.earliest_now();
         let entries = self.entries();
-        let entry = entries.get(&hash).filter(|entry| self.holds_at(entry, now))?;
-        entry.used.fetch_max(self.0.ages.at_most().as_millis(), Ordering::Relaxed);
+        let entry = entries.get(&hash).filter(|entry| self.is_valid_at(entry, now))?;
+        entry.last_used_millis.fetch_max(self.0.expiry.latest_now().as_millis(), Ordering::Relaxed);
         Some(Verified { principal: entry.key.principal(), key: entry.key.id.clone() })
     }
 
     /// Whether a key that was verified earlier still holds, with all of the scopes that it had.
-    pub fn holds(&self, verified: &Verified) -> bool {
-        let holder = self.holder(&verified.key);
+    pub fn is_valid(&self, verified: &Verified) -> bool {
+        let holder = self.verified_by_id(&verified.key);
         holder.is_some_and(|now| now.principal.scopes.covers(verified.principal.scopes))
     }
 
@@ -185,37 +185,37 @@ impl Keys {
     }
 
     /// Who holds the key of this id, if it still holds.
-    pub(super) fn holder(&self, id: &KeyId) -> Option<Verified> {
-        if let Some(admin) = self.admin().filter(|admin| admin.id() == *id) {
-            return Some(admin_of(&admin));
+    pub(super) fn verified_by_id(&self, id: &KeyId) -> Option<Verified> {
+        if let Some(admin) = self.admin_hash().filter(|admin| admin.id() == *id) {
+            return Some(verified_admin(&admin));
         }
-        let now = self.0.ages.at_least();
+        let now = self.0.expiry.earliest_now();
         let entries = self.entries();
-        let entry = entries.values().find(|entry| entry.key.id == *id && self.holds_at(entry, now))?;
+        let entry = entries.values().find(|entry| entry.key.id == *id && self.is_valid_at(entry, now))?;
         Some(Verified { principal: entry.key.principal(), key: id.clone() })
     }
 
     /// Whether a principal has a key that holds and allows this.
-    pub fn any_allows(&self, tenant: &Tenant, id: &str, scope: Scope) -> bool {
-        if let Some(admin) = self.admin().map(|admin| admin_of(&admin).principal)
+    pub fn principal_has_scope(&self, tenant: &Tenant, id: &str, scope: Scope) -> bool {
+        if let Some(admin) = self.admin_hash().map(|admin| verified_admin(&admin).principal)
             && *admin.id == *id
         {
             return admin.tenant == *tenant && admin.scopes.contains(scope);
         }
-        let now = self.0.ages.at_least();
+        let now = self.0.expiry.earliest_now();
         self.entries().values().any(|entry| {
             let key = &entry.key;
             *key.name == *id
                 && key.tenant == *tenant
                 && key.scopes.contains(scope)
-                && self.holds_at(entry, now)
+                && self.is_valid_at(entry, now)
         })
     }
 
     /// Resolves when the key ends or loses a scope, for streams that live long. Cancel-safe.
-    pub async fn ended(&self, verified: &Verified) {
-        let mut changes = self.0.ended.subscribe();
-        while self.holds(verified) {
+    pub async fn wait_ended(&self, verified: &Verified) {
+        let mut changes = self.0.ended_count.subscribe();
+        while self.is_valid(verified) {
             // The sender lives in `self`, so there is always a next change to wait for.
             if changes.changed().await.is_err() {
                 return;
@@ -224,8 +224,8 @@ impl Keys {
     }
 
     /// Changes when any key ended or lost a scope.
-    pub fn endings(&self) -> watch::Receiver<u64> {
-        self.0.ended.subscribe()
+    pub fn watch_ended(&self) -> watch::Receiver<u64> {
+        self.0.ended_count.subscribe()
     }
 
     /// Makes a key for a person or a program. The text is given once.
@@ -234,38 +234,38 @@ impl Keys {
         if !(1..=64).contains(&new.name.len()) || !new.name.bytes().all(plain) {
             return Err(CreateKeyError::Name);
         }
-        if new.name == OWNER || new.name == ADMIN {
+        if new.name == OWNER_NAME || new.name == ADMIN_NAME {
             return Err(CreateKeyError::Reserved);
         }
         if new.scopes.iter().next().is_none() {
             return Err(CreateKeyError::NoScope);
         }
         let named = self.list().iter().filter(|key| key.kind == KeyKind::Named).count();
-        if named >= self.0.named_keys {
+        if named >= self.0.max_named_keys {
             return Err(CreateKeyError::TooMany(named));
         }
-        Ok(self.store(KeyKind::Named, new)?)
+        Ok(self.insert(KeyKind::Named, new)?)
     }
 
     /// Makes the key of a start's link: everything but `admin`, until nobody uses it any more.
-    pub fn mint_link(&self) -> Result<KeyText, KeyStoreError> {
+    pub fn create_link_key(&self) -> Result<KeyText, KeyStoreError> {
         let scopes = [Scope::Read, Scope::Prompt, Scope::Approve, Scope::Files].into_iter().collect();
-        let new = NewKey { name: OWNER, tenant: Tenant::default(), scopes, limits: Vec::new() };
-        let (text, _) = self.store(KeyKind::Link, &new)?;
+        let new = NewKey { name: OWNER_NAME, tenant: Tenant::default(), scopes, limits: Vec::new() };
+        let (text, _) = self.insert(KeyKind::Link, &new)?;
         let mut links: Vec<_> = self.list().into_iter().filter(|key| key.kind == KeyKind::Link).collect();
         links.sort_by_key(|key| std::cmp::Reverse(key.last_used_at.unwrap_or(key.created_at)));
-        let surplus: Vec<_> = links.into_iter().skip(self.0.link_keys).map(|key| key.id).collect();
-        self.remove(|key| surplus.contains(&key.id))?;
+        let surplus: Vec<_> = links.into_iter().skip(self.0.max_link_keys).map(|key| key.id).collect();
+        self.remove_where(|key| surplus.contains(&key.id))?;
         Ok(text)
     }
 
     /// All keys that hold, oldest first, without their texts.
     pub fn list(&self) -> Vec<Key> {
-        let now = self.0.ages.at_least();
+        let now = self.0.expiry.earliest_now();
         let entries = self.entries();
         let mut keys: Vec<_> = entries
             .values()
-            .filter(|entry| self.holds_at(entry, now))
+            .filter(|entry| self.is_valid_at(entry, now))
             .map(|entry| Key { last_used_at: entry.last_used(), ..entry.key.clone() })
             .collect();
         keys.sort_by(|a, b| (a.created_at, a.id.as_str()).cmp(&(b.created_at, b.id.as_str())));
@@ -274,29 +274,29 @@ impl Keys {
 
     /// Ends the key of this id, or all keys of this name; gives what ended.
     pub fn revoke(&self, id_or_name: &str) -> Result<Vec<Key>, RevokeError> {
-        let revoked = self.remove(|key| key.id.as_str() == id_or_name || &*key.name == id_or_name)?;
+        let revoked = self.remove_where(|key| key.id.as_str() == id_or_name || &*key.name == id_or_name)?;
         if revoked.is_empty() { Err(RevokeError::NotFound) } else { Ok(revoked) }
     }
 
     /// Keeps the keys as the store has them, writes when they were used, forgets what ended; until the stop.
-    pub async fn follow(self, shutdown: Shutdown) {
-        let mut ticks = tokio::time::interval(RELOAD);
+    pub async fn run(self, shutdown: Shutdown) {
+        let mut ticks = tokio::time::interval(RELOAD_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut flushed = tokio::time::Instant::now();
         loop {
             let stop = tokio::select! {
-                () = shutdown.soft() => true,
+                () = shutdown.drain_started() => true,
                 _ = ticks.tick() => false,
             };
-            let flush = stop || flushed.elapsed() >= FLUSH;
+            let flush = stop || flushed.elapsed() >= FLUSH_INTERVAL;
             if flush {
                 flushed = tokio::time::Instant::now();
             }
             let keys = self.clone();
             let work = move || {
                 if flush {
-                    keys.flush()?;
-                    keys.sweep()?;
+                    keys.flush_last_used()?;
+                    keys.remove_expired()?;
                 }
                 keys.reload()
             };
@@ -318,41 +318,41 @@ impl Keys {
         let mut found = HashMap::new();
         let mut after: Option<Vec<u8>> = None;
         loop {
-            let page = self.0.store.scan(Table::Key, b"", after.as_deref(), PAGE)?;
-            let whole = page.len() < PAGE;
+            let page = self.0.store.scan(Table::Key, b"", after.as_deref(), PAGE_SIZE)?;
+            let is_last_page = page.len() < PAGE_SIZE;
             after = page.last().map(|(key, _)| key.clone());
             for (key, stored) in page {
                 let Some((hash, key)) = decode(&key, &stored) else {
                     tracing::warn!("a record of a key is not readable and is passed over");
                     continue;
                 };
-                found.insert(hash, Entry { key, stored, used: AtomicI64::new(0) });
+                found.insert(hash, Entry { key, stored, last_used_millis: AtomicI64::new(0) });
             }
-            if whole {
+            if is_last_page {
                 break;
             }
         }
-        let lost = {
-            let mut entries = sound(self.0.entries.write());
+        let any_ended = {
+            let mut entries = lock_or_abort(self.0.entries.write());
             for (hash, entry) in &found {
                 if let Some(old) = entries.get(hash) {
-                    entry.used.store(old.used.load(Ordering::Relaxed), Ordering::Relaxed);
+                    entry.last_used_millis.store(old.last_used_millis.load(Ordering::Relaxed), Ordering::Relaxed);
                 }
             }
-            let lost = entries
+            let any_ended = entries
                 .iter()
                 .any(|(hash, old)| found.get(hash).is_none_or(|new| !new.key.scopes.covers(old.key.scopes)));
-            self.0.limits.set_of_keys(limits_of(found.values().map(|entry| &entry.key)));
+            self.0.limits.set_key_limits(limits_by_principal(found.values().map(|entry| &entry.key)));
             *entries = found;
-            lost
+            any_ended
         };
-        if lost {
-            self.0.ended.send_modify(|count| *count += 1);
+        if any_ended {
+            self.0.ended_count.send_modify(|count| *count += 1);
         }
         Ok(())
     }
 
-    fn store(&self, kind: KeyKind, new: &NewKey<'_>) -> Result<(KeyText, Key), KeyStoreError> {
+    fn insert(&self, kind: KeyKind, new: &NewKey<'_>) -> Result<(KeyText, Key), KeyStoreError> {
         let text = KeyText::generate(&self.0.ids);
         let hash = KeyHash::of(text.expose());
         let principal = |key: &Key| (&key.tenant, &*key.name) == (&new.tenant, new.name);
@@ -374,7 +374,7 @@ impl Keys {
         for (hash, entry) in self.entries().iter().filter(|(_, entry)| principal(&entry.key)) {
             if entry.key.limits != key.limits {
                 let other = Key { limits: key.limits, ..entry.key.clone() };
-                replace(&mut batch, *hash, &other, entry.stored.clone());
+                push_replace(&mut batch, *hash, &other, entry.stored.clone());
             }
         }
         self.0.store.commit(&batch)?;
@@ -382,7 +382,7 @@ impl Keys {
         Ok((text, key))
     }
 
-    fn remove(&self, ends: impl Fn(&Key) -> bool) -> Result<Vec<Key>, KeyStoreError> {
+    fn remove_where(&self, ends: impl Fn(&Key) -> bool) -> Result<Vec<Key>, KeyStoreError> {
         let (hashes, keys): (Vec<_>, Vec<_>) = {
             let entries = self.entries();
             let ending = entries.iter().filter(|(_, entry)| ends(&entry.key));
@@ -398,13 +398,13 @@ impl Keys {
     }
 
     /// Removes the link keys that nobody used for too long.
-    fn sweep(&self) -> Result<(), KeyStoreError> {
+    fn remove_expired(&self) -> Result<(), KeyStoreError> {
         let holding: Vec<_> = self.list().into_iter().map(|key| key.id).collect();
-        self.remove(|key| !holding.contains(&key.id)).map(drop)
+        self.remove_where(|key| !holding.contains(&key.id)).map(drop)
     }
 
     /// Writes `lastUsedAt` of the keys that were used since; a key that was revoked meanwhile stays revoked.
-    fn flush(&self) -> Result<(), KeyStoreError> {
+    fn flush_last_used(&self) -> Result<(), KeyStoreError> {
         let used: Vec<_> = self
             .entries()
             .iter()
@@ -428,19 +428,19 @@ impl Keys {
         Ok(())
     }
 
-    fn holds_at(&self, entry: &Entry, now: Timestamp) -> bool {
+    fn is_valid_at(&self, entry: &Entry, now: Timestamp) -> bool {
         let since = entry.last_used().unwrap_or(entry.key.created_at);
-        entry.key.kind != KeyKind::Link || now < since.after(self.0.link_key_unused)
+        entry.key.kind != KeyKind::Link || now < since.after(self.0.link_key_idle_timeout)
     }
 
     fn entries(&self) -> RwLockReadGuard<'_, HashMap<KeyHash, Entry>> {
-        sound(self.0.entries.read())
+        lock_or_abort(self.0.entries.read())
     }
 }
 
-fn admin_of(hash: &KeyHash) -> Verified {
+fn verified_admin(hash: &KeyHash) -> Verified {
     let scopes = Scopes::from_iter([Scope::Admin]);
-    let principal = Principal { id: ADMIN.into(), tenant: Tenant::default(), scopes };
+    let principal = Principal { id: ADMIN_NAME.into(), tenant: Tenant::default(), scopes };
     Verified { principal, key: hash.id() }
 }
 

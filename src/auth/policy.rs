@@ -8,9 +8,9 @@ use http::{HeaderMap, Method};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::admission::{Admission, Credential, Refusal};
-use super::failures::Failures;
-use super::hosts::{From, Hosts, Single};
+use super::admission::{Admission, Credential, AdmissionError};
+use super::failures::FailureLimiter;
+use super::hosts::{RequestOrigin, Hosts, SingleHeader};
 use super::keys::Keys;
 use super::tickets::Tickets;
 use crate::types::{Limits, Network};
@@ -35,7 +35,7 @@ pub struct Policy {
     proxies: Vec<Network>,
     keys: Keys,
     tickets: Tickets,
-    failures: Failures,
+    failures: FailureLimiter,
 }
 
 impl Policy {
@@ -45,71 +45,71 @@ impl Policy {
             proxies: options.proxies.clone(),
             keys,
             tickets,
-            failures: Failures::new(limits.bad_keys_per_minute),
+            failures: FailureLimiter::new(limits.bad_keys_per_minute),
         }
     }
 
-    pub fn admit(&self, parts: &Parts, peer: SocketAddr) -> Result<Admission, Refusal> {
-        let client = self.client(&parts.headers, peer.ip());
-        if !self.hosts.knows(parts) {
-            return Err(Refusal::HostRefused);
+    pub fn admit(&self, parts: &Parts, peer: SocketAddr) -> Result<Admission, AdmissionError> {
+        let client = self.client_address(&parts.headers, peer.ip());
+        if !self.hosts.accepts(parts) {
+            return Err(AdmissionError::MisdirectedRequest);
         }
         let public = is_public(parts.uri.path());
-        let from = self.hosts.origin(&parts.headers, public);
-        if from == From::Foreign {
-            return Err(Refusal::OriginForbidden);
+        let from = self.hosts.classify_origin(&parts.headers, public);
+        if from == RequestOrigin::Foreign {
+            return Err(AdmissionError::OriginForbidden);
         }
         let preflight = parts.method == Method::OPTIONS
-            && from == From::Allowed
+            && from == RequestOrigin::Allowed
             && parts.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
         let credential = if public || preflight { None } else { Some(self.credential(parts, client)?) };
         Ok(Admission { client, credential, preflight })
     }
 
     /// Changes when any key ended, for who has to look then whether its own one holds.
-    pub fn key_endings(&self) -> watch::Receiver<u64> {
-        self.keys.endings()
+    pub fn watch_ended_keys(&self) -> watch::Receiver<u64> {
+        self.keys.watch_ended()
     }
 
     /// The origin of the request's page, if it is another one that the operator allows: whatever the answer is, that
     /// page may read it.
-    pub fn cross_origin<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        let allowed = self.hosts.origin(headers, false) == From::Allowed;
-        Single::of(headers, &ORIGIN).one().filter(|_| allowed)
+    pub fn allowed_cross_origin<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        let allowed = self.hosts.classify_origin(headers, false) == RequestOrigin::Allowed;
+        SingleHeader::of(headers, &ORIGIN).one().filter(|_| allowed)
     }
 
-    fn credential(&self, parts: &Parts, client: IpAddr) -> Result<Credential, Refusal> {
+    fn credential(&self, parts: &Parts, client: IpAddr) -> Result<Credential, AdmissionError> {
         if parts.headers.contains_key(AUTHORIZATION) {
-            let verified = bearer(&parts.headers).and_then(|key| self.keys.verify(key));
+            let verified = bearer_token(&parts.headers).and_then(|key| self.keys.verify(key));
             return match verified {
-                Some(verified) => Ok(Credential::key(self.keys.clone(), verified)),
-                None => Err(match self.failures.count(client, Instant::now()) {
-                    Some(retry_after) => Refusal::TooManyWrongKeys { retry_after },
-                    None => Refusal::KeyWrong,
+                Some(verified) => Ok(Credential::from_key(self.keys.clone(), verified)),
+                None => Err(match self.failures.record(client, Instant::now()) {
+                    Some(retry_after) => AdmissionError::TooManyInvalidKeys { retry_after },
+                    None => AdmissionError::InvalidKey,
                 }),
             };
         }
-        let Some(ticket) = parts.uri.query().and_then(ticket).filter(|_| parts.method == Method::GET) else {
-            return Err(Refusal::KeyMissing);
+        let Some(ticket) = parts.uri.query().and_then(ticket_param).filter(|_| parts.method == Method::GET) else {
+            return Err(AdmissionError::MissingKey);
         };
         // Wrong tickets are not counted: an `EventSource` may come back with one that ended.
-        match self.tickets.use_for(ticket, parts.uri.path()) {
-            Ok(open) => match self.keys.holder(&open.verified().key) {
-                Some(holder) => Ok(Credential::ticket(self.keys.clone(), holder, open)),
-                None => Err(Refusal::TicketWrong),
+        match self.tickets.open_stream(ticket, parts.uri.path()) {
+            Ok(open) => match self.keys.verified_by_id(&open.verified().key) {
+                Some(holder) => Ok(Credential::from_ticket(self.keys.clone(), holder, open)),
+                None => Err(AdmissionError::InvalidTicket),
             },
-            Err(_) => Err(Refusal::TicketWrong),
+            Err(_) => Err(AdmissionError::InvalidTicket),
         }
     }
 
     /// The last address in `X-Forwarded-For` that no proxy of ours has; everything before it is hearsay.
-    fn client(&self, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
-        let ours = |address: IpAddr| self.proxies.iter().any(|proxy| proxy.contains(address));
+    fn client_address(&self, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
+        let is_proxy = |address: IpAddr| self.proxies.iter().any(|proxy| proxy.contains(address));
         let mut client = peer.to_canonical();
         let values: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
         let hops = values.iter().rev().flat_map(|value| value.to_str().unwrap_or("").rsplit(','));
         for hop in hops {
-            if !ours(client) {
+            if !is_proxy(client) {
                 break;
             }
             let Ok(address) = hop.trim().parse::<IpAddr>() else { break };
@@ -126,13 +126,13 @@ fn is_public(path: &str) -> bool {
         || path.starts_with("/docs/")
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, key) = Single::of(headers, &AUTHORIZATION).one()?.split_once(' ')?;
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, key) = SingleHeader::of(headers, &AUTHORIZATION).one()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(key.trim_start_matches(' '))
 }
 
 /// The one `ticket` of a query; its letters need no escapes.
-fn ticket(query: &str) -> Option<&str> {
+fn ticket_param(query: &str) -> Option<&str> {
     let mut tickets = query.split('&').filter_map(|pair| pair.strip_prefix("ticket="));
     tickets.next().filter(|_| tickets.next().is_none())
 }

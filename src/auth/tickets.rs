@@ -17,14 +17,14 @@ use tokio::time::Instant;
 
 use super::key::{KeyHash, KeyId};
 use super::keys::{Keys, Verified};
-use crate::shutdown::{Shutdown, sound};
+use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::store::{Batch, CommitError, Delete, EventStore, Put, ReadError, Table};
 use crate::types::{Ids, Limits, Timestamp};
 
 /// How often the store learns that a stream still lives. It is told of this much more time, so that a ticket never
 /// holds shorter than promised.
-const STAMP: Duration = Duration::from_mins(1);
-const PAGE: usize = 500;
+const REFRESH_INTERVAL: Duration = Duration::from_mins(1);
+const PAGE_SIZE: usize = 500;
 
 /// A cheap handle on the tickets that hold.
 #[derive(Debug, Clone)]
@@ -34,16 +34,16 @@ pub struct Tickets(Arc<Inner>);
 struct Inner {
     store: Arc<dyn EventStore>,
     ids: Ids,
-    unused: Duration,
-    after: Duration,
-    each: usize,
+    unused_ttl: Duration,
+    reconnect_ttl: Duration,
+    max_per_principal: usize,
     /// Under the hash of their text, for the reason that keys are.
     tickets: Mutex<HashMap<KeyHash, Ticket>>,
     /// Held from the look at the tickets to the end of what follows from it in the store: the last to write there is
     /// who knows best.
-    books: Mutex<()>,
+    store_lock: Mutex<()>,
     /// The store has to learn of something soon.
-    changed: Notify,
+    flush_requested: Notify,
 }
 
 #[derive(Debug)]
@@ -52,17 +52,17 @@ struct Ticket {
     paths: Vec<String>,
     streams: usize,
     /// When it ends, unless a stream of it lives.
-    until: Instant,
+    expires_at: Instant,
     /// The same as the store has it.
-    stored: Instant,
+    stored_expires_at: Instant,
 }
 
 impl Ticket {
-    fn holds(&self, now: Instant) -> bool {
-        self.streams > 0 || now < self.until
+    fn is_valid(&self, now: Instant) -> bool {
+        self.streams > 0 || now < self.expires_at
     }
 
-    fn record(&self, hash: KeyHash, until: Timestamp) -> Put {
+    fn to_put(&self, hash: KeyHash, until: Timestamp) -> Put {
         let record =
             TicketRecord { key: self.holder.key.as_str().to_owned(), paths: self.paths.clone(), until };
         let value = serde_json::to_vec(&record).expect("a ticket's record has only texts").into();
@@ -96,7 +96,7 @@ pub enum TicketError {
     #[error("this ticket does not hold")]
     Unknown,
     #[error("this ticket is not for this path")]
-    OtherPath,
+    WrongPath,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -118,43 +118,43 @@ impl Tickets {
         let tickets = Self(Arc::new(Inner {
             store,
             ids,
-            unused: limits.ticket_unused,
-            after: limits.ticket_after,
-            each: limits.tickets,
+            unused_ttl: limits.ticket_unused,
+            reconnect_ttl: limits.ticket_after,
+            max_per_principal: limits.tickets,
             tickets: Mutex::default(),
-            books: Mutex::default(),
-            changed: Notify::new(),
+            store_lock: Mutex::default(),
+            flush_requested: Notify::new(),
         }));
-        tickets.read_in(keys)?;
+        tickets.load(keys)?;
         Ok(tickets)
     }
 
-    fn read_in(&self, keys: &Keys) -> Result<(), TicketStoreError> {
+    fn load(&self, keys: &Keys) -> Result<(), TicketStoreError> {
         let (instant, now) = (Instant::now(), self.0.ids.now().as_millis());
-        let (mut over, mut after) = (Vec::new(), None);
+        let (mut expired, mut after) = (Vec::new(), None);
         loop {
-            let page = self.0.store.scan(Table::Ticket, b"", after.as_deref(), PAGE)?;
+            let page = self.0.store.scan(Table::Ticket, b"", after.as_deref(), PAGE_SIZE)?;
             for (key, value) in &page {
                 let record: Option<TicketRecord> = serde_json::from_slice(value).ok();
                 let hash = key.as_slice().try_into().ok().map(KeyHash::from_bytes);
                 let held = record.zip(hash).and_then(|(record, hash)| {
                     let left = u64::try_from(record.until.as_millis() - now).ok().filter(|left| *left > 0)?;
                     // A clock that was set back must not make a ticket hold for years.
-                    let until = instant + Duration::from_millis(left).min(self.0.after + STAMP);
-                    let holder = keys.holder(&KeyId::of(&record.key))?;
-                    Some((hash, Ticket { holder, paths: record.paths, streams: 0, until, stored: until }))
+                    let until = instant + Duration::from_millis(left).min(self.0.reconnect_ttl + REFRESH_INTERVAL);
+                    let holder = keys.verified_by_id(&KeyId::of(&record.key))?;
+                    Some((hash, Ticket { holder, paths: record.paths, streams: 0, expires_at: until, stored_expires_at: until }))
                 });
                 match held {
                     Some((hash, ticket)) => drop(self.tickets().insert(hash, ticket)),
-                    None => over.push(Delete { table: Table::Ticket, key: key.clone() }),
+                    None => expired.push(Delete { table: Table::Ticket, key: key.clone() }),
                 }
             }
             after = page.last().map(|(key, _)| key.clone());
-            if page.len() < PAGE {
+            if page.len() < PAGE_SIZE {
                 break;
             }
         }
-        self.commit(Vec::new(), over)
+        self.commit(Vec::new(), expired)
     }
 
     /// A ticket for GET on these paths (without query), with the rights of the key that asks. Blocks on the store.
@@ -162,29 +162,29 @@ impl Tickets {
         let text = URL_SAFE_NO_PAD.encode(self.0.ids.secret());
         let hash = KeyHash::of(&text);
         let now = Instant::now();
-        let until = now + self.0.unused;
-        let expires_at = self.0.ids.now().after(self.0.unused);
-        let ticket = Ticket { holder: holder.clone(), paths, streams: 0, until, stored: until };
-        let _alone = sound(self.0.books.lock());
-        let surplus = self.surplus(holder);
+        let until = now + self.0.unused_ttl;
+        let expires_at = self.0.ids.now().after(self.0.unused_ttl);
+        let ticket = Ticket { holder: holder.clone(), paths, streams: 0, expires_at: until, stored_expires_at: until };
+        let _store_guard = lock_or_abort(self.0.store_lock.lock());
+        let surplus = self.tickets_to_evict(holder);
         let deletes = surplus.iter().map(|hash| delete(*hash)).collect();
-        self.commit(vec![ticket.record(hash, expires_at)], deletes)?;
+        self.commit(vec![ticket.to_put(hash, expires_at)], deletes)?;
         let mut tickets = self.tickets();
         for hash in surplus {
             match tickets.get_mut(&hash) {
                 // Somebody has opened a stream by it meanwhile: it goes on, and the store has to have it again.
-                Some(ticket) if ticket.streams > 0 => ticket.stored = now,
+                Some(ticket) if ticket.streams > 0 => ticket.stored_expires_at = now,
                 Some(_) | None => drop(tickets.remove(&hash)),
             }
         }
         tickets.insert(hash, ticket);
         drop(tickets);
-        self.0.changed.notify_one();
+        self.0.flush_requested.notify_one();
         Ok(IssuedTicket { ticket: text, expires_at })
     }
 
     /// The tickets that a principal has to give up for one more: those that end first, and that no stream uses.
-    fn surplus(&self, holder: &Verified) -> Vec<KeyHash> {
+    fn tickets_to_evict(&self, holder: &Verified) -> Vec<KeyHash> {
         let tickets = self.tickets();
         let of_holder = |ticket: &&Ticket| {
             let (theirs, ours) = (&ticket.holder.principal, &holder.principal);
@@ -192,32 +192,32 @@ impl Tickets {
         };
         let count = tickets.values().filter(of_holder).count();
         let idle = tickets.iter().filter(|(_, ticket)| of_holder(ticket) && ticket.streams == 0);
-        let mut idle: Vec<_> = idle.map(|(hash, ticket)| (ticket.until, *hash)).collect();
+        let mut idle: Vec<_> = idle.map(|(hash, ticket)| (ticket.expires_at, *hash)).collect();
         idle.sort_by_key(|(until, _)| *until);
-        idle.into_iter().take((count + 1).saturating_sub(self.0.each)).map(|(_, hash)| hash).collect()
+        idle.into_iter().take((count + 1).saturating_sub(self.0.max_per_principal)).map(|(_, hash)| hash).collect()
     }
 
     /// Opens a stream by a ticket. The ticket holds at least as long as what this gives.
-    pub fn use_for(&self, presented: &str, path: &str) -> Result<TicketUse, TicketError> {
+    pub fn open_stream(&self, presented: &str, path: &str) -> Result<TicketGuard, TicketError> {
         let hash = KeyHash::of(presented);
         let now = Instant::now();
         let mut tickets = self.tickets();
-        let ticket = tickets.get_mut(&hash).filter(|ticket| ticket.holds(now)).ok_or(TicketError::Unknown)?;
+        let ticket = tickets.get_mut(&hash).filter(|ticket| ticket.is_valid(now)).ok_or(TicketError::Unknown)?;
         if !ticket.paths.iter().any(|allowed| allowed == path) {
-            return Err(TicketError::OtherPath);
+            return Err(TicketError::WrongPath);
         }
         ticket.streams += 1;
-        self.0.changed.notify_one();
-        Ok(TicketUse { tickets: self.clone(), hash, verified: ticket.holder.clone() })
+        self.0.flush_requested.notify_one();
+        Ok(TicketGuard { tickets: self.clone(), hash, verified: ticket.holder.clone() })
     }
 
     /// Tells the store what has changed, until the stop.
-    pub async fn follow(self, shutdown: Shutdown) {
+    pub async fn run(self, shutdown: Shutdown) {
         loop {
             let stop = tokio::select! {
-                () = shutdown.soft() => true,
-                () = self.0.changed.notified() => false,
-                () = tokio::time::sleep(STAMP) => false,
+                () = shutdown.drain_started() => true,
+                () = self.0.flush_requested.notified() => false,
+                () = tokio::time::sleep(REFRESH_INTERVAL) => false,
             };
             let tickets = self.clone();
             match shutdown.spawn_blocking(move || tickets.flush()).await {
@@ -238,32 +238,32 @@ impl Tickets {
 
     /// Writes how long each ticket holds where the store has it otherwise, and forgets those that are over.
     fn flush(&self) -> Result<(), TicketStoreError> {
-        let _alone = sound(self.0.books.lock());
+        let _store_guard = lock_or_abort(self.0.store_lock.lock());
         let now = Instant::now();
-        let (wall, after) = (self.0.ids.now(), self.0.after);
-        let (mut puts, mut stored, mut over) = (Vec::new(), Vec::new(), Vec::new());
+        let (wall, after) = (self.0.ids.now(), self.0.reconnect_ttl);
+        let (mut puts, mut stored, mut expired) = (Vec::new(), Vec::new(), Vec::new());
         for (hash, ticket) in self.tickets().iter() {
-            if !ticket.holds(now) {
-                over.push(*hash);
+            if !ticket.is_valid(now) {
+                expired.push(*hash);
                 continue;
             }
-            let until = if ticket.streams > 0 { now + after + STAMP } else { ticket.until };
+            let until = if ticket.streams > 0 { now + after + REFRESH_INTERVAL } else { ticket.expires_at };
             let known =
-                if ticket.streams > 0 { ticket.stored >= now + after } else { ticket.stored == until };
+                if ticket.streams > 0 { ticket.stored_expires_at >= now + after } else { ticket.stored_expires_at == until };
             if !known {
-                puts.push(ticket.record(*hash, wall.after(until - now)));
+                puts.push(ticket.to_put(*hash, wall.after(until - now)));
                 stored.push((*hash, until));
             }
         }
-        self.commit(puts, over.iter().map(|hash| delete(*hash)).collect())?;
+        self.commit(puts, expired.iter().map(|hash| delete(*hash)).collect())?;
         // Only now: what the store has not taken is written again the next time.
         let mut tickets = self.tickets();
-        for hash in over {
+        for hash in expired {
             tickets.remove(&hash);
         }
         for (hash, until) in stored {
             if let Some(ticket) = tickets.get_mut(&hash) {
-                ticket.stored = until;
+                ticket.stored_expires_at = until;
             }
         }
         Ok(())
@@ -277,7 +277,7 @@ impl Tickets {
     }
 
     fn tickets(&self) -> MutexGuard<'_, HashMap<KeyHash, Ticket>> {
-        sound(self.0.tickets.lock())
+        lock_or_abort(self.0.tickets.lock())
     }
 }
 
@@ -287,25 +287,25 @@ fn delete(hash: KeyHash) -> Delete {
 
 /// One stream that a ticket opened. Drop it when the stream ends.
 #[derive(Debug)]
-pub struct TicketUse {
+pub struct TicketGuard {
     tickets: Tickets,
     hash: KeyHash,
     verified: Verified,
 }
 
-impl TicketUse {
+impl TicketGuard {
     pub fn verified(&self) -> &Verified {
         &self.verified
     }
 }
 
-impl Drop for TicketUse {
+impl Drop for TicketGuard {
     fn drop(&mut self) {
         if let Some(ticket) = self.tickets.tickets().get_mut(&self.hash) {
             ticket.streams -= 1;
-            ticket.until = Instant::now() + self.tickets.0.after;
+            ticket.expires_at = Instant::now() + self.tickets.0.reconnect_ttl;
         }
-        self.tickets.0.changed.notify_one();
+        self.tickets.0.flush_requested.notify_one();
     }
 }
 

@@ -9,14 +9,14 @@ use rustix::fs::{CWD, RenameFlags};
 
 use super::{Failure, Options, lock, output};
 use crate::config::DataDir;
-use crate::store::{self, Checked};
+use crate::store::{self, CheckReport};
 use crate::types::Ids;
 
 /// Stands for stdout, or stdin.
-const STREAM: &str = "-";
+const STDIO: &str = "-";
 /// What copies are called on their way to stdout and from stdin.
-const SENT: &str = "backup";
-const RECEIVED: &str = "restore";
+const BACKUP_PART: &str = "backup";
+const RESTORE_PART: &str = "restore";
 
 #[derive(Debug, thiserror::Error)]
 enum BackupError {
@@ -33,19 +33,19 @@ enum BackupError {
 }
 
 pub(super) fn backup(file: &Path, options: &Options) -> Result<(), Failure> {
-    let gateway = options.beside()?;
+    let gateway = options.local_config()?;
     let log = gateway.data.log();
     if !log.exists() {
         return Err(BackupError::NoLog(gateway.data.path().to_owned()).into());
     }
     // A gateway that runs goes on; none starts meanwhile.
-    let _lock = lock::beside_gateway(&gateway.data)?;
-    sweep(&gateway.data);
-    if file == Path::new(STREAM) {
+    let _lock = lock::acquire_unless_running(&gateway.data)?;
+    remove_stale_parts(&gateway.data);
+    if file == Path::new(STDIO) {
         if io::stdout().is_terminal() {
             return Err(BackupError::Terminal.into());
         }
-        let part = gateway.data.private().join(part_of(SENT));
+        let part = gateway.data.private().join(part_name(BACKUP_PART));
         copy(&log, &part)?;
         // Without a name before it is sent: whoever takes it may go away in the middle.
         let mut whole = File::open(&part)?;
@@ -57,10 +57,10 @@ pub(super) fn backup(file: &Path, options: &Options) -> Result<(), Failure> {
         return Err(BackupError::Exists(file.to_owned()).into());
     }
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    sweep_folder(folder_of(file), &name);
-    let part = folder_of(file).join(part_of(&name));
+    remove_stale_parts_in(parent_dir(file), &name);
+    let part = parent_dir(file).join(part_name(&name));
     let checked = copy(&log, &part)?;
-    if let Err(error) = name_finally(&part, file) {
+    if let Err(error) = rename_no_replace(&part, file) {
         drop(fs::remove_file(&part));
         return Err(match error.kind() {
             io::ErrorKind::AlreadyExists => BackupError::Exists(file.to_owned()),
@@ -68,18 +68,18 @@ pub(super) fn backup(file: &Path, options: &Options) -> Result<(), Failure> {
         }
         .into());
     }
-    File::open(folder_of(file))?.sync_all()?;
-    Ok(output::line(&format!("{}: {}", file.display(), told(&checked)))?)
+    File::open(parent_dir(file))?.sync_all()?;
+    Ok(output::write_line(&format!("{}: {}", file.display(), summary(&checked)))?)
 }
 
 pub(super) fn restore(file: &Path, options: &Options) -> Result<(), Failure> {
-    let gateway = options.beside()?;
-    lock::lay_out(&gateway.data)?;
-    let _lock = lock::take(&gateway.data)?;
-    sweep(&gateway.data);
+    let gateway = options.local_config()?;
+    lock::create_layout(&gateway.data)?;
+    let _lock = lock::acquire(&gateway.data)?;
+    remove_stale_parts(&gateway.data);
     let log = gateway.data.log();
-    let from_stdin = file == Path::new(STREAM);
-    let source = if from_stdin { gateway.data.private().join(part_of(RECEIVED)) } else { file.to_owned() };
+    let from_stdin = file == Path::new(STDIO);
+    let source = if from_stdin { gateway.data.private().join(part_name(RESTORE_PART)) } else { file.to_owned() };
     if from_stdin {
         // One that was broken off may have left it, under a process id that is ours now.
         let mut options = OpenOptions::new();
@@ -95,34 +95,34 @@ pub(super) fn restore(file: &Path, options: &Options) -> Result<(), Failure> {
     }
     let restored =
         restored.map_err(|error| BackupError::Restore { path: file.to_owned(), source: error.into() })?;
-    output::line(&format!("restored: {}", told(&restored.checked)))?;
-    if let Some(kept) = restored.kept {
-        output::line(&format!("the log that was there is {} now", kept.display()))?;
+    output::write_line(&format!("restored: {}", summary(&restored.checked)))?;
+    if let Some(kept) = restored.previous {
+        output::write_line(&format!("the log that was there is {} now", kept.display()))?;
     }
     Ok(())
 }
 
-fn copy(log: &Path, part: &Path) -> Result<Checked, BackupError> {
+fn copy(log: &Path, part: &Path) -> Result<CheckReport, BackupError> {
     let written = store::copy(log, part);
     written.map_err(|error| BackupError::Write { path: part.to_owned(), source: error.into() })
 }
 
 /// A name beside the final one, of this process alone.
-fn part_of(name: &str) -> String {
+fn part_name(name: &str) -> String {
     format!(".{name}.{}.part", std::process::id())
 }
 
 /// Removes what backups and restores left below the data folder that were broken off.
-pub(super) fn sweep(data: &DataDir) {
-    for name in [SENT, RECEIVED] {
-        sweep_folder(&data.private(), name);
+pub(super) fn remove_stale_parts(data: &DataDir) {
+    for name in [BACKUP_PART, RESTORE_PART] {
+        remove_stale_parts_in(&data.private(), name);
     }
 }
 
 /// Removes the parts of this name whose processes are gone. What cannot be removed is in nobody's way.
-fn sweep_folder(folder: &Path, name: &str) {
+fn remove_stale_parts_in(folder: &Path, name: &str) {
     let left = fs::read_dir(folder).into_iter().flatten().flatten();
-    for entry in left.filter(|entry| is_left(&entry.file_name().to_string_lossy(), name)) {
+    for entry in left.filter(|entry| is_stale_part(&entry.file_name().to_string_lossy(), name)) {
         if let Err(error) = fs::remove_file(entry.path()) {
             tracing::warn!(%error, file = %entry.path().display(), "a file is left behind");
         }
@@ -130,7 +130,7 @@ fn sweep_folder(folder: &Path, name: &str) {
 }
 
 /// Whether a file is such a part, or what SQLite put beside it.
-fn is_left(file: &str, name: &str) -> bool {
+fn is_stale_part(file: &str, name: &str) -> bool {
     let part = file.strip_prefix(&format!(".{name}.")).and_then(|rest| rest.split_once(".part"));
     let Some((pid, beside)) = part else { return false };
     let gone = |pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
@@ -138,12 +138,12 @@ fn is_left(file: &str, name: &str) -> bool {
         && pid.parse().ok().and_then(rustix::process::Pid::from_raw).is_some_and(gone)
 }
 
-fn folder_of(file: &Path) -> &Path {
+fn parent_dir(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Gives the file its name, if that is free until the last moment.
-fn name_finally(part: &Path, file: &Path) -> io::Result<()> {
+fn rename_no_replace(part: &Path, file: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, part, CWD, file, RenameFlags::NOREPLACE) {
         // A file system that cannot compare: it was free a moment ago.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => fs::rename(part, file),
@@ -151,7 +151,7 @@ fn name_finally(part: &Path, file: &Path) -> io::Result<()> {
     }
 }
 
-fn told(Checked { runs, damaged, .. }: &Checked) -> String {
+fn summary(CheckReport { runs, damaged, .. }: &CheckReport) -> String {
     match damaged {
         0 => format!("{runs} runs of events, all in order"),
         _ => format!("{runs} runs of events in order, and {damaged} that were damaged before"),

@@ -4,6 +4,6 @@ use super::{Failure, Options, output};
 use crate::config;
 
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let config = options.source().load()?;
-    Ok(output::write(config::show(&config).as_bytes())?)
+    let config = options.config_source().load()?;
+    Ok(output::write_stdout(config::show(&config).as_bytes())?)
 }

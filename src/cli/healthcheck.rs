@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use super::{Failure, Options};
 
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug, thiserror::Error)]
 enum HealthError {
     #[error("nothing answers on {address}")]
-    NoAnswer { address: SocketAddr, source: std::io::Error },
+    Unreachable { address: SocketAddr, source: std::io::Error },
     #[error("not ready: {0}")]
     NotReady(String),
 }
 
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let address = reachable(options.beside()?.listen.address);
-    let answer = ask(address).map_err(|source| HealthError::NoAnswer { address, source })?;
+    let address = connect_address(options.local_config()?.listen.address);
+    let answer = request_readyz(address).map_err(|source| HealthError::Unreachable { address, source })?;
     let status = answer.lines().next().unwrap_or_default();
     match status.split_whitespace().nth(1) {
         Some("200") => Ok(()),
@@ -27,10 +27,10 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// The beginning of the answer, which holds its status.
-fn ask(address: SocketAddr) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn request_readyz(address: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let request = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut head = [0; 256];
@@ -45,7 +45,7 @@ fn ask(address: SocketAddr) -> std::io::Result<String> {
 }
 
 /// A gateway that listens everywhere listens here too.
-fn reachable(address: SocketAddr) -> SocketAddr {
+fn connect_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),

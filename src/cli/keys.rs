@@ -23,7 +23,7 @@ pub(super) enum KeyCommand {
             long,
             value_name = "SCOPES",
             value_delimiter = ',',
-            value_parser = scope,
+            value_parser = parse_scope,
             default_value = "read,prompt,approve,files"
         )]
         scopes: Vec<Scope>,
@@ -35,7 +35,7 @@ pub(super) enum KeyCommand {
         #[arg(value_name = "ID|NAME")]
         key: String,
         /// The new scopes of the key: read, prompt, approve, files, admin
-        #[arg(long, value_name = "SCOPES", value_delimiter = ',', value_parser = scope)]
+        #[arg(long, value_name = "SCOPES", value_delimiter = ',', value_parser = parse_scope)]
         scopes: Option<Vec<Scope>>,
         #[command(flatten)]
         limits: LimitFlags,
@@ -102,12 +102,12 @@ impl std::str::FromStr for LimitValue {
 }
 
 pub(super) fn run(command: &KeyCommand, options: &Options) -> Result<(), Failure> {
-    let gateway = options.beside()?;
-    lock::lay_out(&gateway.data)?;
-    let alone = lock::beside_gateway(&gateway.data)?;
+    let gateway = options.local_config()?;
+    lock::create_layout(&gateway.data)?;
+    let lock = lock::acquire_unless_running(&gateway.data)?;
     // To open the log brings it to this version, and the gateway that runs does not know that one.
-    if alone.is_none() && app::is_earlier(&gateway.data)? {
-        return Err(lock::DataDirError::Earlier(gateway.data.path().to_owned()).into());
+    if lock.is_none() && app::is_older_version(&gateway.data)? {
+        return Err(lock::DataDirError::OlderGateway(gateway.data.path().to_owned()).into());
     }
     let ids = Ids::system();
     let store = app::open_store(&gateway.data, &gateway.limits, &ids)?;
@@ -117,7 +117,7 @@ pub(super) fn run(command: &KeyCommand, options: &Options) -> Result<(), Failure
             let scopes = scopes.iter().copied().collect();
             let (text, _) =
                 keys.create(&NewKey { name, tenant: Tenant::default(), scopes, limits: limits.changes() })?;
-            output::line(text.expose())?;
+            output::write_line(text.expose())?;
         }
         KeyCommand::Update { key, scopes, limits } => {
             let scopes = scopes.as_ref().map(|scopes| scopes.iter().copied().collect());
@@ -126,25 +126,25 @@ pub(super) fn run(command: &KeyCommand, options: &Options) -> Result<(), Failure
                 return Err("nothing to change: set --scopes or a limit".into());
             }
             for updated in keys.update(key, &change)? {
-                output::line(&format!("updated {} ({})", updated.id, updated.name))?;
+                output::write_line(&format!("updated {} ({})", updated.id, updated.name))?;
             }
         }
-        KeyCommand::List => output::write(table(&keys.list()).as_bytes())?,
+        KeyCommand::List => output::write_stdout(format_table(&keys.list()).as_bytes())?,
         KeyCommand::Revoke { key } => {
             for revoked in keys.revoke(key)? {
-                output::line(&format!("revoked {} ({})", revoked.id, revoked.name))?;
+                output::write_line(&format!("revoked {} ({})", revoked.id, revoked.name))?;
             }
         }
     }
     Ok(())
 }
 
-fn scope(text: &str) -> Result<Scope, String> {
-    let known = Scope::ALL.into_iter().find(|scope| name_of(*scope) == text);
+fn parse_scope(text: &str) -> Result<Scope, String> {
+    let known = Scope::ALL.into_iter().find(|scope| scope_name(*scope) == text);
     known.ok_or_else(|| "a scope is one of read, prompt, approve, files, admin".to_owned())
 }
 
-fn name_of(scope: Scope) -> &'static str {
+fn scope_name(scope: Scope) -> &'static str {
     match scope {
         Scope::Read => "read",
         Scope::Prompt => "prompt",
@@ -155,16 +155,16 @@ fn name_of(scope: Scope) -> &'static str {
 }
 
 /// The limits that are set with the key, by their flags.
-fn limits(key: &Key) -> String {
+fn format_limits(key: &Key) -> String {
     let set: Vec<_> = key.limits.iter().map(|(limit, value)| format!("{}={value}", limit.flag())).collect();
     if set.is_empty() { "default".to_owned() } else { set.join(",") }
 }
 
-fn table(keys: &[Key]) -> String {
+fn format_table(keys: &[Key]) -> String {
     let mut rows =
         vec![["ID", "NAME", "KIND", "SCOPES", "LIMITS", "CREATED", "LAST USED"].map(str::to_owned)];
     rows.extend(keys.iter().map(|key| {
-        let scopes: Vec<_> = key.scopes.iter().map(name_of).collect();
+        let scopes: Vec<_> = key.scopes.iter().map(scope_name).collect();
         let kind = match key.kind {
             KeyKind::Link => "link",
             KeyKind::Named => "named",
@@ -175,7 +175,7 @@ fn table(keys: &[Key]) -> String {
             key.name.to_string(),
             kind.to_owned(),
             scopes.join(","),
-            limits(key),
+            format_limits(key),
             key.created_at.to_string(),
             key.last_used_at.map_or_else(|| "never".to_owned(), |time| time.to_string()),
         ]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::config::DataDir;
 
 /// Longer than a `key` command takes.
-const MOMENT: Duration = Duration::from_millis(500);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DataDirError {
@@ -21,9 +21,9 @@ pub(super) enum DataDirError {
     #[error("the gateway on {} is just starting; try again in a moment", .0.display())]
     Starting(PathBuf),
     #[error("the gateway on {} is of an earlier version than this program: restart it first", .0.display())]
-    Earlier(PathBuf),
+    OlderGateway(PathBuf),
     #[error("the folder {} cannot be made", path.display())]
-    Make { path: PathBuf, source: io::Error },
+    CreateDir { path: PathBuf, source: io::Error },
     #[error("the lock {} cannot be taken", path.display())]
     Lock { path: PathBuf, source: io::Error },
 }
@@ -35,28 +35,28 @@ pub(super) struct DataLock {
 }
 
 /// Makes the folders that are missing. `private` is closed to others even when it was not.
-pub(super) fn lay_out(data: &DataDir) -> Result<(), DataDirError> {
+pub(super) fn create_layout(data: &DataDir) -> Result<(), DataDirError> {
     for folder in [data.path().to_owned(), data.private(), data.run(), data.workspaces(), data.homes()] {
-        make(&folder).map_err(|source| DataDirError::Make { path: folder, source })?;
+        create_private_dir(&folder).map_err(|source| DataDirError::CreateDir { path: folder, source })?;
     }
     let private = data.private();
     fs::set_permissions(&private, Permissions::from_mode(0o700))
-        .map_err(|source| DataDirError::Make { path: private, source })
+        .map_err(|source| DataDirError::CreateDir { path: private, source })
 }
 
-fn make(folder: &Path) -> io::Result<()> {
+fn create_private_dir(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Takes the folder for this process, or says that another gateway has it.
 ///
 /// It waits a little, because a `key` command may hold the lock for a moment.
-pub(super) fn take(data: &DataDir) -> Result<DataLock, DataDirError> {
-    let until = Instant::now() + MOMENT;
+pub(super) fn acquire(data: &DataDir) -> Result<DataLock, DataDirError> {
+    let until = Instant::now() + LOCK_TIMEOUT;
     loop {
-        match try_take(data)? {
+        match try_acquire(data)? {
             Some(lock) => return Ok(lock),
-            None if Instant::now() < until => std::thread::sleep(MOMENT / 20),
+            None if Instant::now() < until => std::thread::sleep(LOCK_TIMEOUT / 20),
             None => return Err(DataDirError::Locked(data.path().to_owned())),
         }
     }
@@ -64,14 +64,14 @@ pub(super) fn take(data: &DataDir) -> Result<DataLock, DataDirError> {
 
 /// For work on the store that may go on beside a gateway: the lock if no gateway has it, so that none starts
 /// while the file is made; nothing if one runs, which has made the file.
-pub(super) fn beside_gateway(data: &DataDir) -> Result<Option<DataLock>, DataDirError> {
-    match try_take(data)? {
+pub(super) fn acquire_unless_running(data: &DataDir) -> Result<Option<DataLock>, DataDirError> {
+    match try_acquire(data)? {
         None if !data.log().exists() => Err(DataDirError::Starting(data.path().to_owned())),
         lock => Ok(lock),
     }
 }
 
-fn try_take(data: &DataDir) -> Result<Option<DataLock>, DataDirError> {
+fn try_acquire(data: &DataDir) -> Result<Option<DataLock>, DataDirError> {
     let path = data.lock();
     let mut options = fs::OpenOptions::new();
     let file = options.write(true).create(true).truncate(false).mode(0o600).open(&path);

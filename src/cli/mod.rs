@@ -21,9 +21,9 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use source::Source;
+use source::ConfigSource;
 
-use crate::config::{Beside, Environment, Flags};
+use crate::config::{LocalConfig, Environment, Flags};
 use crate::{config, demo_agent, http, process};
 
 /// Runs ACP agents and lets web apps use them over HTTP.
@@ -110,9 +110,9 @@ pub fn main() -> ExitCode {
     // These two become what an agent is, and have nothing to hide from one. All others may have the gateway's own
     // environment, with secrets in it, beside agents of the same user: nobody may read it out of them.
     if !matches!(command, Command::DemoAgent { .. } | Command::Keeper { .. })
-        && let Err(error) = process::undumpable()
+        && let Err(error) = process::set_not_dumpable()
     {
-        complain(&error);
+        print_error(&error);
         return ExitCode::FAILURE;
     }
     let done = match command {
@@ -126,25 +126,25 @@ pub fn main() -> ExitCode {
         Command::Completions { shell } => completions(shell),
         Command::DemoAgent { command: None } => return demo_agent::main(),
         Command::DemoAgent { command: Some(DemoCommand::SignIn) } => return demo_agent::sign_in(),
-        Command::Keeper { args } => return process::keeper::main(args),
+        Command::Keeper { args } => return process::supervisor::main(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            complain(&*failure);
+            print_error(&*failure);
             ExitCode::FAILURE
         }
     }
 }
 
 /// Says on stderr what went wrong, with its causes.
-fn complain(failure: &dyn Error) {
+fn print_error(failure: &dyn Error) {
     // With stderr gone there is nobody left to tell.
-    drop(writeln!(std::io::stderr().lock(), "acp-gateway: {}", told(failure)));
+    drop(writeln!(std::io::stderr().lock(), "acp-gateway: {}", error_chain(failure)));
 }
 
 /// An error and what caused it, on one line.
-fn told(failure: &dyn Error) -> String {
+fn error_chain(failure: &dyn Error) -> String {
     let mut text = failure.to_string();
     let mut cause = failure.source();
     while let Some(inner) = cause {
@@ -159,24 +159,24 @@ fn told(failure: &dyn Error) -> String {
 }
 
 fn openapi() -> Result<(), Failure> {
-    Ok(output::line(http::document_json().trim_end())?)
+    Ok(output::write_line(http::document_json().trim_end())?)
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut CommandLine::command(), "acp-gateway", &mut script);
-    Ok(output::write(&script)?)
+    Ok(output::write_stdout(&script)?)
 }
 
 impl Options {
     /// Where the configuration of a gateway comes from that this process is to be.
-    fn source(&self) -> Source {
-        Source { flags: self.flags(), environment: Environment::of_this_process() }
+    fn config_source(&self) -> ConfigSource {
+        ConfigSource { flags: self.flags(), environment: Environment::from_process() }
     }
 
     /// Where a gateway is that may run beside this process.
-    fn beside(&self) -> Result<Beside, Failure> {
-        Ok(config::beside(&self.flags(), &Environment::of_this_process())?)
+    fn local_config(&self) -> Result<LocalConfig, Failure> {
+        Ok(config::load_local(&self.flags(), &Environment::from_process())?)
     }
 
     fn flags(&self) -> Flags {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 /// Writes all of it now. A reader that went away (`| head`) is no failure of ours.
-pub(super) fn write(bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -11,6 +11,6 @@ pub(super) fn write(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-pub(super) fn line(text: &str) -> io::Result<()> {
-    write(format!("{text}\n").as_bytes())
+pub(super) fn write_line(text: &str) -> io::Result<()> {
+    write_stdout(format!("{text}\n").as_bytes())
 }

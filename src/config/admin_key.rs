@@ -8,33 +8,33 @@ use super::environment::Environment;
 use super::error::ConfigError;
 use super::secret;
 
-pub(super) const FILE: &str = "ACP_GATEWAY_ADMIN_KEY_FILE";
-pub(super) const HASH: &str = "ACP_GATEWAY_ADMIN_KEY_HASH";
+pub(super) const FILE_VARIABLE: &str = "ACP_GATEWAY_ADMIN_KEY_FILE";
+pub(super) const HASH_VARIABLE: &str = "ACP_GATEWAY_ADMIN_KEY_HASH";
 /// Characters: 128 bits in hex.
-const SHORTEST: usize = 32;
+const MIN_KEY_LEN: usize = 32;
 
 /// SHA-256 of the key that a file holds, or that hash itself.
 pub(super) fn read(environment: &Environment) -> Result<Option<[u8; 32]>, ConfigError> {
     let variable = |name| move |reason: String| ConfigError::Variable { name, reason };
-    match (environment.get(FILE), environment.get(HASH)) {
+    match (environment.get(FILE_VARIABLE), environment.get(HASH_VARIABLE)) {
         (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err(variable(HASH)(format!("cannot stand beside {FILE}"))),
+        (Some(_), Some(_)) => Err(variable(HASH_VARIABLE)(format!("cannot stand beside {FILE_VARIABLE}"))),
         (Some(path), None) => {
-            let key = secret::read_file(Path::new(path)).map_err(variable(FILE))?;
-            if key.len() < SHORTEST || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-                let reason = format!("the file must hold one key of at least {SHORTEST} characters");
-                return Err(variable(FILE)(reason));
+            let key = secret::read_file(Path::new(path)).map_err(variable(FILE_VARIABLE))?;
+            if key.len() < MIN_KEY_LEN || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+                let reason = format!("the file must hold one key of at least {MIN_KEY_LEN} characters");
+                return Err(variable(FILE_VARIABLE)(reason));
             }
             Ok(Some(Sha256::digest(key).into()))
         }
         (None, Some(hash)) => {
-            let bytes = hash.to_str().and_then(from_hex);
-            bytes.map(Some).ok_or_else(|| variable(HASH)("not a SHA-256 of 64 hex digits".to_owned()))
+            let bytes = hash.to_str().and_then(parse_hex);
+            bytes.map(Some).ok_or_else(|| variable(HASH_VARIABLE)("not a SHA-256 of 64 hex digits".to_owned()))
         }
     }
 }
 
-fn from_hex(text: &str) -> Option<[u8; 32]> {
+fn parse_hex(text: &str) -> Option<[u8; 32]> {
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }

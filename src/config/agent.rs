@@ -15,7 +15,7 @@ use crate::types::method_list::route_of;
 pub struct Agent {
     pub launch: Launch,
     /// It is a known agent that was found on PATH; no file configures it.
-    pub found: bool,
+    pub discovered: bool,
     pub env: BTreeMap<String, Secret>,
     pub home: Home,
     pub files: ServedBy,
@@ -45,7 +45,7 @@ pub enum Launch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Home {
     /// A folder of its own below the data folder.
-    Own,
+    Private,
     /// The operator's, with the sign-ins that are there: one trust domain with the gateway.
     User,
 }
@@ -53,14 +53,14 @@ pub enum Home {
 /// What happens to a permission that nobody answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permissions {
-    pub unanswered: Unanswered,
-    pub after: Duration,
+    pub on_timeout: OnTimeout,
+    pub timeout: Duration,
     /// Kinds of tools that are allowed without asking.
     pub allow: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unanswered {
+pub enum OnTimeout {
     Reject,
     Wait,
 }
@@ -68,13 +68,13 @@ pub enum Unanswered {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
     /// Processes at a time.
-    pub max: usize,
+    pub max_size: usize,
     /// Spares that wait, started.
-    pub warm: usize,
+    pub min_idle: usize,
     /// An agent that nobody has wanted for so long keeps no spares.
-    pub warm_for: Duration,
+    pub min_idle_for: Duration,
     /// A process without a turn: then its lease goes back.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
     /// The same for an agent that can neither load nor resume a session.
     pub no_load_idle_timeout: Duration,
     /// The time for which a process of such an agent is idle before a full pool reclaims it.
@@ -84,26 +84,26 @@ pub struct Pool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentLimits {
     /// From spawn to the answer of `initialize`.
-    pub start: Duration,
+    pub start_timeout: Duration,
     /// Bytes of one line.
-    pub line: usize,
+    pub max_line_bytes: usize,
     /// A turn without a word, a request or a terminal: then it is cancelled.
-    pub silence: Duration,
+    pub turn_idle_timeout: Duration,
 }
 
 impl Default for Permissions {
     fn default() -> Self {
-        Self { unanswered: Unanswered::Reject, after: Duration::from_mins(10), allow: Vec::new() }
+        Self { on_timeout: OnTimeout::Reject, timeout: Duration::from_mins(10), allow: Vec::new() }
     }
 }
 
 impl Default for Pool {
     fn default() -> Self {
         Self {
-            max: 8,
-            warm: 1,
-            warm_for: Duration::from_hours(24),
-            idle: Duration::from_mins(10),
+            max_size: 8,
+            min_idle: 1,
+            min_idle_for: Duration::from_hours(24),
+            idle_timeout: Duration::from_mins(10),
             no_load_idle_timeout: Duration::from_hours(4),
             no_load_reclaim_timeout: Duration::from_mins(10),
         }
@@ -112,7 +112,7 @@ impl Default for Pool {
 
 impl Default for AgentLimits {
     fn default() -> Self {
-        Self { start: Duration::from_mins(1), line: 16 << 20, silence: Duration::from_mins(30) }
+        Self { start_timeout: Duration::from_mins(1), max_line_bytes: 16 << 20, turn_idle_timeout: Duration::from_mins(30) }
     }
 }
 
@@ -120,9 +120,9 @@ impl Agent {
     pub(super) fn new(launch: Launch) -> Self {
         Self {
             launch,
-            found: false,
+            discovered: false,
             env: BTreeMap::new(),
-            home: Home::Own,
+            home: Home::Private,
             files: ServedBy::Off,
             terminals: ServedBy::Off,
             permissions: Permissions::default(),
@@ -136,19 +136,19 @@ impl Agent {
     }
 
     /// The names of the variables that an agent found on PATH receives from the gateway's environment.
-    pub fn passed_variables(&self) -> Option<String> {
+    pub fn inherited_variables(&self) -> Option<String> {
         let names: Vec<&str> = self.env.keys().map(String::as_str).collect();
-        (self.found && !names.is_empty()).then(|| names.join(", "))
+        (self.discovered && !names.is_empty()).then(|| names.join(", "))
     }
 
     pub(super) fn read(field: Field, environment: &Environment) -> Result<Self, ConfigError> {
         let mut section = field.section()?;
         let mut agent = Self::new(Launch::Demo);
         if let Some(env) = section.take("env") {
-            agent.env = secret::read_all(env, environment, secret::variable_name)?;
+            agent.env = secret::read_all(env, environment, secret::is_variable_name)?;
         }
         if let Some(home) = section.take("home") {
-            agent.home = home.choice(&[("own", Home::Own), ("user", Home::User)])?;
+            agent.home = home.choice(&[("own", Home::Private), ("user", Home::User)])?;
         }
         if let Some(files) = section.take("files") {
             agent.files = files.choice(&SERVED_BY)?;
@@ -193,7 +193,7 @@ fn read_launch(mut section: Section) -> Result<Launch, ConfigError> {
         (Some(builtin), None, None) => builtin.choice(&[("demo", ())]).map(|()| Launch::Demo)?,
         (Some(_), _, _) => return Err(section.invalid("builtin stands without command and args")),
         (None, Some(command), args) => Launch::Command {
-            command: program(&command)?,
+            command: read_program(&command)?,
             args: args.map_or(Ok(Vec::new()), Field::strings)?,
         },
         (None, None, _) => return Err(section.missing("command")),
@@ -203,7 +203,7 @@ fn read_launch(mut section: Section) -> Result<Launch, ConfigError> {
 }
 
 /// A bare name, which is looked up on PATH, or an absolute path.
-pub(super) fn program(field: &Field) -> Result<String, ConfigError> {
+pub(super) fn read_program(field: &Field) -> Result<String, ConfigError> {
     let command = field.string()?;
     if command.is_empty() || (command.contains('/') && !Path::new(command).is_absolute()) {
         return Err(field.invalid("must be a name that is looked up on PATH, or an absolute path"));
@@ -239,11 +239,11 @@ fn read_permissions(field: Field) -> Result<Permissions, ConfigError> {
     let mut section = field.section()?;
     let mut permissions = Permissions::default();
     if let Some(unanswered) = section.take("unanswered") {
-        permissions.unanswered =
-            unanswered.choice(&[("reject", Unanswered::Reject), ("wait", Unanswered::Wait)])?;
+        permissions.on_timeout =
+            unanswered.choice(&[("reject", OnTimeout::Reject), ("wait", OnTimeout::Wait)])?;
     }
     if let Some(after) = section.take("after") {
-        permissions.after = positive(&after)?;
+        permissions.timeout = read_positive_duration(&after)?;
     }
     if let Some(allow) = section.take("allow") {
         let kinds = TOOL_KINDS.map(|kind| (kind, kind));
@@ -258,28 +258,28 @@ fn read_pool(field: Field) -> Result<Pool, ConfigError> {
     let mut section = field.section()?;
     let mut pool = Pool::default();
     if let Some(max) = section.take("max") {
-        pool.max = max.count()?;
-        if pool.max == 0 {
+        pool.max_size = max.count()?;
+        if pool.max_size == 0 {
             return Err(max.invalid("must be more than 0"));
         }
     }
     match section.take("warm") {
         Some(warm) => {
-            pool.warm = warm.count()?;
-            if pool.warm > pool.max {
-                return Err(warm.invalid(format!("must be at most max, which is {}", pool.max)));
+            pool.min_idle = warm.count()?;
+            if pool.min_idle > pool.max_size {
+                return Err(warm.invalid(format!("must be at most max, which is {}", pool.max_size)));
             }
         }
-        None => pool.warm = pool.warm.min(pool.max),
+        None => pool.min_idle = pool.min_idle.min(pool.max_size),
     }
     if let Some(warm_for) = section.take("warm_for") {
-        pool.warm_for = positive(&warm_for)?;
+        pool.min_idle_for = read_positive_duration(&warm_for)?;
     }
     if let Some(idle) = section.take("idle") {
-        pool.idle = positive(&idle)?;
+        pool.idle_timeout = read_positive_duration(&idle)?;
     }
     if let Some(timeout) = section.take("no_load_idle_timeout") {
-        pool.no_load_idle_timeout = positive(&timeout)?;
+        pool.no_load_idle_timeout = read_positive_duration(&timeout)?;
     }
     if let Some(timeout) = section.take("no_load_reclaim_timeout") {
         pool.no_load_reclaim_timeout = timeout.duration()?;
@@ -292,22 +292,22 @@ fn read_limits(field: Field) -> Result<AgentLimits, ConfigError> {
     let mut section = field.section()?;
     let mut limits = AgentLimits::default();
     if let Some(start) = section.take("start") {
-        limits.start = positive(&start)?;
+        limits.start_timeout = read_positive_duration(&start)?;
     }
     if let Some(line) = section.take("line") {
-        limits.line = line.size()?;
-        if limits.line < 1024 {
+        limits.max_line_bytes = line.size()?;
+        if limits.max_line_bytes < 1024 {
             return Err(line.invalid("must be at least 1KiB"));
         }
     }
     if let Some(silence) = section.take("silence") {
-        limits.silence = positive(&silence)?;
+        limits.turn_idle_timeout = read_positive_duration(&silence)?;
     }
     section.finish()?;
     Ok(limits)
 }
 
-fn positive(field: &Field) -> Result<Duration, ConfigError> {
+fn read_positive_duration(field: &Field) -> Result<Duration, ConfigError> {
     let duration = field.duration()?;
     if duration.is_zero() { Err(field.invalid("must be more than 0")) } else { Ok(duration) }
 }

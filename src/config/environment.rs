@@ -11,7 +11,7 @@ pub struct Environment(BTreeMap<String, OsString>);
 
 impl Environment {
     /// This process's own. Names that are not UTF-8 cannot be ours.
-    pub fn of_this_process() -> Self {
+    pub fn from_process() -> Self {
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))).collect()
     }
 
@@ -55,14 +55,14 @@ pub struct ChildEnvironment {
     /// The operator's home, for agents with `home = "user"`.
     pub home: Option<PathBuf>,
     /// Language, time zone and certificates: for every child.
-    pub all: Vec<(String, OsString)>,
+    pub shared: Vec<(String, OsString)>,
     /// Who the operator is and where programs keep his settings: only for `home = "user"`.
     pub user: Vec<(String, OsString)>,
 }
 
-const FOR_ALL: [&str; 7] =
+const SHARED_VARIABLES: [&str; 7] =
     ["LANG", "LANGUAGE", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"];
-const FOR_USER: [&str; 8] = [
+const USER_VARIABLES: [&str; 8] = [
     "USER",
     "LOGNAME",
     "SHELL",
@@ -74,7 +74,7 @@ const FOR_USER: [&str; 8] = [
 ];
 
 impl ChildEnvironment {
-    pub(super) fn of(environment: &Environment) -> Self {
+    pub(super) fn from_environment(environment: &Environment) -> Self {
         let pick = |wanted: &dyn Fn(&str) -> bool| {
             let picked = environment.iter().filter(|(name, _)| wanted(name));
             picked.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
@@ -82,8 +82,8 @@ impl ChildEnvironment {
         Self {
             path: environment.search_path().to_owned(),
             home: environment.folder("HOME"),
-            all: pick(&|name| FOR_ALL.contains(&name) || name.starts_with("LC_")),
-            user: pick(&|name| FOR_USER.contains(&name)),
+            shared: pick(&|name| SHARED_VARIABLES.contains(&name) || name.starts_with("LC_")),
+            user: pick(&|name| USER_VARIABLES.contains(&name)),
         }
     }
 }

@@ -31,17 +31,17 @@ fn did_you_mean(suggestion: Option<&str>) -> String {
 }
 
 /// The known name that is nearest to what was written, if one is near.
-pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub(super) fn closest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     known
         .into_iter()
-        .map(|name| (likeness(written, name), name))
+        .map(|name| (similarity(written, name), name))
         .filter(|(score, _)| *score >= 0.8)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, name)| name.to_owned())
 }
 
 /// A common beginning says much for a long name, two swapped letters little against a short one.
-fn likeness(written: &str, name: &str) -> f64 {
-    let slips = strsim::normalized_damerau_levenshtein(written, name) + 0.2;
-    strsim::jaro_winkler(written, name).max(slips)
+fn similarity(written: &str, name: &str) -> f64 {
+    let edit_similarity = strsim::normalized_damerau_levenshtein(written, name) + 0.2;
+    strsim::jaro_winkler(written, name).max(edit_similarity)
 }

@@ -9,7 +9,7 @@ use crate::types::AgentName;
 use crate::types::known_agents::{KNOWN, KnownAgent};
 
 /// `on_path` says whether a program is there; nothing is run. Commands are only looked for if `search`.
-pub(super) fn offered(
+pub(super) fn default_agents(
     search: bool,
     on_path: &dyn Fn(&str) -> bool,
     environment: &Environment,
@@ -17,31 +17,31 @@ pub(super) fn offered(
     let name = |name: &str| name.parse::<AgentName>().expect("the names of the table are agents' names");
     let mut agents = BTreeMap::from([(name("demo"), Agent::new(Launch::Demo))]);
     for known in KNOWN.iter().filter(|known| search && on_path(known.command)) {
-        agents.entry(name(known.name)).or_insert_with(|| found(known, environment));
+        agents.entry(name(known.name)).or_insert_with(|| discovered_agent(known, environment));
     }
     agents
 }
 
-fn found(known: &KnownAgent, environment: &Environment) -> Agent {
+fn discovered_agent(known: &KnownAgent, environment: &Environment) -> Agent {
     let args = known.args.iter().map(|arg| (*arg).to_owned()).collect();
     let mut agent = Agent::new(Launch::Command { command: known.command.to_owned(), args });
-    agent.found = true;
+    agent.discovered = true;
     // The sign-ins that it has are in the operator's home, and nobody asked for it to run ahead.
     agent.home = Home::User;
-    agent.pool.warm = 0;
+    agent.pool.min_idle = 0;
     let secrets = known.secrets.iter().map(|name| (*name, true));
     let settings = known.settings.iter().map(|name| (*name, false));
     for (name, secret) in secrets.chain(settings) {
         let value = environment.get(name).and_then(|value| value.to_str()).filter(|value| !value.is_empty());
         if let Some(value) = value {
-            agent.env.insert(name.to_owned(), passed(name, value, secret));
+            agent.env.insert(name.to_owned(), inherited_variable(name, value, secret));
         }
     }
     agent
 }
 
 /// A variable of the gateway's environment. A URL may hold a password, and is then a secret as well.
-fn passed(name: &str, value: &str, secret: bool) -> Secret {
+fn inherited_variable(name: &str, value: &str, secret: bool) -> Secret {
     let from = format!("{{ from_env = \"{name}\" }}");
     if secret || (value.contains("://") && value.contains('@')) {
         Secret::Hidden { from, text: SecretText::new(value) }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::admin_key;
 use super::environment::Environment;
-use super::error::{ConfigError, nearest};
+use super::error::{ConfigError, closest};
 use super::node::{Node, Origin, Value, parse_file, parse_text};
 
 /// What the command line says.
@@ -19,19 +19,19 @@ pub struct Flags {
 }
 
 /// Every key of the file may come as `ACP_GATEWAY__SECTION__NAME`.
-const KEY: &str = "ACP_GATEWAY__";
-const VARIABLE: &str = "ACP_GATEWAY_";
-const CONFIG: &str = "ACP_GATEWAY_CONFIG";
+const KEY_PREFIX: &str = "ACP_GATEWAY__";
+const VARIABLE_PREFIX: &str = "ACP_GATEWAY_";
+const CONFIG_VARIABLE: &str = "ACP_GATEWAY_CONFIG";
 /// Short names of keys.
-const SHORT: [(&str, &str); 3] =
+const SHORT_VARIABLES: [(&str, &str); 3] =
     [("ACP_GATEWAY_DATA", "data"), ("ACP_GATEWAY_LISTEN", "listen"), ("ACP_GATEWAY_LOG", "log")];
 /// What Kubernetes sets for a service that is called `acp-gateway`.
 const SERVICE_LINKS: [&str; 2] = ["ACP_GATEWAY_SERVICE_", "ACP_GATEWAY_PORT"];
 
 /// Flags that are a value of the file are in the tree; `--workspace` adds to the file's list and stays apart.
-pub(super) fn merged(flags: &Flags, environment: &Environment) -> Result<Node, ConfigError> {
+pub(super) fn merge_layers(flags: &Flags, environment: &Environment) -> Result<Node, ConfigError> {
     let mut tree = Node::table(Origin::Default);
-    let file = flags.config.as_deref().or_else(|| environment.get(CONFIG).map(Path::new));
+    let file = flags.config.as_deref().or_else(|| environment.get(CONFIG_VARIABLE).map(Path::new));
     if let Some(path) = file {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
@@ -68,15 +68,15 @@ fn from_environment(environment: &Environment) -> Result<Node, ConfigError> {
     let mut tree = Node::table(Origin::Default);
     if let Some(filter) = environment.get("RUST_LOG").and_then(|filter| filter.to_str()) {
         let origin = Origin::Environment("RUST_LOG".into());
-        insert(&mut tree, &["log".to_owned()], &Node { value: Value::Text(filter.to_owned()), origin })?;
+        insert(&mut tree, &["log".to_owned()], &Node { value: Value::Untyped(filter.to_owned()), origin })?;
     }
-    for (name, value) in environment.iter().filter(|(name, _)| name.starts_with(VARIABLE)) {
+    for (name, value) in environment.iter().filter(|(name, _)| name.starts_with(VARIABLE_PREFIX)) {
         let origin = Origin::Environment(Arc::from(name));
-        let key = if let Some(key) = name.strip_prefix(KEY) {
+        let key = if let Some(key) = name.strip_prefix(KEY_PREFIX) {
             segments(key)
-        } else if let Some((_, key)) = SHORT.iter().find(|(short, _)| *short == name) {
+        } else if let Some((_, key)) = SHORT_VARIABLES.iter().find(|(short, _)| *short == name) {
             Some(vec![(*key).to_owned()])
-        } else if [CONFIG, admin_key::FILE, admin_key::HASH].contains(&name)
+        } else if [CONFIG_VARIABLE, admin_key::FILE_VARIABLE, admin_key::HASH_VARIABLE].contains(&name)
             || SERVICE_LINKS.iter().any(|link| name.starts_with(link))
         {
             continue;
@@ -84,24 +84,24 @@ fn from_environment(environment: &Environment) -> Result<Node, ConfigError> {
             None
         };
         let Some(key) = key else {
-            let known = [CONFIG, admin_key::FILE, admin_key::HASH].into_iter();
+            let known = [CONFIG_VARIABLE, admin_key::FILE_VARIABLE, admin_key::HASH_VARIABLE].into_iter();
             // Their common beginning would make any two of them look alike.
-            let endings = known.chain(SHORT.iter().map(|(short, _)| *short)).filter_map(ending);
-            let suggestion = ending(name).and_then(|name| nearest(name, endings));
-            let suggestion = suggestion.map(|ending| format!("{VARIABLE}{ending}"));
+            let endings = known.chain(SHORT_VARIABLES.iter().map(|(short, _)| *short)).filter_map(strip_variable_prefix);
+            let suggestion = strip_variable_prefix(name).and_then(|name| closest(name, endings));
+            let suggestion = suggestion.map(|ending| format!("{VARIABLE_PREFIX}{ending}"));
             return Err(ConfigError::UnknownVariable { origin, suggestion });
         };
         let Some(text) = value.to_str() else {
             let (key, reason) = (key.join("."), "not UTF-8".to_owned());
             return Err(ConfigError::Invalid { origin, key, reason });
         };
-        insert(&mut tree, &key, &Node { value: Value::Text(text.to_owned()), origin })?;
+        insert(&mut tree, &key, &Node { value: Value::Untyped(text.to_owned()), origin })?;
     }
     Ok(tree)
 }
 
-fn ending(name: &str) -> Option<&str> {
-    name.strip_prefix(VARIABLE)
+fn strip_variable_prefix(name: &str) -> Option<&str> {
+    name.strip_prefix(VARIABLE_PREFIX)
 }
 
 /// `LIMITS__BODY_BYTES` is `limits.body_bytes`. Below `env` and `headers` names stay as they are spelled.
@@ -128,8 +128,8 @@ fn segments(key: &str) -> Option<Vec<String>> {
 fn insert(tree: &mut Node, key: &[String], node: &Node) -> Result<(), ConfigError> {
     let mut place = tree;
     for name in key {
-        if let Value::Text(text) = &place.value {
-            place.value = parse_text(text, &place.origin).unwrap_or(Value::Other("a string"));
+        if let Value::Untyped(text) = &place.value {
+            place.value = parse_text(text, &place.origin).unwrap_or(Value::Unsupported("a string"));
         }
         let Value::Table(entries) = &mut place.value else {
             let reason = format!("{} is not a table", place.origin);

@@ -44,16 +44,16 @@ limits! {
     percent: free_disk_percent;
 }
 
-fn not_zero<T: PartialEq + Default>(field: &Field, value: T) -> Result<T, ConfigError> {
+fn require_non_zero<T: PartialEq + Default>(field: &Field, value: T) -> Result<T, ConfigError> {
     if value == T::default() { Err(field.invalid("must be more than 0")) } else { Ok(value) }
 }
 
 mod time {
-    use super::{ConfigError, Field, duration_text, not_zero};
+    use super::{ConfigError, Field, duration_text, require_non_zero};
     use std::time::Duration;
 
     pub(super) fn read(field: &Field) -> Result<Duration, ConfigError> {
-        not_zero(field, field.duration()?)
+        require_non_zero(field, field.duration()?)
     }
 
     pub(super) fn show(value: Duration) -> String {
@@ -73,10 +73,10 @@ mod time_or_none {
 }
 
 mod size {
-    use super::{ConfigError, Field, not_zero, size_text};
+    use super::{ConfigError, Field, require_non_zero, size_text};
 
     pub(super) fn read<T: TryFrom<u64> + PartialEq + Default>(field: &Field) -> Result<T, ConfigError> {
-        not_zero(field, field.size()?)
+        require_non_zero(field, field.size()?)
     }
 
     pub(super) fn show<T: TryInto<u64>>(value: T) -> String {
@@ -95,10 +95,10 @@ mod size_or_none {
 }
 
 mod count {
-    use super::{ConfigError, Field, not_zero};
+    use super::{ConfigError, Field, require_non_zero};
 
     pub(super) fn read<T: TryFrom<u64> + PartialEq + Default>(field: &Field) -> Result<T, ConfigError> {
-        not_zero(field, field.count()?)
+        require_non_zero(field, field.count()?)
     }
 
     pub(super) fn show<T: ToString + Copy>(value: T) -> String {

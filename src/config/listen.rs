@@ -10,12 +10,12 @@ use super::section::Field;
 pub struct Listen {
     pub address: SocketAddr,
     /// Somebody asked for exactly this one; else the next free port will do.
-    pub asked: bool,
+    pub explicit: bool,
 }
 
 impl Default for Listen {
     fn default() -> Self {
-        Self { address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080), asked: false }
+        Self { address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080), explicit: false }
     }
 }
 
@@ -28,12 +28,12 @@ pub(super) fn read(field: &Field) -> Result<Listen, ConfigError> {
     let address = address.ok_or_else(|| {
         field.invalid(format!("{text:?} is not an address and a port such as \"127.0.0.1:8080\""))
     })?;
-    Ok(Listen { address, asked: true })
+    Ok(Listen { address, explicit: true })
 }
 
 impl Listen {
     /// Whether keys and conversations could leave this machine in the clear.
-    pub fn exposed(&self) -> bool {
+    pub fn is_exposed(&self) -> bool {
         !self.address.ip().to_canonical().is_loopback()
     }
 }

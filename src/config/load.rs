@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::agent::Agent;
 use super::environment::{ChildEnvironment, Environment};
 use super::error::ConfigError;
-use super::layers::{Flags, merged};
+use super::layers::{Flags, merge_layers};
 use super::listen::{self, Listen};
 use super::node::{Node, Origin, Value};
 use super::section::Field;
@@ -28,19 +28,19 @@ pub fn load(
 /// What a command beside a gateway has to know: where it is. Agents, servers and all that they get are passed over,
 /// so that no secret comes into a process that has no use for it, and none has to be there.
 #[derive(Debug, Clone)]
-pub struct Beside {
+pub struct LocalConfig {
     pub listen: Listen,
     pub data: DataDir,
     pub limits: Limits,
 }
 
 /// Reads only that.
-pub fn beside(flags: &Flags, environment: &Environment) -> Result<Beside, ConfigError> {
-    let mut root = Field::new("", merged(flags, environment)?).section()?;
+pub fn load_local(flags: &Flags, environment: &Environment) -> Result<LocalConfig, ConfigError> {
+    let mut root = Field::new("", merge_layers(flags, environment)?).section()?;
     let data = read_data(root.take("data"), environment)?;
     let listen = read_listen(root.take("listen"))?;
     let limits = read_limits(root.take("limits"))?;
-    Ok(Beside { listen, data, limits })
+    Ok(LocalConfig { listen, data, limits })
 }
 
 fn read(
@@ -48,30 +48,30 @@ fn read(
     environment: &Environment,
     on_path: &dyn Fn(&str) -> bool,
 ) -> Result<Config, ConfigError> {
-    let tree = merged(flags, environment)?;
+    let tree = merge_layers(flags, environment)?;
     let mut origins = BTreeMap::new();
     tree.origins("", &mut origins);
     let mut root = Field::new("", tree).section()?;
 
     let data = read_data(root.take("data"), environment)?;
     let listen = read_listen(root.take("listen"))?;
-    let public_url = root.take("public_url").map(|field| origin::read_public(&field)).transpose()?;
-    let allowed_origins = each(root.take("allowed_origins"), origin::read)?;
-    let behind_proxy = each(root.take("behind_proxy"), Field::parse)?;
+    let public_url = root.take("public_url").map(|field| origin::read_public_url(&field)).transpose()?;
+    let allowed_origins = parse_each(root.take("allowed_origins"), origin::read)?;
+    let behind_proxy = parse_each(root.take("behind_proxy"), Field::parse)?;
     let insecure_http = root.take("insecure_http").map_or(Ok(false), |field| field.boolean())?;
     let workspaces = read_workspaces(root.take("workspaces"), flags, &data)?;
     let mut mcp = BTreeMap::new();
-    for (name, field) in root.take("mcp").map_or(Ok(Vec::new()), Field::named)? {
+    for (name, field) in root.take("mcp").map_or(Ok(Vec::new()), Field::entries)? {
         name.parse::<AgentName>().map_err(|_| field.invalid("a server's name is made as an agent's is"))?;
         mcp.insert(name, mcp::read(field, environment)?);
     }
     let mut agents = BTreeMap::new();
-    for (name, field) in root.take("agents").map_or(Ok(Vec::new()), Field::named)? {
+    for (name, field) in root.take("agents").map_or(Ok(Vec::new()), Field::entries)? {
         let name = name.parse::<AgentName>().map_err(|error| field.invalid(error.to_string()))?;
         agents.insert(name, Agent::read(field, environment)?);
     }
     if agents.is_empty() {
-        agents = known_agents::offered(!listen.exposed(), on_path, environment);
+        agents = known_agents::default_agents(!listen.is_exposed(), on_path, environment);
     }
     let limits = read_limits(root.take("limits"))?;
     let log = root.take("log").map(|field| field.string().map(str::to_owned)).transpose()?;
@@ -90,7 +90,7 @@ fn read(
         limits,
         admin_key: admin_key::read(environment)?,
         log,
-        children: ChildEnvironment::of(environment),
+        child_environment: ChildEnvironment::from_environment(environment),
         warnings: Vec::new(),
         origins,
     })
@@ -99,7 +99,7 @@ fn read(
 /// A bind that others reach needs what keeps keys and conversations from them.
 fn check_exposure(config: &mut Config) -> Result<(), ConfigError> {
     let Listen { address, .. } = config.listen;
-    if !config.listen.exposed() {
+    if !config.listen.is_exposed() {
         return Ok(());
     }
     // Said beside a proxy too it lets everybody in, not only what comes by the proxy.
@@ -130,7 +130,7 @@ fn read_limits(field: Option<Field>) -> Result<Limits, ConfigError> {
 
 fn read_data(field: Option<Field>, environment: &Environment) -> Result<DataDir, ConfigError> {
     match field {
-        Some(field) => Ok(DataDir::new(folder(&field)?)),
+        Some(field) => Ok(DataDir::new(read_folder(&field)?)),
         None => default_data(environment),
     }
 }
@@ -147,19 +147,19 @@ fn read_workspaces(field: Option<Field>, flags: &Flags, data: &DataDir) -> Resul
     if let Some(field) = field {
         let mut section = field.section()?;
         if let Some(root) = section.take("root") {
-            workspaces.root = folder(&root)?;
+            workspaces.root = read_folder(&root)?;
         }
-        workspaces.allow = each(section.take("allow"), existing)?;
+        workspaces.allow = parse_each(section.take("allow"), read_existing_folder)?;
         section.finish()?;
     }
     for path in &flags.workspaces {
-        let node = Node { value: Value::String(text(path)?), origin: Origin::Flag("--workspace") };
-        workspaces.allow.push(existing(&Field::new("workspaces.allow", node))?);
+        let node = Node { value: Value::String(path_text(path)?), origin: Origin::Flag("--workspace") };
+        workspaces.allow.push(read_existing_folder(&Field::new("workspaces.allow", node))?);
     }
     Ok(workspaces)
 }
 
-fn each<T>(
+fn parse_each<T>(
     field: Option<Field>,
     read: impl Fn(&Field) -> Result<T, ConfigError>,
 ) -> Result<Vec<T>, ConfigError> {
@@ -167,7 +167,7 @@ fn each<T>(
 }
 
 /// A folder. In a file it is absolute; who types it on a command line means where he stands.
-fn folder(field: &Field) -> Result<PathBuf, ConfigError> {
+fn read_folder(field: &Field) -> Result<PathBuf, ConfigError> {
     let path = Path::new(field.string()?);
     if path.is_absolute() {
         return Ok(path.to_owned());
@@ -178,12 +178,12 @@ fn folder(field: &Field) -> Result<PathBuf, ConfigError> {
     std::path::absolute(path).map_err(|error| field.invalid(error.to_string()))
 }
 
-fn existing(field: &Field) -> Result<PathBuf, ConfigError> {
-    let path = folder(field)?;
+fn read_existing_folder(field: &Field) -> Result<PathBuf, ConfigError> {
+    let path = read_folder(field)?;
     if path.is_dir() { Ok(path) } else { Err(field.invalid(format!("{} is not a folder", path.display()))) }
 }
 
-fn text(path: &Path) -> Result<String, ConfigError> {
+fn path_text(path: &Path) -> Result<String, ConfigError> {
     path.to_str().map(str::to_owned).ok_or_else(|| ConfigError::Invalid {
         origin: Origin::Flag("--workspace"),
         key: "workspaces.allow".to_owned(),

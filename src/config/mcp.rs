@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::agent::program;
+use super::agent::read_program;
 use super::environment::Environment;
 use super::error::ConfigError;
 use super::secret::{self, Secret};
@@ -31,18 +31,18 @@ pub(super) fn read(field: Field, environment: &Environment) -> Result<McpServer,
             })?;
             let headers = section
                 .take("headers")
-                .map_or(Ok(BTreeMap::new()), |headers| secret::read_all(headers, environment, header_name))?;
-            let url = address(&url)?;
+                .map_or(Ok(BTreeMap::new()), |headers| secret::read_all(headers, environment, is_header_name))?;
+            let url = read_url(&url)?;
             match transport {
                 Transport::Http => McpServer::Http { url, headers },
                 Transport::Sse => McpServer::Sse { url, headers },
             }
         }
         (None, Some(command)) => McpServer::Stdio {
-            command: program(&command)?,
+            command: read_program(&command)?,
             args: section.take("args").map_or(Ok(Vec::new()), Field::strings)?,
             env: section.take("env").map_or(Ok(BTreeMap::new()), |env| {
-                secret::read_all(env, environment, secret::variable_name)
+                secret::read_all(env, environment, secret::is_variable_name)
             })?,
         },
         (url, _) => {
@@ -61,7 +61,7 @@ pub(super) fn read(field: Field, environment: &Environment) -> Result<McpServer,
     Ok(server)
 }
 
-fn address(field: &Field) -> Result<String, ConfigError> {
+fn read_url(field: &Field) -> Result<String, ConfigError> {
     let text = field.string()?;
     let url: Option<http::Uri> = text.parse().ok();
     let web = url.is_some_and(|url| {
@@ -74,6 +74,6 @@ fn address(field: &Field) -> Result<String, ConfigError> {
     }
 }
 
-fn header_name(name: &str) -> bool {
+fn is_header_name(name: &str) -> bool {
     http::HeaderName::from_bytes(name.as_bytes()).is_ok()
 }

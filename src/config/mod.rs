@@ -6,7 +6,7 @@
 
 mod admin_key;
 mod agent;
-mod differences;
+mod restart_required;
 mod environment;
 mod error;
 mod known_agents;
@@ -27,12 +27,12 @@ use std::path::{Path, PathBuf};
 
 use crate::types::{AgentName, Limits, Network};
 
-pub use agent::{Agent, AgentLimits, Home, Launch, Permissions, Pool, Unanswered};
+pub use agent::{Agent, AgentLimits, Home, Launch, Permissions, Pool, OnTimeout};
 pub use environment::{ChildEnvironment, Environment};
 pub use error::ConfigError;
 pub use layers::Flags;
 pub use listen::Listen;
-pub use load::{Beside, beside, load};
+pub use load::{LocalConfig, load_local, load};
 pub use mcp::McpServer;
 pub use node::Origin;
 pub use secret::{Secret, SecretText};
@@ -59,7 +59,7 @@ pub struct Config {
     /// A filter for the log, as `tracing` reads it.
     pub log: Option<String>,
     /// What of our own environment children may see.
-    pub children: ChildEnvironment,
+    pub child_environment: ChildEnvironment,
     /// What the operator should know although it is allowed.
     pub warnings: Vec<String>,
     /// Where each key that was set comes from, by its dotted name.

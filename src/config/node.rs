@@ -39,12 +39,12 @@ pub(super) struct Node {
 #[derive(Debug, Clone)]
 pub(super) enum Value {
     /// From the environment: whoever reads it decides what it is.
-    Text(String),
+    Untyped(String),
     String(String),
     Integer(i64),
     Boolean(bool),
     /// Floats and dates, which no key takes.
-    Other(&'static str),
+    Unsupported(&'static str),
     Array(Vec<Node>),
     Table(BTreeMap<String, Node>),
 }
@@ -54,12 +54,12 @@ impl Node {
         Self { value: Value::Table(BTreeMap::new()), origin }
     }
 
-    pub(super) fn found(&self) -> &'static str {
+    pub(super) fn type_name(&self) -> &'static str {
         match &self.value {
-            Value::Text(_) | Value::String(_) => "a string",
+            Value::Untyped(_) | Value::String(_) => "a string",
             Value::Integer(_) => "a number",
             Value::Boolean(_) => "a boolean",
-            Value::Other(found) => found,
+            Value::Unsupported(found) => found,
             Value::Array(_) => "a list",
             Value::Table(_) => "a table",
         }
@@ -129,11 +129,11 @@ fn convert(value: Spanned<DeValue<'_>>, place: &impl Fn(usize) -> Origin) -> Nod
         DeValue::String(text) => Value::String(text.into_owned()),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
             Ok(number) => Value::Integer(number),
-            Err(_) => Value::Other("a number beyond 64 bits"),
+            Err(_) => Value::Unsupported("a number beyond 64 bits"),
         },
         DeValue::Boolean(value) => Value::Boolean(value),
-        DeValue::Float(_) => Value::Other("a fraction"),
-        DeValue::Datetime(_) => Value::Other("a date"),
+        DeValue::Float(_) => Value::Unsupported("a fraction"),
+        DeValue::Datetime(_) => Value::Unsupported("a date"),
         DeValue::Array(items) => Value::Array(items.into_iter().map(|item| convert(item, place)).collect()),
         DeValue::Table(table) => entries(table, place),
     };

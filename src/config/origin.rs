@@ -6,7 +6,7 @@ use super::section::Field;
 /// `scheme://host`, and `:port` unless it is the scheme's own.
 pub(super) fn read(field: &Field) -> Result<String, ConfigError> {
     let written = field.string()?;
-    match canonical(written) {
+    match canonicalize(written) {
         Some(origin) if origin == written => Ok(origin),
         Some(origin) => Err(field.invalid(format!("write the origin as a browser does: \"{origin}\""))),
         None => Err(field
@@ -15,14 +15,14 @@ pub(super) fn read(field: &Field) -> Result<String, ConfigError> {
 }
 
 /// The same for a URL, which may end with the slash that people copy.
-pub(super) fn read_public(field: &Field) -> Result<String, ConfigError> {
+pub(super) fn read_public_url(field: &Field) -> Result<String, ConfigError> {
     let written = field.string()?;
-    canonical(written).ok_or_else(|| {
+    canonicalize(written).ok_or_else(|| {
         field.invalid("not a URL such as \"https://gateway.example\" (scheme, host, port; no path)")
     })
 }
 
-fn canonical(text: &str) -> Option<String> {
+fn canonicalize(text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once("://")?;
     let scheme = scheme.to_ascii_lowercase();
     let default = match scheme.as_str() {
@@ -44,13 +44,13 @@ fn canonical(text: &str) -> Option<String> {
     }
     let valid = match host.strip_prefix('[') {
         Some(address) => address.strip_suffix(']')?.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => host.split('.').all(label),
+        None => host.split('.').all(is_host_label),
     };
     let authority = authority.strip_suffix(default).unwrap_or(&authority);
     valid.then(|| format!("{scheme}://{authority}"))
 }
 
-fn label(label: &str) -> bool {
+fn is_host_label(label: &str) -> bool {
     (1..=63).contains(&label.len())
         && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
@@ -60,13 +60,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn origins_have_one_spelling() {
+    fn origins_are_canonicalized() {
         for origin in ["https://app.example", "http://localhost:3000", "http://[::1]:3000", "http://10.0.0.1"]
         {
-            assert_eq!(canonical(origin).as_deref(), Some(origin));
+            assert_eq!(canonicalize(origin).as_deref(), Some(origin));
         }
-        assert_eq!(canonical("HTTPS://App.Example:443/").as_deref(), Some("https://app.example"));
-        assert_eq!(canonical("http://a:443").as_deref(), Some("http://a:443"));
+        assert_eq!(canonicalize("HTTPS://App.Example:443/").as_deref(), Some("https://app.example"));
+        assert_eq!(canonicalize("http://a:443").as_deref(), Some("http://a:443"));
         for wrong in [
             "",
             "null",
@@ -87,7 +87,7 @@ mod tests {
             "https://a b",
             "https://a#",
         ] {
-            assert_eq!(canonical(wrong), None, "{wrong:?}");
+            assert_eq!(canonicalize(wrong), None, "{wrong:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use super::node::Value;
 use super::section::Field;
 
 /// More than any key or certificate.
-const LARGEST: u64 = 64 << 10;
+const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// A text that shows itself only to [`SecretText::expose`].
 #[derive(Clone, PartialEq, Eq)]
@@ -64,13 +64,13 @@ impl Secret {
     pub(super) fn read(field: Field, environment: &Environment) -> Result<Self, ConfigError> {
         match &field.node.value {
             // What came by an environment variable stays as hidden as the variable is.
-            Value::Text(text) if !text.trim_start().starts_with('{') => {
+            Value::Untyped(text) if !text.trim_start().starts_with('{') => {
                 let from = format!("{{ from_env = \"{}\" }}", field.origin());
                 return Ok(Self::Hidden { from, text: SecretText(field.string()?.to_owned()) });
             }
             Value::String(_) => return field.string().map(|text| Self::Plain(text.to_owned())),
-            Value::Text(_) | Value::Table(_) => {}
-            _ => return Err(field.wrong("a string, { from_env = \"NAME\" } or { from_file = \"/path\" }")),
+            Value::Untyped(_) | Value::Table(_) => {}
+            _ => return Err(field.type_error("a string, { from_env = \"NAME\" } or { from_file = \"/path\" }")),
         }
         let mut section = field.section()?;
         let (variable, file) = (section.take("from_env"), section.take("from_file"));
@@ -107,8 +107,8 @@ pub(super) fn read_file(path: &Path) -> Result<String, String> {
     }
     let file = std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
     let mut bytes = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
-    if bytes.len() as u64 > LARGEST {
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err("larger than 64 KiB".to_owned());
     }
     let text = String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
@@ -129,16 +129,16 @@ pub(super) fn read_all(
             Err(field.invalid("cannot be a name here"))
         }
     };
-    field.named()?.into_iter().map(read).collect()
+    field.entries()?.into_iter().map(read).collect()
 }
 
 /// What can be the name of an environment variable.
-pub(super) fn variable_name(name: &str) -> bool {
+pub(super) fn is_variable_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'=')
 }
 
 /// For `check`: where it comes from, never what it is.
-pub(super) fn shown(secret: &Secret) -> String {
+pub(super) fn describe(secret: &Secret) -> String {
     match secret {
         Secret::Plain(text) => toml::Value::from(text.as_str()).to_string(),
         Secret::Hidden { from, .. } | Secret::Setting { from, .. } => from.clone(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::error::{ConfigError, nearest};
+use super::error::{ConfigError, closest};
 use super::node::{Node, Origin, Value, parse_text};
 use super::units;
 
@@ -14,7 +14,7 @@ pub(super) struct Section {
     key: String,
     origin: Origin,
     entries: BTreeMap<String, Node>,
-    known: Vec<&'static str>,
+    known_keys: Vec<&'static str>,
 }
 
 /// One value with its dotted name.
@@ -26,14 +26,14 @@ pub(super) struct Field {
 
 impl Section {
     pub(super) fn take(&mut self, name: &'static str) -> Option<Field> {
-        self.known.push(name);
+        self.known_keys.push(name);
         let node = self.entries.remove(name)?;
-        Some(Field { key: self.dotted(name), node })
+        Some(Field { key: self.dotted_key(name), node })
     }
 
     /// That a key is not there which has to be; a misspelt one among the rest is told instead.
     pub(super) fn missing(mut self, name: &'static str) -> ConfigError {
-        self.known.push(name);
+        self.known_keys.push(name);
         let missing =
             ConfigError::Missing { origin: self.origin.clone(), key: self.key.clone(), missing: name };
         self.finish().err().unwrap_or(missing)
@@ -46,11 +46,11 @@ impl Section {
     /// Refuses what nobody took.
     pub(super) fn finish(mut self) -> Result<(), ConfigError> {
         let Some((name, node)) = self.entries.pop_first() else { return Ok(()) };
-        let suggestion = nearest(&name, self.known.iter().copied());
-        Err(ConfigError::Unknown { origin: node.origin, key: self.dotted(&name), suggestion })
+        let suggestion = closest(&name, self.known_keys.iter().copied());
+        Err(ConfigError::Unknown { origin: node.origin, key: self.dotted_key(&name), suggestion })
     }
 
-    fn dotted(&self, name: &str) -> String {
+    fn dotted_key(&self, name: &str) -> String {
         if self.key.is_empty() { name.to_owned() } else { format!("{}.{name}", self.key) }
     }
 }
@@ -72,31 +72,31 @@ impl Field {
         }
     }
 
-    pub(super) fn wrong(&self, expected: impl Into<String>) -> ConfigError {
+    pub(super) fn type_error(&self, expected: impl Into<String>) -> ConfigError {
         ConfigError::Type {
             origin: self.node.origin.clone(),
             key: self.key.clone(),
             expected: expected.into(),
-            found: self.node.found(),
+            found: self.node.type_name(),
         }
     }
 
     pub(super) fn string(&self) -> Result<&str, ConfigError> {
         match &self.node.value {
-            Value::Text(text) | Value::String(text) if text.contains('\0') => {
+            Value::Untyped(text) | Value::String(text) if text.contains('\0') => {
                 Err(self.invalid("a NUL byte is not allowed"))
             }
-            Value::Text(text) | Value::String(text) => Ok(text),
-            _ => Err(self.wrong("a string")),
+            Value::Untyped(text) | Value::String(text) => Ok(text),
+            _ => Err(self.type_error("a string")),
         }
     }
 
     pub(super) fn boolean(&self) -> Result<bool, ConfigError> {
         match &self.node.value {
             Value::Boolean(value) => Ok(*value),
-            Value::Text(text) if text == "true" => Ok(true),
-            Value::Text(text) if text == "false" => Ok(false),
-            _ => Err(self.wrong("true or false")),
+            Value::Untyped(text) if text == "true" => Ok(true),
+            Value::Untyped(text) if text == "false" => Ok(false),
+            _ => Err(self.type_error("true or false")),
         }
     }
 
@@ -104,8 +104,8 @@ impl Field {
     pub(super) fn count<T: TryFrom<u64>>(&self) -> Result<T, ConfigError> {
         let number = match &self.node.value {
             Value::Integer(number) => u64::try_from(*number).ok(),
-            Value::Text(text) => text.parse().ok(),
-            _ => return Err(self.wrong("a whole number")),
+            Value::Untyped(text) => text.parse().ok(),
+            _ => return Err(self.type_error("a whole number")),
         };
         let number = number.ok_or_else(|| self.invalid("not a whole number from 0"))?;
         T::try_from(number).map_err(|_| self.invalid("the number is too large"))
@@ -115,8 +115,8 @@ impl Field {
     pub(super) fn size<T: TryFrom<u64>>(&self) -> Result<T, ConfigError> {
         let bytes = match &self.node.value {
             Value::Integer(number) => u64::try_from(*number).ok(),
-            Value::String(text) | Value::Text(text) => units::parse_size(text),
-            _ => return Err(self.wrong("a size such as \"16MiB\"")),
+            Value::String(text) | Value::Untyped(text) => units::parse_size(text),
+            _ => return Err(self.type_error("a size such as \"16MiB\"")),
         };
         let bytes = bytes.ok_or_else(|| self.invalid("not a size such as \"16MiB\""))?;
         T::try_from(bytes).map_err(|_| self.invalid("the size is too large"))
@@ -124,10 +124,10 @@ impl Field {
 
     pub(super) fn duration(&self) -> Result<Duration, ConfigError> {
         match &self.node.value {
-            Value::String(text) | Value::Text(text) => units::parse_duration(text).ok_or_else(|| {
+            Value::String(text) | Value::Untyped(text) => units::parse_duration(text).ok_or_else(|| {
                 self.invalid("not a time such as \"500ms\", \"10m\" or \"1h30m\", at most 3650d")
             }),
-            _ => Err(self.wrong("a time such as \"10m\"")),
+            _ => Err(self.type_error("a time such as \"10m\"")),
         }
     }
 
@@ -136,7 +136,7 @@ impl Field {
         let written = self.string()?;
         choices.iter().find(|(name, _)| *name == written).map(|(_, value)| *value).ok_or_else(|| {
             let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-            self.invalid(format!("must be {}, not {written:?}", one_of(&names)))
+            self.invalid(format!("must be {}, not {written:?}", join_choices(&names)))
         })
     }
 
@@ -148,10 +148,10 @@ impl Field {
 
     pub(super) fn list(self) -> Result<Vec<Self>, ConfigError> {
         let expected = "a list such as [\"a\", \"b\"]";
-        let wrong = self.wrong(expected);
+        let wrong = self.type_error(expected);
         let items = match self.node.value {
             Value::Array(items) => items,
-            Value::Text(text) => match parse_text(&text, &self.node.origin) {
+            Value::Untyped(text) => match parse_text(&text, &self.node.origin) {
                 Some(Value::Array(items)) => items,
                 _ => return Err(wrong),
             },
@@ -166,7 +166,7 @@ impl Field {
     }
 
     /// A table whose keys are names that the operator chose.
-    pub(super) fn named(self) -> Result<Vec<(String, Self)>, ConfigError> {
+    pub(super) fn entries(self) -> Result<Vec<(String, Self)>, ConfigError> {
         let section = self.section()?;
         let prefix = section.key;
         let field = |(name, node): (String, Node)| {
@@ -177,21 +177,21 @@ impl Field {
     }
 
     pub(super) fn section(self) -> Result<Section, ConfigError> {
-        let wrong = self.wrong("a table");
+        let wrong = self.type_error("a table");
         let entries = match self.node.value {
             Value::Table(entries) => entries,
-            Value::Text(text) => match parse_text(&text, &self.node.origin) {
+            Value::Untyped(text) => match parse_text(&text, &self.node.origin) {
                 Some(Value::Table(entries)) => entries,
                 _ => return Err(wrong),
             },
             _ => return Err(wrong),
         };
-        Ok(Section { key: self.key, origin: self.node.origin, entries, known: Vec::new() })
+        Ok(Section { key: self.key, origin: self.node.origin, entries, known_keys: Vec::new() })
     }
 }
 
 /// `a`, `a or b`, `a, b or c`.
-fn one_of(names: &[String]) -> String {
+fn join_choices(names: &[String]) -> String {
     match names.split_last() {
         Some((last, [])) => last.clone(),
         Some((last, rest)) => format!("{} or {last}", rest.join(", ")),

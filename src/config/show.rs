@@ -3,74 +3,74 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::agent::{Agent, Home, Launch, Unanswered};
+use super::agent::{Agent, Home, Launch, OnTimeout};
 use super::mcp::McpServer;
 use super::node::Origin;
-use super::secret::{Secret, shown};
+use super::secret::{Secret, describe};
 use super::units::{duration_text, size_text};
 use super::{Config, limits};
 use crate::types::ServedBy;
 
 /// TOML, each line with where its value comes from.
 pub fn show(config: &Config) -> String {
-    let mut page = Page { text: String::new(), origins: &config.origins, section: String::new() };
+    let mut page = TomlWriter { text: String::new(), origins: &config.origins, section: String::new() };
     for warning in &config.warnings {
-        page.raw(&format!("# warning: {warning}"));
+        page.write_line(&format!("# warning: {warning}"));
     }
-    page.line("listen", &quoted(&config.listen.address.to_string()));
-    page.line("data", &path(config.data.path()));
-    page.optional("public_url", config.public_url.as_deref());
-    page.line("allowed_origins", &list(&config.allowed_origins));
-    page.line("behind_proxy", &list(&config.behind_proxy));
-    page.line("insecure_http", &config.insecure_http.to_string());
-    page.optional("log", config.log.as_deref());
+    page.value_line("listen", &quoted(&config.listen.address.to_string()));
+    page.value_line("data", &path(config.data.path()));
+    page.optional_line("public_url", config.public_url.as_deref());
+    page.value_line("allowed_origins", &list(&config.allowed_origins));
+    page.value_line("behind_proxy", &list(&config.behind_proxy));
+    page.value_line("insecure_http", &config.insecure_http.to_string());
+    page.optional_line("log", config.log.as_deref());
     if config.admin_key.is_some() {
-        page.raw("# An admin key is set by the environment; no link key is minted.");
+        page.write_line("# An admin key is set by the environment; no link key is minted.");
     }
     page.section("workspaces");
-    page.line("root", &path(&config.workspaces.root));
+    page.value_line("root", &path(&config.workspaces.root));
     let allow: Vec<_> = config.workspaces.allow.iter().map(|root| root.display().to_string()).collect();
-    page.line("allow", &list(&allow));
+    page.value_line("allow", &list(&allow));
     for (name, server) in &config.mcp {
         page.section(&format!("mcp.{name}"));
-        page.server(server);
+        page.mcp_server_lines(server);
     }
     for (name, agent) in &config.agents {
         page.section(&format!("agents.{name}"));
-        page.agent(agent);
+        page.agent_lines(agent);
     }
     page.section("limits");
     for (name, value) in limits::shown(&config.limits) {
-        page.line(name, &value);
+        page.value_line(name, &value);
     }
     page.text
 }
 
-struct Page<'a> {
+struct TomlWriter<'a> {
     text: String,
     origins: &'a BTreeMap<String, Origin>,
     section: String,
 }
 
-impl Page<'_> {
-    fn raw(&mut self, line: &str) {
+impl TomlWriter<'_> {
+    fn write_line(&mut self, line: &str) {
         writeln!(self.text, "{line}").expect("writing to a string does not fail");
     }
 
     fn section(&mut self, name: &str) {
-        self.raw(&format!("\n[{name}]"));
+        self.write_line(&format!("\n[{name}]"));
         name.clone_into(&mut self.section);
     }
 
-    fn line(&mut self, name: &str, value: &str) {
+    fn value_line(&mut self, name: &str, value: &str) {
         let key = if self.section.is_empty() { name.to_owned() } else { format!("{}.{name}", self.section) };
         let origin = self.origin(&key);
-        self.raw(&format!("{name} = {value}  # {origin}"));
+        self.write_line(&format!("{name} = {value}  # {origin}"));
     }
 
-    fn optional(&mut self, name: &str, value: Option<&str>) {
+    fn optional_line(&mut self, name: &str, value: Option<&str>) {
         if let Some(value) = value {
-            self.line(name, &quoted(value));
+            self.value_line(name, &quoted(value));
         }
     }
 
@@ -87,64 +87,64 @@ impl Page<'_> {
         if origins.is_empty() { Origin::Default.to_string() } else { origins.join(", ") }
     }
 
-    fn server(&mut self, server: &McpServer) {
+    fn mcp_server_lines(&mut self, server: &McpServer) {
         let (kind, url, headers) = match server {
             McpServer::Http { url, headers } => ("http", url, headers),
             McpServer::Sse { url, headers } => ("sse", url, headers),
             McpServer::Stdio { command, args, env } => {
-                self.line("command", &quoted(command));
-                self.line("args", &list(args));
-                self.line("env", &table(env));
+                self.value_line("command", &quoted(command));
+                self.value_line("args", &list(args));
+                self.value_line("env", &table(env));
                 return;
             }
         };
-        self.line("type", &quoted(kind));
-        self.line("url", &quoted(url));
-        self.line("headers", &table(headers));
+        self.value_line("type", &quoted(kind));
+        self.value_line("url", &quoted(url));
+        self.value_line("headers", &table(headers));
     }
 
-    fn agent(&mut self, agent: &Agent) {
-        if agent.found {
-            let passed = agent.passed_variables().unwrap_or_else(|| "none".to_owned());
-            self.raw(&format!(
+    fn agent_lines(&mut self, agent: &Agent) {
+        if agent.discovered {
+            let passed = agent.inherited_variables().unwrap_or_else(|| "none".to_owned());
+            self.write_line(&format!(
                 "# Found on PATH. Variables that it receives from the gateway's environment: {passed}"
             ));
         }
         match &agent.launch {
-            Launch::Demo => self.line("builtin", "\"demo\""),
+            Launch::Demo => self.value_line("builtin", "\"demo\""),
             Launch::Command { command, args } => {
-                self.line("command", &quoted(command));
-                self.line("args", &list(args));
+                self.value_line("command", &quoted(command));
+                self.value_line("args", &list(args));
             }
         }
-        self.line("env", &table(&agent.env));
-        self.line("home", if agent.home == Home::Own { "\"own\"" } else { "\"user\"" });
-        self.line("files", served_by(agent.files));
-        self.line("terminals", served_by(agent.terminals));
+        self.value_line("env", &table(&agent.env));
+        self.value_line("home", if agent.home == Home::Private { "\"own\"" } else { "\"user\"" });
+        self.value_line("files", served_by(agent.files));
+        self.value_line("terminals", served_by(agent.terminals));
         let permissions = &agent.permissions;
-        let unanswered = if permissions.unanswered == Unanswered::Reject { "reject" } else { "wait" };
-        let after = duration_text(permissions.after);
+        let unanswered = if permissions.on_timeout == OnTimeout::Reject { "reject" } else { "wait" };
+        let after = duration_text(permissions.timeout);
         let allow = list(&permissions.allow);
-        self.line(
+        self.value_line(
             "permissions",
             &format!("{{ unanswered = \"{unanswered}\", after = \"{after}\", allow = {allow} }}"),
         );
-        self.line("meta", &list(&agent.meta));
-        self.line("rpc", &list(&agent.rpc));
-        self.line("terminal_auth", &agent.terminal_auth.to_string());
-        self.line("protocol", &agent.protocol.to_string());
-        let (max, warm, idle) = (agent.pool.max, agent.pool.warm, duration_text(agent.pool.idle));
-        let warm_for = duration_text(agent.pool.warm_for);
+        self.value_line("meta", &list(&agent.meta));
+        self.value_line("rpc", &list(&agent.rpc));
+        self.value_line("terminal_auth", &agent.terminal_auth.to_string());
+        self.value_line("protocol", &agent.protocol.to_string());
+        let (max, warm, idle) = (agent.pool.max_size, agent.pool.min_idle, duration_text(agent.pool.idle_timeout));
+        let warm_for = duration_text(agent.pool.min_idle_for);
         let spares = format!("warm = {warm}, warm_for = \"{warm_for}\"");
         let no_load_idle = duration_text(agent.pool.no_load_idle_timeout);
         let no_load_reclaim = duration_text(agent.pool.no_load_reclaim_timeout);
         let no_load = format!(
             "no_load_idle_timeout = \"{no_load_idle}\", no_load_reclaim_timeout = \"{no_load_reclaim}\""
         );
-        self.line("pool", &format!("{{ max = {max}, {spares}, idle = \"{idle}\", {no_load} }}"));
-        let (start, silence) = (duration_text(agent.limits.start), duration_text(agent.limits.silence));
-        let line = size_text(agent.limits.line as u64);
-        self.line(
+        self.value_line("pool", &format!("{{ max = {max}, {spares}, idle = \"{idle}\", {no_load} }}"));
+        let (start, silence) = (duration_text(agent.limits.start_timeout), duration_text(agent.limits.turn_idle_timeout));
+        let line = size_text(agent.limits.max_line_bytes as u64);
+        self.value_line(
             "limits",
             &format!("{{ start = \"{start}\", line = \"{line}\", silence = \"{silence}\" }}"),
         );
@@ -177,7 +177,7 @@ fn table(secrets: &BTreeMap<String, Secret>) -> String {
         return "{}".to_owned();
     }
     let entries: Vec<_> =
-        secrets.iter().map(|(name, secret)| format!("{} = {}", key(name), shown(secret))).collect();
+        secrets.iter().map(|(name, secret)| format!("{} = {}", key(name), describe(secret))).collect();
     format!("{{ {} }}", entries.join(", "))
 }
 

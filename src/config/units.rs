@@ -8,7 +8,7 @@ use bytesize::ByteSize;
 const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 24 * 3_600_000)];
 /// Timers overflow somewhere far behind this; nobody means more.
-const LONGEST: u64 = 3650 * 24 * 3_600_000;
+const MAX_MILLIS: u64 = 3650 * 24 * 3_600_000;
 
 /// `500ms`, `10m`, `1h30m`.
 pub(super) fn parse_duration(text: &str) -> Option<Duration> {
@@ -23,7 +23,7 @@ pub(super) fn parse_duration(text: &str) -> Option<Duration> {
         millis = millis.checked_add(number.checked_mul(*unit)?)?;
         rest = &after[letters..];
     }
-    (!text.is_empty() && millis <= LONGEST).then(|| Duration::from_millis(millis))
+    (!text.is_empty() && millis <= MAX_MILLIS).then(|| Duration::from_millis(millis))
 }
 
 /// In the largest unit that is exact.
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_they_are_shown() {
+    fn durations_round_trip() {
         for text in ["1ms", "500ms", "1500ms", "10s", "10m", "90m", "1h", "30d", "0s"] {
             assert_eq!(duration_text(parse_duration(text).unwrap()), text);
         }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_as_they_are_shown() {
+    fn sizes_round_trip() {
         for text in ["1B", "1000B", "1KiB", "1536B", "16MiB", "10GiB"] {
             assert_eq!(size_text(parse_size(text).unwrap()), text);
         }

@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 use crate::shutdown::Shutdown;
 use crate::types::Ids;
 
-use super::offer::Offer;
+use super::client_support::ClientSupport;
 use super::peer::Peer;
 use super::sessions::Sessions;
 use super::sign_in::SignIn;
 use super::store::Store;
-use super::version::{Version, Wanted};
+use super::version::{Version, RequestedVersion};
 
 #[derive(Debug)]
 pub(super) struct Agent {
@@ -22,20 +22,20 @@ pub(super) struct Agent {
     pub(super) shutdown: Shutdown,
     pub(super) sessions: Sessions,
     pub(super) sign_in: SignIn,
-    pub(super) offer: Offer,
+    pub(super) offer: ClientSupport,
 }
 
 impl Agent {
     pub(super) fn new(peer: Peer, store: Store, sign_in: SignIn, shutdown: Shutdown) -> Self {
         let ids = Ids::system();
         let sessions = Sessions::new(store, ids.clone());
-        Self { peer, ids, shutdown, sessions, sign_in, offer: Offer::default() }
+        Self { peer, ids, shutdown, sessions, sign_in, offer: ClientSupport::default() }
     }
 
     pub(super) async fn request(&mut self, id: &RawValue, method: &str, params: &RawValue) {
         if method == "initialize" {
-            match parse::<Wanted>(params) {
-                Ok(wanted) => self.peer.speak(wanted.version()),
+            match parse::<RequestedVersion>(params) {
+                Ok(wanted) => self.peer.set_version(wanted.version()),
                 Err(error) => return self.peer.answer::<()>(id, Err(error)).await,
             }
         }
@@ -45,7 +45,7 @@ impl Agent {
         }
     }
 
-    pub(super) async fn unknown(&self, id: &RawValue, method: &str) {
+    pub(super) async fn method_not_found(&self, id: &RawValue, method: &str) {
         let unknown = Error::method_not_found().data(serde_json::json!({ "method": method }));
         self.peer.answer::<()>(id, Err(unknown)).await;
     }
@@ -63,7 +63,7 @@ impl Agent {
             "$/cancel_request" => {
                 if let Ok(cancel) = parse::<CancelRequestNotification>(params)
                     && let Ok(id) = serde_json::to_string(&cancel.request_id)
-                    && let Some(session) = self.sessions.playing(&id)
+                    && let Some(session) = self.sessions.with_turn_for(&id)
                 {
                     session.cancel();
                 }
@@ -72,8 +72,8 @@ impl Agent {
         }
     }
 
-    pub(super) fn answered(&self, id: &RawValue, outcome: Result<&RawValue, Error>) {
-        self.peer.answered(id, outcome);
+    pub(super) fn handle_response(&self, id: &RawValue, outcome: Result<&RawValue, Error>) {
+        self.peer.resolve(id, outcome);
     }
 
     /// The client is gone: running turns end as if cancelled.

@@ -17,9 +17,9 @@ use super::store::Store;
 use super::wire::{self, Line, Message};
 
 /// Lines that wait for stdout; then turns wait.
-const LINES_WAITING: usize = 64;
+const OUTPUT_QUEUE_LINES: usize = 64;
 /// What running turns and unwritten lines get after stdin ended.
-const FAREWELL: Duration = Duration::from_secs(1);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// Serves until `input` ends or `output` fails.
 pub(super) async fn serve(
@@ -28,7 +28,7 @@ pub(super) async fn serve(
     store: Store,
     sign_in: SignIn,
 ) -> io::Result<()> {
-    let (lines, queue) = mpsc::channel(LINES_WAITING);
+    let (lines, queue) = mpsc::channel(OUTPUT_QUEUE_LINES);
     let shutdown = Shutdown::new();
     let agent = Agent::new(Peer::new(lines.clone()), store, sign_in, shutdown.clone());
     let reading = read(&mut input, agent, Peer::new(lines), shutdown);
@@ -38,7 +38,7 @@ pub(super) async fn serve(
         written = &mut writing => return written,
         ended = &mut reading => ended?,
     }
-    tokio::time::timeout(FAREWELL, writing).await.unwrap_or(Ok(()))
+    tokio::time::timeout(SHUTDOWN_GRACE, writing).await.unwrap_or(Ok(()))
 }
 
 async fn read(
@@ -53,19 +53,19 @@ async fn read(
             Line::Bytes(line) => match wire::parse(&line) {
                 Ok(Message::Request { id, method, params }) => agent.request(id, &method, params).await,
                 Ok(Message::Notification { method, params }) => agent.notification(&method, params),
-                Ok(Message::Response { id, outcome }) => agent.answered(id, outcome),
-                Err(error) => refuse(&peer, error).await,
+                Ok(Message::Response { id, outcome }) => agent.handle_response(id, outcome),
+                Err(error) => send_error(&peer, error).await,
             },
-            Line::TooLong => refuse(&peer, Error::parse_error().data("the line is too long")).await,
+            Line::TooLong => send_error(&peer, Error::parse_error().data("the line is too long")).await,
             Line::End => break,
         }
     }
     agent.end();
-    shutdown.finished(FAREWELL).await;
+    shutdown.wait_for_tasks(SHUTDOWN_GRACE).await;
     Ok(())
 }
 
-async fn refuse(peer: &Peer, error: Error) {
+async fn send_error(peer: &Peer, error: Error) {
     peer.answer::<()>(RawValue::NULL, Err(error)).await;
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::text::excerpt;
 
 /// A larger block of a prompt is kept as a note of what it was.
-const BLOCK_MAX: usize = 64 << 10;
+const MAX_BLOCK_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -25,7 +25,7 @@ impl History {
 
     /// The prompt, block by block; this begins a turn.
     pub(super) fn prompt(&mut self, prompt: &[ContentBlock], message: &MessageId) {
-        let chunk = |block| ContentChunk::new(kept(block)).message_id(message.clone());
+        let chunk = |block| ContentChunk::new(truncate_block(block)).message_id(message.clone());
         let blocks = prompt.iter().map(|block| SessionUpdate::UserMessageChunk(chunk(block)));
         self.updates.extend(blocks);
     }
@@ -75,7 +75,7 @@ impl History {
     }
 
     /// Drops the oldest turn; false when only one is left.
-    pub(super) fn forget_oldest_turn(&mut self) -> bool {
+    pub(super) fn drop_oldest_turn(&mut self) -> bool {
         let user = |update: &SessionUpdate| matches!(update, SessionUpdate::UserMessageChunk(_));
         let answer = self.updates.iter().position(|update| !user(update)).unwrap_or(self.updates.len());
         match self.updates[answer..].iter().position(user) {
@@ -123,21 +123,21 @@ fn text_of(update: &SessionUpdate) -> Option<&str> {
     }
 }
 
-fn kept(block: &ContentBlock) -> ContentBlock {
+fn truncate_block(block: &ContentBlock) -> ContentBlock {
     let note = |what: &str, bytes: usize| {
         ContentBlock::Text(TextContent::new(format!("[{what} of {bytes} bytes, not kept by the demo]")))
     };
     match block {
-        ContentBlock::Text(text) if text.text.len() > BLOCK_MAX => {
-            ContentBlock::Text(TextContent::new(excerpt(&text.text, BLOCK_MAX / 4)))
+        ContentBlock::Text(text) if text.text.len() > MAX_BLOCK_BYTES => {
+            ContentBlock::Text(TextContent::new(excerpt(&text.text, MAX_BLOCK_BYTES / 4)))
         }
-        ContentBlock::Image(image) if image.data.len() > BLOCK_MAX => note("image", image.data.len()),
-        ContentBlock::Audio(audio) if audio.data.len() > BLOCK_MAX => note("audio", audio.data.len()),
+        ContentBlock::Image(image) if image.data.len() > MAX_BLOCK_BYTES => note("image", image.data.len()),
+        ContentBlock::Audio(audio) if audio.data.len() > MAX_BLOCK_BYTES => note("audio", audio.data.len()),
         ContentBlock::Resource(embedded) => match &embedded.resource {
-            EmbeddedResourceResource::TextResourceContents(text) if text.text.len() > BLOCK_MAX => {
+            EmbeddedResourceResource::TextResourceContents(text) if text.text.len() > MAX_BLOCK_BYTES => {
                 note("resource", text.text.len())
             }
-            EmbeddedResourceResource::BlobResourceContents(blob) if blob.blob.len() > BLOCK_MAX => {
+            EmbeddedResourceResource::BlobResourceContents(blob) if blob.blob.len() > MAX_BLOCK_BYTES => {
                 note("resource", blob.blob.len())
             }
             _ => block.clone(),
@@ -188,15 +188,15 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_turn_goes_first_and_the_last_stays() {
+    fn oldest_turn_is_dropped_first_and_the_last_is_kept() {
         let mut history = History::default();
         history.prompt(&["one".into(), "more".into()], &MessageId::new("u1"));
         history.push(&said("m1", "first"));
         history.prompt(&["two".into()], &MessageId::new("u2"));
         history.push(&said("m2", "second"));
-        assert!(history.forget_oldest_turn());
+        assert!(history.drop_oldest_turn());
         assert_eq!(history.updates().len(), 2);
         assert_eq!(text_of(&history.updates()[0]), Some("two"));
-        assert!(!history.forget_oldest_turn());
+        assert!(!history.drop_oldest_turn());
     }
 }

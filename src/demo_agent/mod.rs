@@ -12,7 +12,7 @@ mod connection;
 mod display;
 mod history;
 mod listing;
-mod offer;
+mod client_support;
 mod options;
 mod peer;
 mod permission;
@@ -46,7 +46,7 @@ use store::Store;
 pub fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_time().build() {
         Ok(runtime) => runtime,
-        Err(error) => return complain(&error),
+        Err(error) => return report_error(&error),
     };
     let folder = state_folder();
     let sign_in =
@@ -59,7 +59,7 @@ pub fn main() -> ExitCode {
     runtime.shutdown_background();
     match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(&error),
+        Err(error) => report_error(&error),
     }
 }
 
@@ -75,7 +75,7 @@ fn pipes() -> std::io::Result<(File, File)> {
     Ok((open(std::io::stdin().as_fd())?, open(std::io::stdout().as_fd())?))
 }
 
-fn complain(error: &std::io::Error) -> ExitCode {
+fn report_error(error: &std::io::Error) -> ExitCode {
     // There is nobody left to tell when stderr is gone too.
     drop(writeln!(std::io::stderr(), "demo agent: {error}"));
     ExitCode::FAILURE

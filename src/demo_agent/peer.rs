@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::v2;
 use super::version::Version;
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 
 type Outcome = Result<Box<RawValue>, Error>;
 
@@ -22,12 +22,12 @@ type Outcome = Result<Box<RawValue>, Error>;
 pub(super) struct Peer {
     version: Version,
     lines: mpsc::Sender<Vec<u8>>,
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<PendingRequests>>,
 }
 
 /// Our requests that have no answer yet. A session has at most one.
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingRequests {
     last: i64,
     answers: HashMap<i64, oneshot::Sender<Outcome>>,
 }
@@ -65,7 +65,7 @@ impl Peer {
     }
 
     /// From here on the client is spoken to in this version. Clones that were made before know nothing of it.
-    pub(super) fn speak(&mut self, version: Version) {
+    pub(super) fn set_version(&mut self, version: Version) {
         self.version = version;
     }
 
@@ -98,11 +98,11 @@ impl Peer {
     ) -> Result<R, Error> {
         let (sender, answer) = oneshot::channel();
         let question = {
-            let mut waiting = sound(self.waiting.lock());
+            let mut waiting = lock_or_abort(self.waiting.lock());
             waiting.last += 1;
             let id = waiting.last;
             waiting.answers.insert(id, sender);
-            Question { id, waiting: Arc::clone(&self.waiting), lines: self.lines.clone() }
+            PendingRequest { id, waiting: Arc::clone(&self.waiting), lines: self.lines.clone() }
         };
         self.send(&Call { jsonrpc: "2.0", id: Some(question.id), method, params }).await;
         let result = answer.await.map_err(|_| Error::internal_error())??;
@@ -110,9 +110,9 @@ impl Peer {
     }
 
     /// The client's answer to one of our requests. Others are ignored: they came late or were never asked.
-    pub(super) fn answered(&self, id: &RawValue, outcome: Result<&RawValue, Error>) {
+    pub(super) fn resolve(&self, id: &RawValue, outcome: Result<&RawValue, Error>) {
         let Ok(id) = id.get().parse::<i64>() else { return };
-        let waiting = sound(self.waiting.lock()).answers.remove(&id);
+        let waiting = lock_or_abort(self.waiting.lock()).answers.remove(&id);
         if let Some(sender) = waiting {
             // The turn may have ended between the two lines; then nobody waits any more.
             drop(sender.send(outcome.map(ToOwned::to_owned)));
@@ -137,15 +137,15 @@ fn line(message: &impl Serialize) -> Vec<u8> {
 }
 
 /// Takes its entry away, whoever drops it. Who gave up waiting tells the client, which need not ask any more.
-struct Question {
+struct PendingRequest {
     id: i64,
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<PendingRequests>>,
     lines: mpsc::Sender<Vec<u8>>,
 }
 
-impl Drop for Question {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
-        let waiting = sound(self.waiting.lock()).answers.remove(&self.id);
+        let waiting = lock_or_abort(self.waiting.lock()).answers.remove(&self.id);
         if waiting.is_some() {
             let params = CancelRequestNotification::new(RequestId::Number(self.id));
             let call = Call { jsonrpc: "2.0", id: None, method: "$/cancel_request", params };

@@ -7,7 +7,7 @@ use agent_client_protocol_schema::v1::{
 
 use super::options::Mode;
 use super::session::Grant;
-use super::turn::{Step, Stop, Turn};
+use super::turn::{Step, StepError, Turn};
 use super::v2;
 use super::version::Version;
 
@@ -73,7 +73,7 @@ impl Turn {
                 "reject_always" => Ok((Permission::Denied, true)),
                 _ => Ok((Permission::Denied, false)),
             },
-            Ok(_) => Err(Stop::Cancelled),
+            Ok(_) => Err(StepError::Cancelled),
             // A client that cannot ask has not allowed anything.
             Err(_) => Ok((Permission::Denied, false)),
         }

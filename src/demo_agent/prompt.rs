@@ -13,7 +13,7 @@ pub(super) struct Prompt {
 }
 
 /// Attachments that an answer names; the rest is counted.
-const NAMED: usize = 8;
+const MAX_NAMED_ATTACHMENTS: usize = 8;
 
 impl Prompt {
     pub(super) fn new(blocks: &[ContentBlock]) -> Self {
@@ -38,8 +38,8 @@ impl Prompt {
 
     /// A sentence about the attachments; empty when there is none.
     pub(super) fn acknowledgement(&self) -> String {
-        let named: Vec<&str> = self.attachments.iter().take(NAMED).map(String::as_str).collect();
-        let more = match self.attachments.len().saturating_sub(NAMED) {
+        let named: Vec<&str> = self.attachments.iter().take(MAX_NAMED_ATTACHMENTS).map(String::as_str).collect();
+        let more = match self.attachments.len().saturating_sub(MAX_NAMED_ATTACHMENTS) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
@@ -54,10 +54,10 @@ impl Prompt {
 fn attachment(block: &ContentBlock) -> Option<String> {
     Some(match block {
         ContentBlock::Image(image) => {
-            format!("an image ({}, {})", quoted(&image.mime_type, 40), size(decoded(&image.data)))
+            format!("an image ({}, {})", quoted(&image.mime_type, 40), size(decoded_bytes(&image.data)))
         }
         ContentBlock::Audio(audio) => {
-            format!("a recording ({}, {})", quoted(&audio.mime_type, 40), size(decoded(&audio.data)))
+            format!("a recording ({}, {})", quoted(&audio.mime_type, 40), size(decoded_bytes(&audio.data)))
         }
         ContentBlock::ResourceLink(link) => format!("a link to {}", quoted(&link.name, 60)),
         ContentBlock::Resource(embedded) => match &embedded.resource {
@@ -65,7 +65,7 @@ fn attachment(block: &ContentBlock) -> Option<String> {
                 format!("the text of {} ({})", quoted(&text.uri, 60), size(text.text.len()))
             }
             EmbeddedResourceResource::BlobResourceContents(blob) => {
-                format!("the file {} ({})", quoted(&blob.uri, 60), size(decoded(&blob.blob)))
+                format!("the file {} ({})", quoted(&blob.uri, 60), size(decoded_bytes(&blob.blob)))
             }
             _ => "a resource".to_owned(),
         },
@@ -74,7 +74,7 @@ fn attachment(block: &ContentBlock) -> Option<String> {
 }
 
 /// Bytes behind that much base64.
-fn decoded(base64: &str) -> usize {
+fn decoded_bytes(base64: &str) -> usize {
     base64.trim_end_matches('=').len() * 3 / 4
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 use crate::types::Timestamp;
 
 use super::history::History;
@@ -27,7 +27,7 @@ pub(super) enum Grant {
 /// What the client said about where a session works, anew each time that it set it up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Place {
+pub(super) struct Workspace {
     pub(super) cwd: PathBuf,
     #[serde(default)]
     pub(super) additional_directories: Vec<PathBuf>,
@@ -36,7 +36,7 @@ pub(super) struct Place {
     pub(super) mcp_servers: Vec<String>,
 }
 
-impl Place {
+impl Workspace {
     /// As ACP wants it: absolute.
     pub(super) fn new(
         cwd: PathBuf,
@@ -59,7 +59,7 @@ impl Place {
 pub(super) struct Record {
     pub(super) session_id: SessionId,
     #[serde(flatten)]
-    pub(super) place: Place,
+    pub(super) place: Workspace,
     pub(super) title: Option<String>,
     pub(super) updated_at: Timestamp,
     #[serde(default)]
@@ -80,7 +80,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub(super) fn new(session_id: SessionId, place: Place, now: Timestamp) -> Self {
+    pub(super) fn new(session_id: SessionId, place: Workspace, now: Timestamp) -> Self {
         Self {
             session_id,
             place,
@@ -106,7 +106,7 @@ impl Record {
 pub(super) struct Session {
     pub(super) id: SessionId,
     record: Mutex<Record>,
-    turn: Mutex<Slot>,
+    turn: Mutex<TurnSlot>,
     /// What can be cancelled by itself: tool calls and terminals, by their ids.
     parts: Mutex<HashMap<String, CancellationToken>>,
     /// Nothing more happens in it.
@@ -116,7 +116,7 @@ pub(super) struct Session {
 
 /// The place of a session's one turn.
 #[derive(Debug, Default)]
-struct Slot {
+struct TurnSlot {
     /// What runs: the id of the request that asked for it, none when the agent works by itself, and what cancels it.
     running: Option<(Option<Box<RawValue>>, CancellationToken)>,
     /// Cancelled when the last turn was answered.
@@ -137,7 +137,7 @@ impl Session {
 
     /// Never held over an await.
     pub(super) fn record(&self) -> MutexGuard<'_, Record> {
-        sound(self.record.lock())
+        lock_or_abort(self.record.lock())
     }
 
     /// Changes the record and keeps it, under one lock: the last change is the one on disk.
@@ -159,7 +159,7 @@ impl Session {
             return None;
         }
         let (cancel, answered) = (CancellationToken::new(), CancellationToken::new());
-        *slot = Slot {
+        *slot = TurnSlot {
             running: Some((request.map(ToOwned::to_owned), cancel.clone())),
             answered: Some(answered.clone()),
         };
@@ -171,20 +171,20 @@ impl Session {
     }
 
     /// Whether the turn that runs answers the request with this id.
-    pub(super) fn plays(&self, request: &str) -> bool {
+    pub(super) fn answers_request(&self, request: &str) -> bool {
         self.slot().running.as_ref().is_some_and(|(id, _)| id.as_ref().is_some_and(|id| id.get() == request))
     }
 
     /// Waits for the end of what the agent does by itself.
-    pub(super) async fn own_work_over(&self) {
+    pub(super) async fn background_work_ended(&self) {
         loop {
-            let Some(over) = self.own_work() else { return };
+            let Some(over) = self.background_work() else { return };
             over.cancelled().await;
         }
     }
 
     /// What is cancelled at the end of what the agent does by itself.
-    fn own_work(&self) -> Option<CancellationToken> {
+    fn background_work(&self) -> Option<CancellationToken> {
         let slot = self.slot();
         let own = slot.running.as_ref().is_some_and(|(request, _)| request.is_none());
         slot.answered.clone().filter(|_| own)
@@ -202,7 +202,7 @@ impl Session {
         self.cancel();
     }
 
-    pub(super) async fn gone(&self) {
+    pub(super) async fn wait_retired(&self) {
         self.retired.cancelled().await;
     }
 
@@ -220,7 +220,7 @@ impl Session {
         self.parts().entry(id.to_owned()).or_default().clone()
     }
 
-    pub(super) fn part_over(&self, id: &str) {
+    pub(super) fn end_part(&self, id: &str) {
         self.parts().remove(id);
     }
 
@@ -233,11 +233,11 @@ impl Session {
     }
 
     fn parts(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
-        sound(self.parts.lock())
+        lock_or_abort(self.parts.lock())
     }
 
-    fn slot(&self) -> MutexGuard<'_, Slot> {
-        sound(self.turn.lock())
+    fn slot(&self) -> MutexGuard<'_, TurnSlot> {
+        lock_or_abort(self.turn.lock())
     }
 }
 

@@ -8,13 +8,13 @@ use agent_client_protocol_schema::v1::{Error, SessionId};
 
 use crate::types::Ids;
 
-use super::session::{Place, Record, Session};
+use super::session::{Workspace, Record, Session};
 use super::store::{Entry, Store};
 
 /// Sessions open at once: then another is refused.
-const OPEN_MAX: usize = 256;
+const MAX_OPEN_SESSIONS: usize = 256;
 /// Sessions on a page.
-const PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 
 #[derive(Debug)]
 pub(super) struct Sessions {
@@ -36,22 +36,22 @@ impl Sessions {
     }
 
     /// A new one, on disk before it is told of.
-    pub(super) fn create(&mut self, place: Place) -> Result<Arc<Session>, Error> {
+    pub(super) fn create(&mut self, place: Workspace) -> Result<Arc<Session>, Error> {
         let id = SessionId::new(self.ids.session().to_string());
-        self.keep(Record::new(id, place, self.ids.now()))
+        self.save_and_open(Record::new(id, place, self.ids.now()))
     }
 
     /// A new one that begins with what was said in another.
-    pub(super) fn fork(&mut self, id: &SessionId, place: Place) -> Result<Arc<Session>, Error> {
+    pub(super) fn fork(&mut self, id: &SessionId, place: Workspace) -> Result<Arc<Session>, Error> {
         let mut record = self.record(id)?;
         record.session_id = SessionId::new(self.ids.session().to_string());
         record.place = place;
         record.updated_at = self.ids.now();
-        self.keep(record)
+        self.save_and_open(record)
     }
 
     /// One of an earlier process, or of this that is asked for again.
-    pub(super) fn reopen(&mut self, id: &SessionId, place: Place) -> Result<Arc<Session>, Error> {
+    pub(super) fn reopen(&mut self, id: &SessionId, place: Workspace) -> Result<Arc<Session>, Error> {
         if let Some(open) = self.open.get(id)
             && open.busy()
         {
@@ -68,8 +68,8 @@ impl Sessions {
     }
 
     /// The one whose turn answers the request with this id.
-    pub(super) fn playing(&self, request: &str) -> Option<&Arc<Session>> {
-        self.open.values().find(|session| session.plays(request))
+    pub(super) fn with_turn_for(&self, request: &str) -> Option<&Arc<Session>> {
+        self.open.values().find(|session| session.answers_request(request))
     }
 
     pub(super) async fn close(&mut self, id: &SessionId) -> Result<(), Error> {
@@ -104,8 +104,8 @@ impl Sessions {
                 .ok_or_else(|| Error::invalid_params().data("not a cursor of this list"))?;
             entries.retain(|entry| (entry.updated_at.as_millis(), &*entry.session_id.0) < (millis, id));
         }
-        let more = entries.len() > PAGE;
-        entries.truncate(PAGE);
+        let more = entries.len() > PAGE_SIZE;
+        entries.truncate(PAGE_SIZE);
         let key = |entry: &Entry| format!("{}-{}", entry.updated_at.as_millis(), entry.session_id);
         let next = entries.last().filter(|_| more).map(key);
         Ok(Page { entries, next })
@@ -117,7 +117,7 @@ impl Sessions {
     }
 
     /// Opens one that is not on disk yet, and puts it there.
-    fn keep(&mut self, record: Record) -> Result<Arc<Session>, Error> {
+    fn save_and_open(&mut self, record: Record) -> Result<Arc<Session>, Error> {
         self.store.prune().map_err(|error| Error::internal_error().data(error.to_string()))?;
         let session = self.open(record)?;
         session.change(|_| ())?;
@@ -125,7 +125,7 @@ impl Sessions {
     }
 
     fn open(&mut self, record: Record) -> Result<Arc<Session>, Error> {
-        if self.open.len() >= OPEN_MAX && !self.open.contains_key(&record.session_id) {
+        if self.open.len() >= MAX_OPEN_SESSIONS && !self.open.contains_key(&record.session_id) {
             return Err(Error::internal_error().data("too many open sessions: close one first"));
         }
         let session = Arc::new(Session::new(record, Arc::clone(&self.store)));

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent_client_protocol_schema::v1::{AuthMethod, AuthMethodAgent, AuthMethodTerminal, Error};
 
-use super::offer::Offer;
+use super::client_support::ClientSupport;
 
 /// The method that is done by `authenticate`.
 const BY_CALL: &str = "demo";
@@ -21,7 +21,7 @@ const BY_CALL: &str = "demo";
 const BY_TERMINAL: &str = "demo-terminal";
 /// The variable with which the terminal method tells its process the word.
 pub(super) const WORD: &str = "ACP_DEMO_WORD";
-const TRIES: usize = 3;
+const MAX_TRIES: usize = 3;
 /// Bytes of a line that are read at the terminal.
 const LINE_MAX: u64 = 1024;
 
@@ -29,21 +29,21 @@ const LINE_MAX: u64 = 1024;
 pub(super) struct SignIn {
     required: bool,
     /// The file that says that somebody signed in; without a folder this process remembers it.
-    mark: Option<PathBuf>,
+    marker_file: Option<PathBuf>,
     here: AtomicBool,
 }
 
 impl SignIn {
     pub(super) fn new(required: bool, folder: Option<PathBuf>) -> Self {
-        Self { required, mark: folder.map(|folder| folder.join("signed-in")), here: AtomicBool::new(false) }
+        Self { required, marker_file: folder.map(|folder| folder.join("signed-in")), here: AtomicBool::new(false) }
     }
 
     /// Whether the agent knows signing in at all.
-    pub(super) fn exists(&self) -> bool {
+    pub(super) fn is_configured(&self) -> bool {
         self.required
     }
 
-    pub(super) fn methods(&self, offer: Offer) -> Vec<AuthMethod> {
+    pub(super) fn methods(&self, offer: ClientSupport) -> Vec<AuthMethod> {
         if !self.required {
             return Vec::new();
         }
@@ -62,7 +62,7 @@ impl SignIn {
 
     /// Whether sessions may be set up and prompted.
     pub(super) fn check(&self) -> Result<(), Error> {
-        let signed_in = match &self.mark {
+        let signed_in = match &self.marker_file {
             Some(mark) => mark.exists(),
             None => self.here.load(Ordering::Relaxed),
         };
@@ -73,7 +73,7 @@ impl SignIn {
         if !self.required || method != BY_CALL {
             return Err(Error::invalid_params().data("methodId is none that `authenticate` serves"));
         }
-        self.enter().map_err(|error| failed(&error))
+        self.record_sign_in().map_err(|error| failed(&error))
     }
 
     pub(super) fn logout(&self) -> Result<(), Error> {
@@ -81,15 +81,15 @@ impl SignIn {
             return Err(Error::method_not_found());
         }
         self.here.store(false, Ordering::Relaxed);
-        match self.mark.as_ref().map(fs::remove_file) {
+        match self.marker_file.as_ref().map(fs::remove_file) {
             Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Err(failed(&error)),
             _ => Ok(()),
         }
     }
 
-    fn enter(&self) -> io::Result<()> {
+    fn record_sign_in(&self) -> io::Result<()> {
         self.here.store(true, Ordering::Relaxed);
-        let Some(mark) = &self.mark else { return Ok(()) };
+        let Some(mark) = &self.marker_file else { return Ok(()) };
         if let Some(folder) = mark.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
@@ -112,7 +112,7 @@ pub(super) fn at_terminal(folder: Option<PathBuf>, word: &str) -> ExitCode {
     } else {
         ask(&mut stdin.lock(), &mut stdout, word).and_then(|right| {
             if right {
-                SignIn::new(true, folder).enter()?;
+                SignIn::new(true, folder).record_sign_in()?;
                 writeln!(stdout, "You are signed in.")?;
             }
             Ok(right)
@@ -121,13 +121,13 @@ pub(super) fn at_terminal(folder: Option<PathBuf>, word: &str) -> ExitCode {
     match entered {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(error) => super::complain(&error),
+        Err(error) => super::report_error(&error),
     }
 }
 
 /// Whether the word came within some tries.
 fn ask(input: &mut impl BufRead, output: &mut impl Write, word: &str) -> io::Result<bool> {
-    for _ in 0..TRIES {
+    for _ in 0..MAX_TRIES {
         write!(output, "Type the word \"{word}\" to sign in to the demo agent: ")?;
         output.flush()?;
         let mut line = String::new();
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sign_in_is_for_all_processes_of_a_folder_until_a_logout() {
+    fn sign_in_is_shared_by_a_directory_until_logout() {
         let folder = tempfile::tempdir().unwrap();
         let one = SignIn::new(true, Some(folder.path().join("state")));
         let other = SignIn::new(true, Some(folder.path().join("state")));
@@ -163,25 +163,25 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_to_sign_in_unless_it_was_asked_for() {
+    fn sign_in_is_optional_by_default() {
         let sign_in = SignIn::new(false, None);
-        assert_eq!((sign_in.check(), sign_in.methods(Offer::default()).len()), (Ok(()), 0));
+        assert_eq!((sign_in.check(), sign_in.methods(ClientSupport::default()).len()), (Ok(()), 0));
         assert_eq!(sign_in.authenticate(BY_CALL).unwrap_err().code, ErrorCode::InvalidParams);
         assert_eq!(sign_in.logout().unwrap_err().code, ErrorCode::MethodNotFound);
     }
 
     #[test]
-    fn the_terminal_method_is_only_for_clients_that_have_one() {
+    fn terminal_method_requires_client_support() {
         let sign_in = SignIn::new(true, None);
         let ids = |offer| -> Vec<String> {
             sign_in.methods(offer).iter().map(|method| method.id().to_string()).collect()
         };
-        assert_eq!(ids(Offer::default()), [BY_CALL]);
-        assert_eq!(ids(Offer { terminal_sign_in: true, ..Offer::default() }), [BY_CALL, BY_TERMINAL]);
+        assert_eq!(ids(ClientSupport::default()), [BY_CALL]);
+        assert_eq!(ids(ClientSupport { terminal_sign_in: true, ..ClientSupport::default() }), [BY_CALL, BY_TERMINAL]);
     }
 
     #[test]
-    fn the_word_has_to_come_within_three_tries() {
+    fn sign_in_word_has_three_tries() {
         let tried = |lines: &str| ask(&mut lines.as_bytes(), &mut io::sink(), "sesame").unwrap();
         assert!(tried("sesame\n") && tried("open\n simsim \nsesame\r\n"));
         assert!(!tried("a\nb\nc\nsesame\n") && !tried("") && !tried("a\n"));

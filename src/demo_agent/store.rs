@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::types::Timestamp;
 
-use super::session::{Place, Record};
+use super::session::{Workspace, Record};
 
 /// Bytes of a session's file: then its oldest turns go.
 const FILE_MAX: usize = 1 << 20;
@@ -33,7 +33,7 @@ pub(super) struct Store {
 pub(super) struct Entry {
     pub(super) session_id: SessionId,
     #[serde(flatten)]
-    pub(super) place: Place,
+    pub(super) place: Workspace,
     pub(super) title: Option<String>,
     pub(super) updated_at: Timestamp,
 }
@@ -48,7 +48,7 @@ impl Store {
         let Some(folder) = &self.folder else { return Ok(()) };
         let Some(path) = self.path(&record.session_id) else { return Ok(()) };
         let mut bytes = serde_json::to_vec(record)?;
-        while bytes.len() > FILE_MAX && record.history.forget_oldest_turn() {
+        while bytes.len() > FILE_MAX && record.history.drop_oldest_turn() {
             bytes = serde_json::to_vec(record)?;
         }
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -127,12 +127,12 @@ mod tests {
     use crate::types::Ids;
 
     fn record(ids: &Ids) -> Record {
-        let place = Place { cwd: "/w".into(), ..Place::default() };
+        let place = Workspace { cwd: "/w".into(), ..Workspace::default() };
         Record::new(SessionId::new(ids.session().to_string()), place, ids.now())
     }
 
     #[test]
-    fn a_session_comes_back_as_it_was_and_only_our_ids_have_files() {
+    fn stored_session_is_restored_and_foreign_ids_have_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(Some(folder.path().join("state")));
         let mut record = record(&Ids::system());
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_too_large_loses_its_oldest() {
+    fn oversized_store_drops_the_oldest() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store { max: 20, ..Store::new(Some(folder.path().to_owned())) };
         let ids = Ids::system();

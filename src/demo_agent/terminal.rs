@@ -12,9 +12,9 @@ use serde_json::Value;
 use super::turn::{Step, Turn};
 
 /// Bytes of output that the client is asked to keep.
-const OUTPUT: u64 = 64 << 10;
+const OUTPUT_BYTES: u64 = 64 << 10;
 /// What the client gets to release a terminal of a turn that ends early.
-const RELEASE: Duration = Duration::from_secs(1);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Turn {
     /// Starts a command in the session's folder; the turn releases it at its end at the latest.
@@ -28,7 +28,7 @@ impl Turn {
                 .args(args.to_vec())
                 .env(vec![EnvVariable::new("ACP_DEMO", "1")])
                 .cwd(record.place.cwd.clone())
-                .output_byte_limit(OUTPUT)
+                .output_byte_limit(OUTPUT_BYTES)
         };
         let created = self.request::<_, CreateTerminalResponse>("terminal/create", params).await?;
         if let Ok(terminal) = &created {
@@ -69,7 +69,7 @@ impl Turn {
             let params = ReleaseTerminalRequest::new(self.record().session_id.clone(), id);
             let released = self.peer.request::<_, Value>("terminal/release", params);
             // A client that does not answer keeps the terminal until the session ends.
-            drop(tokio::time::timeout(RELEASE, released).await);
+            drop(tokio::time::timeout(RELEASE_TIMEOUT, released).await);
         }
     }
 }

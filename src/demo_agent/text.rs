@@ -104,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_is_longer_than_what_it_holds() {
+    fn fence_is_longer_than_fences_in_its_content() {
         assert_eq!(fenced("sh", "ls\n"), "```sh\nls\n```");
         assert_eq!(fenced("", "a ```` b"), "`````\na ```` b\n`````");
     }
 
     #[test]
-    fn quotes_are_one_safe_line() {
+    fn quoted_text_is_one_escaped_line() {
         assert_eq!(quoted("<b>\n`x`", 20), "“\\<b\\> \\`x\\`”");
         assert_eq!(quoted("hello wide world", 12), "“hello wide…”");
         assert_eq!(excerpt("😀😀😀", 2), "😀😀…");

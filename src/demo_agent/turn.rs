@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::types::Ids;
 
-use super::offer::Offer;
+use super::client_support::ClientSupport;
 use super::options::{Mode, Options};
 use super::peer::Peer;
 use super::prompt::Prompt;
@@ -31,25 +31,25 @@ const TITLE_MAX: usize = 60;
 
 /// Why a scene ends before its end.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(super) enum StepError {
     Cancelled,
     Failed(Error),
 }
 
-impl From<Error> for Stop {
+impl From<Error> for StepError {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
-pub(super) type Step<T = ()> = Result<T, Stop>;
+pub(super) type Step<T = ()> = Result<T, StepError>;
 
 #[derive(Debug)]
 pub(super) struct Turn {
     running: Running,
     pub(super) peer: Peer,
     ids: Ids,
-    pub(super) offer: Offer,
+    pub(super) offer: ClientSupport,
     /// The message that is being said or thought; another step ends it.
     message: Option<MessageId>,
     /// Tool calls that have not ended.
@@ -60,19 +60,19 @@ pub(super) struct Turn {
     read: u64,
     /// Terminals that are only shown and have not ended.
     pub(super) displays: Vec<TerminalId>,
-    pub(super) afterword: Afterword,
+    pub(super) afterword: AfterTurn,
 }
 
 /// What follows the end of a turn.
 #[derive(Debug, Default)]
-pub(super) struct Afterword {
+pub(super) struct AfterTurn {
     pub(super) updates: Vec<SessionUpdate>,
     /// How long later the agent works by itself.
-    pub(super) wake: Option<Duration>,
+    pub(super) background_work_after: Option<Duration>,
 }
 
 impl Turn {
-    pub(super) fn new(running: Running, peer: Peer, ids: Ids, offer: Offer) -> Self {
+    pub(super) fn new(running: Running, peer: Peer, ids: Ids, offer: ClientSupport) -> Self {
         Self {
             running,
             peer,
@@ -83,12 +83,12 @@ impl Turn {
             terminals: Vec::new(),
             read: 0,
             displays: Vec::new(),
-            afterword: Afterword::default(),
+            afterword: AfterTurn::default(),
         }
     }
 
     /// Why a prompt is not taken while another is worked on.
-    pub(super) fn refused() -> Error {
+    pub(super) fn already_running() -> Error {
         Error::invalid_request().data("a turn is already running in this session")
     }
 
@@ -106,7 +106,7 @@ impl Turn {
     }
 
     /// The session takes the next prompt from here on; what is sent after this turn.
-    pub(super) fn over(self) -> Afterword {
+    pub(super) fn finish(self) -> AfterTurn {
         self.afterword
     }
 
@@ -169,8 +169,8 @@ impl Turn {
     pub(super) async fn wait(&self, time: Duration) -> Step {
         tokio::select! {
             biased;
-            () = self.running.cancel.cancelled() => Err(Stop::Cancelled),
-            () = pass(time) => Ok(()),
+            () = self.running.cancel.cancelled() => Err(StepError::Cancelled),
+            () = sleep_or_yield(time) => Ok(()),
         }
     }
 
@@ -247,13 +247,13 @@ impl Turn {
 
     pub(super) async fn progress(&mut self, id: &ToolCallId, fields: ToolCallUpdateFields) -> Step {
         if matches!(fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed)) {
-            self.closed(id);
+            self.call_ended(id);
         }
         self.act(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.clone(), fields))).await
     }
 
     /// The call has ended.
-    pub(super) fn closed(&mut self, id: &ToolCallId) {
+    pub(super) fn call_ended(&mut self, id: &ToolCallId) {
         self.open.retain(|open| open != id);
     }
 
@@ -264,7 +264,7 @@ impl Turn {
                 let update = v1::options_changed(&self.record(), self.offer);
                 self.act(update).await
             }
-            Version::V2 => self.tell_options().await,
+            Version::V2 => self.send_options().await,
         }
     }
 
@@ -272,7 +272,7 @@ impl Turn {
         self.change(|record| record.mode = mode)?;
         match self.version() {
             Version::V1 => self.act(v1::mode_changed(mode)).await,
-            Version::V2 => self.tell_options().await,
+            Version::V2 => self.send_options().await,
         }
     }
 
@@ -282,13 +282,13 @@ impl Turn {
         method: &str,
         params: P,
     ) -> Step<Result<R, Error>> {
-        self.tell_state(true).await;
+        self.send_state(true).await;
         let answer = tokio::select! {
             biased;
-            () = self.running.cancel.cancelled() => return Err(Stop::Cancelled),
+            () = self.running.cancel.cancelled() => return Err(StepError::Cancelled),
             answer = self.peer.request(method, params) => answer,
         };
-        self.tell_state(false).await;
+        self.send_state(false).await;
         Ok(answer)
     }
 
@@ -327,7 +327,7 @@ impl Turn {
 
     /// A step that was not taken because the turn is cancelled.
     pub(super) fn check(&self) -> Step {
-        if self.running.cancel.is_cancelled() { Err(Stop::Cancelled) } else { Ok(()) }
+        if self.running.cancel.is_cancelled() { Err(StepError::Cancelled) } else { Ok(()) }
     }
 
     /// Waits; true when the part was cancelled meanwhile.
@@ -349,7 +349,7 @@ impl Turn {
 }
 
 /// At the instant pace other turns and the reader still get their chance.
-async fn pass(time: Duration) {
+async fn sleep_or_yield(time: Duration) {
     if time.is_zero() {
         tokio::task::yield_now().await;
     } else {

@@ -12,11 +12,11 @@ pub(super) enum Version {
 /// What both versions have in the params of `initialize`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Wanted {
+pub(super) struct RequestedVersion {
     protocol_version: serde_json::Value,
 }
 
-impl Wanted {
+impl RequestedVersion {
     /// The highest version that is not above the one that the client asks for; the first has to do for the rest.
     pub(super) fn version(&self) -> Version {
         if self.protocol_version.as_u64().is_some_and(|version| version >= 2) {

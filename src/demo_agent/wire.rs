@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_gets_its_error() {
+    fn invalid_lines_get_an_error() {
         assert_eq!(code("{"), ErrorCode::ParseError);
         assert_eq!(parse(b"\xff{}").unwrap_err().code, ErrorCode::ParseError);
         for wrong in [
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_over_the_cap_is_thrown_away_and_the_next_is_read() {
+    async fn oversized_line_is_discarded_and_the_next_is_read() {
         let mut bytes = vec![b'x'; LINE_MAX + 1];
         bytes.extend_from_slice(b"\nnext\nlast");
         let mut input = bytes.as_slice();

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 use crate::store::{Disk, EventStore};
 use crate::types::Limits;
 
 use super::Shared;
 
 /// Between two looks at the disk.
-const LOOK: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A state of the log that its users have to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,18 +24,18 @@ pub enum Alarm {
 
 /// Whether commits find room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Room {
+pub enum DiskSpace {
     #[default]
-    Free,
+    Available,
     /// The disk was full, or had no room for the reserve. Commits that end something still succeed.
-    Reserve,
+    ReserveReleased,
     /// The last commit found no room, and is tried again.
-    Full,
+    Exhausted,
 }
 
 #[derive(Debug)]
 pub(super) struct Alarms {
-    room: watch::Sender<Room>,
+    disk_space: watch::Sender<DiskSpace>,
     low: AtomicBool,
     /// The reserve is set aside. Held while that changes.
     reserved: Mutex<bool>,
@@ -43,7 +43,7 @@ pub(super) struct Alarms {
 
 impl Default for Alarms {
     fn default() -> Self {
-        Self { room: watch::Sender::default(), low: AtomicBool::default(), reserved: Mutex::new(true) }
+        Self { disk_space: watch::Sender::default(), low: AtomicBool::default(), reserved: Mutex::new(true) }
     }
 }
 
@@ -51,20 +51,20 @@ impl Alarms {
     /// Notes whether a commit found the disk full. Returns whether the disk was full before.
     pub(super) fn set_full(&self, full: bool) -> bool {
         if full {
-            return self.set_room(|_| Room::Full) == Room::Full;
+            return self.set_disk_space(|_| DiskSpace::Exhausted) == DiskSpace::Exhausted;
         }
         // Only here a commit has more to do than to look.
-        if *self.room.borrow() != Room::Full {
+        if *self.disk_space.borrow() != DiskSpace::Exhausted {
             return false;
         }
-        let room = if *sound(self.reserved.lock()) { Room::Free } else { Room::Reserve };
-        self.set_room(|_| room) == Room::Full
+        let room = if *lock_or_abort(self.reserved.lock()) { DiskSpace::Available } else { DiskSpace::ReserveReleased };
+        self.set_disk_space(|_| room) == DiskSpace::Exhausted
     }
 
     /// Changes the state of the room and returns the former state.
-    fn set_room(&self, change: impl FnOnce(Room) -> Room) -> Room {
-        let mut before = Room::Free;
-        self.room.send_if_modified(|room| {
+    fn set_disk_space(&self, change: impl FnOnce(DiskSpace) -> DiskSpace) -> DiskSpace {
+        let mut before = DiskSpace::Available;
+        self.disk_space.send_if_modified(|room| {
             before = *room;
             *room = change(before);
             *room != before
@@ -72,23 +72,23 @@ impl Alarms {
         before
     }
 
-    pub(super) fn room(&self) -> watch::Receiver<Room> {
-        self.room.subscribe()
+    pub(super) fn disk_space(&self) -> watch::Receiver<DiskSpace> {
+        self.disk_space.subscribe()
     }
 
     /// Releases the reserve; false when there is none to release.
-    pub(super) fn release(&self, store: &dyn EventStore) -> bool {
-        let mut reserved = sound(self.reserved.lock());
+    pub(super) fn release_reserve(&self, store: &dyn EventStore) -> bool {
+        let mut reserved = lock_or_abort(self.reserved.lock());
         let released = store.release_reserve();
         if released {
             *reserved = false;
-            self.set_room(|_| Room::Reserve);
+            self.set_disk_space(|_| DiskSpace::ReserveReleased);
         }
         released
     }
 
     /// Looks at the store's disk; false when it has none.
-    pub(super) fn look(&self, store: &dyn EventStore, limits: &Limits) -> bool {
+    pub(super) fn check_disk(&self, store: &dyn EventStore, limits: &Limits) -> bool {
         let Some(disk) = store.disk() else { return false };
         match disk {
             Ok(disk) => {
@@ -96,7 +96,7 @@ impl Alarms {
                 if self.low.swap(low, Ordering::Relaxed) != low {
                     tracing::warn!(low, free = disk.free, total = disk.total, "free room on the disk");
                 }
-                self.reserve(store, disk, limits);
+                self.keep_reserve(store, disk, limits);
             }
             Err(error) => tracing::warn!(%error, "the disk cannot be looked at"),
         }
@@ -104,8 +104,8 @@ impl Alarms {
     }
 
     /// Sets the reserve aside, if it is not.
-    fn reserve(&self, store: &dyn EventStore, disk: Disk, limits: &Limits) {
-        let mut reserved = sound(self.reserved.lock());
+    fn keep_reserve(&self, store: &dyn EventStore, disk: Disk, limits: &Limits) {
+        let mut reserved = lock_or_abort(self.reserved.lock());
         let kept = store.keep_reserve(limits.disk_reserve_bytes, disk.free).unwrap_or_else(|error| {
             tracing::warn!(%error, "the disk reserve cannot be set aside");
             false
@@ -113,13 +113,13 @@ impl Alarms {
         if std::mem::replace(&mut *reserved, kept) != kept {
             tracing::warn!(kept, bytes = limits.disk_reserve_bytes, "disk reserve");
         }
-        let room = if kept { Room::Free } else { Room::Reserve };
+        let room = if kept { DiskSpace::Available } else { DiskSpace::ReserveReleased };
         // A commit that is retried reports by itself that it found room.
-        self.set_room(|before| if before == Room::Full { before } else { room });
+        self.set_disk_space(|before| if before == DiskSpace::Exhausted { before } else { room });
     }
 
     pub(super) fn get(&self) -> Option<Alarm> {
-        let raised = *self.room.borrow() != Room::Free || self.low.load(Ordering::Relaxed);
+        let raised = *self.disk_space.borrow() != DiskSpace::Available || self.low.load(Ordering::Relaxed);
         raised.then_some(Alarm::StorageFull)
     }
 }
@@ -129,12 +129,12 @@ pub(super) async fn watch(shared: Arc<Shared>) {
     loop {
         tokio::select! {
             () = shared.closed.cancelled() => return,
-            () = shared.shutdown.soft() => return,
-            () = tokio::time::sleep(LOOK) => {}
+            () = shared.shutdown.drain_started() => return,
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
         let looking = Arc::clone(&shared);
         // It is a system call on a disk that may be slow just now.
-        let look = move || looking.alarms.look(&*looking.store, &looking.limits);
+        let look = move || looking.alarms.check_disk(&*looking.store, &looking.limits);
         if !shared.shutdown.spawn_blocking(look).await.unwrap_or(false) {
             return;
         }
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_larger_limit_holds() {
+    fn larger_limit_applies() {
         let limits = Limits { free_disk_percent: 5, free_disk_bytes: 1000, ..Limits::default() };
         assert!(is_low(Disk { free: 999, total: 10_000 }, &limits));
         assert!(!is_low(Disk { free: 1000, total: 10_000 }, &limits));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn either_cause_raises_it() {
+    fn either_cause_raises_alarm() {
         let alarms = Alarms::default();
         assert_eq!(alarms.get(), None);
         assert!(!alarms.set_full(true));

@@ -47,28 +47,28 @@ pub struct Framer {
     epoch: String,
     /// `","sessionId":"<session>","time":"`
     session: String,
-    around: Around,
+    header: HeaderCache,
 }
 
 /// What stands around the numbers of an event: most events of a burst have the same.
 #[derive(Debug)]
-struct Around {
+struct HeaderCache {
     kind: String,
     prompt: Option<PromptId>,
     time: Timestamp,
     /// `\nevent: <kind>\ndata: {"id":"<epoch>-`
-    before: String,
+    prefix: String,
     /// `,"type":"<kind>","sessionId":"<session>","time":"<time>"`, and the prompt's id if there is one.
-    after: String,
+    suffix: String,
 }
 
 impl Framer {
     pub fn new(epoch: &Epoch, session: SessionId) -> Self {
         let (before, after) = (String::new(), String::new());
         let around =
-            Around { kind: String::new(), prompt: None, time: Timestamp::from_millis(0), before, after };
+            HeaderCache { kind: String::new(), prompt: None, time: Timestamp::from_millis(0), prefix: before, suffix: after };
         let session = format!("\",\"sessionId\":\"{session}\",\"time\":\"");
-        Self { epoch: format!("{epoch}-"), session, around }
+        Self { epoch: format!("{epoch}-"), session, header: around }
     }
 
     /// About how long the frame of `event` is, never less.
@@ -79,52 +79,52 @@ impl Framer {
     }
 
     pub fn frame(&mut self, out: &mut Vec<u8>, seq: u64, event: &Event<'_>, now: Timestamp) {
-        let around = &self.around;
+        let around = &self.header;
         if around.time != now || around.prompt != event.prompt || around.kind != event.kind {
-            self.write_around(event, now);
+            self.refresh_header(event, now);
         }
         let mut digits = [0; 20];
         let seq = decimal(seq, &mut digits);
         for piece in
-            [b"id: ", self.epoch.as_bytes(), seq, self.around.before.as_bytes(), seq, b"\",\"seq\":", seq]
+            [b"id: ", self.epoch.as_bytes(), seq, self.header.prefix.as_bytes(), seq, b"\",\"seq\":", seq]
         {
             out.extend_from_slice(piece);
         }
-        out.extend_from_slice(self.around.after.as_bytes());
+        out.extend_from_slice(self.header.suffix.as_bytes());
         if !event.members.is_empty() {
             out.push(b',');
             let start = out.len();
             for piece in event.members.0 {
                 out.extend_from_slice(piece);
             }
-            one_line(&mut out[start..]);
+            blank_line_breaks(&mut out[start..]);
         }
         out.extend_from_slice(b"}\n\n");
     }
 
-    fn write_around(&mut self, event: &Event<'_>, now: Timestamp) {
-        let (kind, around) = (event.kind, &mut self.around);
+    fn refresh_header(&mut self, event: &Event<'_>, now: Timestamp) {
+        let (kind, around) = (event.kind, &mut self.header);
         debug_assert!(kind.bytes().all(|b| b.is_ascii_lowercase() || b == b'.'), "a type of ours");
         (around.prompt, around.time) = (event.prompt, now);
-        for text in [&mut around.kind, &mut around.before, &mut around.after] {
+        for text in [&mut around.kind, &mut around.prefix, &mut around.suffix] {
             text.clear();
         }
         around.kind.push_str(kind);
         for piece in ["\nevent: ", kind, "\ndata: {\"id\":\"", &self.epoch] {
-            around.before.push_str(piece);
+            around.prefix.push_str(piece);
         }
         for piece in [",\"type\":\"", kind, &self.session] {
-            around.after.push_str(piece);
+            around.suffix.push_str(piece);
         }
         let prompt = event.prompt.map(|prompt| format!(",\"promptId\":\"{prompt}\"")).unwrap_or_default();
         // Writing to a string cannot fail.
-        write!(around.after, "{now}\"{prompt}").ok();
+        write!(around.suffix, "{now}\"{prompt}").ok();
     }
 }
 
 /// A line end outside of a JSON string is white space, and would end the line of `data:` early: an agent could write
 /// frames of its own. Inside of a string it is no JSON.
-fn one_line(members: &mut [u8]) {
+fn blank_line_breaks(members: &mut [u8]) {
     let mut at = 0;
     while let Some(found) = memchr::memchr2(b'\n', b'\r', &members[at..]) {
         members[at + found] = b' ';
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_the_contract_to_the_byte() {
+    fn frame_matches_contract_exactly() {
         let members = Members::whole(br#""update":{"sessionUpdate":"plan"}"#);
         let event = Event { kind: "session.update", prompt: Some(PromptId::new(2)), members };
         let id = r#""sessionId":"01938c5e-7a3b-7c4d-8e5f-0123456789ab","time":"2026-11-21T22:15:03.123Z""#;
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_of_an_agent_ends_no_line() {
+    fn line_breaks_from_agent_are_blanked() {
         let members = Members::pieces([b"\"params\":", b"{\r\n", b"\n\"a\"", b":\r", b"1}"]);
         let event = Event { kind: "ext", prompt: None, members };
         let frame = framed(1, &event);

@@ -4,17 +4,17 @@
 //! an event after its commit, never before. It knows no ACP word and no HTTP: kinds and members pass as they are.
 
 mod alarm;
-mod all_reader;
+mod global_reader;
 mod event;
-mod followers;
-mod pages;
+mod reader_registry;
+mod read_cache;
 mod pending;
 mod reader;
 mod records;
 mod retention;
 mod session;
 mod tails;
-mod told;
+mod notify;
 mod writer;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -28,28 +28,28 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::shutdown::{Shutdown, sound};
+use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::store::{Batch, CommitError, EventStore, LogUsage, Record, Table};
-use crate::types::{Ages, Epoch, Ids, Limits, Position, SessionId, Tenant, Timestamp};
+use crate::types::{Expiry, Epoch, Ids, Limits, Position, SessionId, Tenant, Timestamp};
 
 use alarm::Alarms;
-use followers::Followers;
-use pages::Pages;
+use reader_registry::ReaderRegistry;
+use read_cache::ReadCache;
 use retention::Growth;
 use session::State;
 use tails::Tails;
-use told::Told;
-use writer::{Queue, Upkeep, Write};
+use notify::Watermark;
+use writer::{CommitQueue, MaintenanceJob, Write};
 
 /// What readers give: those who only read need no word of the store.
 pub use crate::store::{Frame, ReadError, Run};
-pub use alarm::{Alarm, Room};
-pub use all_reader::{AllItem, AllReader, AllScope, AllStart};
+pub use alarm::{Alarm, DiskSpace};
+pub use global_reader::{GlobalItem, GlobalReader, GlobalScope, GlobalStart};
 pub use event::{Event, Framer, Members};
-pub use reader::{Item, Later, Reader, ResetReason, Start, TailCursor};
+pub use reader::{Item, NotReady, Reader, ResetReason, Start, TailCursor};
 pub use records::Records;
 pub use session::{Closed, SessionLog};
-pub use told::{Herald, Outlet, Took};
+pub use notify::{Notifier, DirectSink, Delivery};
 pub use writer::Fatal;
 
 #[derive(Debug, thiserror::Error)]
@@ -79,19 +79,19 @@ struct Shared {
     store: Arc<dyn EventStore>,
     epoch: Epoch,
     ids: Ids,
-    ages: Ages,
+    expiry: Expiry,
     limits: Arc<Limits>,
     shutdown: Shutdown,
-    queue: Queue,
+    queue: CommitQueue,
     alarms: Alarms,
     /// The place of the last event that is durable and told.
-    last_pos: Told,
+    last_pos: Watermark,
     tails: Mutex<Tails>,
-    pages: Mutex<Pages>,
+    read_cache: Mutex<ReadCache>,
     growth: Growth,
-    followers: Followers,
+    reader_registry: ReaderRegistry,
     /// Ends of damaged parts that were told of.
-    damaged: Mutex<HashSet<(SessionId, u64)>>,
+    reported_damage: Mutex<HashSet<(SessionId, u64)>>,
     sessions: Mutex<HashMap<SessionId, Weak<State>>>,
     /// One session at a time is read in, so that no two have a state of the same one.
     opening: tokio::sync::Mutex<()>,
@@ -123,18 +123,18 @@ impl EventLog {
     ) -> Result<Self, StartError> {
         let shared = Arc::new(Shared {
             epoch: store.epoch(),
-            last_pos: Told::new(store.tail().last_pos),
-            ages: Ages::since(ids.clone(), &limits, last_time(&*store)),
+            last_pos: Watermark::new(store.tail().last_pos),
+            expiry: Expiry::starting_from(ids.clone(), &limits, last_time(&*store)),
             store,
             ids,
             shutdown,
-            queue: Queue::default(),
+            queue: CommitQueue::default(),
             alarms: Alarms::default(),
             tails: Mutex::default(),
-            pages: Mutex::default(),
+            read_cache: Mutex::default(),
             growth: Growth::default(),
-            followers: Followers::default(),
-            damaged: Mutex::default(),
+            reader_registry: ReaderRegistry::default(),
+            reported_damage: Mutex::default(),
             sessions: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             reads: Arc::new(Semaphore::new(limits.store_readers.max(1))),
@@ -142,12 +142,12 @@ impl EventLog {
             closed: CancellationToken::new(),
             limits,
         });
-        if shared.alarms.look(&*shared.store, &shared.limits) {
+        if shared.alarms.check_disk(&*shared.store, &shared.limits) {
             shared.shutdown.spawn(alarm::watch(Arc::clone(&shared)));
         }
         shared.shutdown.spawn(retention::run(Arc::clone(&shared)));
         let writer = Arc::clone(&shared);
-        Shutdown::thread("log-writer", move || writer::run(writer, fatal)).map_err(StartError)?;
+        Shutdown::spawn_thread("log-writer", move || writer::run(writer, fatal)).map_err(StartError)?;
         Ok(Self { _writer: Arc::new(WriterGuard(Arc::clone(&shared))), shared })
     }
 
@@ -172,7 +172,7 @@ impl EventLog {
         }
         // A state that is gone has nothing pending: the writer's queue would hold it.
         let store = Arc::clone(&self.shared.store);
-        let ends = self.shared.blocking(move || store.ends(id)).await?;
+        let ends = self.shared.blocking(move || store.bounds(id)).await?;
         let last_seq = ends.map_or(0, |log| log.last_seq);
         let erased = last_seq > 0 && self.get(Table::Tombstone, id.as_bytes().to_vec()).await?.is_some();
         let state = Arc::new(State::new(Arc::clone(&self.shared), tenant.clone(), id, last_seq, erased));
@@ -217,27 +217,27 @@ impl EventLog {
     }
 
     /// Whether commits find room, as that changes.
-    pub fn room(&self) -> watch::Receiver<Room> {
-        self.shared.alarms.room()
+    pub fn disk_space(&self) -> watch::Receiver<DiskSpace> {
+        self.shared.alarms.disk_space()
     }
 
     /// Sessions whose last event is older than the log's age, the first `limit` of them. Their events are dropped
     /// already, but for the last run; who owns a session erases it.
     pub fn expired(&self, limit: usize) -> Vec<(Tenant, SessionId)> {
-        let old = self.shared.old_before(self.shared.limits.log_age);
+        let old = self.shared.expired_before(self.shared.limits.log_age);
         let expired = self.shared.store.usages(limit, &|log| log.last_time < old);
         expired.into_iter().map(|log| (log.tenant, log.session)).collect()
     }
 
     /// Erases a log that belongs to no session: what was left of one, or is damaged.
-    pub async fn erase_stray(&self, session: SessionId) {
+    pub async fn erase_orphan(&self, session: SessionId) {
         let batch = Batch { erase: vec![session], ..Batch::default() };
-        self.shared.upkeep(move |store| store.commit(&batch)).await;
+        self.shared.run_maintenance(move |store| store.commit(&batch)).await;
     }
 
     /// How late it is, for what ends by its age.
-    pub fn ages(&self) -> &Ages {
-        &self.shared.ages
+    pub fn expiry(&self) -> &Expiry {
+        &self.shared.expiry
     }
 
     /// Commits what was appended, then ends the writer. Nothing is committed afterwards.
@@ -254,21 +254,21 @@ fn last_time(store: &dyn EventStore) -> Option<Timestamp> {
         last.set(log.last_pos.max(last.get()));
         false
     });
-    let heads = store.heads(None, last.get().checked_sub(1)?, 1).ok()?;
+    let heads = store.run_headers(None, last.get().checked_sub(1)?, 1).ok()?;
     heads.first().map(|head| head.time)
 }
 
 impl Shared {
     fn tails(&self) -> MutexGuard<'_, Tails> {
-        sound(self.tails.lock())
+        lock_or_abort(self.tails.lock())
     }
 
-    fn pages(&self) -> MutexGuard<'_, Pages> {
-        sound(self.pages.lock())
+    fn read_cache(&self) -> MutexGuard<'_, ReadCache> {
+        lock_or_abort(self.read_cache.lock())
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<State>>> {
-        sound(self.sessions.lock())
+        lock_or_abort(self.sessions.lock())
     }
 
     fn state(&self, id: SessionId) -> Option<Arc<State>> {
@@ -276,7 +276,7 @@ impl Shared {
     }
 
     /// A state is gone; another of the same session may be there already.
-    fn forget(&self, id: SessionId) {
+    fn remove_state(&self, id: SessionId) {
         let mut sessions = self.sessions();
         if sessions.get(&id).is_some_and(|state| state.strong_count() == 0) {
             sessions.remove(&id);
@@ -284,11 +284,11 @@ impl Shared {
     }
 
     /// Tells the operator of events that cannot be given, once for each part.
-    fn damaged(&self, session: SessionId, first_seq: u64, last_seq: u64) {
+    fn report_damage(&self, session: SessionId, first_seq: u64, last_seq: u64) {
         /// Of so much damage no more is told.
-        const TOLD: usize = 4096;
-        let mut known = sound(self.damaged.lock());
-        if known.len() >= TOLD || !known.insert((session, last_seq)) {
+        const MAX_REPORTED: usize = 4096;
+        let mut known = lock_or_abort(self.reported_damage.lock());
+        if known.len() >= MAX_REPORTED || !known.insert((session, last_seq)) {
             return;
         }
         drop(known);
@@ -297,13 +297,13 @@ impl Shared {
 
     /// What a session's log is, for who begins in the middle of it: one that nobody holds is compared with what is
     /// stored.
-    async fn ends(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
+    async fn bounds(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
         let _alone = self.opening.lock().await;
         if self.state(session).is_some() {
             return Ok(self.store.usage(session));
         }
         let store = Arc::clone(&self.store);
-        self.blocking(move || store.ends(session)).await
+        self.blocking(move || store.bounds(session)).await
     }
 
     async fn permit(&self) -> OwnedSemaphorePermit {
@@ -311,20 +311,20 @@ impl Shared {
     }
 
     /// What was there at this time is older than `age`.
-    fn old_before(&self, age: Duration) -> Timestamp {
+    fn expired_before(&self, age: Duration) -> Timestamp {
         let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-        Timestamp::from_millis(self.ages.at_least().as_millis().saturating_sub(age))
+        Timestamp::from_millis(self.expiry.earliest_now().as_millis().saturating_sub(age))
     }
 
     /// Has the writer do a piece of work between two commits; `None` when it could not.
-    async fn upkeep<T: Send + 'static>(
+    async fn run_maintenance<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&dyn EventStore) -> Result<T, CommitError> + Send + 'static,
+        job: impl FnOnce(&dyn EventStore) -> Result<T, CommitError> + Send + 'static,
     ) -> Option<T> {
         let (done, result) = oneshot::channel();
-        self.queue.push_upkeep(Upkeep(Box::new(move |store| {
+        self.queue.push_maintenance(MaintenanceJob(Box::new(move |store| {
             // Whoever no longer waits does not want to know.
-            done.send(work(store)?).ok();
+            done.send(job(store)?).ok();
             Ok(())
         })));
         result.await.ok()

@@ -86,11 +86,11 @@ impl Pending {
     }
 
     /// Frames an event into the last run, or into a new one with so much room.
-    fn push(&mut self, event: &Event<'_>, now: Timestamp, run_bytes: usize, room: usize) {
+    fn push(&mut self, event: &Event<'_>, now: Timestamp, run_bytes: usize, capacity: usize) {
         let size = self.framer.size(event);
         let fits = |chunk: &Chunk| chunk.frames.is_empty() || chunk.frames.len() + size <= run_bytes;
         if !self.chunks.back().is_some_and(fits) {
-            self.start_chunk(room.max(size));
+            self.start_chunk(capacity.max(size));
         }
         self.appended += 1;
         let chunk = self.chunks.back_mut().expect("one was started if there was none");
@@ -139,7 +139,7 @@ impl Pending {
     }
 
     /// The oldest chunk, and whether there is more: then the session stays in the queue.
-    pub(super) fn take(&mut self) -> Option<(Chunk, bool)> {
+    pub(super) fn pop_chunk(&mut self) -> Option<(Chunk, bool)> {
         let chunk = self.chunks.pop_front();
         self.queued = !self.chunks.is_empty();
         chunk.map(|chunk| (chunk, self.queued))
@@ -149,11 +149,11 @@ impl Pending {
         self.bytes -= bytes;
     }
 
-    fn start_chunk(&mut self, room: usize) {
+    fn start_chunk(&mut self, capacity: usize) {
         self.chunks.push_back(Chunk {
             first_seq: self.appended + 1,
             last_seq: self.appended,
-            frames: Vec::with_capacity(room),
+            frames: Vec::with_capacity(capacity),
             changes: Changes::default(),
             erase: false,
             bytes: 0,

@@ -6,9 +6,9 @@ use tokio::task::JoinHandle;
 
 use crate::store::{ReadError, Run};
 
-use super::followers::{Following, Follows};
+use super::reader_registry::{ReaderRegistration, ReaderScope};
 use super::session::State;
-use super::told::{Ear, Herald, Outlet};
+use super::notify::{Subscription, Notifier, DirectSink};
 
 /// Where a reader begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,40 +51,40 @@ pub enum Item {
 #[derive(Debug)]
 pub struct Reader {
     state: Arc<State>,
-    ear: Ear,
+    subscription: Subscription,
     /// The seq of the last event that was given.
     cursor: u64,
     /// Where the replay ends, until it has.
     target: Option<u64>,
     reset: Option<ResetReason>,
     /// It survives a `next` that was dropped.
-    page: Option<Page>,
+    page: Option<PendingPage>,
     /// It has got a page of the store, and may want the next.
-    reads_on: bool,
+    sequential: bool,
     /// How far it has read ahead. What is missing of that did not stay in memory.
-    ahead: u64,
-    _following: Following,
+    read_ahead_seq: u64,
+    _registration: ReaderRegistration,
 }
 
 /// A page that is being read.
 #[derive(Debug)]
-struct Page {
+struct PendingPage {
     /// What had been told when that began: what came later may be missing in it.
-    asked: u64,
+    requested_at: u64,
     runs: JoinHandle<Result<Vec<Run>, ReadError>>,
 }
 
 /// Why a reader gives nothing at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Later {
+pub enum NotReady {
     /// What comes next is in the store: its `next` reads it.
-    Read,
+    ReadStore,
     /// The reader is at the tail: its `moved` waits for more.
-    Wait,
+    AtTail,
 }
 
 enum Step {
-    Give(Item),
+    Item(Item),
     ReadStore,
     Wait,
 }
@@ -98,14 +98,14 @@ pub struct TailCursor {
 
 impl TailCursor {
     /// What comes next if it is there; the reader has to see to everything but events in memory.
-    pub fn try_next(&mut self) -> Result<Run, Later> {
+    pub fn try_next(&mut self) -> Result<Run, NotReady> {
         if self.state.erased_at().is_some() {
-            return Err(Later::Read);
+            return Err(NotReady::ReadStore);
         }
         if self.cursor >= self.state.committed.last() {
-            return Err(Later::Wait);
+            return Err(NotReady::AtTail);
         }
-        let run = self.state.tail().after(self.cursor).ok_or(Later::Read)?;
+        let run = self.state.tail().after(self.cursor).ok_or(NotReady::ReadStore)?;
         self.cursor = run.last_seq;
         Ok(run)
     }
@@ -117,8 +117,8 @@ impl TailCursor {
 
 impl Reader {
     pub(super) fn new(state: Arc<State>, start: Start) -> Self {
-        let mut ear = state.committed.ear();
-        let committed = ear.look();
+        let mut ear = state.committed.subscribe();
+        let committed = ear.observe();
         let (cursor, reset) = match start {
             Start::Beginning => (0, None),
             Start::After(seq) if seq > committed => (0, Some(ResetReason::UnknownCursor)),
@@ -126,17 +126,17 @@ impl Reader {
             Start::Tail => (committed, None),
             Start::Reset(reason) => (0, Some(reason)),
         };
-        let following = Following::enter(&state.shared, Follows::One(state.id));
+        let following = ReaderRegistration::register(&state.shared, ReaderScope::One(state.id));
         Self {
             state,
-            ear,
+            subscription: ear,
             cursor,
             target: Some(committed),
             reset,
             page: None,
-            reads_on: false,
-            ahead: 0,
-            _following: following,
+            sequential: false,
+            read_ahead_seq: 0,
+            _registration: following,
         }
     }
 
@@ -149,49 +149,49 @@ impl Reader {
     pub async fn next(&mut self) -> Result<Item, ReadError> {
         loop {
             match self.step() {
-                Step::Give(item) => return Ok(item),
+                Step::Item(item) => return Ok(item),
                 Step::ReadStore => match self.read_store().await {
                     (asked, Ok(page)) => {
-                        if let Some(item) = self.take_page(page, asked) {
+                        if let Some(item) = self.accept_page(page, asked) {
                             return Ok(item);
                         }
                     }
                     (asked, Err(ReadError::Corrupt { session, first_seq, last_seq, after })) => {
-                        self.state.shared.damaged(session, first_seq, last_seq);
-                        return Ok(self.go_beyond(after.min(asked)));
+                        self.state.shared.report_damage(session, first_seq, last_seq);
+                        return Ok(self.skip_damage(after.min(asked)));
                     }
                     (_, Err(error)) => return Err(error),
                 },
-                Step::Wait => self.moved().await,
+                Step::Wait => self.changed().await,
             }
         }
     }
 
     /// What comes next if it is there: for who gathers, and holds little while there is nothing.
-    pub fn try_next(&mut self) -> Result<Item, Later> {
+    pub fn try_next(&mut self) -> Result<Item, NotReady> {
         match self.step() {
-            Step::Give(item) => Ok(item),
-            Step::ReadStore => Err(Later::Read),
-            Step::Wait => Err(Later::Wait),
+            Step::Item(item) => Ok(item),
+            Step::ReadStore => Err(NotReady::ReadStore),
+            Step::Wait => Err(NotReady::AtTail),
         }
     }
 
     /// Resolves when something was committed since the reader looked.
-    pub async fn moved(&mut self) {
-        self.ear.moved().await;
+    pub async fn changed(&mut self) {
+        self.subscription.changed().await;
     }
 
     /// The reader is on this herald's thread from now on, where it waits behind this outlet.
-    pub fn heeds(&mut self, herald: &Arc<Herald>, outlet: Option<Arc<dyn Outlet>>) {
-        self.ear.heeds(&self.state.committed, herald, outlet);
+    pub fn subscribe_via(&mut self, notifier: &Arc<Notifier>, sink: Option<Arc<dyn DirectSink>>) {
+        self.subscription.subscribe_via(&self.state.committed, notifier, sink);
     }
 
     /// Where it waits, for the outlet: it goes [on from](Self::go_on) there.
-    pub fn place(&self) -> TailCursor {
+    pub fn tail_cursor(&self) -> TailCursor {
         TailCursor { state: Arc::clone(&self.state), cursor: self.cursor }
     }
 
-    pub fn go_on(&mut self, from: &TailCursor) {
+    pub fn resume_from(&mut self, from: &TailCursor) {
         self.cursor = from.cursor;
     }
 
@@ -199,34 +199,34 @@ impl Reader {
         if let Some(reason) = self.reset.take() {
             self.page = None;
             self.cursor = self.before_first();
-            return Step::Give(Item::Reset { reason, before: self.cursor });
+            return Step::Item(Item::Reset { reason, before: self.cursor });
         }
         if self.target.is_some_and(|target| self.cursor >= target) {
             self.target = None;
-            return Step::Give(Item::Ready { last_seq: self.cursor });
+            return Step::Item(Item::Ready { last_seq: self.cursor });
         }
-        let committed = self.ear.look();
+        let committed = self.subscription.observe();
         if self.cursor < committed {
             let tail = self.state.tail().after(self.cursor);
-            let found = tail.or_else(|| self.shared_page()?.through(committed));
+            let found = tail.or_else(|| self.cached_page()?.through(committed));
             return match found {
-                Some(run) => Step::Give(self.give(run)),
+                Some(run) => Step::Item(self.deliver(run)),
                 None => Step::ReadStore,
             };
         }
         if self.state.erased_at().is_some_and(|last| self.cursor >= last) {
-            return Step::Give(Item::End);
+            return Step::Item(Item::End);
         }
         Step::Wait
     }
 
     /// What is damaged ends at `before`, and nothing that was given earlier fits to what follows.
-    fn go_beyond(&mut self, before: u64) -> Item {
+    fn skip_damage(&mut self, before: u64) -> Item {
         self.cursor = before;
         Item::Reset { reason: ResetReason::Damaged, before }
     }
 
-    fn give(&mut self, run: Run) -> Item {
+    fn deliver(&mut self, run: Run) -> Item {
         // One that is still being read began before this.
         self.page = None;
         self.cursor = run.last_seq;
@@ -243,9 +243,9 @@ impl Reader {
     }
 
     /// What comes next, if somebody else has read it.
-    fn shared_page(&mut self) -> Option<Run> {
-        let page = self.state.page_after(self.cursor)?;
-        self.reads_on = true;
+    fn cached_page(&mut self) -> Option<Run> {
+        let page = self.state.cached_after(self.cursor)?;
+        self.sequential = true;
         Some(page)
     }
 
@@ -254,35 +254,35 @@ impl Reader {
         if self.page.is_none() {
             let turn = self.state.read_permit().await;
             let asked = self.state.committed.last();
-            if let Some(run) = self.shared_page() {
+            if let Some(run) = self.cached_page() {
                 return (asked, Ok(Some(run)));
             }
             let permit = self.state.shared.permit().await;
             let (state, cursor) = (Arc::clone(&self.state), self.cursor);
-            let reads_on = std::mem::replace(&mut self.reads_on, true) && self.cursor >= self.ahead;
+            let reads_on = std::mem::replace(&mut self.sequential, true) && self.cursor >= self.read_ahead_seq;
             let runs = self.state.shared.shutdown.spawn_blocking(move || {
                 let limits = &state.shared.limits;
                 let ahead = if reads_on { limits.read_ahead_bytes.min(limits.pages_bytes / 4) } else { 0 };
                 let bytes = ahead.max(limits.store_page_bytes);
-                let runs = join(state.shared.store.read(state.id, cursor, bytes)?, limits.store_page_bytes);
-                state.keep(&runs);
+                let runs = coalesce(state.shared.store.read(state.id, cursor, bytes)?, limits.store_page_bytes);
+                state.cache_runs(&runs);
                 drop((permit, turn));
                 Ok(runs)
             });
-            self.page = Some(Page { asked, runs });
+            self.page = Some(PendingPage { requested_at: asked, runs });
         }
         let page = self.page.as_mut().expect("it was set above");
-        let (asked, result) = (page.asked, (&mut page.runs).await);
+        let (asked, result) = (page.requested_at, (&mut page.runs).await);
         self.page = None;
         let first = result.unwrap_or_else(|lost| Err(ReadError::Failed(lost.into()))).map(|runs| {
-            self.ahead = runs.last().map_or(self.ahead, |last| last.last_seq.max(self.ahead));
+            self.read_ahead_seq = runs.last().map_or(self.read_ahead_seq, |last| last.last_seq.max(self.read_ahead_seq));
             runs.into_iter().next()
         });
         (asked, first)
     }
 
     /// What of a page may be given: nothing before its commit was told, nothing after a gap without a reset.
-    fn take_page(&mut self, page: Option<Run>, asked: u64) -> Option<Item> {
+    fn accept_page(&mut self, page: Option<Run>, requested_at: u64) -> Option<Item> {
         let told = self.state.committed.last();
         let erased = self.state.erased_at();
         let Some(run) = page else {
@@ -291,8 +291,8 @@ impl Reader {
                 self.cursor = last;
                 return None;
             }
-            self.state.shared.damaged(self.state.id, self.cursor + 1, asked);
-            return Some(self.go_beyond(asked));
+            self.state.shared.report_damage(self.state.id, self.cursor + 1, requested_at);
+            return Some(self.skip_damage(requested_at));
         };
         let before = run.first_seq - 1;
         let Some(run) = run.through(told) else {
@@ -307,16 +307,16 @@ impl Reader {
                 self.reset = Some(ResetReason::Pruned);
                 return None;
             }
-            self.state.shared.damaged(self.state.id, self.cursor + 1, before);
-            return Some(self.go_beyond(before));
+            self.state.shared.report_damage(self.state.id, self.cursor + 1, before);
+            return Some(self.skip_damage(before));
         }
-        Some(self.give(run))
+        Some(self.deliver(run))
     }
 }
 
 /// What is consecutive at the start of what was read, in as few runs as may be, so that a replay is large writes. None is
 /// larger than a page was to be, unless an event is: a reader may hold it for long.
-fn join(runs: Vec<Run>, max_bytes: usize) -> Vec<Run> {
+fn coalesce(runs: Vec<Run>, max_bytes: usize) -> Vec<Run> {
     let mut joined = Vec::new();
     let mut page: Vec<Run> = Vec::new();
     let mut bytes = 0;
@@ -325,10 +325,10 @@ fn join(runs: Vec<Run>, max_bytes: usize) -> Vec<Run> {
             break;
         }
         let whole = run.last_seq;
-        let run = run.within(max_bytes);
+        let run = run.truncate_to(max_bytes);
         let is_cut = run.last_seq < whole;
         if bytes + run.frames.len() > max_bytes {
-            joined.extend(one(std::mem::take(&mut page)));
+            joined.extend(concat(std::mem::take(&mut page)));
             bytes = 0;
         }
         bytes += run.frames.len();
@@ -337,12 +337,12 @@ fn join(runs: Vec<Run>, max_bytes: usize) -> Vec<Run> {
             break;
         }
     }
-    joined.extend(one(page));
+    joined.extend(concat(page));
     joined
 }
 
 /// Runs that follow each other, as one.
-fn one(mut runs: Vec<Run>) -> Option<Run> {
+fn concat(mut runs: Vec<Run>) -> Option<Run> {
     let last = runs.pop()?;
     let Some(first) = runs.first() else { return Some(last) };
     let first_seq = first.first_seq;

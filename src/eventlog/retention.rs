@@ -10,15 +10,15 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::store::{Batch, Cut, Delete, LogUsage, ReadError, RunHead, Table};
+use crate::store::{Batch, Cut, Delete, LogUsage, ReadError, RunHeader, Table};
 use crate::types::{Limits, SessionId, Timestamp};
 
 use super::Shared;
 
 /// Between two looks at all logs.
-const LOOK: Duration = Duration::from_mins(1);
+const PASS_INTERVAL: Duration = Duration::from_mins(1);
 /// Between two looks at what erased sessions left.
-const TOMBSTONES: Duration = Duration::from_hours(1);
+const TOMBSTONE_INTERVAL: Duration = Duration::from_hours(1);
 /// Logs, runs or records that one step takes, so that no commit waits for long.
 const STEP: usize = 64;
 
@@ -26,7 +26,7 @@ const STEP: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Growth {
     bytes: AtomicU64,
-    much: Notify,
+    threshold_reached: Notify,
 }
 
 impl Growth {
@@ -36,35 +36,35 @@ impl Growth {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if before + bytes >= limits.session_log_bytes.min(limits.logs_bytes) / PART {
             self.bytes.store(0, Ordering::Relaxed);
-            self.much.notify_one();
+            self.threshold_reached.notify_one();
         }
     }
 
-    async fn much(&self) {
-        self.much.notified().await;
+    async fn wait_for_threshold(&self) {
+        self.threshold_reached.notified().await;
     }
 }
 
 /// Keeps the logs within their limits until the log closes.
 pub(super) async fn run(shared: Arc<Shared>) {
     // All of what erased sessions left is read each time, and most of it stays for days.
-    let tombstones = (shared.limits.tombstone / 24).min(TOMBSTONES);
+    let tombstones = (shared.limits.tombstone / 24).min(TOMBSTONE_INTERVAL);
     let mut tombstones_at = Instant::now();
     loop {
         tokio::select! {
             () = shared.closed.cancelled() => return,
-            () = shared.shutdown.soft() => return,
-            () = shared.growth.much() => {}
-            () = tokio::time::sleep(LOOK.min(shared.limits.log_age / 2)) => {}
+            () = shared.shutdown.drain_started() => return,
+            () = shared.growth.wait_for_threshold() => {}
+            () = tokio::time::sleep(PASS_INTERVAL.min(shared.limits.log_age / 2)) => {}
         }
-        shared.pages().rest();
+        shared.read_cache().evict_if_unused();
         let forget = Instant::now() >= tombstones_at;
         if forget {
             tombstones_at = Instant::now() + tombstones;
         }
         let passed = tokio::select! {
             passed = pass(&shared, forget) => passed,
-            () = shared.shutdown.soft() => return,
+            () = shared.shutdown.drain_started() => return,
         };
         if let Err(error) = passed {
             tracing::warn!(%error, "retention could not read the log");
@@ -75,20 +75,20 @@ pub(super) async fn run(shared: Arc<Shared>) {
 /// One look at all logs, and at what erased ones left.
 pub(super) async fn pass(shared: &Shared, tombstones: bool) -> Result<(), ReadError> {
     if tombstones {
-        forget_tombstones(shared).await?;
+        delete_tombstones(shared).await?;
     }
     drop_old(shared).await;
     drop_from_large(shared, shared.limits.session_log_bytes).await?;
-    if let Some(level) = level(shared) {
+    if let Some(level) = target_log_bytes(shared) {
         drop_from_large(shared, level).await?;
     }
-    while shared.upkeep(|store| store.compact()).await == Some(true) {}
+    while shared.run_maintenance(|store| store.compact()).await == Some(true) {}
     Ok(())
 }
 
 /// What is left of erased sessions goes when nobody can ask for it any more.
-async fn forget_tombstones(shared: &Shared) -> Result<(), ReadError> {
-    let old = shared.old_before(shared.limits.tombstone);
+async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
+    let old = shared.expired_before(shared.limits.tombstone);
     let mut after = None;
     loop {
         let store = Arc::clone(&shared.store);
@@ -107,14 +107,14 @@ async fn forget_tombstones(shared: &Shared) -> Result<(), ReadError> {
                 batch.deletes.push(Delete { table: Table::Tombstone, key });
             }
         }
-        if !batch.erase.is_empty() && shared.upkeep(move |store| store.commit(&batch)).await.is_none() {
+        if !batch.erase.is_empty() && shared.run_maintenance(move |store| store.commit(&batch)).await.is_none() {
             return Ok(());
         }
     }
 }
 
 async fn drop_old(shared: &Shared) {
-    let old = shared.old_before(shared.limits.log_age);
+    let old = shared.expired_before(shared.limits.log_age);
     loop {
         let logs = shared.store.usages(STEP, &|log| log.runs > 1 && log.last_time < old);
         let cuts: Vec<Cut> = logs.iter().map(all_but_the_last).collect();
@@ -129,8 +129,8 @@ async fn drop_from_large(shared: &Shared, limit: u64) -> Result<(), ReadError> {
         let logs = shared.store.usages(STEP, &|log| log.runs > 1 && log.bytes > limit);
         let mut cuts = Vec::with_capacity(logs.len());
         for log in &logs {
-            let heads = heads(shared, log.session).await?;
-            let through = enough(&heads, log.bytes - limit).last().map(|head| head.last_seq);
+            let heads = run_headers(shared, log.session).await?;
+            let through = oldest_with_bytes(&heads, log.bytes - limit).last().map(|head| head.last_seq);
             cuts.extend(through.map(|through| Cut { session: log.session, through }));
         }
         if cuts.is_empty() || !prune(shared, cuts).await {
@@ -140,7 +140,7 @@ async fn drop_from_large(shared: &Shared, limit: u64) -> Result<(), ReadError> {
 }
 
 /// To how many bytes the largest logs have to shrink, so that all together are within their limit.
-fn level(shared: &Shared) -> Option<u64> {
+fn target_log_bytes(shared: &Shared) -> Option<u64> {
     let over = shared.store.total_bytes().checked_sub(shared.limits.logs_bytes).filter(|over| *over > 0)?;
     let sizes = RefCell::new(Vec::new());
     shared.store.usages(1, &|log| {
@@ -167,7 +167,7 @@ fn all_but_the_last(log: &LogUsage) -> Cut {
 }
 
 /// The first runs that together have at least `bytes`.
-fn enough(heads: &[RunHead], bytes: u64) -> &[RunHead] {
+fn oldest_with_bytes(heads: &[RunHeader], bytes: u64) -> &[RunHeader] {
     let mut sum = 0;
     let before = heads.iter().map(|head| {
         sum += head.bytes;
@@ -177,18 +177,18 @@ fn enough(heads: &[RunHead], bytes: u64) -> &[RunHead] {
     &heads[..count]
 }
 
-async fn heads(shared: &Shared, session: SessionId) -> Result<Vec<RunHead>, ReadError> {
+async fn run_headers(shared: &Shared, session: SessionId) -> Result<Vec<RunHeader>, ReadError> {
     let store = Arc::clone(&shared.store);
-    shared.blocking(move || store.heads(Some(session), 0, STEP)).await
+    shared.blocking(move || store.run_headers(Some(session), 0, STEP)).await
 }
 
 /// False when nothing went: then there is no more to do now.
 pub(super) async fn prune(shared: &Shared, cuts: Vec<Cut>) -> bool {
     let sessions: Vec<SessionId> = cuts.iter().map(|cut| cut.session).collect();
-    let pruned = shared.upkeep(move |store| store.prune(&cuts, STEP)).await;
+    let pruned = shared.run_maintenance(move |store| store.prune(&cuts, STEP)).await;
     let Some(pruned) = pruned.filter(|pruned| pruned.runs > 0) else { return false };
     for session in sessions {
-        shared.pages().forget(session);
+        shared.read_cache().invalidate(session);
     }
     tracing::info!(runs = pruned.runs, bytes = pruned.bytes, "the oldest events were dropped");
     true

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 use crate::store::{ReadError, Run, Table};
 use crate::types::{EventId, SessionId, Tenant};
 
@@ -13,8 +13,8 @@ use super::pending::Pending;
 use super::reader::{Reader, Start};
 use super::records::Records;
 use super::tails::SessionTail;
-use super::told::Told;
-use super::{Event, Room, Shared};
+use super::notify::Watermark;
+use super::{Event, DiskSpace, Shared};
 
 /// The log stopped: what was asked for will not be committed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +27,7 @@ pub(super) struct State {
     pub(super) shared: Arc<Shared>,
     pub(super) tenant: Tenant,
     pub(super) id: SessionId,
-    pub(super) committed: Told,
+    pub(super) committed: Watermark,
     pending: Mutex<Pending>,
     tail: Mutex<SessionTail>,
     /// One reader at a time reads the store; others may find what they want in its pages then.
@@ -49,7 +49,7 @@ impl State {
             shared,
             tenant,
             id,
-            committed: Told::new(last_seq),
+            committed: Watermark::new(last_seq),
             tail: Mutex::default(),
             reads: Arc::new(Semaphore::new(1)),
             erased_at: AtomicU64::new(if erased { last_seq } else { 0 }),
@@ -57,11 +57,11 @@ impl State {
     }
 
     pub(super) fn pending(&self) -> MutexGuard<'_, Pending> {
-        sound(self.pending.lock())
+        lock_or_abort(self.pending.lock())
     }
 
     pub(super) fn tail(&self) -> MutexGuard<'_, SessionTail> {
-        sound(self.tail.lock())
+        lock_or_abort(self.tail.lock())
     }
 
     pub(super) fn erased_at(&self) -> Option<u64> {
@@ -87,7 +87,7 @@ impl State {
         }
         if erase {
             self.erased_at.store(last_seq, Ordering::Release);
-            self.shared.pages().forget(self.id);
+            self.shared.read_cache().invalidate(self.id);
         }
     }
 
@@ -96,13 +96,13 @@ impl State {
     }
 
     /// What others read of the store already.
-    pub(super) fn page_after(&self, seq: u64) -> Option<Run> {
-        self.shared.pages().after(self.id, seq)
+    pub(super) fn cached_after(&self, seq: u64) -> Option<Run> {
+        self.shared.read_cache().after(self.id, seq)
     }
 
     /// Keeps what was read for others.
-    pub(super) fn keep(&self, runs: &[Run]) {
-        let mut pages = self.shared.pages();
+    pub(super) fn cache_runs(&self, runs: &[Run]) {
+        let mut pages = self.shared.read_cache();
         // Under the lock, for what went since it was read: the store knows of that before it is forgotten here.
         let first = self.shared.store.usage(self.id).map_or(u64::MAX, |log| log.first_seq);
         for run in runs.iter().filter(|run| run.first_seq >= first) {
@@ -113,13 +113,13 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        let places: Vec<u64> = self.tail().places().collect();
+        let places: Vec<u64> = self.tail().positions().collect();
         let mut tails = self.shared.tails();
         for pos in places {
             tails.remove(pos);
         }
         drop(tails);
-        self.shared.forget(self.id);
+        self.shared.remove_state(self.id);
     }
 }
 
@@ -175,7 +175,7 @@ impl SessionLog {
     /// before is still committed first, and given to who reads from the tail. Readers end after the last event; one that lags goes straight to it.
     pub fn erase(&self, last: &Event<'_>, records: Records) -> u64 {
         let now = self.state.shared.ids.now();
-        let since = self.state.shared.ages.at_most().as_millis();
+        let since = self.state.shared.expiry.latest_now().as_millis();
         let records = records.put(Table::Tombstone, *self.state.id.as_bytes(), since.to_be_bytes().to_vec());
         let mut pending = self.state.pending();
         let seq = pending.erase(last, records, now);
@@ -225,8 +225,8 @@ impl SessionLog {
 
     /// Returns true when the event `seq` is durable, and false when the disk takes no commits.
     pub async fn wait_or_full(&self, seq: u64) -> Result<bool, Closed> {
-        let mut room = self.state.shared.alarms.room();
-        let full = async move { room.wait_for(|room| *room == Room::Full).await.map(drop) };
+        let mut room = self.state.shared.alarms.disk_space();
+        let full = async move { room.wait_for(|room| *room == DiskSpace::Exhausted).await.map(drop) };
         tokio::select! {
             biased;
             outcome = self.wait(seq) => outcome.map(|()| true),
@@ -239,8 +239,8 @@ impl SessionLog {
     }
 
     /// Whether anybody reads this session's log at this moment.
-    pub fn is_followed(&self) -> bool {
-        self.state.shared.followers.any(&self.state.tenant, self.state.id)
+    pub fn has_reader(&self) -> bool {
+        self.state.shared.reader_registry.has_reader(&self.state.tenant, self.state.id)
     }
 
     /// Replay from `start` to the tail, then follow.
@@ -258,7 +258,7 @@ impl SessionLog {
             let (store, session) = (Arc::clone(&self.state.shared.store), self.state.id);
             match self.state.shared.blocking(move || store.read(session, cursor, max_bytes)).await {
                 Err(ReadError::Corrupt { session, first_seq, last_seq, after }) => {
-                    self.state.shared.damaged(session, first_seq, last_seq);
+                    self.state.shared.report_damage(session, first_seq, last_seq);
                     cursor = after;
                 }
                 read => {

@@ -40,7 +40,7 @@ impl SessionTail {
         self.runs.get(at).filter(|run| run.first_seq <= seq + 1)?.after(seq)
     }
 
-    pub(super) fn places(&self) -> impl Iterator<Item = u64> {
+    pub(super) fn positions(&self) -> impl Iterator<Item = u64> {
         self.runs.iter().map(|run| run.last_pos)
     }
 
@@ -63,9 +63,9 @@ pub(super) struct Tails {
 pub(super) enum Found {
     Run(Run),
     /// Nothing that is wanted comes up to and with this place.
-    Nothing(u64),
+    NoneUpTo(u64),
     /// Only the store knows what comes next.
-    Hole,
+    Gap,
 }
 
 impl Tails {
@@ -90,18 +90,18 @@ impl Tails {
 
     /// The next wanted run after a place. It looks at no more than a few hundred runs, so that nobody waits for it.
     pub(super) fn after(&self, pos: u64, wanted: impl Fn(&Run) -> bool) -> Found {
-        const LOOK: usize = 512;
+        const MAX_RUNS: usize = 512;
         let mut at = pos;
-        for (last, (_, run)) in self.runs.range((Bound::Excluded(pos), Bound::Unbounded)).take(LOOK) {
+        for (last, (_, run)) in self.runs.range((Bound::Excluded(pos), Bound::Unbounded)).take(MAX_RUNS) {
             if run.first_pos() > at + 1 {
-                return if at == pos { Found::Hole } else { Found::Nothing(at) };
+                return if at == pos { Found::Gap } else { Found::NoneUpTo(at) };
             }
             if wanted(run) {
-                return run.after_pos(at).map_or(Found::Nothing(*last), Found::Run);
+                return run.after_pos(at).map_or(Found::NoneUpTo(*last), Found::Run);
             }
             at = *last;
         }
-        if at == pos { Found::Hole } else { Found::Nothing(at) }
+        if at == pos { Found::Gap } else { Found::NoneUpTo(at) }
     }
 
     #[cfg(test)]

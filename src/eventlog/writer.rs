@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::shutdown::sound;
-use crate::store::{Batch, Cause, CommitError, Committed, EventStore, Run};
+use crate::shutdown::lock_or_abort;
+use crate::store::{Batch, BoxError, CommitError, Committed, EventStore, Run};
 
 use super::records::{Changes, Records};
 use super::session::State;
@@ -21,17 +21,17 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// A commit of no more bytes is given to the few who read it by the writer itself, when nobody else waits for a commit:
 /// where more comes, their thread has more in one piece.
-const LITTLE: usize = 4 << 10;
+const INLINE_NOTIFY_BYTES: usize = 4 << 10;
 
 /// Called once, on the writer's thread, when nothing more can be committed: the process has to end.
 pub type Fatal = Box<dyn FnOnce(&str) + Send>;
 
 /// One place in the writer's line.
 #[derive(Debug)]
-enum Turn {
+enum Job {
     Session(Arc<State>),
     Write(Write),
-    Upkeep(Upkeep),
+    Maintenance(MaintenanceJob),
 }
 
 #[derive(Debug)]
@@ -42,11 +42,11 @@ pub(super) struct Write {
 
 /// Work on the store that is no commit. The writer does it, so that a failure has one place and no commit waits for
 /// more than one piece of it.
-pub(super) struct Upkeep(pub(super) Work);
+pub(super) struct MaintenanceJob(pub(super) MaintenanceFn);
 
-type Work = Box<dyn FnOnce(&dyn EventStore) -> Result<(), CommitError> + Send>;
+type MaintenanceFn = Box<dyn FnOnce(&dyn EventStore) -> Result<(), CommitError> + Send>;
 
-impl fmt::Debug for Upkeep {
+impl fmt::Debug for MaintenanceJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Upkeep")
     }
@@ -54,99 +54,99 @@ impl fmt::Debug for Upkeep {
 
 /// Who waits for the writer, in order. A session is in it at most once; writes are counted by their caller.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    line: Mutex<Line>,
+pub(super) struct CommitQueue {
+    state: Mutex<QueueState>,
     wake: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Line {
-    turns: VecDeque<Turn>,
+struct QueueState {
+    jobs: VecDeque<Job>,
     closing: bool,
     closed: bool,
 }
 
-impl Queue {
-    fn line(&self) -> MutexGuard<'_, Line> {
-        sound(self.line.lock())
+impl CommitQueue {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        lock_or_abort(self.state.lock())
     }
 
     pub(super) fn push_session(&self, state: Arc<State>) {
-        self.push(Turn::Session(state));
+        self.push(Job::Session(state));
     }
 
     pub(super) fn push_write(&self, write: Write) {
-        self.push(Turn::Write(write));
+        self.push(Job::Write(write));
     }
 
-    pub(super) fn push_upkeep(&self, upkeep: Upkeep) {
-        self.push(Turn::Upkeep(upkeep));
+    pub(super) fn push_maintenance(&self, job: MaintenanceJob) {
+        self.push(Job::Maintenance(job));
     }
 
-    fn push(&self, turn: Turn) {
-        let mut line = self.line();
+    fn push(&self, job: Job) {
+        let mut line = self.state();
         if line.closed {
             // The turn is dropped without the lock: a session's end takes others.
             drop(line);
             return;
         }
-        line.turns.push_back(turn);
+        line.jobs.push_back(job);
         drop(line);
         self.wake.notify_one();
     }
 
     /// Asks the writer to commit what waits and to end.
     pub(super) fn close(&self) {
-        self.line().closing = true;
+        self.state().closing = true;
         self.wake.notify_one();
     }
 
-    fn end(&self) {
-        let mut line = self.line();
+    fn close_and_drain(&self) {
+        let mut line = self.state();
         line.closed = true;
-        let rest = std::mem::take(&mut line.turns);
+        let rest = std::mem::take(&mut line.jobs);
         drop(line);
         drop(rest);
     }
 
     /// Returns once someone waits; false when there is nobody and never will be.
     fn wait(&self) -> bool {
-        let mut line = self.line();
-        while line.turns.is_empty() {
+        let mut line = self.state();
+        while line.jobs.is_empty() {
             if line.closing {
                 return false;
             }
-            line = sound(self.wake.wait(line));
+            line = lock_or_abort(self.wake.wait(line));
         }
         true
     }
 
     /// Puts back what [`pop`](Self::pop) gave, for the next transaction.
-    fn push_front(&self, turn: Turn) {
-        self.line().turns.push_front(turn);
+    fn push_front(&self, job: Job) {
+        self.state().jobs.push_front(job);
     }
 
     /// Waits until the next try; false when the log closes.
-    fn pause(&self) -> bool {
-        let line = self.line();
-        let (line, _) = sound(self.wake.wait_timeout_while(line, RETRY, |line| !line.closing));
+    fn wait_before_retry(&self) -> bool {
+        let line = self.state();
+        let (line, _) = lock_or_abort(self.wake.wait_timeout_while(line, RETRY, |line| !line.closing));
         !line.closing
     }
 
     fn is_empty(&self) -> bool {
-        self.line().turns.is_empty()
+        self.state().jobs.is_empty()
     }
 
-    fn pop(&self) -> Option<Turn> {
-        self.line().turns.pop_front()
+    fn pop(&self) -> Option<Job> {
+        self.state().jobs.pop_front()
     }
 
     /// A write that compares goes alone: its refusal is nobody else's.
-    fn next_is_alone(&self) -> bool {
-        match self.line().turns.front() {
-            Some(Turn::Write(write)) => !write.records.expect.is_empty(),
-            Some(Turn::Upkeep(_)) => true,
-            Some(Turn::Session(_)) | None => false,
+    fn next_is_exclusive(&self) -> bool {
+        match self.state().jobs.front() {
+            Some(Job::Write(write)) => !write.records.expect.is_empty(),
+            Some(Job::Maintenance(_)) => true,
+            Some(Job::Session(_)) | None => false,
         }
     }
 }
@@ -157,12 +157,12 @@ struct Transaction {
     batch: Batch,
     changes: Changes,
     bytes: usize,
-    parts: Vec<Part>,
+    parts: Vec<SessionPart>,
     writes: Vec<oneshot::Sender<Result<(), WriteError>>>,
 }
 
 /// A session's part in a commit.
-struct Part {
+struct SessionPart {
     state: Arc<State>,
     /// It has a run: the next of the batch.
     run: bool,
@@ -171,33 +171,33 @@ struct Part {
 }
 
 /// Why the writer ends before its time.
-enum Stop {
+enum StopReason {
     /// The log closes while the disk is full.
-    Full,
-    Failed(Cause),
+    DiskFull,
+    Failed(BoxError),
 }
 
 /// Runs until the log closes or the store fails.
 pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
-    let mut end = End { shared: Some(Arc::clone(&log)), fatal: Some(fatal) };
+    let mut end = ExitGuard { shared: Some(Arc::clone(&log)), fatal: Some(fatal) };
     // After `end`, so that it goes before the end is told.
     let shared = log;
     while shared.queue.wait() {
         let done = match gather(&shared) {
             Next::Commit(transaction) => commit(&shared, transaction),
-            Next::Upkeep(Upkeep(work)) => match work(&*shared.store) {
-                Err(CommitError::Failed(cause)) => Err(Stop::Failed(cause)),
+            Next::Maintenance(MaintenanceJob(work)) => match work(&*shared.store) {
+                Err(CommitError::Failed(cause)) => Err(StopReason::Failed(cause)),
                 // A full disk takes no deletes either; it is tried again.
                 _ => Ok(()),
             },
         };
         match done {
             Ok(()) => {}
-            Err(Stop::Full) => {
+            Err(StopReason::DiskFull) => {
                 tracing::error!("the log closes while the disk is full: what was not committed is lost");
                 return;
             }
-            Err(Stop::Failed(cause)) => {
+            Err(StopReason::Failed(cause)) => {
                 tracing::error!(%cause, "the log cannot be written");
                 if let Some(fatal) = end.fatal.take() {
                     fatal(&format!("the log cannot be written: {cause}"));
@@ -210,12 +210,12 @@ pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
 
 /// Nobody waits for a thread that is gone. Who was told of its end finds the store free of it, to be closed by whoever
 /// holds it last.
-struct End {
+struct ExitGuard {
     shared: Option<Arc<Shared>>,
     fatal: Option<Fatal>,
 }
 
-impl Drop for End {
+impl Drop for ExitGuard {
     fn drop(&mut self) {
         if std::thread::panicking()
             && let Some(fatal) = self.fatal.take()
@@ -223,7 +223,7 @@ impl Drop for End {
             fatal("the log's writer panicked");
         }
         if let Some(shared) = self.shared.take() {
-            shared.queue.end();
+            shared.queue.close_and_drain();
             let closed = shared.closed.clone();
             drop(shared);
             closed.cancel();
@@ -233,7 +233,7 @@ impl Drop for End {
 
 enum Next {
     Commit(Transaction),
-    Upkeep(Upkeep),
+    Maintenance(MaintenanceJob),
 }
 
 /// All that waits now, turn by turn, as far as a transaction goes. A session with several runs goes to the end of the
@@ -241,18 +241,18 @@ enum Next {
 fn gather(shared: &Shared) -> Next {
     let mut transaction = Transaction::default();
     loop {
-        let alone = shared.queue.next_is_alone();
+        let alone = shared.queue.next_is_exclusive();
         if alone && !transaction.is_empty() {
             break;
         }
         match shared.queue.pop() {
-            Some(Turn::Session(state)) if transaction.must_end_before(&state) => {
-                shared.queue.push_front(Turn::Session(state));
+            Some(Job::Session(state)) if transaction.must_commit_before(&state) => {
+                shared.queue.push_front(Job::Session(state));
                 break;
             }
-            Some(Turn::Session(state)) => transaction.add_session(state),
-            Some(Turn::Write(write)) => transaction.add_write(write),
-            Some(Turn::Upkeep(upkeep)) => return Next::Upkeep(upkeep),
+            Some(Job::Session(state)) => transaction.add_session(state),
+            Some(Job::Write(write)) => transaction.add_write(write),
+            Some(Job::Maintenance(upkeep)) => return Next::Maintenance(upkeep),
             None => break,
         }
         if alone || transaction.bytes >= shared.limits.transaction_bytes {
@@ -269,12 +269,12 @@ impl Transaction {
     }
 
     /// What a session erases has to be committed, and given to its readers, before that.
-    fn must_end_before(&self, state: &Arc<State>) -> bool {
+    fn must_commit_before(&self, state: &Arc<State>) -> bool {
         state.pending().erases_next() && self.parts.iter().any(|part| Arc::ptr_eq(&part.state, state))
     }
 
     fn add_session(&mut self, state: Arc<State>) {
-        let taken = state.pending().take();
+        let taken = state.pending().pop_chunk();
         let Some((mut chunk, more)) = taken else { return };
         if more {
             state.shared.queue.push_session(Arc::clone(&state));
@@ -299,7 +299,7 @@ impl Transaction {
         }
         self.changes.merge(chunk.changes);
         self.bytes += chunk.bytes;
-        self.parts.push(Part { state, run, erase: chunk.erase, bytes: chunk.bytes });
+        self.parts.push(SessionPart { state, run, erase: chunk.erase, bytes: chunk.bytes });
     }
 
     fn add_write(&mut self, mut write: Write) {
@@ -309,10 +309,10 @@ impl Transaction {
     }
 }
 
-fn commit(shared: &Shared, mut transaction: Transaction) -> Result<(), Stop> {
+fn commit(shared: &Shared, mut transaction: Transaction) -> Result<(), StopReason> {
     // While the wall clock may be behind, what is written must not look older than it is.
-    transaction.batch.time = Some(shared.ages.at_most());
-    match commit_or_wait(shared, &transaction.batch) {
+    transaction.batch.time = Some(shared.expiry.latest_now());
+    match commit_with_retry(shared, &transaction.batch) {
         Ok(committed) => publish(shared, transaction, &committed),
         Err(CommitError::Conflict { index }) => {
             for done in transaction.writes {
@@ -320,24 +320,24 @@ fn commit(shared: &Shared, mut transaction: Transaction) -> Result<(), Stop> {
                 done.send(Err(WriteError::Conflict { index })).ok();
             }
         }
-        Err(CommitError::Full) => return Err(Stop::Full),
-        Err(CommitError::Failed(cause)) => return Err(Stop::Failed(cause)),
+        Err(CommitError::Full) => return Err(StopReason::DiskFull),
+        Err(CommitError::Failed(cause)) => return Err(StopReason::Failed(cause)),
     }
     Ok(())
 }
 
 /// Commits, and tries again for as long as the disk is full, first with the room of the reserve.
-fn commit_or_wait(shared: &Shared, batch: &Batch) -> Result<Committed, CommitError> {
+fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Committed, CommitError> {
     loop {
         match shared.store.commit(batch) {
-            Err(CommitError::Full) if shared.alarms.release(&*shared.store) => {
+            Err(CommitError::Full) if shared.alarms.release_reserve(&*shared.store) => {
                 tracing::error!("the disk is full: the disk reserve is released");
             }
             Err(CommitError::Full) => {
                 if !shared.alarms.set_full(true) {
                     tracing::error!("the disk is full: events wait for their commit");
                 }
-                if !shared.queue.pause() {
+                if !shared.queue.wait_before_retry() {
                     return shared.store.commit(batch);
                 }
             }
@@ -370,10 +370,10 @@ fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
     let alone = told.len() == 1 && transaction.writes.is_empty() && shared.queue.is_empty();
     // The last run of each session first: one wake-up for all of them.
     for (state, last_seq) in told.into_iter().rev() {
-        state.committed.tell(last_seq, alone && bytes <= LITTLE);
+        state.committed.advance(last_seq, alone && bytes <= INLINE_NOTIFY_BYTES);
     }
     if let Some(last) = committed.positions.last() {
-        shared.last_pos.tell(*last, false);
+        shared.last_pos.advance(*last, false);
     }
     for done in transaction.writes {
         // Whoever no longer waits does not want to know.

@@ -24,13 +24,13 @@ use tokio::time::Instant;
 use tower::Service;
 
 use super::activity::Activity;
-use super::answer::{Answer, unless_stalled};
-use super::backlog::{ConnectionBacklog, SendBacklog, SharedBody, Unsent};
-use super::connection::{Guarded, Unwritten};
-use super::lanes::{self, Lanes};
+use super::response_body::{ResponseBody, run_until_stalled};
+use super::backlog::{ConnectionBacklog, GlobalBacklog, SharedBody, UnsentBytes};
+use super::connection::{StallGuard, SendBacklog};
+use super::stream_workers::{self, StreamWorkers};
 use super::layers::Peer;
-use super::takeover::Takeover;
-use crate::shutdown::{Shutdown, sound};
+use super::hijack::Hijack;
+use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{Limits, Network};
 
 /// How connections are taken.
@@ -40,47 +40,47 @@ pub struct Acceptor {
     /// Addresses of our own proxies: many clients come from one of them, so they are not counted one by one.
     pub proxies: Vec<Network>,
     /// Who comes neither from a proxy nor over loopback is not served: what they send would travel in the clear.
-    pub only_proxies: bool,
-    pub lanes: Lanes,
+    pub require_proxy: bool,
+    pub stream_workers: StreamWorkers,
     pub shutdown: Shutdown,
 }
 
 impl Acceptor {
-    fn serves(&self, peer: IpAddr) -> bool {
+    fn accepts_peer(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
-        !self.only_proxies || peer.is_loopback() || self.proxies.iter().any(|proxy| proxy.contains(peer))
+        !self.require_proxy || peer.is_loopback() || self.proxies.iter().any(|proxy| proxy.contains(peer))
     }
 }
 
 /// Connections that may wait to be accepted.
-const QUEUE: i32 = 4096;
-const QUEUED: usize = 4096;
+const LISTEN_BACKLOG: i32 = 4096;
+const MAX_LATE_ACCEPTS: usize = 4096;
 /// How long a connection without a request stays open once the door is shut: a request may be on its way.
-const LAST_REQUEST: Duration = Duration::from_millis(200);
+const CLOSE_GRACE: Duration = Duration::from_millis(200);
 /// The same for one whose time is over: over HTTP/2, which it may speak without having asked, it is told of the end first.
-const LAST_WORD: Duration = Duration::from_secs(2);
+const GOAWAY_GRACE: Duration = Duration::from_secs(2);
 
 /// Serves until all work has ended after a stop was asked for: until then clients are told that the gateway drains.
 /// Connections end on their own, idle ones soon and others with their answers, and all of them at the hard stop;
 /// [`Shutdown::finished`] waits for them.
 pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
-    let door = Arc::new(Door {
+    let state = Arc::new(Listener {
         builder: builder(&acceptor.limits, &acceptor.shutdown),
         connections: Connections::new(&acceptor),
-        backlog: SendBacklog::new(&acceptor.limits),
+        backlog: GlobalBacklog::new(&acceptor.limits),
         router,
         acceptor,
         runtime: Handle::current(),
     });
-    widen(&listener);
+    set_listen_backlog(&listener);
     loop {
         let accepted = tokio::select! {
             biased;
-            () = door.acceptor.shutdown.closing() => break,
+            () = state.acceptor.shutdown.closing_started() => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => door.let_in(stream, peer),
+            Ok((stream, peer)) => state.admit(stream, peer),
             Err(error) => {
                 // Mostly no more descriptors: others will end soon, so it waits instead of spinning.
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -90,31 +90,31 @@ pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
     }
     // Whom the system has let in already would be cut off with the listener.
     let Ok(listener) = listener.into_std() else { return };
-    for (stream, peer) in waiting(|| listener.accept()) {
+    for (stream, peer) in drain_accept_queue(|| listener.accept()) {
         if stream.set_nonblocking(true).is_ok()
             && let Ok(stream) = TcpStream::from_std(stream)
         {
-            door.let_in(stream, peer);
+            state.admit(stream, peer);
         }
     }
 }
 
 /// What the queue of new connections holds. Who left it meanwhile is an error of its own, with others behind it.
-fn waiting<T>(mut accept: impl FnMut() -> io::Result<T>) -> impl Iterator<Item = T> {
+fn drain_accept_queue<T>(mut accept: impl FnMut() -> io::Result<T>) -> impl Iterator<Item = T> {
     use io::ErrorKind::{ConnectionAborted, Interrupted};
     let next = move || match accept() {
         Ok(accepted) => Some(Some(accepted)),
         Err(error) => matches!(error.kind(), ConnectionAborted | Interrupted).then_some(None),
     };
-    std::iter::from_fn(next).take(QUEUED).flatten()
+    std::iter::from_fn(next).take(MAX_LATE_ACCEPTS).flatten()
 }
 
 /// What each new connection gets.
 #[derive(Debug)]
-struct Door {
-    builder: Builder<Streams>,
+struct Listener {
+    builder: Builder<H2Executor>,
     connections: Connections,
-    backlog: SendBacklog,
+    backlog: GlobalBacklog,
     router: Router,
     acceptor: Acceptor,
     runtime: Handle,
@@ -122,155 +122,155 @@ struct Door {
 
 /// Where the socket of a complete stream goes: to a connection that serves the next request.
 #[derive(Debug)]
-pub(in crate::http) struct Home {
-    door: Arc<Door>,
+pub(in crate::http) struct ReturnPath {
+    listener: Arc<Listener>,
     peer: SocketAddr,
 }
 
-impl Home {
+impl ReturnPath {
     /// Serves requests on the socket, beginning with these bytes.
-    pub(in crate::http) fn serve(self, stream: TcpStream, held: Held, early: Bytes) {
-        let Self { door, peer } = self;
-        let Acceptor { limits, shutdown, .. } = &door.acceptor;
-        let stream = match lanes::moved(stream, &door.runtime) {
+    pub(in crate::http) fn resume_http(self, stream: TcpStream, permit: ConnectionPermit, early: Bytes) {
+        let Self { listener, peer } = self;
+        let Acceptor { limits, shutdown, .. } = &listener.acceptor;
+        let stream = match stream_workers::register_with(stream, &listener.runtime) {
             Ok(stream) => stream,
             Err(error) => return tracing::debug!(%peer, %error, "a socket was not handed back"),
         };
-        prepare(&stream, limits);
-        let begun = Begun { stream, early, activity: Activity::used() };
-        shutdown.spawn_client_on(&door.runtime, connection(Arc::clone(&door), begun, peer, held));
+        set_socket_options(&stream, limits);
+        let socket = OpenSocket { stream, read_buf: early, activity: Activity::after_request() };
+        shutdown.spawn_client_on(&listener.runtime, serve_connection(Arc::clone(&listener), socket, peer, permit));
     }
 }
 
-impl Door {
-    fn let_in(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
+impl Listener {
+    fn admit(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
         let Self { connections, acceptor, .. } = &**self;
-        if !acceptor.serves(peer.ip()) {
+        if !acceptor.accepts_peer(peer.ip()) {
             tracing::debug!(%peer, "a connection past the proxy was closed");
             return;
         }
         // Over the limit: closing at once is the cheapest answer.
-        let Some(counted) = connections.take(peer.ip()) else { return };
-        prepare(&stream, &acceptor.limits);
-        let held = Held { counted: Arc::new(counted) };
-        let begun = Begun { stream, early: Bytes::new(), activity: Activity::new() };
-        acceptor.shutdown.spawn_client(connection(Arc::clone(self), begun, peer, held));
+        let Some(counted) = connections.acquire(peer.ip()) else { return };
+        set_socket_options(&stream, &acceptor.limits);
+        let permit = ConnectionPermit { guard: Arc::new(counted) };
+        let begun = OpenSocket { stream, read_buf: Bytes::new(), activity: Activity::new() };
+        acceptor.shutdown.spawn_client(serve_connection(Arc::clone(self), begun, peer, permit));
     }
 }
 
 /// A socket with a client that may send a request.
-struct Begun {
+struct OpenSocket {
     stream: TcpStream,
     /// Bytes that the client has sent already.
-    early: Bytes,
+    read_buf: Bytes,
     activity: Activity,
 }
 
 /// Answers the requests of one connection.
 #[derive(Debug, Clone)]
-struct Answers {
+struct RequestHandler {
     router: Router,
     backlog: ConnectionBacklog,
     peer: SocketAddr,
     activity: Activity,
-    unwritten: Unwritten,
-    takeover: Takeover,
-    held: Held,
+    send_backlog: SendBacklog,
+    hijack: Hijack,
+    permit: ConnectionPermit,
 }
 
-impl Answers {
+impl RequestHandler {
     /// Never resolves when the answer leaves the connection, which is dropped then.
-    fn answer(
+    fn handle(
         self,
         request: hyper::Request<Incoming>,
-    ) -> impl Future<Output = Result<hyper::Response<Answer<Body>>, Infallible>> {
-        let Self { mut router, backlog, peer, activity, unwritten, takeover, held } = self;
+    ) -> impl Future<Output = Result<hyper::Response<ResponseBody<Body>>, Infallible>> {
+        let Self { mut router, backlog, peer, activity, send_backlog, hijack: takeover, permit } = self;
         let open = activity.begin(request.version(), !request.body().is_end_stream());
-        let may_leave = takeover.may_leave(&request);
+        let hijack_permit = takeover.permit_for(&request);
         let backlog = (request.version() == Version::HTTP_2).then_some(backlog);
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
-        request.extensions_mut().insert(held);
+        request.extensions_mut().insert(permit);
         if let Some(backlog) = &backlog {
             request.extensions_mut().insert(backlog.clone());
         }
         async move {
             let unsent = match backlog {
                 Some(backlog) => backlog.admit().await,
-                None => Unsent::uncounted(),
+                None => UnsentBytes::uncounted(),
             };
             // A router is always ready, and its clone is a reference.
             let mut response = router.call(request).await?;
             // Nothing of the answer before may be in the buffers, which are dropped.
-            if let Some(may_leave) = may_leave.filter(|_| unwritten.is_empty())
-                && takeover.takes(&mut response, may_leave)
+            if let Some(may_leave) = hijack_permit.filter(|_| send_backlog.is_empty())
+                && takeover.try_hijack(&mut response, may_leave)
             {
                 drop((response, open));
                 return std::future::pending().await;
             }
-            unwritten.answers();
+            send_backlog.start_response();
             let shared = response.extensions().get::<SharedBody>().is_some();
-            Ok(response.map(|body| Answer::new(body, unwritten, open).counted(unsent, shared)))
+            Ok(response.map(|body| ResponseBody::new(body, send_backlog, open).count_unsent(unsent, shared)))
         }
     }
 }
 
-async fn connection(door: Arc<Door>, begun: Begun, peer: SocketAddr, held: Held) {
-    let Begun { stream, early, activity } = begun;
-    let Acceptor { limits, lanes, shutdown, .. } = &door.acceptor;
-    let (lent, takeover) = Takeover::lend(stream, early);
-    let io = Guarded::new(lent, limits.write_stall, activity.clone());
-    let unwritten = io.unwritten();
-    let answers = Answers {
-        router: door.router.clone(),
-        backlog: door.backlog.connection(),
+async fn serve_connection(listener: Arc<Listener>, begun: OpenSocket, peer: SocketAddr, permit: ConnectionPermit) {
+    let OpenSocket { stream, read_buf: early, activity } = begun;
+    let Acceptor { limits, stream_workers: lanes, shutdown, .. } = &listener.acceptor;
+    let (lent, takeover) = Hijack::wrap(stream, early);
+    let io = StallGuard::new(lent, limits.write_stall, activity.clone());
+    let send_backlog = io.send_backlog();
+    let answers = RequestHandler {
+        router: listener.router.clone(),
+        backlog: listener.backlog.connection(),
         peer,
         activity: activity.clone(),
-        unwritten: unwritten.clone(),
-        takeover: takeover.clone(),
-        held: held.clone(),
+        send_backlog: send_backlog.clone(),
+        hijack: takeover.clone(),
+        permit: permit.clone(),
     };
-    let service = service_fn(move |request| answers.clone().answer(request));
+    let service = service_fn(move |request| answers.clone().handle(request));
     // By itself, since a future that is moved into another one is there twice.
-    let mut connection = Box::pin(door.builder.serve_connection_with_upgrades(TokioIo::new(io), service));
+    let mut connection = Box::pin(listener.builder.serve_connection_with_upgrades(TokioIo::new(io), service));
     let (mut ending, mut asked, mut draining) = (false, false, false);
     let (mut last_request, mut look) = (None, Instant::now() + limits.header);
     loop {
         tokio::select! {
-            ended = ended_or_left(connection.as_mut(), &takeover) => {
+            ended = ended_or_hijacked(connection.as_mut(), &takeover) => {
                 if let Some(Err(error)) = ended {
                     tracing::debug!(%peer, error, "a connection ended early");
                 }
                 break;
             }
-            () = shutdown.soft(), if !draining => {
+            () = shutdown.drain_started(), if !draining => {
                 draining = true;
                 // HTTP/2 loses nothing by a GOAWAY. On HTTP/1.1 it would cut off who is about to ask: there each
                 // answer says that it is the last.
-                if activity.multiplexed() && !ending {
+                if activity.is_multiplexed() && !ending {
                     ending = true;
                     connection.as_mut().graceful_shutdown();
                 }
             }
-            () = shutdown.closing(), if last_request.is_none() => {
-                last_request = Some(Instant::now() + LAST_REQUEST);
+            () = shutdown.closing_started(), if last_request.is_none() => {
+                last_request = Some(Instant::now() + CLOSE_GRACE);
             }
-            () = at(last_request), if !ending => {
+            () = sleep_until_some(last_request), if !ending => {
                 ending = true;
                 connection.as_mut().graceful_shutdown();
             }
-            () = shutdown.hard() => return,
+            () = shutdown.abort_started() => return,
             () = tokio::time::sleep_until(look) => {
                 let now = Instant::now();
                 // An answer of one piece is handed over at once, and may be on its way for long.
-                if !unwritten.is_empty() {
-                    activity.writes();
+                if !send_backlog.is_empty() {
+                    activity.response_in_progress();
                 }
-                match activity.look_again(limits, held.is_crowded()) {
+                match activity.next_check(limits, permit.is_crowded()) {
                     Some(next) => (look, asked) = (next, false),
                     // Asked politely first, so that a request that is on its way is not lost.
                     None if !asked => {
-                        let wait = if activity.multiplexed() { limits.write_stall } else { LAST_WORD };
+                        let wait = if activity.is_multiplexed() { limits.write_stall } else { GOAWAY_GRACE };
                         (look, asked, ending) = (now + wait, true, true);
                         connection.as_mut().graceful_shutdown();
                     }
@@ -280,21 +280,21 @@ async fn connection(door: Arc<Door>, begun: Begun, peer: SocketAddr, held: Held)
         }
     }
     drop(connection);
-    let home = Home { door: Arc::clone(&door), peer };
-    takeover.begin(held, home, lanes, limits, shutdown);
+    let home = ReturnPath { listener: Arc::clone(&listener), peer };
+    takeover.start_stream(permit, home, lanes, limits, shutdown);
 }
 
 /// `None` when a stream wants the socket.
-async fn ended_or_left<C: Future>(mut connection: Pin<&mut C>, takeover: &Takeover) -> Option<C::Output> {
+async fn ended_or_hijacked<C: Future>(mut connection: Pin<&mut C>, takeover: &Hijack) -> Option<C::Output> {
     poll_fn(|context| match connection.as_mut().poll(context) {
         Poll::Ready(ended) => Poll::Ready(Some(ended)),
-        Poll::Pending if takeover.is_asked() => Poll::Ready(None),
+        Poll::Pending if takeover.is_pending() => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
     })
     .await
 }
 
-async fn at(time: Option<Instant>) {
+async fn sleep_until_some(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
@@ -303,14 +303,14 @@ async fn at(time: Option<Instant>) {
 
 /// Many clients come back at the same moment when a network or a proxy had a fault. Who finds the queue of new
 /// connections full tries again after a second only; the kernel cuts this to what it allows.
-fn widen(listener: &TcpListener) {
-    if let Err(error) = rustix::net::listen(listener, QUEUE) {
+fn set_listen_backlog(listener: &TcpListener) {
+    if let Err(error) = rustix::net::listen(listener, LISTEN_BACKLOG) {
         tracing::debug!(%error, "the queue of new connections keeps its length");
     }
 }
 
 /// No delay for small writes, a bound on what the kernel holds for a slow reader, and a probe for dead peers.
-fn prepare(stream: &TcpStream, limits: &Limits) {
+fn set_socket_options(stream: &TcpStream, limits: &Limits) {
     use rustix::net::sockopt;
     let set = stream.set_nodelay(true).and_then(|()| {
         sockopt::set_socket_send_buffer_size(stream, limits.send_buffer_bytes)?;
@@ -323,8 +323,8 @@ fn prepare(stream: &TcpStream, limits: &Limits) {
     }
 }
 
-fn builder(limits: &Limits, shutdown: &Shutdown) -> Builder<Streams> {
-    let mut builder = Builder::new(Streams { shutdown: shutdown.clone(), stall: limits.write_stall });
+fn builder(limits: &Limits, shutdown: &Shutdown) -> Builder<H2Executor> {
+    let mut builder = Builder::new(H2Executor { shutdown: shutdown.clone(), stall: limits.write_stall });
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -346,34 +346,34 @@ fn builder(limits: &Limits, shutdown: &Shutdown) -> Builder<Streams> {
 
 /// The streams of HTTP/2 have a task each, tracked like all others.
 #[derive(Debug, Clone)]
-struct Streams {
+struct H2Executor {
     shutdown: Shutdown,
     stall: Duration,
 }
 
-impl<F> hyper::rt::Executor<F> for Streams
+impl<F> hyper::rt::Executor<F> for H2Executor
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
     fn execute(&self, task: F) {
-        self.shutdown.spawn_client(unless_stalled(task, self.stall));
+        self.shutdown.spawn_client(run_until_stalled(task, self.stall));
     }
 }
 
 /// How many connections there are, in all and from each address.
 #[derive(Debug, Clone)]
-struct Connections(Arc<Counted>);
+struct Connections(Arc<ConnectionCounts>);
 
 #[derive(Debug)]
-struct Counted {
+struct ConnectionCounts {
     max: usize,
     max_per_address: usize,
     proxies: Vec<Network>,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     all: usize,
     by_address: HashMap<IpAddr, usize>,
 }
@@ -381,15 +381,15 @@ struct Open {
 /// Counts the connection of a request for as long as anybody has it: one that became a WebSocket outlives the task that
 /// served it as HTTP.
 #[derive(Debug, Clone)]
-pub(super) struct Held {
-    counted: Arc<ConnectionGuard>,
+pub(super) struct ConnectionPermit {
+    guard: Arc<ConnectionGuard>,
 }
 
-impl Held {
+impl ConnectionPermit {
     /// Others may soon find no place.
     fn is_crowded(&self) -> bool {
-        let ConnectionGuard { connections, address } = &*self.counted;
-        let Counted { max, max_per_address, .. } = *connections.0;
+        let ConnectionGuard { connections, address } = &*self.guard;
+        let ConnectionCounts { max, max_per_address, .. } = *connections.0;
         let open = connections.open();
         let beside = address.and_then(|address| open.by_address.get(&address)).copied().unwrap_or(0);
         open.all > max / 2 || beside > max_per_address / 2
@@ -406,7 +406,7 @@ struct ConnectionGuard {
 
 impl Connections {
     fn new(acceptor: &Acceptor) -> Self {
-        Self(Arc::new(Counted {
+        Self(Arc::new(ConnectionCounts {
             max: acceptor.limits.connections,
             max_per_address: acceptor.limits.connections_per_address,
             proxies: acceptor.proxies.clone(),
@@ -414,11 +414,11 @@ impl Connections {
         }))
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
-        sound(self.0.open.lock())
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
+        lock_or_abort(self.0.open.lock())
     }
 
-    fn take(&self, address: IpAddr) -> Option<ConnectionGuard> {
+    fn acquire(&self, address: IpAddr) -> Option<ConnectionGuard> {
         let address = address.to_canonical();
         let address = (!self.0.proxies.iter().any(|proxy| proxy.contains(address))).then_some(address);
         let mut open = self.open();

@@ -16,10 +16,10 @@ pub(super) struct SharedBody;
 
 /// The unsent response bytes of all connections.
 #[derive(Debug, Clone)]
-pub(super) struct SendBacklog(Arc<Total>);
+pub(super) struct GlobalBacklog(Arc<GlobalState>);
 
 #[derive(Debug)]
-struct Total {
+struct GlobalState {
     bytes: AtomicUsize,
     /// Response bytes were sent or dropped while a connection waited for that.
     released: Notify,
@@ -28,26 +28,26 @@ struct Total {
 
 /// The unsent response bytes and the requests of one connection.
 #[derive(Debug, Clone)]
-pub(super) struct ConnectionBacklog(Arc<Connection>);
+pub(super) struct ConnectionBacklog(Arc<ConnectionState>);
 
 #[derive(Debug)]
-struct Connection {
-    total: Arc<Total>,
+struct ConnectionState {
+    total: Arc<GlobalState>,
     bytes: AtomicUsize,
     authenticated: AtomicBool,
     /// Requests that may run until one of them has shown a key.
     unauthenticated: Arc<Semaphore>,
 }
 
-impl SendBacklog {
+impl GlobalBacklog {
     pub(super) fn new(limits: &Arc<Limits>) -> Self {
         let limits = Arc::clone(limits);
-        Self(Arc::new(Total { bytes: AtomicUsize::new(0), released: Notify::new(), limits }))
+        Self(Arc::new(GlobalState { bytes: AtomicUsize::new(0), released: Notify::new(), limits }))
     }
 
     pub(super) fn connection(&self) -> ConnectionBacklog {
         let streams = self.0.limits.h2_unauthenticated_streams as usize;
-        ConnectionBacklog(Arc::new(Connection {
+        ConnectionBacklog(Arc::new(ConnectionState {
             total: Arc::clone(&self.0),
             bytes: AtomicUsize::new(0),
             authenticated: AtomicBool::new(false),
@@ -67,8 +67,8 @@ impl ConnectionBacklog {
 
     /// Waits until the next request may run: until others have ended on a connection without a key, and until enough
     /// of the responses before it is sent. A connection without unsent bytes does not wait for other connections.
-    pub(super) async fn admit(&self) -> Unsent {
-        let Connection { total, bytes, unauthenticated, .. } = &*self.0;
+    pub(super) async fn admit(&self) -> UnsentBytes {
+        let ConnectionState { total, bytes, unauthenticated, .. } = &*self.0;
         let permit = Arc::clone(unauthenticated).acquire_owned().await.ok();
         loop {
             // Created before the check, so that no release between check and wait is missed.
@@ -76,7 +76,7 @@ impl ConnectionBacklog {
             let (own, all) = (bytes.load(Ordering::Relaxed), total.bytes.load(Ordering::Relaxed));
             let limits = &total.limits;
             if own == 0 || (own < limits.connection_unsent_bytes && all < limits.unsent_bytes) {
-                return Unsent { connection: Some(self.clone()), bytes: 0, _permit: permit };
+                return UnsentBytes { connection: Some(self.clone()), bytes: 0, _permit: permit };
             }
             released.await;
         }
@@ -85,14 +85,14 @@ impl ConnectionBacklog {
 
 /// The unsent bytes of one response. They are released when it is dropped.
 #[derive(Debug)]
-pub(super) struct Unsent {
+pub(super) struct UnsentBytes {
     /// `None` if they are not counted.
     connection: Option<ConnectionBacklog>,
     bytes: usize,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Unsent {
+impl UnsentBytes {
     /// Of a connection with one request at a time.
     pub(super) const fn uncounted() -> Self {
         Self { connection: None, bytes: 0, _permit: None }
@@ -112,7 +112,7 @@ impl Unsent {
     }
 }
 
-impl Drop for Unsent {
+impl Drop for UnsentBytes {
     fn drop(&mut self) {
         self.set(0);
     }
@@ -124,12 +124,12 @@ mod tests {
 
     use super::*;
 
-    fn backlog(limits: Limits) -> SendBacklog {
-        SendBacklog::new(&Arc::new(limits))
+    fn backlog(limits: Limits) -> GlobalBacklog {
+        GlobalBacklog::new(&Arc::new(limits))
     }
 
     #[tokio::test]
-    async fn a_connection_with_too_many_unsent_bytes_waits_for_its_own_responses() {
+    async fn connection_over_its_unsent_limit_waits_for_its_responses() {
         let backlog = backlog(Limits { connection_unsent_bytes: 100, ..Limits::default() });
         let (one, other) = (backlog.connection(), backlog.connection());
         let mut first = one.admit().await;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn too_many_unsent_bytes_in_all_hold_up_the_connections_that_have_some() {
+    async fn global_unsent_limit_blocks_only_connections_with_unsent_bytes() {
         let backlog = backlog(Limits { unsent_bytes: 100, ..Limits::default() });
         let (one, other) = (backlog.connection(), backlog.connection());
         let (mut first, mut second) = (one.admit().await, other.admit().await);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_without_a_key_runs_few_requests_at_a_time() {
+    async fn unauthenticated_connection_runs_few_concurrent_requests() {
         let backlog = backlog(Limits { h2_unauthenticated_streams: 2, ..Limits::default() });
         let connection = backlog.connection();
         let open = (connection.admit().await, connection.admit().await);

@@ -13,58 +13,58 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::Frame;
 
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 
 /// The place of the one chunk that is on its way.
 #[derive(Debug, Clone, Default)]
-struct Slot(Arc<Mutex<Option<Bytes>>>);
+struct ChunkSlot(Arc<Mutex<Option<Bytes>>>);
 
-impl Slot {
+impl ChunkSlot {
     fn lock(&self) -> MutexGuard<'_, Option<Bytes>> {
-        sound(self.0.lock())
+        lock_or_abort(self.0.lock())
     }
 }
 
 /// Where the future writes.
 #[derive(Debug)]
-pub(crate) struct Out(Slot);
+pub(crate) struct ChunkSender(ChunkSlot);
 
-impl Out {
+impl ChunkSender {
     /// Resolves when the connection has taken the chunk.
     pub(crate) async fn send(&mut self, chunk: Bytes) {
-        self.give(chunk);
-        poll_fn(|_| self.poll_taken()).await;
+        self.put(chunk);
+        poll_fn(|_| self.poll_empty()).await;
     }
 
     /// Hands a chunk over, once the one before was taken.
-    pub(crate) fn give(&mut self, chunk: Bytes) {
+    pub(crate) fn put(&mut self, chunk: Bytes) {
         *self.0.lock() = Some(chunk).filter(|chunk| !chunk.is_empty());
     }
 
     /// Ready when the connection has what was given. The body polls the future again when it is asked for the next
     /// chunk, so no waker is needed.
-    pub(crate) fn poll_taken(&self) -> Poll<()> {
+    pub(crate) fn poll_empty(&self) -> Poll<()> {
         if self.0.lock().is_some() { Poll::Pending } else { Poll::Ready(()) }
     }
 }
 
-struct Written {
-    slot: Slot,
+struct FutureBody {
+    slot: ChunkSlot,
     /// `None` once it has returned.
     future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 /// A body of what `write` sends. It ends when the future does.
-pub(crate) fn written<F>(write: impl FnOnce(Out) -> F) -> Body
+pub(crate) fn body_from<F>(write: impl FnOnce(ChunkSender) -> F) -> Body
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let slot = Slot::default();
-    let future = write(Out(slot.clone()));
-    Body::new(Written { slot, future: Some(Box::pin(future)) })
+    let slot = ChunkSlot::default();
+    let future = write(ChunkSender(slot.clone()));
+    Body::new(FutureBody { slot, future: Some(Box::pin(future)) })
 }
 
-impl http_body::Body for Written {
+impl http_body::Body for FutureBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -97,8 +97,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn chunks_come_in_order_and_the_body_ends_with_its_future() {
-        let body = written(|mut out| async move {
+    async fn chunks_keep_order_and_the_body_ends_with_its_future() {
+        let body = body_from(|mut out| async move {
             for n in 0..3 {
                 out.send(Bytes::from(format!("{n};"))).await;
                 tokio::task::yield_now().await;

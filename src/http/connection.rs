@@ -14,29 +14,29 @@ use tokio::time::{Sleep, sleep};
 use super::activity::Activity;
 
 /// Bytes of an answer that may wait to be written before the next chunk is asked for.
-const WAITING: usize = 8 << 10;
+const MAX_UNWRITTEN_BYTES: usize = 8 << 10;
 
 /// How much of an answer was handed over and is not written yet. A body asks here before it gives more, because hyper
 /// would take several chunks ahead, and they are in memory for as long as the peer takes nothing.
 ///
 /// Only for HTTP/1.1, where a connection has one answer at a time and all of it in one task.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Unwritten(Arc<Handed>);
+pub(super) struct SendBacklog(Arc<BacklogState>);
 
 #[derive(Debug, Default)]
-struct Handed {
+struct BacklogState {
     bytes: AtomicUsize,
     /// A body was told to wait.
-    asked: AtomicBool,
+    body_waits: AtomicBool,
     /// An answer was begun and not all that was handed over is written.
-    answers: AtomicBool,
+    response_active: AtomicBool,
 }
 
-impl Unwritten {
+impl SendBacklog {
     /// Whether the next chunk has to wait. The task that asks is woken when everything is written.
     pub(super) fn is_full(&self) -> bool {
-        let full = self.0.bytes.load(Ordering::Relaxed) >= WAITING;
-        self.0.asked.store(full, Ordering::Relaxed);
+        let full = self.0.bytes.load(Ordering::Relaxed) >= MAX_UNWRITTEN_BYTES;
+        self.0.body_waits.store(full, Ordering::Relaxed);
         full
     }
 
@@ -45,19 +45,19 @@ impl Unwritten {
     }
 
     /// An answer begins.
-    pub(super) fn answers(&self) {
-        self.0.answers.store(true, Ordering::Relaxed);
+    pub(super) fn start_response(&self) {
+        self.0.response_active.store(true, Ordering::Relaxed);
     }
 
     /// Whether all that was handed over is written.
     pub(super) fn is_empty(&self) -> bool {
-        !self.0.answers.load(Ordering::Relaxed)
+        !self.0.response_active.load(Ordering::Relaxed)
     }
 
-    fn written(&self, context: &Context<'_>) {
+    fn clear(&self, context: &Context<'_>) {
         self.0.bytes.store(0, Ordering::Relaxed);
-        self.0.answers.store(false, Ordering::Relaxed);
-        if self.0.asked.swap(false, Ordering::Relaxed) {
+        self.0.response_active.store(false, Ordering::Relaxed);
+        if self.0.body_waits.swap(false, Ordering::Relaxed) {
             context.waker().wake_by_ref();
         }
     }
@@ -65,32 +65,32 @@ impl Unwritten {
 
 /// A stream with a deadline for each time that it takes no more bytes.
 #[derive(Debug)]
-pub(super) struct Guarded<S> {
+pub(super) struct StallGuard<S> {
     stream: S,
-    stall: Duration,
+    write_timeout: Duration,
     /// Runs while a write waits.
-    stalled: Option<Pin<Box<Sleep>>>,
-    unwritten: Unwritten,
+    timer: Option<Pin<Box<Sleep>>>,
+    send_backlog: SendBacklog,
     activity: Activity,
 }
 
-impl<S> Guarded<S> {
+impl<S> StallGuard<S> {
     pub(super) fn new(stream: S, stall: Duration, activity: Activity) -> Self {
-        Self { stream, stall, stalled: None, unwritten: Unwritten::default(), activity }
+        Self { stream, write_timeout: stall, timer: None, send_backlog: SendBacklog::default(), activity }
     }
 
-    pub(super) fn unwritten(&self) -> Unwritten {
-        self.unwritten.clone()
+    pub(super) fn send_backlog(&self) -> SendBacklog {
+        self.send_backlog.clone()
     }
 
     /// Arms the stall's timer while a write is pending, and fails when it ran out.
-    fn wrote(&mut self, context: &mut Context<'_>, poll: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn check_stall(&mut self, context: &mut Context<'_>, poll: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if poll.is_ready() {
-            self.stalled = None;
+            self.timer = None;
             return poll;
         }
-        let stall = self.stall;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(stall)));
+        let stall = self.write_timeout;
+        let stalled = self.timer.get_or_insert_with(|| Box::pin(sleep(stall)));
         match stalled.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
@@ -98,7 +98,7 @@ impl<S> Guarded<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -107,20 +107,20 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
         let before = buffer.filled().len();
         let poll = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.activity.reads();
+            self.activity.bytes_received();
         }
         poll
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.wrote(context, poll)
+        self.check_stall(context, poll)
     }
 
     fn poll_write_vectored(
@@ -129,7 +129,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.wrote(context, poll)
+        self.check_stall(context, poll)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -139,7 +139,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     /// Who writes flushes when nothing is left to write.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
-        self.unwritten.written(context);
+        self.send_backlog.clear(context);
         Poll::Ready(Ok(()))
     }
 
@@ -158,9 +158,9 @@ mod tests {
     const STALL: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_takes_nothing_is_left_and_a_slow_one_is_not() {
+    async fn a_stalled_peer_times_out_and_a_slow_peer_does_not() {
         let (ours, mut peer) = duplex(4);
-        let mut guarded = Guarded::new(ours, STALL, Activity::new());
+        let mut guarded = StallGuard::new(ours, STALL, Activity::new());
         let start = Instant::now();
         let slow = async {
             for _ in 0..4 {

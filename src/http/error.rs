@@ -35,7 +35,7 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a failed answer carries until the outermost layer writes it.
 #[derive(Debug, Clone)]
-pub(super) struct Unwritten(pub(super) Arc<ApiError>);
+pub(super) struct FailedResponse(pub(super) Arc<ApiError>);
 
 impl ApiError {
     pub(crate) fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
@@ -61,17 +61,17 @@ impl ApiError {
         Self { problem: Box::new(problem), cause: Some(cause.into()), limit: None }
     }
 
-    fn after(code: ProblemCode, detail: impl Into<String>, wait: Duration) -> Self {
+    fn with_retry_after(code: ProblemCode, detail: impl Into<String>, wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Problem { retry_after_seconds: Some(seconds.max(1)), ..Problem::new(code, detail) }.into()
     }
 
     pub(crate) fn rate_limited(detail: impl Into<String>, wait: Duration) -> Self {
-        Self::after(ProblemCode::RateLimited, detail, wait)
+        Self::with_retry_after(ProblemCode::RateLimited, detail, wait)
     }
 
     pub(crate) fn draining() -> Self {
-        Self::after(ProblemCode::Draining, "the gateway is shutting down", Duration::from_secs(2))
+        Self::with_retry_after(ProblemCode::Draining, "the gateway is shutting down", Duration::from_secs(2))
     }
 
     pub fn problem(&self) -> &Problem {
@@ -87,15 +87,15 @@ impl ApiError {
     /// Our own faults go to the log, whole, under the request's span.
     pub(super) fn log(&self) {
         if let Some(cause) = &self.cause {
-            tracing::error!(error = %Chain(cause.as_ref()), "a request failed");
+            tracing::error!(error = %ErrorChain(cause.as_ref()), "a request failed");
         }
     }
 }
 
 /// An error and what caused it, on one line.
-struct Chain<'a>(&'a dyn std::error::Error);
+struct ErrorChain<'a>(&'a dyn std::error::Error);
 
-impl fmt::Display for Chain<'_> {
+impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)?;
         let mut source = self.0.source();
@@ -131,20 +131,20 @@ impl IntoResponse for ApiError {
                     .insert(name, HeaderValue::try_from(value).expect("names and numbers are plain ASCII"));
             }
         }
-        response.extensions_mut().insert(Unwritten(Arc::new(self)));
+        response.extensions_mut().insert(FailedResponse(Arc::new(self)));
         response
     }
 }
 
-impl From<auth::Refusal> for ApiError {
-    fn from(refusal: auth::Refusal) -> Self {
-        use auth::Refusal as R;
+impl From<auth::AdmissionError> for ApiError {
+    fn from(refusal: auth::AdmissionError) -> Self {
+        use auth::AdmissionError as R;
         let detail = refusal.to_string();
         match refusal {
-            R::HostRefused => Self::new(ProblemCode::HostRefused, detail),
+            R::MisdirectedRequest => Self::new(ProblemCode::HostRefused, detail),
             R::OriginForbidden => Self::new(ProblemCode::Forbidden, detail),
-            R::KeyMissing | R::KeyWrong | R::TicketWrong => Self::new(ProblemCode::Unauthorized, detail),
-            R::TooManyWrongKeys { retry_after } => Self::rate_limited(detail, retry_after),
+            R::MissingKey | R::InvalidKey | R::InvalidTicket => Self::new(ProblemCode::Unauthorized, detail),
+            R::TooManyInvalidKeys { retry_after } => Self::rate_limited(detail, retry_after),
         }
     }
 }

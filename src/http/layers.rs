@@ -14,8 +14,8 @@ use tracing::Instrument;
 
 use super::backlog::ConnectionBacklog;
 use super::cors;
-use super::error::{ApiError, Unwritten};
-use super::negotiate::{Form, choose};
+use super::error::{ApiError, FailedResponse};
+use super::negotiate::{Representation, negotiate};
 use super::state::Gateway;
 use super::stream;
 use crate::api::Problem;
@@ -28,22 +28,22 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// Gives the request its id, and the answer its headers and, if it failed, its body.
-pub(super) async fn outermost(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
-    let id = request_id(request.headers()).unwrap_or_else(|| minted(&gateway));
+pub(super) async fn finish_response(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
+    let id = request_id(request.headers()).unwrap_or_else(|| new_request_id(&gateway));
     // Whatever is logged for the request has its id, as the problem that its client reads.
     let span = tracing::error_span!("request", id = id.to_str().unwrap_or_default());
-    answered(&gateway, id, request, next).instrument(span).await
+    run_and_finish(&gateway, id, request, next).instrument(span).await
 }
 
-async fn answered(gateway: &Gateway, id: HeaderValue, request: Request, next: Next) -> Response {
+async fn run_and_finish(gateway: &Gateway, id: HeaderValue, request: Request, next: Next) -> Response {
     let streams = wants_stream(&request);
     let http1 = request.version() < Version::HTTP_2;
     // An answer that a page may not read looks to it like no answer at all, so refusals have these headers too.
-    let origin = gateway.policy.cross_origin(request.headers()).map(str::to_owned);
+    let origin = gateway.policy.allowed_cross_origin(request.headers()).map(str::to_owned);
     let mut response = next.run(request).await;
-    if let Some(Unwritten(error)) = response.extensions_mut().remove::<Unwritten>() {
-        if streams && passes(response.status()) {
-            response = refused_stream(gateway, &error, &id);
+    if let Some(FailedResponse(error)) = response.extensions_mut().remove::<FailedResponse>() {
+        if streams && is_transient(response.status()) {
+            response = stream_problem_response(gateway, &error, &id);
         } else {
             write_problem(&mut response, &error, &id);
         }
@@ -54,38 +54,38 @@ async fn answered(gateway: &Gateway, id: HeaderValue, request: Request, next: Ne
     // The client has to know that this connection carries no other request: the rest of a body that is too large is
     // not read, and a gateway that drains is there for one more answer only. A stream never has this header:
     // with it some clients accept a stream that was cut as complete.
-    let last = too_large || (gateway.shutdown.draining() && !stream::is_stream(headers));
-    if http1 && last && !upgraded {
+    let closes = too_large || (gateway.shutdown.is_draining() && !stream::is_stream(headers));
+    if http1 && closes && !upgraded {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if let Some(origin) = origin {
         cors::allow(headers, &origin);
     }
     headers.insert(REQUEST_ID, id);
-    secure(headers);
+    set_default_headers(headers);
     response
 }
 
 /// Whether this is an EventSource, or asks like one.
 fn wants_stream(request: &Request) -> bool {
-    const FORMS: [Form; 3] = [Form::Json, Form::EventStream, Form::Ndjson];
+    const FORMS: [Representation; 3] = [Representation::Json, Representation::EventStream, Representation::Ndjson];
     let path = request.uri().path();
-    let asks = || choose(request.headers(), &FORMS).is_ok_and(|form| form == Form::EventStream);
+    let asks = || negotiate(request.headers(), &FORMS).is_ok_and(|form| form == Representation::EventStream);
     request.method() == Method::GET
         && (path.ends_with("/events/stream") || path.ends_with("/events") && asks())
 }
 
 /// Whether what a status says may be over soon. An EventSource never comes back from any status but 200.
-fn passes(status: StatusCode) -> bool {
+fn is_transient(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
 }
 
-fn refused_stream(gateway: &Gateway, error: &ApiError, id: &HeaderValue) -> Response {
-    stream::refused(&described(error, id), &gateway.ids)
+fn stream_problem_response(gateway: &Gateway, error: &ApiError, id: &HeaderValue) -> Response {
+    stream::problem_response(&log_and_describe(error, id), &gateway.ids)
 }
 
 /// The problem with the request's id; our own faults go to the log under the same.
-fn described(error: &ApiError, id: &HeaderValue) -> Problem {
+fn log_and_describe(error: &ApiError, id: &HeaderValue) -> Problem {
     error.log();
     Problem { instance: id.to_str().ok().map(str::to_owned), ..error.problem().clone() }
 }
@@ -97,12 +97,12 @@ fn request_id(headers: &HeaderMap) -> Option<HeaderValue> {
     ((1..=128).contains(&id.len()) && id.as_bytes().iter().all(plain)).then(|| id.clone())
 }
 
-fn minted(gateway: &Gateway) -> HeaderValue {
+fn new_request_id(gateway: &Gateway) -> HeaderValue {
     HeaderValue::try_from(gateway.ids.uuid().to_string()).expect("a UUID is plain ASCII")
 }
 
 fn write_problem(response: &mut Response, error: &ApiError, id: &HeaderValue) {
-    let body = serde_json::to_vec(&described(error, id)).expect("a problem has string keys and serializes");
+    let body = serde_json::to_vec(&log_and_describe(error, id)).expect("a problem has string keys and serializes");
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
@@ -110,7 +110,7 @@ fn write_problem(response: &mut Response, error: &ApiError, id: &HeaderValue) {
 }
 
 /// What an answer says unless its route said otherwise: nothing of it is kept, framed, sniffed or run.
-fn secure(headers: &mut HeaderMap) {
+fn set_default_headers(headers: &mut HeaderMap) {
     const DEFAULTS: [(HeaderName, &str); 7] = [
         (header::CACHE_CONTROL, "no-store"),
         (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
@@ -127,7 +127,7 @@ fn secure(headers: &mut HeaderMap) {
 
 /// A panic is a bug: the client gets a problem, the log what it said.
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
-pub(super) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+pub(super) fn panic_response(panic: Box<dyn Any + Send + 'static>) -> Response {
     let text = panic
         .downcast_ref::<String>()
         .map(String::as_str)
@@ -167,7 +167,7 @@ fn admission(gateway: &Gateway, parts: &http::request::Parts) -> Result<Admissio
 
 fn admit_principal(gateway: &Gateway, admission: &Admission) -> Result<(), ApiError> {
     match admission.principal() {
-        Some(principal) => gateway.rates().request(principal),
+        Some(principal) => gateway.rates().check_request(principal),
         None => Ok(()),
     }
 }

@@ -9,31 +9,31 @@ use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
 use super::error::ApiError;
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 use crate::types::{Principal, PrincipalLimit, PrincipalLimits, Tenant};
 
 /// When a stream may have ended.
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Who is counted: the holder of a key, in its tenant.
-type Who = (Tenant, Arc<str>);
+type PrincipalKey = (Tenant, Arc<str>);
 
-fn who(principal: &Principal) -> Who {
+fn principal_key(principal: &Principal) -> PrincipalKey {
     (principal.tenant.clone(), Arc::clone(&principal.id))
 }
 
 /// Buckets that fill evenly over a minute. One exists for each principal that has asked.
 #[derive(Debug)]
-pub(crate) struct Rates {
+pub(crate) struct RateLimits {
     limits: PrincipalLimits,
-    requests: Rate,
-    prompts: Rate,
+    requests: RateLimit,
+    prompts: RateLimit,
 }
 
 #[derive(Debug)]
-struct Rate {
+struct RateLimit {
     limit: PrincipalLimit,
-    buckets: Mutex<HashMap<Who, Bucket>>,
+    buckets: Mutex<HashMap<PrincipalKey, Bucket>>,
     clock: DefaultClock,
 }
 
@@ -50,17 +50,17 @@ impl Bucket {
     }
 }
 
-impl Rate {
+impl RateLimit {
     fn new(limit: PrincipalLimit) -> Self {
         Self { limit, buckets: Mutex::default(), clock: DefaultClock::default() }
     }
 
     /// Takes one from the principal's bucket. Another limit begins with a full bucket.
-    fn take(&self, limits: &PrincipalLimits, principal: &Principal) -> Result<(), ApiError> {
-        let limits = limits.of(principal);
+    fn acquire(&self, limits: &PrincipalLimits, principal: &Principal) -> Result<(), ApiError> {
+        let limits = limits.effective(principal);
         let per_minute = limits.get(self.limit);
-        let mut buckets = sound(self.buckets.lock());
-        let bucket = buckets.entry(who(principal)).or_insert_with(|| Bucket::new(per_minute));
+        let mut buckets = lock_or_abort(self.buckets.lock());
+        let bucket = buckets.entry(principal_key(principal)).or_insert_with(|| Bucket::new(per_minute));
         if bucket.per_minute != per_minute {
             *bucket = Bucket::new(per_minute);
         }
@@ -73,18 +73,18 @@ impl Rate {
     }
 }
 
-impl Rates {
+impl RateLimits {
     pub(crate) fn new(limits: PrincipalLimits) -> Self {
-        let (requests, prompts) = (Rate::new(PrincipalLimit::Requests), Rate::new(PrincipalLimit::Prompts));
+        let (requests, prompts) = (RateLimit::new(PrincipalLimit::Requests), RateLimit::new(PrincipalLimit::Prompts));
         Self { limits, requests, prompts }
     }
 
-    pub(crate) fn request(&self, principal: &Principal) -> Result<(), ApiError> {
-        self.requests.take(&self.limits, principal)
+    pub(crate) fn check_request(&self, principal: &Principal) -> Result<(), ApiError> {
+        self.requests.acquire(&self.limits, principal)
     }
 
-    pub(crate) fn prompt(&self, principal: &Principal) -> Result<(), ApiError> {
-        self.prompts.take(&self.limits, principal)
+    pub(crate) fn check_prompt(&self, principal: &Principal) -> Result<(), ApiError> {
+        self.prompts.acquire(&self.limits, principal)
     }
 }
 
@@ -92,14 +92,14 @@ impl Rates {
 #[derive(Debug, Clone)]
 pub(crate) struct Streams {
     limits: PrincipalLimits,
-    open: Arc<Mutex<HashMap<Who, usize>>>,
+    open: Arc<Mutex<HashMap<PrincipalKey, usize>>>,
 }
 
 /// One open stream; it is counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct StreamGuard {
     streams: Streams,
-    who: Who,
+    key: PrincipalKey,
 }
 
 impl Streams {
@@ -107,30 +107,30 @@ impl Streams {
         Self { limits, open: Arc::default() }
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<Who, usize>> {
-        sound(self.open.lock())
+    fn open(&self) -> MutexGuard<'_, HashMap<PrincipalKey, usize>> {
+        lock_or_abort(self.open.lock())
     }
 
-    pub(crate) fn take(&self, principal: &Principal) -> Result<StreamGuard, ApiError> {
-        let (who, limits) = (who(principal), self.limits.of(principal));
+    pub(crate) fn acquire(&self, principal: &Principal) -> Result<StreamGuard, ApiError> {
+        let (key, limits) = (principal_key(principal), self.limits.effective(principal));
         let mut open = self.open();
-        let count = open.get(&who).copied().unwrap_or_default();
+        let count = open.get(&key).copied().unwrap_or_default();
         if !limits.allows(PrincipalLimit::Streams, count) {
-            return Err(limits.exceeded(PrincipalLimit::Streams, RETRY).into());
+            return Err(limits.exceeded(PrincipalLimit::Streams, RETRY_AFTER).into());
         }
-        open.insert(who.clone(), count + 1);
+        open.insert(key.clone(), count + 1);
         drop(open);
-        Ok(StreamGuard { streams: self.clone(), who })
+        Ok(StreamGuard { streams: self.clone(), key })
     }
 }
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         let mut open = self.streams.open();
-        if let Some(count) = open.get_mut(&self.who) {
+        if let Some(count) = open.get_mut(&self.key) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&self.who);
+                open.remove(&self.key);
             }
         }
     }
@@ -146,28 +146,28 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_counted_for_each_principal_until_they_end() {
+    fn streams_are_limited_per_principal_until_they_end() {
         let streams = Streams::new(PrincipalLimits::new(&Limits { streams: 2, ..Limits::default() }));
-        let first = streams.take(&principal("a")).unwrap();
-        let _second = streams.take(&principal("a")).unwrap();
-        assert!(streams.take(&principal("a")).is_err());
-        assert!(streams.take(&principal("b")).is_ok());
+        let first = streams.acquire(&principal("a")).unwrap();
+        let _second = streams.acquire(&principal("a")).unwrap();
+        assert!(streams.acquire(&principal("a")).is_err());
+        assert!(streams.acquire(&principal("b")).is_ok());
         drop(first);
-        assert!(streams.take(&principal("a")).is_ok());
+        assert!(streams.acquire(&principal("a")).is_ok());
         assert_eq!(streams.open().len(), 1, "who has no stream is forgotten");
     }
 
     #[test]
-    fn a_bucket_is_one_principals_own_and_follows_its_limit() {
+    fn each_principal_has_its_own_bucket_with_its_limit() {
         let limits = PrincipalLimits::new(&Limits { prompts_per_minute: 2, ..Limits::default() });
-        let rates = Rates::new(limits.clone());
-        assert!(rates.prompt(&principal("a")).is_ok());
-        assert!(rates.prompt(&principal("a")).is_ok());
-        let refused = rates.prompt(&principal("a")).unwrap_err();
+        let rates = RateLimits::new(limits.clone());
+        assert!(rates.check_prompt(&principal("a")).is_ok());
+        assert!(rates.check_prompt(&principal("a")).is_ok());
+        let refused = rates.check_prompt(&principal("a")).unwrap_err();
         assert!(refused.problem().retry_after_seconds.is_some_and(|seconds| (1..=30).contains(&seconds)));
-        assert!(rates.prompt(&principal("b")).is_ok());
-        assert!(rates.request(&principal("a")).is_ok());
+        assert!(rates.check_prompt(&principal("b")).is_ok());
+        assert!(rates.check_request(&principal("a")).is_ok());
         limits.set_defaults(&Limits { prompts_per_minute: 3, ..Limits::default() });
-        assert!(rates.prompt(&principal("a")).is_ok());
+        assert!(rates.check_prompt(&principal("a")).is_ok());
     }
 }

@@ -6,14 +6,14 @@
 
 mod accept;
 mod activity;
-mod answer;
+mod response_body;
 mod backlog;
 mod body;
 mod connection;
 mod cors;
 mod error;
 mod extract;
-mod lanes;
+mod stream_workers;
 mod layers;
 mod limits;
 mod negotiate;
@@ -21,15 +21,15 @@ mod openapi;
 mod range;
 mod router;
 mod routes;
-mod socket;
+mod sign_in_socket;
 mod state;
 mod stream;
-mod takeover;
-mod web;
+mod hijack;
+mod page;
 pub mod wire;
 
 pub use accept::{Acceptor, serve};
-pub use lanes::Lanes;
+pub use stream_workers::StreamWorkers;
 pub use openapi::{document, document_json};
 pub use router::router;
 pub use state::{Gateway, GatewayParts};

@@ -7,14 +7,14 @@ use crate::api::ProblemCode;
 
 /// A form that an answer can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum Representation {
     Json,
     EventStream,
     Ndjson,
     Markdown,
 }
 
-impl Form {
+impl Representation {
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -33,9 +33,9 @@ impl Form {
 
 /// The form that a client likes best of those that are offered: by `q`, then by its own order. JSON when it says
 /// nothing.
-pub fn choose(headers: &HeaderMap, offered: &[Form]) -> Result<Form, ApiError> {
+pub fn negotiate(headers: &HeaderMap, offered: &[Representation]) -> Result<Representation, ApiError> {
     let mut named = false;
-    let mut best: Option<(u16, bool, Form)> = None;
+    let mut best: Option<(u16, bool, Representation)> = None;
     for value in headers.get_all(header::ACCEPT) {
         for range in value.to_str().unwrap_or_default().split(',') {
             let (range, quality) = parse(range);
@@ -87,36 +87,36 @@ fn thousandths(text: &str) -> Option<u16> {
 mod tests {
     use super::*;
 
-    const EVENTS: [Form; 3] = [Form::Json, Form::EventStream, Form::Ndjson];
+    const EVENTS: [Representation; 3] = [Representation::Json, Representation::EventStream, Representation::Ndjson];
 
-    fn of(accept: Option<&str>) -> Option<Form> {
+    fn negotiated(accept: Option<&str>) -> Option<Representation> {
         let mut headers = HeaderMap::new();
         if let Some(accept) = accept {
             headers.insert(header::ACCEPT, accept.parse().unwrap());
         }
-        choose(&headers, &EVENTS).ok()
+        negotiate(&headers, &EVENTS).ok()
     }
 
     #[test]
-    fn a_stream_is_only_for_who_names_it() {
+    fn a_stream_requires_its_exact_media_type() {
         for (accept, form) in [
-            (None, Some(Form::Json)),
-            (Some(""), Some(Form::Json)),
-            (Some("*/*"), Some(Form::Json)),
-            (Some("application/*"), Some(Form::Json)),
-            (Some("text/event-stream"), Some(Form::EventStream)),
-            (Some("Text/Event-Stream; charset=utf-8"), Some(Form::EventStream)),
-            (Some("text/event-stream, */*"), Some(Form::EventStream)),
-            (Some("*/*, text/event-stream"), Some(Form::EventStream)),
-            (Some("application/json, text/event-stream"), Some(Form::Json)),
-            (Some("application/json;q=0.5, text/event-stream;q=0.9"), Some(Form::EventStream)),
-            (Some("application/x-ndjson"), Some(Form::Ndjson)),
+            (None, Some(Representation::Json)),
+            (Some(""), Some(Representation::Json)),
+            (Some("*/*"), Some(Representation::Json)),
+            (Some("application/*"), Some(Representation::Json)),
+            (Some("text/event-stream"), Some(Representation::EventStream)),
+            (Some("Text/Event-Stream; charset=utf-8"), Some(Representation::EventStream)),
+            (Some("text/event-stream, */*"), Some(Representation::EventStream)),
+            (Some("*/*, text/event-stream"), Some(Representation::EventStream)),
+            (Some("application/json, text/event-stream"), Some(Representation::Json)),
+            (Some("application/json;q=0.5, text/event-stream;q=0.9"), Some(Representation::EventStream)),
+            (Some("application/x-ndjson"), Some(Representation::Ndjson)),
             (Some("text/event-stream;q=0"), None),
-            (Some("text/event-stream;q=99"), Some(Form::EventStream)),
+            (Some("text/event-stream;q=99"), Some(Representation::EventStream)),
             (Some("text/*"), None),
             (Some("text/html"), None),
         ] {
-            assert_eq!(of(accept), form, "{accept:?}");
+            assert_eq!(negotiated(accept), form, "{accept:?}");
         }
     }
 }

@@ -6,47 +6,47 @@ use http::{HeaderMap, header};
 
 /// What of a file is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum RequestedRange {
     /// No range, or one that may be ignored: several, another unit, or of another version of the file.
-    Whole,
+    Full,
     Bytes(Range<u64>),
     /// It begins behind the end.
     Unsatisfiable,
 }
 
-pub fn part(headers: &HeaderMap, size: u64, etag: &str) -> Part {
+pub fn requested_range(headers: &HeaderMap, size: u64, etag: &str) -> RequestedRange {
     let mut ranges = headers.get_all(header::RANGE).iter();
-    let (Some(range), None) = (ranges.next(), ranges.next()) else { return Part::Whole };
+    let (Some(range), None) = (ranges.next(), ranges.next()) else { return RequestedRange::Full };
     // A date or a weak tag never says that it is the same file to the byte.
     if headers.get_all(header::IF_RANGE).iter().any(|known| known.as_bytes() != etag.as_bytes()) {
-        return Part::Whole;
+        return RequestedRange::Full;
     }
-    range.to_str().ok().and_then(|range| bytes(range, size)).unwrap_or(Part::Whole)
+    range.to_str().ok().and_then(|range| parse_bytes(range, size)).unwrap_or(RequestedRange::Full)
 }
 
 /// `None`: it says nothing that is to be obeyed.
-fn bytes(range: &str, size: u64) -> Option<Part> {
+fn parse_bytes(range: &str, size: u64) -> Option<RequestedRange> {
     let (unit, range) = range.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
         return None;
     }
     let (first, last) = range.trim().split_once('-')?;
     let range = match (first, last) {
-        ("", last) => size.saturating_sub(number(last)?)..size,
-        (first, "") => number(first)?..size,
+        ("", last) => size.saturating_sub(parse_number(last)?)..size,
+        (first, "") => parse_number(first)?..size,
         (first, last) => {
-            let (first, last) = (number(first)?, number(last)?);
+            let (first, last) = (parse_number(first)?, parse_number(last)?);
             if last < first {
                 return None;
             }
             first..size.min(last.saturating_add(1))
         }
     };
-    Some(if range.is_empty() { Part::Unsatisfiable } else { Part::Bytes(range) })
+    Some(if range.is_empty() { RequestedRange::Unsatisfiable } else { RequestedRange::Bytes(range) })
 }
 
 /// Digits alone; more than fit are as good as infinitely many.
-fn number(text: &str) -> Option<u64> {
+fn parse_number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
@@ -57,47 +57,47 @@ mod tests {
 
     use super::*;
 
-    fn of(range: &'static str, if_range: Option<&'static str>, size: u64) -> Part {
+    fn requested(range: &'static str, if_range: Option<&'static str>, size: u64) -> RequestedRange {
         let mut headers = HeaderMap::new();
         headers.insert(header::RANGE, HeaderValue::from_static(range));
         if let Some(known) = if_range {
             headers.insert(header::IF_RANGE, HeaderValue::from_static(known));
         }
-        part(&headers, size, "\"a\"")
+        requested_range(&headers, size, "\"a\"")
     }
 
     #[test]
-    fn one_range_of_bytes() {
+    fn one_byte_range_is_parsed() {
         for (range, size, wanted) in [
-            ("bytes=0-3", 10, Part::Bytes(0..4)),
-            ("bytes=0-0", 10, Part::Bytes(0..1)),
-            ("Bytes=2-", 10, Part::Bytes(2..10)),
-            ("bytes=5-99", 10, Part::Bytes(5..10)),
-            ("bytes=-3", 10, Part::Bytes(7..10)),
-            ("bytes=-99", 10, Part::Bytes(0..10)),
-            ("bytes=0-99999999999999999999999", 10, Part::Bytes(0..10)),
-            ("bytes=10-", 10, Part::Unsatisfiable),
-            ("bytes=99999999999999999999999-", 10, Part::Unsatisfiable),
-            ("bytes=-0", 10, Part::Unsatisfiable),
-            ("bytes=0-", 0, Part::Unsatisfiable),
-            ("bytes=3-2", 10, Part::Whole),
-            ("bytes=0-1,3-4", 10, Part::Whole),
-            ("bytes=a-b", 10, Part::Whole),
-            ("bytes=-", 10, Part::Whole),
-            ("bytes=+1-2", 10, Part::Whole),
-            ("lines=0-3", 10, Part::Whole),
-            ("0-3", 10, Part::Whole),
+            ("bytes=0-3", 10, RequestedRange::Bytes(0..4)),
+            ("bytes=0-0", 10, RequestedRange::Bytes(0..1)),
+            ("Bytes=2-", 10, RequestedRange::Bytes(2..10)),
+            ("bytes=5-99", 10, RequestedRange::Bytes(5..10)),
+            ("bytes=-3", 10, RequestedRange::Bytes(7..10)),
+            ("bytes=-99", 10, RequestedRange::Bytes(0..10)),
+            ("bytes=0-99999999999999999999999", 10, RequestedRange::Bytes(0..10)),
+            ("bytes=10-", 10, RequestedRange::Unsatisfiable),
+            ("bytes=99999999999999999999999-", 10, RequestedRange::Unsatisfiable),
+            ("bytes=-0", 10, RequestedRange::Unsatisfiable),
+            ("bytes=0-", 0, RequestedRange::Unsatisfiable),
+            ("bytes=3-2", 10, RequestedRange::Full),
+            ("bytes=0-1,3-4", 10, RequestedRange::Full),
+            ("bytes=a-b", 10, RequestedRange::Full),
+            ("bytes=-", 10, RequestedRange::Full),
+            ("bytes=+1-2", 10, RequestedRange::Full),
+            ("lines=0-3", 10, RequestedRange::Full),
+            ("0-3", 10, RequestedRange::Full),
         ] {
-            assert_eq!(of(range, None, size), wanted, "{range} of {size}");
+            assert_eq!(requested(range, None, size), wanted, "{range} of {size}");
         }
-        assert_eq!(part(&HeaderMap::new(), 10, "\"a\""), Part::Whole);
+        assert_eq!(requested_range(&HeaderMap::new(), 10, "\"a\""), RequestedRange::Full);
     }
 
     #[test]
-    fn a_range_of_another_version_is_the_whole() {
-        assert_eq!(of("bytes=0-3", Some("\"a\""), 10), Part::Bytes(0..4));
+    fn if_range_of_another_version_selects_the_full_file() {
+        assert_eq!(requested("bytes=0-3", Some("\"a\""), 10), RequestedRange::Bytes(0..4));
         for other in ["\"b\"", "W/\"a\"", "Sat, 21 Nov 2026 22:15:03 GMT", "*"] {
-            assert_eq!(of("bytes=0-3", Some(other), 10), Part::Whole, "{other}");
+            assert_eq!(requested("bytes=0-3", Some(other), 10), RequestedRange::Full, "{other}");
         }
     }
 }

@@ -12,15 +12,15 @@ use utoipa_axum::routes;
 use super::error::ApiError;
 use super::layers;
 use super::routes::{
-    agents, auth, auth_terminal, bulk, docs, events, files, gateway, health, parts, prompts, requests, rpc,
+    agents, auth, auth_terminal, bulk, docs, events, files, gateway, health, cancellations, prompts, requests, rpc,
     sessions, settings, terminals, tickets, transcript,
 };
 use super::state::Gateway;
-use super::web;
+use super::page;
 use crate::api::ProblemCode;
 
 /// The routes of the contract.
-pub(super) fn contract() -> OpenApiRouter<Gateway> {
+pub(super) fn api_router() -> OpenApiRouter<Gateway> {
     OpenApiRouter::new()
         .routes(routes!(gateway::get_gateway))
         .routes(routes!(agents::list_agents))
@@ -41,8 +41,8 @@ pub(super) fn contract() -> OpenApiRouter<Gateway> {
         .routes(routes!(prompts::get_prompt))
         .routes(routes!(prompts::cancel_session))
         .routes(routes!(prompts::cancel_prompt))
-        .routes(routes!(parts::cancel_tool_call))
-        .routes(routes!(parts::cancel_agent_terminal))
+        .routes(routes!(cancellations::cancel_tool_call))
+        .routes(routes!(cancellations::cancel_agent_terminal))
         .routes(routes!(events::session_events))
         .routes(routes!(events::session_events_stream))
         .routes(routes!(events::prompt_events))
@@ -70,21 +70,21 @@ pub(super) fn contract() -> OpenApiRouter<Gateway> {
 
 /// Everything that the gateway answers. Build it once: its clones share the table.
 pub fn router(gateway: Gateway) -> Router {
-    let (contract, _) = contract().split_for_parts();
+    let (contract, _) = api_router().split_for_parts();
     contract
         .route("/openapi.json", get(docs::openapi))
         .route("/docs", get(docs::index_without_slash))
         .route("/docs/", get(docs::index))
         .route("/docs/problems", get(docs::problems))
         .route("/docs/{file}", get(docs::file))
-        .route("/", get(web::index))
-        .route("/assets/{*file}", get(web::asset))
-        .route("/favicon.svg", get(web::favicon))
+        .route("/", get(page::index))
+        .route("/assets/{*file}", get(page::asset))
+        .route("/favicon.svg", get(page::favicon))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(gateway.clone(), layers::admit))
-        .layer(CatchPanicLayer::custom(layers::panicked))
-        .layer(from_fn_with_state(gateway.clone(), layers::outermost))
+        .layer(CatchPanicLayer::custom(layers::panic_response))
+        .layer(from_fn_with_state(gateway.clone(), layers::finish_response))
         .with_state(gateway)
 }
 

@@ -3,8 +3,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::limits::{Rates, Streams};
-use super::stream::Pulse;
+use super::limits::{RateLimits, Streams};
+use super::stream::KeepAliveTicker;
 use crate::agent::CurrentCatalogue;
 use crate::auth::{Policy, Tickets};
 use crate::eventlog::EventLog;
@@ -35,24 +35,24 @@ pub struct Gateway(Arc<Shared>);
 #[derive(Debug)]
 pub(super) struct Shared {
     parts: GatewayParts,
-    rates: Rates,
+    rates: RateLimits,
     streams: Streams,
-    pulse: Pulse,
+    keep_alive_ticker: KeepAliveTicker,
 }
 
 impl Gateway {
     pub fn new(parts: GatewayParts) -> Self {
-        let rates = Rates::new(parts.principal_limits.clone());
+        let rates = RateLimits::new(parts.principal_limits.clone());
         let streams = Streams::new(parts.principal_limits.clone());
-        let pulse = Pulse::new(&parts.limits, parts.shutdown.clone(), parts.policy.key_endings());
-        Self(Arc::new(Shared { parts, rates, streams, pulse }))
+        let pulse = KeepAliveTicker::new(&parts.limits, parts.shutdown.clone(), parts.policy.watch_ended_keys());
+        Self(Arc::new(Shared { parts, rates, streams, keep_alive_ticker: pulse }))
     }
 
     pub(super) fn epoch(&self) -> Epoch {
         self.log.epoch()
     }
 
-    pub(super) fn rates(&self) -> &Rates {
+    pub(super) fn rates(&self) -> &RateLimits {
         &self.0.rates
     }
 
@@ -60,8 +60,8 @@ impl Gateway {
         &self.0.streams
     }
 
-    pub(super) fn pulse(&self) -> &Pulse {
-        &self.0.pulse
+    pub(super) fn keep_alive_ticker(&self) -> &KeepAliveTicker {
+        &self.0.keep_alive_ticker
     }
 }
 

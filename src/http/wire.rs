@@ -2,7 +2,7 @@
 //! the tests that replay their findings. What is listed here is what the routes themselves use.
 
 pub use super::error::ApiError;
-pub use super::extract::{Conditions, IdempotencyHeader, IfMatch, LastEventId, Params, Wait};
-pub use super::negotiate::{Form, choose};
-pub use super::range::{Part, part};
-pub use super::stream::{Cursor, EventsQuery, Place, Shape, Types};
+pub use super::extract::{Conditions, IdempotencyHeader, IfMatch, LastEventId, Params, PreferWait};
+pub use super::negotiate::{Representation, negotiate};
+pub use super::range::{RequestedRange, requested_range};
+pub use super::stream::{Cursor, EventsQuery, CursorId, Encoder, EventTypes};

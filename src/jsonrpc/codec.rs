@@ -13,38 +13,38 @@ pub struct LineTooLong {
 
 /// Cuts a stream behind its last line end, whatever the chunks are: what came in one read is one block of lines.
 #[derive(Debug)]
-pub struct Lines {
+pub struct LineDecoder {
     buffer: BytesMut,
     /// Bytes at the front of `buffer` that hold no newline, so that none is looked at twice.
-    seen: usize,
+    scanned: usize,
     cap: usize,
 }
 
-impl Lines {
+impl LineDecoder {
     /// For lines of at most `cap` bytes.
     pub fn new(cap: usize) -> Self {
-        Self { buffer: BytesMut::new(), seen: 0, cap }
+        Self { buffer: BytesMut::new(), scanned: 0, cap }
     }
 
     /// Where the next read goes; it has room for at least `room` bytes.
-    pub fn space(&mut self, room: usize) -> &mut BytesMut {
+    pub fn read_buffer(&mut self, room: usize) -> &mut BytesMut {
         self.buffer.reserve(room);
         &mut self.buffer
     }
 
     /// All lines that are whole, with their ends, as one piece of memory. Empty until there is one.
-    pub fn block(&mut self) -> Bytes {
-        let Some(last) = memchr::memrchr(b'\n', &self.buffer[self.seen..]) else {
-            self.seen = self.buffer.len();
+    pub fn take_block(&mut self) -> Bytes {
+        let Some(last) = memchr::memrchr(b'\n', &self.buffer[self.scanned..]) else {
+            self.scanned = self.buffer.len();
             return Bytes::new();
         };
-        let block = self.buffer.split_to(self.seen + last + 1).freeze();
-        self.seen = self.buffer.len();
+        let block = self.buffer.split_to(self.scanned + last + 1).freeze();
+        self.scanned = self.buffer.len();
         block
     }
 
     /// Where the lines of a block stand in it, without their ends. A line that is too long is the last.
-    pub fn each(&self, block: &[u8]) -> impl Iterator<Item = Result<Range<usize>, LineTooLong>> {
+    pub fn line_ranges(&self, block: &[u8]) -> impl Iterator<Item = Result<Range<usize>, LineTooLong>> {
         let cap = self.cap;
         let mut start = 0;
         memchr::memchr_iter(b'\n', block).map(move |end| {
@@ -59,12 +59,12 @@ impl Lines {
     }
 
     /// An error when what waits for its end is too long already.
-    pub fn check(&self) -> Result<(), LineTooLong> {
+    pub fn check_length(&self) -> Result<(), LineTooLong> {
         if self.buffer.len() > self.cap { Err(LineTooLong { cap: self.cap }) } else { Ok(()) }
     }
 
     /// What came after the last line's end. At the end of the stream it is a line that nobody finished.
-    pub fn rest(&self) -> usize {
+    pub fn partial_len(&self) -> usize {
         self.buffer.len()
     }
 }
@@ -75,21 +75,21 @@ mod tests {
     use proptest::prelude::*;
 
     fn feed(chunks: &[&[u8]], cap: usize) -> Result<Vec<Bytes>, LineTooLong> {
-        let mut lines = Lines::new(cap);
+        let mut lines = LineDecoder::new(cap);
         let mut got = Vec::new();
         for chunk in chunks {
-            lines.space(chunk.len()).extend_from_slice(chunk);
-            let block = lines.block();
-            for line in lines.each(&block) {
+            lines.read_buffer(chunk.len()).extend_from_slice(chunk);
+            let block = lines.take_block();
+            for line in lines.line_ranges(&block) {
                 got.push(block.slice(line?));
             }
-            lines.check()?;
+            lines.check_length()?;
         }
         Ok(got)
     }
 
     #[test]
-    fn a_line_over_the_cap_is_an_error_at_once() {
+    fn a_line_over_the_limit_is_an_error() {
         assert_eq!(feed(&[b"12345", b"6"], 5), Err(LineTooLong { cap: 5 }));
         assert_eq!(feed(&[b"123456\n"], 5), Err(LineTooLong { cap: 5 }));
         assert_eq!(feed(&[b"12345\r\n"], 6).unwrap(), [Bytes::from_static(b"12345")]);
@@ -97,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_chunking_gives_the_same_lines(
+        fn any_chunking_yields_the_same_lines(
             lines in prop::collection::vec("[a-zé☃]{0,20}", 0..8),
             cuts in prop::collection::vec(1usize..7, 1..40),
         ) {

@@ -23,7 +23,7 @@ pub struct RpcError {
 
 /// Why a line is not a message.
 #[derive(Debug, thiserror::Error)]
-pub enum BadLine {
+pub enum EnvelopeError {
     #[error("not UTF-8")]
     Utf8(#[from] std::str::Utf8Error),
     #[error("nested deeper than {max}")]
@@ -31,7 +31,7 @@ pub enum BadLine {
     #[error("not a JSON-RPC object")]
     Json(#[from] serde_json::Error),
     #[error("neither request, notification nor response")]
-    Shape,
+    NotAMessage,
 }
 
 /// Derived, so that a repeated member is refused: a router and a reader must not see two different messages.
@@ -64,7 +64,7 @@ struct ErrorMember<'a> {
 const INTERNAL: i64 = -32603;
 
 /// An error object, leniently: what is no error in it is read as an internal one.
-pub fn error_of(raw: &RawValue) -> RpcError {
+pub fn parse_error(raw: &RawValue) -> RpcError {
     let parts: Result<ErrorMember<'_>, _> = serde_json::from_str(raw.get());
     let Ok(ErrorMember { code, message, data }) = parts else {
         return RpcError { code: INTERNAL, message: raw.get().to_owned(), data: None };
@@ -80,14 +80,14 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&
 }
 
 /// Reads the envelope of `line`.
-pub fn parse(line: &[u8], max_depth: usize) -> Result<Message, BadLine> {
+pub fn parse(line: &[u8], max_depth: usize) -> Result<Message, EnvelopeError> {
     let text = std::str::from_utf8(line)?;
-    if too_deep(line, max_depth) {
-        return Err(BadLine::Depth { max: max_depth });
+    if exceeds_depth(line, max_depth) {
+        return Err(EnvelopeError::Depth { max: max_depth });
     }
     // The members in an array, in the order of our struct, would pass for them.
     if !text.trim_start().starts_with('{') {
-        return Err(BadLine::Shape);
+        return Err(EnvelopeError::NotAMessage);
     }
     let envelope: Envelope = serde_json::from_str(text)?;
     let params = || envelope.params.unwrap_or(RawValue::NULL).to_owned();
@@ -99,9 +99,9 @@ pub fn parse(line: &[u8], max_depth: usize) -> Result<Message, BadLine> {
         (id, None) => {
             let id = id.unwrap_or(RawValue::NULL).to_owned();
             let outcome = match (envelope.result, envelope.error) {
-                (_, Some(error)) => Err(error_of(error)),
+                (_, Some(error)) => Err(parse_error(error)),
                 (Some(result), None) => Ok(result.to_owned()),
-                (None, None) => return Err(BadLine::Shape),
+                (None, None) => return Err(EnvelopeError::NotAMessage),
             };
             Ok(Message::Response { id, outcome })
         }
@@ -109,7 +109,7 @@ pub fn parse(line: &[u8], max_depth: usize) -> Result<Message, BadLine> {
 }
 
 /// `serde_json` does not count the depth of what it passes over as raw.
-fn too_deep(line: &[u8], max: usize) -> bool {
+fn exceeds_depth(line: &[u8], max: usize) -> bool {
     let opening = memchr::memchr2_iter(b'{', b'[', line).take(max + 1).count();
     if opening <= max {
         return false;
@@ -135,12 +135,12 @@ fn too_deep(line: &[u8], max: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn message(line: &str) -> Result<Message, BadLine> {
+    fn message(line: &str) -> Result<Message, EnvelopeError> {
         parse(line.as_bytes(), 128)
     }
 
     #[test]
-    fn each_kind_with_ids_of_every_shape() {
+    fn every_message_kind_is_parsed_with_every_kind_of_id() {
         for wanted in ["0", "\"a\"", "null", "-7"] {
             let line = format!(r#"{{"jsonrpc":"2.0","method":"m","params":{{"a":1.10}},"id":{wanted}}}"#);
             let Message::Request { id, method, params } = message(&line).unwrap() else { panic!("{line}") };
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_an_error_holds_it_is_one() {
+    fn malformed_error_objects_are_still_errors() {
         for (error, code, said) in [
             (r#"{"code":1,"message":"\ud83d","data":7}"#, 1, r#""\ud83d""#),
             (r#"{"code":"x","message":null}"#, -32603, ""),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_message() {
+    fn lines_that_are_not_messages_are_rejected() {
         for line in [
             "",
             "hello",
@@ -186,15 +186,15 @@ mod tests {
         ] {
             assert!(message(line).is_err(), "{line}");
         }
-        assert!(matches!(parse(b"{\"a\":\"\xff\"}", 128), Err(BadLine::Utf8(_))));
+        assert!(matches!(parse(b"{\"a\":\"\xff\"}", 128), Err(EnvelopeError::Utf8(_))));
     }
 
     #[test]
-    fn a_lone_surrogate_passes_and_depth_has_an_end() {
+    fn lone_surrogates_pass_and_depth_is_limited() {
         let line = r#"{"method":"session/update","params":{"text":"\ud83d"}}"#;
         assert!(message(line).is_ok());
         let deep = format!(r#"{{"method":"m","params":{}{}}}"#, "[".repeat(200), "]".repeat(200));
-        assert!(matches!(message(&deep), Err(BadLine::Depth { .. })));
+        assert!(matches!(message(&deep), Err(EnvelopeError::Depth { .. })));
         let wide = format!(r#"{{"method":"m","params":[{}1]}}"#, "[],".repeat(200));
         assert!(message(&wide).is_ok());
         let text = format!(r#"{{"method":"m","params":"{}"}}"#, "[".repeat(200));

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::pending::CallId;
 
 /// `params`, `result` and ids are JSON without raw newlines; who hands them in sees to that.
-fn line(parts: &[&[u8]]) -> Bytes {
+fn join_line(parts: &[&[u8]]) -> Bytes {
     let mut bytes = Vec::with_capacity(parts.iter().map(|p| p.len()).sum::<usize>() + 1);
     for part in parts {
         bytes.extend_from_slice(part);
@@ -24,7 +24,7 @@ fn quoted(text: &str) -> Vec<u8> {
 pub fn request(id: CallId, method: &str, params: &RawValue) -> Bytes {
     let id = id.number().to_string();
     let method = quoted(method);
-    line(&[
+    join_line(&[
         br#"{"jsonrpc":"2.0","id":"#,
         id.as_bytes(),
         br#","method":"#,
@@ -36,7 +36,7 @@ pub fn request(id: CallId, method: &str, params: &RawValue) -> Bytes {
 }
 
 pub fn notification(method: &str, params: &RawValue) -> Bytes {
-    line(&[
+    join_line(&[
         br#"{"jsonrpc":"2.0","method":"#,
         &quoted(method),
         br#","params":"#,
@@ -46,7 +46,7 @@ pub fn notification(method: &str, params: &RawValue) -> Bytes {
 }
 
 pub fn result(id: &RawValue, result: &RawValue) -> Bytes {
-    line(&[
+    join_line(&[
         br#"{"jsonrpc":"2.0","id":"#,
         id.get().as_bytes(),
         br#","result":"#,
@@ -57,5 +57,5 @@ pub fn result(id: &RawValue, result: &RawValue) -> Bytes {
 
 /// `error` is a whole error object.
 pub fn error(id: &RawValue, error: &RawValue) -> Bytes {
-    line(&[br#"{"jsonrpc":"2.0","id":"#, id.get().as_bytes(), br#","error":"#, error.get().as_bytes(), b"}"])
+    join_line(&[br#"{"jsonrpc":"2.0","id":"#, id.get().as_bytes(), br#","error":"#, error.get().as_bytes(), b"}"])
 }

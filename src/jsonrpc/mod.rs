@@ -10,9 +10,9 @@ mod pending;
 mod reason;
 mod scan;
 
-pub use codec::{LineTooLong, Lines};
-pub use envelope::{BadLine, Message, RpcError, error_of, parse};
+pub use codec::{LineTooLong, LineDecoder};
+pub use envelope::{EnvelopeError, Message, RpcError, parse_error, parse};
 pub use line::{error, notification, request, result};
-pub use pending::{CallId, IncomingId, Tables};
-pub use reason::plain;
-pub use scan::Scan;
+pub use pending::{CallId, IncomingId, PendingTables};
+pub use reason::plain_line;
+pub use scan::JsonScanner;

@@ -27,54 +27,54 @@ pub struct IncomingId(u64);
 
 /// What is open in both directions on one connection. `T` is what an answer to a call belongs to.
 #[derive(Debug)]
-pub struct Tables<T> {
+pub struct PendingTables<T> {
     next: u64,
     outgoing: HashMap<CallId, T>,
     incoming: HashMap<IncomingId, Box<RawValue>>,
 }
 
-impl<T> Default for Tables<T> {
+impl<T> Default for PendingTables<T> {
     fn default() -> Self {
         Self { next: 0, outgoing: HashMap::new(), incoming: HashMap::new() }
     }
 }
 
-impl<T> Tables<T> {
+impl<T> PendingTables<T> {
     fn mint(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
-    pub fn call(&mut self, owner: T) -> CallId {
+    pub fn register_call(&mut self, owner: T) -> CallId {
         let id = CallId(self.mint());
         self.outgoing.insert(id, owner);
         id
     }
 
     /// The call that a response with this raw id answers; once.
-    pub fn answered(&mut self, raw_id: &RawValue) -> Option<(CallId, T)> {
+    pub fn resolve_call(&mut self, raw_id: &RawValue) -> Option<(CallId, T)> {
         let id = CallId::parse(raw_id)?;
         Some((id, self.outgoing.remove(&id)?))
     }
 
     /// Nobody waits for this answer any more; when it comes it is an unknown one.
-    pub fn forget(&mut self, id: CallId) {
+    pub fn remove_call(&mut self, id: CallId) {
         self.outgoing.remove(&id);
     }
 
-    pub fn received(&mut self, raw_id: Box<RawValue>) -> IncomingId {
+    pub fn register_request(&mut self, raw_id: Box<RawValue>) -> IncomingId {
         let id = IncomingId(self.mint());
         self.incoming.insert(id, raw_id);
         id
     }
 
     /// The peer's id for our answer; once, so that no request is answered twice.
-    pub fn answer(&mut self, id: IncomingId) -> Option<Box<RawValue>> {
+    pub fn resolve_request(&mut self, id: IncomingId) -> Option<Box<RawValue>> {
         self.incoming.remove(&id)
     }
 
     /// The open request that the peer calls `raw_id`; the newest, if it uses an id again.
-    pub fn find(&self, raw_id: &RawValue) -> Option<IncomingId> {
+    pub fn find_request(&self, raw_id: &RawValue) -> Option<IncomingId> {
         let same = self.incoming.iter().filter(|(_, raw)| raw.get() == raw_id.get());
         same.map(|(id, _)| *id).max()
     }
@@ -98,27 +98,27 @@ mod tests {
     }
 
     #[test]
-    fn only_the_call_itself_is_answered_and_only_once() {
-        let mut tables = Tables::default();
-        let id = tables.call("a");
+    fn a_response_resolves_its_call_only_once() {
+        let mut tables = PendingTables::default();
+        let id = tables.register_call("a");
         for wrong in ["null", "99", "\"1\"", "1.0", "-1", "1e0", "[]"] {
-            assert_eq!(tables.answered(&raw(wrong)), None, "{wrong}");
+            assert_eq!(tables.resolve_call(&raw(wrong)), None, "{wrong}");
             assert_eq!(tables.find_call(&raw(wrong)), None, "{wrong}");
         }
         assert_eq!(tables.find_call(&raw("1")), Some(id));
-        assert_eq!(tables.answered(&raw("1")), Some((id, "a")));
-        assert_eq!(tables.answered(&raw("1")), None);
+        assert_eq!(tables.resolve_call(&raw("1")), Some((id, "a")));
+        assert_eq!(tables.resolve_call(&raw("1")), None);
     }
 
     #[test]
-    fn requests_of_the_peer_with_equal_ids_stay_apart() {
-        let mut tables = Tables::<()>::default();
-        let first = tables.received(raw("0"));
-        let second = tables.received(raw("0"));
+    fn requests_with_equal_peer_ids_are_distinct() {
+        let mut tables = PendingTables::<()>::default();
+        let first = tables.register_request(raw("0"));
+        let second = tables.register_request(raw("0"));
         assert_ne!(first, second);
-        assert_eq!(tables.find(&raw("0")), Some(second));
-        assert_eq!(tables.answer(first).unwrap().get(), "0");
-        assert!(tables.answer(first).is_none());
-        assert_eq!(tables.find(&raw("0")), Some(second));
+        assert_eq!(tables.find_request(&raw("0")), Some(second));
+        assert_eq!(tables.resolve_request(first).unwrap().get(), "0");
+        assert!(tables.resolve_request(first).is_none());
+        assert_eq!(tables.find_request(&raw("0")), Some(second));
     }
 }

@@ -85,15 +85,15 @@ const BEFORE_STATUS: [&str; 9] =
 impl RpcError {
     /// The reason that `data` holds, as one line of plain text. `None` if there is none, or if the message has it.
     pub fn reason(&self) -> Option<String> {
-        let data = self.searched()?;
-        let reason = plain(&text_in(&data, SEARCHED_DEPTH)?, REASON_BYTES);
+        let data = self.parsed_data()?;
+        let reason = plain_line(&find_reason(&data, SEARCHED_DEPTH)?, REASON_BYTES);
         (!reason.is_empty() && !self.plain_message().contains(&reason)).then_some(reason)
     }
 
     /// True if the same call may succeed later: the provider is overloaded, limits the rate, or did not answer.
     pub fn is_transient(&self) -> bool {
-        let data = self.searched();
-        let reason = data.as_ref().and_then(|data| text_in(data, SEARCHED_DEPTH)).unwrap_or_default();
+        let data = self.parsed_data();
+        let reason = data.as_ref().and_then(|data| find_reason(data, SEARCHED_DEPTH)).unwrap_or_default();
         let text = format!("{}\n{reason}", self.message).to_lowercase();
         let says = |phrases: &[&str]| phrases.iter().any(|phrase| text.contains(phrase));
         match data.as_ref().and_then(|data| marked_retryable(data, SEARCHED_DEPTH)) {
@@ -103,7 +103,7 @@ impl RpcError {
         }
         TRANSIENT_STATUSES.contains(&self.code)
             || says(&TRANSIENT_PHRASES)
-            || names_status(&text)
+            || mentions_transient_status(&text)
             || data.is_some_and(|data| has_transient_mark(&data, SEARCHED_DEPTH))
     }
 
@@ -115,14 +115,14 @@ impl RpcError {
 
     /// The value of a text member of `data`.
     pub fn data_text(&self, member: &str) -> Option<String> {
-        self.searched()?.get(member)?.as_str().map(str::to_owned)
+        self.parsed_data()?.get(member)?.as_str().map(str::to_owned)
     }
 
     fn plain_message(&self) -> String {
-        plain(&self.message, REASON_BYTES)
+        plain_line(&self.message, REASON_BYTES)
     }
 
-    fn searched(&self) -> Option<Value> {
+    fn parsed_data(&self) -> Option<Value> {
         let data = self.data.as_deref().map(RawValue::get).filter(|data| data.len() <= SEARCHED_BYTES)?;
         serde_json::from_str(data).ok()
     }
@@ -141,18 +141,18 @@ impl fmt::Display for RpcError {
 }
 
 /// The first text at a known place.
-fn text_in(value: &Value, depth: usize) -> Option<String> {
+fn find_reason(value: &Value, depth: usize) -> Option<String> {
     let deeper = depth.checked_sub(1)?;
     match value {
         Value::String(text) => {
             let trimmed = text.trim();
             let nested =
                 trimmed.starts_with(['{', '[']).then(|| serde_json::from_str(trimmed).ok()).flatten();
-            let nested = nested.and_then(|nested: Value| text_in(&nested, deeper));
+            let nested = nested.and_then(|nested: Value| find_reason(&nested, deeper));
             nested.or_else(|| (!trimmed.is_empty()).then(|| trimmed.to_owned()))
         }
-        Value::Object(members) => REASON_MEMBERS.iter().find_map(|name| text_in(members.get(*name)?, deeper)),
-        Value::Array(items) => items.iter().take(8).find_map(|item| text_in(item, deeper)),
+        Value::Object(members) => REASON_MEMBERS.iter().find_map(|name| find_reason(members.get(*name)?, deeper)),
+        Value::Array(items) => items.iter().take(8).find_map(|item| find_reason(item, deeper)),
         _ => None,
     }
 }
@@ -196,7 +196,7 @@ fn has_transient_mark(value: &Value, depth: usize) -> bool {
 }
 
 /// True if a transient status is the first word of the text, or follows a word such as `error`.
-fn names_status(text: &str) -> bool {
+fn mentions_transient_status(text: &str) -> bool {
     let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
     let mut before = "error";
     for word in words {
@@ -210,7 +210,7 @@ fn names_status(text: &str) -> bool {
 }
 
 /// One line without escape sequences, control characters and characters that reorder text, of at most `max` bytes.
-pub fn plain(text: &str, max: usize) -> String {
+pub fn plain_line(text: &str, max: usize) -> String {
     let mut line = String::new();
     let mut letters = text.chars().peekable();
     let mut gap = false;
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_found_at_every_known_place() {
+    fn the_reason_is_found_in_every_known_member() {
         for data in [
             r#"{"details":"Please install ripgrep."}"#,
             r#"{"message":"Please install ripgrep."}"#,
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_message_has_is_not_repeated() {
+    fn the_reason_does_not_repeat_the_message() {
         assert_eq!(internal(r#"{"details":"internal error"}"#), "Internal error (-32603): internal error");
         assert_eq!(internal(r#"{"details":"Internal error"}"#), "Internal error (-32603)");
         assert_eq!(internal(r#"{"details":"Internal error: no disk"}"#), "Internal error: no disk (-32603)");
@@ -300,9 +300,9 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_one_bounded_line_of_plain_characters() {
-        assert_eq!(plain("\u{1b}[31mred\u{1b}[0m\n\u{1b}]0;title\u{7}end\u{202e}\0x\u{1b}", 99), "red end x");
-        assert_eq!(plain("ééé", 5), "é…");
+    fn plain_line_is_one_bounded_line() {
+        assert_eq!(plain_line("\u{1b}[31mred\u{1b}[0m\n\u{1b}]0;title\u{7}end\u{202e}\0x\u{1b}", 99), "red end x");
+        assert_eq!(plain_line("ééé", 5), "é…");
         let long = format!(r#"{{"details":"{}"}}"#, "x".repeat(100_000));
         assert!(internal(&long).len() <= REASON_BYTES + 40);
         assert!(error(-32603, &"y".repeat(100_000), "").to_string().len() <= REASON_BYTES + 40);

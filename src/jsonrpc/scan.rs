@@ -6,21 +6,21 @@
 use std::ops::Range;
 
 /// Nested deeper than this nothing is scanned, whatever the limit: a bit remembers each level.
-const LEVELS: usize = 128;
+const MAX_LEVELS: usize = 128;
 
 /// A place in the text. Each step gives `None` when the text is not what it asks for; then it is to be parsed, which
 /// tells why.
 #[derive(Debug)]
-pub struct Scan<'a> {
+pub struct JsonScanner<'a> {
     bytes: &'a [u8],
-    at: usize,
+    position: usize,
     depth: usize,
     max_depth: usize,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> JsonScanner<'a> {
     pub fn new(bytes: &'a [u8], max_depth: usize) -> Self {
-        Self { bytes, at: 0, depth: 0, max_depth: max_depth.min(LEVELS) }
+        Self { bytes, position: 0, depth: 0, max_depth: max_depth.min(MAX_LEVELS) }
     }
 
     /// Steps over an object and gives its place. `member` gets each name, as it is written, and has to step over its
@@ -29,31 +29,31 @@ impl<'a> Scan<'a> {
         &mut self,
         mut member: impl FnMut(&mut Self, &'a [u8]) -> Option<()>,
     ) -> Option<Range<usize>> {
-        self.space();
-        let start = self.at;
-        self.take(b'{')?;
-        self.deeper()?;
-        self.space();
+        self.skip_whitespace();
+        let start = self.position;
+        self.expect_byte(b'{')?;
+        self.enter_level()?;
+        self.skip_whitespace();
         if self.peek()? == b'}' {
-            self.at += 1;
+            self.position += 1;
             self.depth -= 1;
-            return Some(start..self.at);
+            return Some(start..self.position);
         }
         loop {
             let name = self.string()?;
-            self.space();
-            self.take(b':')?;
+            self.skip_whitespace();
+            self.expect_byte(b':')?;
             member(self, &self.bytes[name])?;
-            self.space();
+            self.skip_whitespace();
             match self.peek()? {
                 b',' => {
-                    self.at += 1;
-                    self.space();
+                    self.position += 1;
+                    self.skip_whitespace();
                 }
                 b'}' => {
-                    self.at += 1;
+                    self.position += 1;
                     self.depth -= 1;
-                    return Some(start..self.at);
+                    return Some(start..self.position);
                 }
                 _ => return None,
             }
@@ -62,8 +62,8 @@ impl<'a> Scan<'a> {
 
     /// Steps over a value of any kind and gives its place.
     pub fn value(&mut self) -> Option<Range<usize>> {
-        self.space();
-        let start = self.at;
+        self.skip_whitespace();
+        let start = self.position;
         let floor = self.depth;
         // A bit for each level that is open here: an object or an array.
         let mut objects: u128 = 0;
@@ -74,39 +74,39 @@ impl<'a> Scan<'a> {
                     self.string()?;
                 }
                 b'{' | b'[' => {
-                    self.at += 1;
-                    self.deeper()?;
-                    self.space();
+                    self.position += 1;
+                    self.enter_level()?;
+                    self.skip_whitespace();
                     let object = byte == b'{';
                     if self.peek()? == if object { b'}' } else { b']' } {
-                        self.at += 1;
+                        self.position += 1;
                         self.depth -= 1;
                     } else {
                         objects = objects << 1 | u128::from(object);
                         if object {
-                            self.name()?;
+                            self.member_name()?;
                         }
                         continue;
                     }
                 }
                 b'-' | b'0'..=b'9' => self.number()?,
-                b't' => self.word(b"true")?,
-                b'f' => self.word(b"false")?,
-                b'n' => self.word(b"null")?,
+                b't' => self.literal(b"true")?,
+                b'f' => self.literal(b"false")?,
+                b'n' => self.literal(b"null")?,
                 _ => return None,
             }
             loop {
                 if self.depth == floor {
-                    return Some(start..self.at);
+                    return Some(start..self.position);
                 }
-                self.space();
+                self.skip_whitespace();
                 let in_object = objects & 1 == 1;
                 match self.peek()? {
                     b',' => {
-                        self.at += 1;
-                        self.space();
+                        self.position += 1;
+                        self.skip_whitespace();
                         if in_object {
-                            self.name()?;
+                            self.member_name()?;
                         }
                         break;
                     }
@@ -114,7 +114,7 @@ impl<'a> Scan<'a> {
                     b']' if !in_object => {}
                     _ => return None,
                 }
-                self.at += 1;
+                self.position += 1;
                 self.depth -= 1;
                 objects >>= 1;
             }
@@ -122,49 +122,49 @@ impl<'a> Scan<'a> {
     }
 
     /// A string without an escape, and where its text stands, without the quotes.
-    pub fn plain_text(&mut self) -> Option<Range<usize>> {
-        self.space();
+    pub fn unescaped_string(&mut self) -> Option<Range<usize>> {
+        self.skip_whitespace();
         let text = self.string()?;
         (!self.bytes[text.clone()].contains(&b'\\')).then_some(text)
     }
 
     /// The end of the text, with nothing but white space before it.
     pub fn end(&mut self) -> Option<()> {
-        self.space();
-        (self.at == self.bytes.len()).then_some(())
+        self.skip_whitespace();
+        (self.position == self.bytes.len()).then_some(())
     }
 
     /// A member's name and the colon behind it.
-    fn name(&mut self) -> Option<()> {
+    fn member_name(&mut self) -> Option<()> {
         self.string()?;
-        self.space();
-        self.take(b':')?;
-        self.space();
+        self.skip_whitespace();
+        self.expect_byte(b':')?;
+        self.skip_whitespace();
         Some(())
     }
 
     /// Gives the place of what is between the quotes.
     fn string(&mut self) -> Option<Range<usize>> {
-        self.take(b'"')?;
-        let start = self.at;
+        self.expect_byte(b'"')?;
+        let start = self.position;
         loop {
-            self.at += ordinary(&self.bytes[self.at..]);
+            self.position += plain_prefix_len(&self.bytes[self.position..]);
             match self.peek()? {
                 b'"' => {
-                    self.at += 1;
-                    return Some(start..self.at - 1);
+                    self.position += 1;
+                    return Some(start..self.position - 1);
                 }
                 b'\\' => {
-                    let escape = *self.bytes.get(self.at + 1)?;
-                    self.at += 2;
+                    let escape = *self.bytes.get(self.position + 1)?;
+                    self.position += 2;
                     match escape {
                         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => {}
                         b'u' => {
-                            let digits = self.bytes.get(self.at..self.at + 4)?;
+                            let digits = self.bytes.get(self.position..self.position + 4)?;
                             if !digits.iter().all(u8::is_ascii_hexdigit) {
                                 return None;
                             }
-                            self.at += 4;
+                            self.position += 4;
                         }
                         _ => return None,
                     }
@@ -177,24 +177,24 @@ impl<'a> Scan<'a> {
 
     fn number(&mut self) -> Option<()> {
         if self.peek()? == b'-' {
-            self.at += 1;
+            self.position += 1;
         }
         if self.peek()? == b'0' {
-            self.at += 1;
-            if self.bytes.get(self.at).is_some_and(u8::is_ascii_digit) {
+            self.position += 1;
+            if self.bytes.get(self.position).is_some_and(u8::is_ascii_digit) {
                 return None;
             }
         } else {
             self.digits()?;
         }
-        if self.bytes.get(self.at) == Some(&b'.') {
-            self.at += 1;
+        if self.bytes.get(self.position) == Some(&b'.') {
+            self.position += 1;
             self.digits()?;
         }
-        if matches!(self.bytes.get(self.at), Some(b'e' | b'E')) {
-            self.at += 1;
-            if matches!(self.bytes.get(self.at), Some(b'+' | b'-')) {
-                self.at += 1;
+        if matches!(self.bytes.get(self.position), Some(b'e' | b'E')) {
+            self.position += 1;
+            if matches!(self.bytes.get(self.position), Some(b'+' | b'-')) {
+                self.position += 1;
             }
             self.digits()?;
         }
@@ -203,39 +203,39 @@ impl<'a> Scan<'a> {
 
     /// At least one.
     fn digits(&mut self) -> Option<()> {
-        let start = self.at;
-        while self.bytes.get(self.at).is_some_and(u8::is_ascii_digit) {
-            self.at += 1;
+        let start = self.position;
+        while self.bytes.get(self.position).is_some_and(u8::is_ascii_digit) {
+            self.position += 1;
         }
-        (self.at > start).then_some(())
+        (self.position > start).then_some(())
     }
 
-    fn word(&mut self, word: &[u8]) -> Option<()> {
-        self.bytes[self.at..].starts_with(word).then(|| self.at += word.len())
+    fn literal(&mut self, word: &[u8]) -> Option<()> {
+        self.bytes[self.position..].starts_with(word).then(|| self.position += word.len())
     }
 
-    fn deeper(&mut self) -> Option<()> {
+    fn enter_level(&mut self) -> Option<()> {
         self.depth += 1;
         (self.depth <= self.max_depth).then_some(())
     }
 
-    fn take(&mut self, byte: u8) -> Option<()> {
-        (self.peek()? == byte).then(|| self.at += 1)
+    fn expect_byte(&mut self, byte: u8) -> Option<()> {
+        (self.peek()? == byte).then(|| self.position += 1)
     }
 
     fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
+        self.bytes.get(self.position).copied()
     }
 
-    fn space(&mut self) {
-        while matches!(self.bytes.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
+    fn skip_whitespace(&mut self) {
+        while matches!(self.bytes.get(self.position), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.position += 1;
         }
     }
 }
 
 /// How many bytes come before the first quote, backslash or control character; eight at a time.
-fn ordinary(bytes: &[u8]) -> usize {
+fn plain_prefix_len(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
     // Sets the top bit of the first byte below `n`, and perhaps of later ones.
@@ -262,13 +262,13 @@ mod tests {
     use super::*;
 
     /// What the scanner takes for one value with nothing behind it.
-    fn whole(text: &str) -> bool {
-        let mut scan = Scan::new(text.as_bytes(), LEVELS);
+    fn is_one_value(text: &str) -> bool {
+        let mut scan = JsonScanner::new(text.as_bytes(), MAX_LEVELS);
         scan.value().is_some() && scan.end().is_some()
     }
 
     #[test]
-    fn what_json_is() {
+    fn well_formed_json_is_accepted_and_other_text_is_not() {
         for good in [
             "0",
             "-0",
@@ -286,7 +286,7 @@ mod tests {
             r#"{"a":{"b":[1,"x"]},"c":null}"#,
             "\"é☃\"",
         ] {
-            assert!(whole(good), "{good}");
+            assert!(is_one_value(good), "{good}");
         }
         for bad in [
             "",
@@ -322,25 +322,25 @@ mod tests {
             "\u{feff}1",
             "\u{a0}1",
         ] {
-            assert!(!whole(bad), "{bad}");
+            assert!(!is_one_value(bad), "{bad}");
         }
     }
 
     #[test]
-    fn depth_has_an_end() {
+    fn depth_is_limited() {
         for (text, depth) in [("[[]]", 2), (r#"{"a":[{"b":1}]}"#, 3), ("1", 0), ("[[],[[]],[]]", 3)] {
-            assert!(Scan::new(text.as_bytes(), depth).value().is_some(), "{text}");
-            assert!(depth == 0 || Scan::new(text.as_bytes(), depth - 1).value().is_none(), "{text}");
+            assert!(JsonScanner::new(text.as_bytes(), depth).value().is_some(), "{text}");
+            assert!(depth == 0 || JsonScanner::new(text.as_bytes(), depth - 1).value().is_none(), "{text}");
         }
         let deep = |n: usize| "[".repeat(n) + &"]".repeat(n);
-        assert!(whole(&deep(LEVELS)) && !whole(&deep(LEVELS + 1)));
-        assert!(Scan::new(deep(LEVELS + 1).as_bytes(), usize::MAX).value().is_none());
+        assert!(is_one_value(&deep(MAX_LEVELS)) && !is_one_value(&deep(MAX_LEVELS + 1)));
+        assert!(JsonScanner::new(deep(MAX_LEVELS + 1).as_bytes(), usize::MAX).value().is_none());
     }
 
     #[test]
-    fn members_come_as_they_are_written() {
+    fn members_are_reported_as_written() {
         let text = r#" { "a\u0062" : [1, {"a":2}] ,"c":"x" } "#;
-        let mut scan = Scan::new(text.as_bytes(), 8);
+        let mut scan = JsonScanner::new(text.as_bytes(), 8);
         let mut seen = Vec::new();
         scan.object(|scan, name| {
             seen.push((name, &text[scan.value()?]));
@@ -349,7 +349,7 @@ mod tests {
         .unwrap();
         scan.end().unwrap();
         assert_eq!(seen, [(&br"a\u0062"[..], r#"[1, {"a":2}]"#), (b"c", r#""x""#)]);
-        let text = |text: &'static str| Scan::new(text.as_bytes(), 1).plain_text().map(|at| &text[at]);
+        let text = |text: &'static str| JsonScanner::new(text.as_bytes(), 1).unescaped_string().map(|at| &text[at]);
         assert_eq!((text("\"a b\""), text("\"a\\n\""), text("1")), (Some("a b"), None, None));
     }
 
@@ -392,19 +392,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_takes_what_the_parser_takes(text in texts()) {
+        fn the_scanner_accepts_what_the_parser_accepts(text in texts()) {
             let parsed = serde_json::from_str::<&RawValue>(&text);
-            prop_assert_eq!(whole(&text), parsed.is_ok(), "{}", text);
+            prop_assert_eq!(is_one_value(&text), parsed.is_ok(), "{}", text);
             if let Ok(raw) = parsed {
-                let at = Scan::new(text.as_bytes(), LEVELS).value().unwrap();
+                let at = JsonScanner::new(text.as_bytes(), MAX_LEVELS).value().unwrap();
                 prop_assert_eq!(&text[at], raw.get());
             }
         }
 
         #[test]
-        fn eight_at_a_time_finds_what_one_at_a_time_does(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn word_and_byte_search_agree(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let first = bytes.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
-            prop_assert_eq!(ordinary(&bytes), first.unwrap_or(bytes.len()));
+            prop_assert_eq!(plain_prefix_len(&bytes), first.unwrap_or(bytes.len()));
         }
     }
 }

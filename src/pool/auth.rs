@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::lease::Lease;
-use super::line::Pool;
+use super::wait_queue::Pool;
 use crate::acp::ClientCapabilities;
 use crate::acp::auth::{self, AuthState};
 use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process};
@@ -17,28 +17,28 @@ use crate::types::{AgentName, Tenant};
 
 /// What is known of one tenant's sign-in.
 #[derive(Clone, Default)]
-pub(super) struct SignedIn {
+pub(super) struct SignInState {
     /// Processes of an earlier one do not know of the last sign-in or sign-out.
     pub(super) generation: u64,
     pub(super) state: AuthState,
     /// Params of the sign-in that worked last, to be told to new processes.
-    pub(super) told: Option<Box<RawValue>>,
+    pub(super) sign_in_params: Option<Box<RawValue>>,
     /// The agent refused a prompt for lack of a sign-in. That it opens sessions proves nothing then.
     prompt_refused: bool,
     /// A sign-in with the key of the environment is not tried: it was, or somebody signed in or out.
     key_tried: bool,
 }
 
-impl SignedIn {
+impl SignInState {
     /// The entry is another one: nothing of this holds for it.
-    pub(super) fn renewed(&mut self) {
-        self.changed(AuthState::default(), None);
+    pub(super) fn reset(&mut self) {
+        self.update(AuthState::default(), None);
         self.key_tried = false;
     }
 
     /// Somebody signed in or out: from now on only new processes count.
-    pub(super) fn changed(&mut self, state: AuthState, told: Option<Box<RawValue>>) -> u64 {
-        (self.state, self.told) = (state, told);
+    pub(super) fn update(&mut self, state: AuthState, told: Option<Box<RawValue>>) -> u64 {
+        (self.state, self.sign_in_params) = (state, told);
         (self.prompt_refused, self.key_tried) = (false, true);
         self.generation += 1;
         self.generation
@@ -46,7 +46,7 @@ impl SignedIn {
 }
 
 /// The state of an agent that did without a sign-in.
-fn signed_in_state(lease: &Lease) -> AuthState {
+fn auth_state_without_sign_in(lease: &Lease) -> AuthState {
     if lease.process().initialized.has_auth_methods() {
         AuthState::Authenticated
     } else {
@@ -57,17 +57,17 @@ fn signed_in_state(lease: &Lease) -> AuthState {
 impl Pool {
     /// What is known of a tenant's sign-in to the agent.
     pub fn auth_state(&self, agent: &AgentName, tenant: &Tenant) -> AuthState {
-        self.signed_in(agent, tenant).state
+        self.sign_in_state(agent, tenant).state
     }
 
-    pub(super) fn signed_in(&self, agent: &AgentName, tenant: &Tenant) -> SignedIn {
+    pub(super) fn sign_in_state(&self, agent: &AgentName, tenant: &Tenant) -> SignInState {
         let state = self.state();
         let agent = state.agents.get(agent);
         agent.and_then(|agent| agent.signed_in.get(tenant)).cloned().unwrap_or_default()
     }
 
     /// The same for a process of this entry, and whether the entry still is the agent's.
-    pub(super) fn signed_in_to(&self, spec: &Arc<AgentSpec>, tenant: &Tenant) -> (SignedIn, bool) {
+    pub(super) fn sign_in_state_of_entry(&self, spec: &Arc<AgentSpec>, tenant: &Tenant) -> (SignInState, bool) {
         let state = self.state();
         let agent = state.agents.get(&spec.name).filter(|agent| Arc::ptr_eq(&agent.spec, spec));
         let signed_in = agent.and_then(|agent| agent.signed_in.get(tenant)).cloned().unwrap_or_default();
@@ -79,15 +79,15 @@ impl Pool {
         &self,
         spec: &Arc<AgentSpec>,
         offer: ClientCapabilities,
-        (tenant, signed_in): (&Tenant, SignedIn),
+        (tenant, signed_in): (&Tenant, SignInState),
     ) -> Result<Process, FailedStart> {
         let mut process = self.launcher().launch(spec, offer).await?;
-        if let Some(params) = signed_in.told {
-            let method = process.initialized.dialect.login();
-            if let Err(failure) = self.tell(&mut process, method, &params).await {
+        if let Some(params) = signed_in.sign_in_params {
+            let method = process.initialized.acp_version.login_method();
+            if let Err(failure) = self.send_sign_in(&mut process, method, &params).await {
                 // Sessions are told to sign in if the agent still wants it; the next process need not wait for that.
                 tracing::warn!(agent = %spec.name, %failure, "a new process did not take the sign-in");
-                self.forget_sign_in(&spec.name, tenant, signed_in.generation);
+                self.discard_sign_in(&spec.name, tenant, signed_in.generation);
                 if matches!(failure, AgentFailure::Exited(_)) {
                     return Err(process.failed(failure));
                 }
@@ -97,31 +97,31 @@ impl Pool {
     }
 
     /// Where the agent can say that it needs no sign-in, it is not told of one.
-    async fn tell(&self, process: &mut Process, method: &str, params: &RawValue) -> Result<(), AgentFailure> {
+    async fn send_sign_in(&self, process: &mut Process, method: &str, params: &RawValue) -> Result<(), AgentFailure> {
         let limit = self.limits().call;
         if process.initialized.capabilities.auth.status {
             let empty = RawValue::from_string("{}".to_owned()).expect("an object");
-            let status = process.ask(auth::STATUS, &empty, limit).await;
+            let status = process.call(auth::STATUS, &empty, limit).await;
             // Whoever cannot say is told.
-            let state = status.as_deref().ok().and_then(auth::state_of);
+            let state = status.as_deref().ok().and_then(auth::auth_state);
             if state.is_some_and(|state| state != AuthState::Unauthenticated.as_str()) {
                 return Ok(());
             }
         }
-        process.ask(method, params, limit).await.map(drop)
+        process.call(method, params, limit).await.map(drop)
     }
 
-    fn forget_sign_in(&self, agent: &AgentName, tenant: &Tenant, generation: u64) {
+    fn discard_sign_in(&self, agent: &AgentName, tenant: &Tenant, generation: u64) {
         if let Some(agent) = self.state().agents.get_mut(agent)
             && let Some(signed_in) = agent.signed_in.get_mut(tenant)
             && signed_in.generation == generation
         {
-            signed_in.told = None;
+            signed_in.sign_in_params = None;
         }
     }
 
     /// A holder learned whether the agent wants a sign-in.
-    pub(super) fn saw_auth(&self, lease: &Lease, required: bool) {
+    pub(super) fn record_auth(&self, lease: &Lease, required: bool) {
         let mut state = self.state();
         let Some(agent) = state.agents.get_mut(&lease.agent) else { return };
         // What a process of a former entry wants says nothing of this one.
@@ -133,13 +133,13 @@ impl Pool {
         if lease.generation == agent.generation(tenant) {
             let signed_in = agent.signed_in.entry(tenant.clone()).or_default();
             if required || !signed_in.prompt_refused {
-                signed_in.state = if required { AuthState::Unauthenticated } else { signed_in_state(lease) };
+                signed_in.state = if required { AuthState::Unauthenticated } else { auth_state_without_sign_in(lease) };
             }
         }
     }
 
     /// A holder learned from a prompt whether the agent wants a sign-in.
-    pub(super) fn saw_prompt(&self, lease: &Lease, accepted: bool) {
+    pub(super) fn record_prompt_auth(&self, lease: &Lease, accepted: bool) {
         let mut state = self.state();
         let agent = state.agents.get_mut(&lease.agent);
         let Some(agent) = agent.filter(|agent| Arc::ptr_eq(&agent.spec, &lease.process().spec)) else {
@@ -151,7 +151,7 @@ impl Pool {
         }
         let signed_in = agent.signed_in.entry(tenant.clone()).or_default();
         if accepted && std::mem::take(&mut signed_in.prompt_refused) {
-            signed_in.state = signed_in_state(lease);
+            signed_in.state = auth_state_without_sign_in(lease);
         } else if !accepted {
             (signed_in.prompt_refused, signed_in.state) = (true, AuthState::Unauthenticated);
         }
@@ -169,40 +169,40 @@ impl Pool {
             };
             let signed_in = agent.signed_in.entry(lease.principal.tenant.clone()).or_default();
             if lease.generation < signed_in.generation {
-                return signed_in.told.is_some();
+                return signed_in.sign_in_params.is_some();
             }
             if signed_in.key_tried {
                 return false;
             }
-            signed_in.changed(AuthState::Unknown, Some(auth::authenticate(method, None)));
+            signed_in.update(AuthState::Unknown, Some(auth::authenticate(method, None)));
         }
-        self.recycle(&lease.agent);
+        self.recall_and_advance(&lease.agent);
         true
     }
 
     /// Somebody signed in or out by the process of this lease, which knows of it.
     pub(super) fn auth_changed(&self, lease: &mut Lease, state: AuthState, told: Option<Box<RawValue>>) {
         let (agent, tenant) = (lease.agent.clone(), lease.principal.tenant.clone());
-        let Some(generation) = self.change(&lease.process().spec, &tenant, state, told) else { return };
+        let Some(generation) = self.update_sign_in(&lease.process().spec, &tenant, state, told) else { return };
         lease.generation = generation;
         if let Some(agent) = self.state().agents.get_mut(&agent)
             && let Some(leased) = agent.leases.get_mut(&lease.id)
         {
             leased.generation = lease.generation;
         }
-        self.recycle(&agent);
+        self.recall_and_advance(&agent);
     }
 
     /// Somebody signed in beside the pool: every process that runs knows nothing of it.
-    pub(super) fn signed_in_elsewhere(&self, spec: &Arc<AgentSpec>, tenant: &Tenant) {
-        if self.change(spec, tenant, AuthState::Authenticated, None).is_some() {
-            self.recycle(&spec.name);
+    pub(super) fn signed_in_by_terminal(&self, spec: &Arc<AgentSpec>, tenant: &Tenant) {
+        if self.update_sign_in(spec, tenant, AuthState::Authenticated, None).is_some() {
+            self.recall_and_advance(&spec.name);
         }
     }
 
     /// `None`: the entry has changed since. Its program may be another, and what was told to the former one, a key
     /// perhaps, is no business of it.
-    fn change(
+    fn update_sign_in(
         &self,
         spec: &Arc<AgentSpec>,
         tenant: &Tenant,
@@ -212,11 +212,11 @@ impl Pool {
         let mut pool = self.state();
         let agent = pool.agents.get_mut(&spec.name).expect("agents stay in the pool");
         Arc::ptr_eq(&agent.spec, spec)
-            .then(|| agent.signed_in.entry(tenant.clone()).or_default().changed(state, told))
+            .then(|| agent.signed_in.entry(tenant.clone()).or_default().update(state, told))
     }
 
     /// Idle processes of before the last change end; busy ones go on, and are not used again.
-    fn recycle(&self, agent: &AgentName) {
+    fn recall_and_advance(&self, agent: &AgentName) {
         self.state().agents.get_mut(agent).expect("agents stay in the pool").recall_outdated();
         self.advance(agent);
     }

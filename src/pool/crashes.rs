@@ -8,40 +8,40 @@ use tokio::time::Instant;
 use crate::types::Limits;
 
 #[derive(Debug, Default)]
-pub struct Crashes {
+pub struct CrashBackoff {
     recent: VecDeque<Instant>,
     not_before: Option<Instant>,
 }
 
-impl Crashes {
-    pub fn note(&mut self, now: Instant, limits: &Limits) {
+impl CrashBackoff {
+    pub fn record(&mut self, now: Instant, limits: &Limits) {
         self.recent.push_back(now);
-        self.forget_old(now, limits);
+        self.evict_old(now, limits);
         let doublings = u32::try_from(self.recent.len().saturating_sub(1)).unwrap_or(u32::MAX).min(16);
         let wait = limits.backoff_min.saturating_mul(1 << doublings).min(limits.backoff_max);
         self.not_before = Some(now + wait);
     }
 
-    fn forget_old(&mut self, now: Instant, limits: &Limits) {
+    fn evict_old(&mut self, now: Instant, limits: &Limits) {
         while self.recent.front().is_some_and(|at| now - *at > limits.breaker_window) {
             self.recent.pop_front();
         }
     }
 
     /// When the last back-off ends, or ended.
-    pub fn backed_off_until(&self) -> Option<Instant> {
+    pub fn backoff_until(&self) -> Option<Instant> {
         self.not_before
     }
 
     /// How long the next start has to wait.
-    pub fn wait(&self, now: Instant) -> Option<Duration> {
+    pub fn remaining_backoff(&self, now: Instant) -> Option<Duration> {
         self.not_before.and_then(|at| at.checked_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
     /// While the breaker is open, how long it stays so.
-    pub fn open(&mut self, now: Instant, limits: &Limits) -> Option<Duration> {
-        self.forget_old(now, limits);
-        if self.recent.len() < limits.breaker_crashes as usize { None } else { self.wait(now) }
+    pub fn breaker_open_for(&mut self, now: Instant, limits: &Limits) -> Option<Duration> {
+        self.evict_old(now, limits);
+        if self.recent.len() < limits.breaker_crashes as usize { None } else { self.remaining_backoff(now) }
     }
 }
 
@@ -50,23 +50,23 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn waits_double_and_the_breaker_opens_at_the_fifth() {
+    async fn backoff_doubles_and_the_breaker_opens_at_the_fifth_crash() {
         let limits = Limits::default();
-        let mut crashes = Crashes::default();
+        let mut crashes = CrashBackoff::default();
         let mut waits = Vec::new();
         for _ in 0..5 {
-            assert_eq!(crashes.open(Instant::now(), &limits), None);
-            crashes.note(Instant::now(), &limits);
-            waits.push(crashes.wait(Instant::now()).unwrap().as_secs());
+            assert_eq!(crashes.breaker_open_for(Instant::now(), &limits), None);
+            crashes.record(Instant::now(), &limits);
+            waits.push(crashes.remaining_backoff(Instant::now()).unwrap().as_secs());
         }
         assert_eq!(waits, [1, 2, 4, 8, 16]);
-        assert!(crashes.open(Instant::now(), &limits).is_some());
+        assert!(crashes.breaker_open_for(Instant::now(), &limits).is_some());
         tokio::time::advance(Duration::from_secs(16)).await;
-        assert_eq!(crashes.open(Instant::now(), &limits), None, "after the wait one may try");
-        crashes.note(Instant::now(), &limits);
+        assert_eq!(crashes.breaker_open_for(Instant::now(), &limits), None, "after the wait one may try");
+        crashes.record(Instant::now(), &limits);
         tokio::time::advance(limits.breaker_window * 2).await;
-        assert_eq!(crashes.open(Instant::now(), &limits), None);
-        crashes.note(Instant::now(), &limits);
-        assert_eq!(crashes.wait(Instant::now()), Some(limits.backoff_min), "what is old is forgiven");
+        assert_eq!(crashes.breaker_open_for(Instant::now(), &limits), None);
+        crashes.record(Instant::now(), &limits);
+        assert_eq!(crashes.remaining_backoff(Instant::now()), Some(limits.backoff_min), "what is old is forgiven");
     }
 }

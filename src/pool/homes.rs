@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::agent::{AgentFailure, AgentSpec, Home};
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 use crate::types::AgentName;
 
 /// The starts that run in each HOME.
@@ -38,14 +38,14 @@ struct Running {
     id: u64,
     agent: AgentName,
     /// No other start may run in this HOME meanwhile.
-    alone: bool,
+    exclusive: bool,
     /// Another start has run in this HOME meanwhile.
     overlapped: bool,
 }
 
 /// A start that may run now. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct HomeStart {
+pub(super) struct HomePermit {
     homes: Arc<Homes>,
     home: PathBuf,
     spec: Arc<AgentSpec>,
@@ -54,7 +54,7 @@ pub(super) struct HomeStart {
 
 impl HomeState {
     fn must_wait(&self, agent: &AgentName, alone: bool) -> bool {
-        if alone || self.succeeded.is_empty() || self.running.iter().any(|start| start.alone) {
+        if alone || self.succeeded.is_empty() || self.running.iter().any(|start| start.exclusive) {
             !self.running.is_empty()
         } else {
             !self.succeeded.contains(agent) && self.running.iter().any(|start| start.agent == *agent)
@@ -64,24 +64,24 @@ impl HomeState {
 
 impl Homes {
     fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, HomeState>> {
-        sound(self.homes.lock())
+        lock_or_abort(self.homes.lock())
     }
 
     /// Waits until a process of this agent may start in its HOME. With `alone`, no other start runs there meanwhile.
     ///
     /// Fails if the first start of the same entry fails while this one waits for it: a start of the same program in the
     /// same HOME would fail in the same way, after the same time.
-    pub(super) async fn enter(
+    pub(super) async fn acquire(
         self: &Arc<Self>,
         spec: &Arc<AgentSpec>,
         alone: bool,
-    ) -> Result<HomeStart, AgentFailure> {
-        let (Home::Own(home) | Home::User(home)) = &spec.home;
+    ) -> Result<HomePermit, AgentFailure> {
+        let (Home::Dedicated(home) | Home::User(home)) = &spec.home;
         let failures = self.lock().entry(home.clone()).or_default().failures;
         loop {
             // Created before the check, so that no change between check and wait is missed.
             let changed = self.changed.notified();
-            if let Some(outcome) = self.try_enter(home, spec, alone, failures) {
+            if let Some(outcome) = self.try_acquire(home, spec, alone, failures) {
                 return outcome;
             }
             changed.await;
@@ -89,13 +89,13 @@ impl Homes {
     }
 
     /// `None` while other starts have to end first. `failures` is the count at the beginning of the wait.
-    fn try_enter(
+    fn try_acquire(
         self: &Arc<Self>,
         home: &Path,
         spec: &Arc<AgentSpec>,
         alone: bool,
         failures: u64,
-    ) -> Option<Result<HomeStart, AgentFailure>> {
+    ) -> Option<Result<HomePermit, AgentFailure>> {
         let mut homes = self.lock();
         let state = homes.get_mut(home)?;
         if let Some((failed, failure)) = &state.failed
@@ -113,12 +113,12 @@ impl Homes {
             start.overlapped = true;
         }
         let (id, spec) = (state.started, Arc::clone(spec));
-        state.running.push(Running { id, agent: spec.name.clone(), alone, overlapped });
-        Some(Ok(HomeStart { homes: Arc::clone(self), home: home.to_owned(), spec, id }))
+        state.running.push(Running { id, agent: spec.name.clone(), exclusive: alone, overlapped });
+        Some(Ok(HomePermit { homes: Arc::clone(self), home: home.to_owned(), spec, id }))
     }
 }
 
-impl HomeStart {
+impl HomePermit {
     fn update<T>(&self, update: impl FnOnce(&mut HomeState) -> T) -> T {
         let outcome = update(self.homes.lock().entry(self.home.clone()).or_default());
         self.homes.changed.notify_waiters();
@@ -150,14 +150,14 @@ impl HomeStart {
     }
 
     /// Ends this start before it is dropped, so that others may run.
-    pub(super) fn leave(&self) {
+    pub(super) fn release(&self) {
         self.update(|state| state.running.retain(|start| start.id != self.id));
     }
 }
 
-impl Drop for HomeStart {
+impl Drop for HomePermit {
     fn drop(&mut self) {
-        self.leave();
+        self.release();
     }
 }
 
@@ -169,46 +169,46 @@ mod tests {
 
     fn agent(name: &str, home: &str) -> Arc<AgentSpec> {
         let name = name.parse().expect("a name");
-        Arc::new(AgentSpec { home: Home::Own(home.into()), ..AgentSpec::gone(name) })
+        Arc::new(AgentSpec { home: Home::Dedicated(home.into()), ..AgentSpec::removed(name) })
     }
 
-    async fn enters(homes: &Arc<Homes>, spec: &Arc<AgentSpec>, alone: bool) -> Option<HomeStart> {
-        tokio::time::timeout(Duration::from_millis(1), homes.enter(spec, alone)).await.ok()?.ok()
+    async fn try_acquire_permit(homes: &Arc<Homes>, spec: &Arc<AgentSpec>, alone: bool) -> Option<HomePermit> {
+        tokio::time::timeout(Duration::from_millis(1), homes.acquire(spec, alone)).await.ok()?.ok()
     }
 
     #[tokio::test(start_paused = true)]
     async fn starts_overlap_only_after_a_start_of_the_agent_has_succeeded() {
         let homes = Arc::new(Homes::default());
         let (one, two, other) = (agent("one", "/a"), agent("two", "/a"), agent("one", "/b"));
-        let first = enters(&homes, &one, false).await.expect("nothing else runs");
-        assert!(enters(&homes, &one, false).await.is_none(), "the first start runs");
-        assert!(enters(&homes, &two, false).await.is_none(), "of another agent, in the same HOME");
-        assert!(enters(&homes, &other, false).await.is_some(), "another HOME");
+        let first = try_acquire_permit(&homes, &one, false).await.expect("nothing else runs");
+        assert!(try_acquire_permit(&homes, &one, false).await.is_none(), "the first start runs");
+        assert!(try_acquire_permit(&homes, &two, false).await.is_none(), "of another agent, in the same HOME");
+        assert!(try_acquire_permit(&homes, &other, false).await.is_some(), "another HOME");
         assert!(!first.overlapped());
         first.succeeded();
-        let again = enters(&homes, &one, false).await.expect("the agent has started here");
-        let second = enters(&homes, &two, false).await.expect("the HOME is set up");
+        let again = try_acquire_permit(&homes, &one, false).await.expect("the agent has started here");
+        let second = try_acquire_permit(&homes, &two, false).await.expect("the HOME is set up");
         assert!(again.overlapped() && second.overlapped());
-        assert!(enters(&homes, &two, false).await.is_none(), "the first start of this agent runs");
-        assert!(enters(&homes, &one, true).await.is_none(), "others run");
+        assert!(try_acquire_permit(&homes, &two, false).await.is_none(), "the first start of this agent runs");
+        assert!(try_acquire_permit(&homes, &one, true).await.is_none(), "others run");
         drop((again, second));
-        let alone = enters(&homes, &one, true).await.expect("nothing else runs");
-        assert!(enters(&homes, &one, false).await.is_none(), "a start runs alone");
+        let alone = try_acquire_permit(&homes, &one, true).await.expect("nothing else runs");
+        assert!(try_acquire_permit(&homes, &one, false).await.is_none(), "a start runs alone");
         assert!(!alone.overlapped());
     }
 
     #[tokio::test]
-    async fn a_failed_first_start_fails_the_starts_that_waited_for_it_and_no_later_ones() {
+    async fn failed_first_start_fails_only_starts_that_waited_for_it() {
         let homes = Arc::new(Homes::default());
         let (one, two) = (agent("one", "/a"), agent("two", "/a"));
-        let first = homes.enter(&one, false).await.expect("nothing else runs");
+        let first = homes.acquire(&one, false).await.expect("nothing else runs");
         let fails = async {
             first.failed(&AgentFailure::Start { detail: "no".to_owned() });
             drop(first);
         };
-        let (same, other, ()) = tokio::join!(biased; homes.enter(&one, false), async { homes.enter(&two, false).await.map(drop) }, fails);
+        let (same, other, ()) = tokio::join!(biased; homes.acquire(&one, false), async { homes.acquire(&two, false).await.map(drop) }, fails);
         assert!(matches!(same, Err(AgentFailure::Start { .. })), "{same:?}");
         assert!(other.is_ok(), "another agent may do better");
-        assert!(homes.enter(&one, false).await.is_ok(), "it did not wait for the failed one");
+        assert!(homes.acquire(&one, false).await.is_ok(), "it did not wait for the failed one");
     }
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::line::Pool;
-use super::state::Spare;
+use super::wait_queue::Pool;
+use super::state::IdleProcess;
 use crate::agent::Process;
 use crate::types::{AgentName, Principal};
 
 /// What becomes of the process when a session gives it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum Disposition {
     /// Nothing of who held it is left: it may serve whom it could serve before.
     Untouched,
     /// It closed the session and may serve another one of the same principal.
@@ -22,13 +22,13 @@ pub enum Fate {
 
 /// What a session does with its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum LeaseActivity {
     /// A turn, a request or a call is open.
     Busy,
     /// It could give the process back.
     Idle,
     /// It is giving the process back.
-    Leaving,
+    Releasing,
 }
 
 /// One process, one session. Dropping a lease stops the process.
@@ -48,8 +48,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    pub(super) fn new(spare: Spare, id: u64, principal: Principal, recall: Arc<Notify>, pool: Pool) -> Self {
-        let Spare { process, used_by, generation, .. } = spare;
+    pub(super) fn new(spare: IdleProcess, id: u64, principal: Principal, recall: Arc<Notify>, pool: Pool) -> Self {
+        let IdleProcess { process, used_by, generation, .. } = spare;
         let agent = process.spec.name.clone();
         Self { agent, process: Some(process), id, principal, recall, used_by, generation, pool }
     }
@@ -63,8 +63,8 @@ impl Lease {
     }
 
     /// The process has the agent's session from now on, and may keep it locked until it ends.
-    pub fn holds(&self, session: &str) {
-        self.pool.holds(self, session);
+    pub fn record_session(&self, session: &str) {
+        self.pool.record_session(self, session);
     }
 
     /// The agent reported that another process uses the session.
@@ -73,38 +73,38 @@ impl Lease {
     }
 
     /// Says whether the process could be taken back now.
-    pub fn tell(&self, standing: Standing) {
-        self.pool.told(self, standing);
+    pub fn report_activity(&self, standing: LeaseActivity) {
+        self.pool.record_activity(self, standing);
     }
 
     /// The agent wants a sign-in, or did without one.
-    pub fn saw_auth(&self, required: bool) {
-        self.pool.saw_auth(self, required);
+    pub fn record_auth(&self, required: bool) {
+        self.pool.record_auth(self, required);
     }
 
     /// The agent refused a prompt for lack of a sign-in, although it had opened the session.
     pub fn prompt_refused(&self) {
-        self.pool.saw_prompt(self, false);
+        self.pool.record_prompt_auth(self, false);
     }
 
     /// The agent answered a prompt, so it needs no sign-in.
     pub fn prompt_accepted(&self) {
-        self.pool.saw_prompt(self, true);
+        self.pool.record_prompt_auth(self, true);
     }
 
     /// True if new processes sign in with the key that the agent has in its environment, and this one did not.
-    pub fn signs_in_with_key(&self) -> bool {
+    pub fn sign_in_with_key(&self) -> bool {
         self.pool.sign_in_with_key(self)
     }
 
     /// Others wait and this lease was idle the longest: its holder should give it back at once.
-    pub fn recalled(&self) -> Arc<Notify> {
+    pub fn recall_signal(&self) -> Arc<Notify> {
         Arc::clone(&self.recall)
     }
 
-    pub fn release(mut self, fate: Fate) {
+    pub fn release(mut self, fate: Disposition) {
         if let Some(process) = self.process.take() {
-            self.pool.released(&self, process, fate);
+            self.pool.on_released(&self, process, fate);
         }
     }
 }
@@ -112,7 +112,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(process) = self.process.take() {
-            self.pool.released(self, process, Fate::Stop);
+            self.pool.on_released(self, process, Disposition::Stop);
         }
     }
 }

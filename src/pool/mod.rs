@@ -5,19 +5,19 @@
 
 mod auth;
 mod crashes;
-mod held;
+mod session_history;
 mod homes;
 mod lease;
-mod line;
+mod wait_queue;
 mod reuse;
 mod sign_in;
 mod start;
 mod state;
-mod visit;
+mod short_lease;
 
-pub use crashes::Crashes;
-pub use lease::{Fate, Lease, Standing};
-pub use line::{Figures, Place, Pool, Refused};
+pub use crashes::CrashBackoff;
+pub use lease::{Disposition, Lease, LeaseActivity};
+pub use wait_queue::{PoolStats, PendingLease, Pool, AcquireError};
 pub use sign_in::SignIn;
-pub use state::Wanted;
-pub use visit::{Manner, NoVisit, Visit};
+pub use state::RequestedSession;
+pub use short_lease::{Priority, ShortLeaseError, ShortLease};

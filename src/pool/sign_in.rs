@@ -6,15 +6,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::line::{Pool, Refused};
-use super::visit::NoVisit;
+use super::wait_queue::{Pool, AcquireError};
+use super::short_lease::ShortLeaseError;
 use crate::acp::auth::TerminalAuth;
 use crate::agent::{AgentSpec, Terminal};
 use crate::types::{AgentName, Tenant};
 
 /// The place of an agent and a tenant while somebody has it.
 #[derive(Debug)]
-pub(super) enum SignInPlace {
+pub(super) enum SignInSlot {
     /// It waits for its connection. A later offer takes its place.
     Offered {
         id: Uuid,
@@ -24,8 +24,8 @@ pub(super) enum SignInPlace {
     Open,
 }
 
-impl SignInPlace {
-    fn offers(&self, wanted: Uuid) -> bool {
+impl SignInSlot {
+    fn is_offered(&self, wanted: Uuid) -> bool {
         matches!(self, Self::Offered { id, until, .. } if *id == wanted && Instant::now() < *until)
     }
 }
@@ -34,19 +34,19 @@ impl SignInPlace {
 #[derive(Debug)]
 pub struct SignIn {
     pub terminal: Terminal,
-    place: Held,
+    slot: SlotGuard,
 }
 
 /// Frees the place.
 #[derive(Debug)]
-struct Held {
+struct SlotGuard {
     pool: Pool,
     /// The entry that it is a sign-in to.
     spec: Arc<AgentSpec>,
     tenant: Tenant,
 }
 
-impl Drop for Held {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         if let Some(agent) = self.pool.state().agents.get_mut(&self.spec.name) {
             agent.sign_ins.remove(&self.tenant);
@@ -54,7 +54,7 @@ impl Drop for Held {
     }
 }
 
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 impl Pool {
     /// Offers a sign-in under this id, unless one is running. It is by a method of `spec`, and void for any other entry.
@@ -64,16 +64,16 @@ impl Pool {
         tenant: &Tenant,
         id: Uuid,
         method: TerminalAuth,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), AcquireError> {
         let until = Instant::now() + self.limits().ticket_unused;
         let mut state = self.state();
         let agent = state.agents.get_mut(&spec.name).filter(|agent| agent.configured);
-        let agent = agent.ok_or(Refused::NoSuchAgent)?;
-        if let Some(SignInPlace::Open) = agent.sign_ins.get(tenant) {
-            return Err(Refused::SignInRuns { retry_after: RETRY });
+        let agent = agent.ok_or(AcquireError::NoSuchAgent)?;
+        if let Some(SignInSlot::Open) = agent.sign_ins.get(tenant) {
+            return Err(AcquireError::SignInInProgress { retry_after: RETRY_AFTER });
         }
         if Arc::ptr_eq(&agent.spec, spec) {
-            agent.sign_ins.insert(tenant.clone(), SignInPlace::Offered { id, method, until });
+            agent.sign_ins.insert(tenant.clone(), SignInSlot::Offered { id, method, until });
         }
         Ok(())
     }
@@ -82,7 +82,7 @@ impl Pool {
     pub fn offers_sign_in(&self, agent: &AgentName, tenant: &Tenant, id: Uuid) -> bool {
         let state = self.state();
         let place = state.agents.get(agent).and_then(|agent| agent.sign_ins.get(tenant));
-        place.is_some_and(|place| place.offers(id))
+        place.is_some_and(|place| place.is_offered(id))
     }
 
     /// Opens what was offered, once. `None`: nothing is offered under this id.
@@ -92,37 +92,37 @@ impl Pool {
         tenant: &Tenant,
         id: Uuid,
         size: (u16, u16),
-    ) -> Result<Option<SignIn>, NoVisit> {
-        if self.shutdown().draining() {
-            return Err(Refused::Draining.into());
+    ) -> Result<Option<SignIn>, ShortLeaseError> {
+        if self.shutdown().is_draining() {
+            return Err(AcquireError::Draining.into());
         }
         let taken = {
             let mut state = self.state();
-            let agent = state.agents.get_mut(&spec.name).ok_or(Refused::NoSuchAgent)?;
+            let agent = state.agents.get_mut(&spec.name).ok_or(AcquireError::NoSuchAgent)?;
             // Offers go with their entry.
             if !spec.terminal_auth || !Arc::ptr_eq(&agent.spec, spec) {
                 return Ok(None);
             }
             match agent.sign_ins.get_mut(tenant) {
-                Some(place) if place.offers(id) => std::mem::replace(place, SignInPlace::Open),
-                Some(SignInPlace::Open) => return Err(Refused::SignInRuns { retry_after: RETRY }.into()),
-                Some(SignInPlace::Offered { .. }) | None => return Ok(None),
+                Some(place) if place.is_offered(id) => std::mem::replace(place, SignInSlot::Open),
+                Some(SignInSlot::Open) => return Err(AcquireError::SignInInProgress { retry_after: RETRY_AFTER }.into()),
+                Some(SignInSlot::Offered { .. }) | None => return Ok(None),
             }
         };
-        let place = Held { pool: self.clone(), spec: Arc::clone(spec), tenant: tenant.clone() };
-        let SignInPlace::Offered { method, .. } = taken else { return Ok(None) };
+        let place = SlotGuard { pool: self.clone(), spec: Arc::clone(spec), tenant: tenant.clone() };
+        let SignInSlot::Offered { method, .. } = taken else { return Ok(None) };
         let terminal = self.launcher().sign_in(spec, &method, size).await?;
-        Ok(Some(SignIn { terminal, place }))
+        Ok(Some(SignIn { terminal, slot: place }))
     }
 }
 
 impl SignIn {
     pub fn agent(&self) -> &AgentName {
-        &self.place.spec.name
+        &self.slot.spec.name
     }
 
     /// The agent said that it worked: processes that run know nothing of it, and go as they get idle.
-    pub fn worked(&self) {
-        self.place.pool.signed_in_elsewhere(&self.place.spec, &self.place.tenant);
+    pub fn succeeded(&self) {
+        self.slot.pool.signed_in_by_terminal(&self.slot.spec, &self.slot.tenant);
     }
 }

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::held::Held;
-use super::homes::HomeStart;
-use super::line::Pool;
-use super::state::Spare;
+use super::session_history::SessionHistory;
+use super::homes::HomePermit;
+use super::wait_queue::Pool;
+use super::state::IdleProcess;
 use crate::acp::ClientCapabilities;
 use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process};
 use crate::types::{AgentName, Tenant};
 
 /// A start that did not lead to a process that can be used.
-struct Failed {
+struct StartFailure {
     start: FailedStart,
     /// `None` if the start waited for another one and failed with it: that is one failure of the agent, not two.
-    home: Option<HomeStart>,
+    permit: Option<HomePermit>,
 }
 
 impl Pool {
@@ -24,7 +24,7 @@ impl Pool {
         let (spec, wait) = {
             let state = self.state();
             let agent = &state.agents[&name];
-            (Arc::clone(&agent.spec), agent.crashes.wait(Instant::now()))
+            (Arc::clone(&agent.spec), agent.crashes.remaining_backoff(Instant::now()))
         };
         let start = async {
             if let Some(wait) = wait {
@@ -35,7 +35,7 @@ impl Pool {
         // Dropping a start stops its process.
         let outcome = tokio::select! {
             biased;
-            () = self.shutdown().soft() => Err(Failed { start: AgentFailure::Draining.into(), home: None }),
+            () = self.shutdown().drain_started() => Err(StartFailure { start: AgentFailure::Draining.into(), permit: None }),
             outcome = start => outcome,
         };
         let failed = match outcome {
@@ -47,19 +47,19 @@ impl Pool {
                     agent.initialized = Some(Arc::clone(&process.initialized));
                 }
                 let since = Instant::now();
-                let held = Held::default();
-                agent.spares.push(Spare { process, tenant, used_by: None, generation, since, held });
+                let held = SessionHistory::default();
+                agent.idle.push(IdleProcess { process, tenant, used_by: None, generation, idle_since: since, history: held });
                 None
             }
             Err(failed) => {
-                self.report(&spec, &failed);
+                self.report_failure(&spec, &failed);
                 Some(failed)
             }
         };
         self.advance(&name);
-        if let Some(Failed { start, home }) = failed {
+        if let Some(StartFailure { start, permit: home }) = failed {
             // The process counts as live, and holds its HOME, until it is gone.
-            start.stopped().await;
+            start.wait_stopped().await;
             drop(home);
             self.state().agents.get_mut(&name).expect("agents stay in the pool").live -= 1;
             self.advance(&name);
@@ -67,7 +67,7 @@ impl Pool {
     }
 
     /// Reports a failed start to the first waiter of the agent, without waiting for the end of its process.
-    fn report(&self, spec: &Arc<AgentSpec>, failed: &Failed) {
+    fn report_failure(&self, spec: &Arc<AgentSpec>, failed: &StartFailure) {
         let mut state = self.state();
         let agent = state.agents.get_mut(&spec.name).expect("agents stay in the pool");
         agent.starting -= 1;
@@ -76,16 +76,16 @@ impl Pool {
         if matches!(failure, AgentFailure::Draining) || !Arc::ptr_eq(&agent.spec, spec) {
             return;
         }
-        agent.line.retain(|waiter| !waiter.give.is_closed());
-        let waiter = agent.line.pop_front();
-        if failed.home.is_some() {
+        agent.queue.retain(|waiter| !waiter.reply.is_closed());
+        let waiter = agent.queue.pop_front();
+        if failed.permit.is_some() {
             tracing::warn!(agent = %spec.name, %failure, "an agent did not start");
-            let crashes = if waiter.is_some() { &mut agent.crashes } else { &mut agent.spare_crashes };
-            crashes.note(Instant::now(), self.limits());
+            let crashes = if waiter.is_some() { &mut agent.crashes } else { &mut agent.prestart_crashes };
+            crashes.record(Instant::now(), self.limits());
         }
         if let Some(waiter) = waiter {
             // A waiter that left the line needs no reason.
-            drop(waiter.give.send(Err(failure.clone())));
+            drop(waiter.reply.send(Err(failure.clone())));
         }
     }
 
@@ -96,10 +96,10 @@ impl Pool {
         spec: &Arc<AgentSpec>,
         tenant: &Tenant,
         offer: ClientCapabilities,
-    ) -> Result<(Process, u64), Failed> {
-        let mut home = match self.homes().enter(spec, false).await {
+    ) -> Result<(Process, u64), StartFailure> {
+        let mut home = match self.homes().acquire(spec, false).await {
             Ok(home) => home,
-            Err(failure) => return Err(Failed { start: failure.into(), home: None }),
+            Err(failure) => return Err(StartFailure { start: failure.into(), permit: None }),
         };
         let mut outcome = self.start_once(spec, tenant, offer).await;
         if let Err(failed) = &outcome
@@ -107,12 +107,12 @@ impl Pool {
             && home.overlapped()
         {
             tracing::info!(agent = %spec.name, %failure, "retrying a start that failed beside another one in its HOME");
-            home.leave();
-            let alone = tokio::time::timeout(spec.limits.start, self.homes().enter(spec, true)).await;
+            home.release();
+            let alone = tokio::time::timeout(spec.limits.start_timeout, self.homes().acquire(spec, true)).await;
             if let Ok(Ok(alone)) = alone {
                 home = alone;
                 if let Err(failed) = outcome {
-                    failed.stopped().await;
+                    failed.wait_stopped().await;
                 }
                 outcome = self.start_once(spec, tenant, offer).await;
             }
@@ -124,7 +124,7 @@ impl Pool {
             }
             Err(start) => {
                 home.failed(&start.failure);
-                Err(Failed { start, home: Some(home) })
+                Err(StartFailure { start, permit: Some(home) })
             }
         }
     }
@@ -136,7 +136,7 @@ impl Pool {
         tenant: &Tenant,
         offer: ClientCapabilities,
     ) -> Result<(Process, u64), FailedStart> {
-        let (signed_in, current) = self.signed_in_to(spec, tenant);
+        let (signed_in, current) = self.sign_in_state_of_entry(spec, tenant);
         if !current {
             return Err(AgentFailure::removed().into());
         }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::auth::SignedIn;
-use super::crashes::Crashes;
-use super::held::Held;
+use super::auth::SignInState;
+use super::crashes::CrashBackoff;
+use super::session_history::SessionHistory;
 use super::lease::Lease;
-use super::sign_in::SignInPlace;
+use super::sign_in::SignInSlot;
 use crate::acp::auth::AuthState;
 use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, AgentSpec, Process};
@@ -19,7 +19,7 @@ use crate::types::{Limits, Principal, Tenant};
 
 /// The agent's session that a lease is for.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct RequestedSession {
     /// The agent's id of the session.
     pub session: Arc<str>,
     /// The agent has just reported that another process uses the session: a process that held it has to end first.
@@ -29,62 +29,62 @@ pub struct Wanted {
 pub(super) struct Waiter {
     pub(super) principal: Principal,
     /// What its session offers to the agent.
-    pub(super) offer: ClientCapabilities,
+    pub(super) client_capabilities: ClientCapabilities,
     /// Sessions that are idle give their process up for it.
-    pub(super) pressing: bool,
+    pub(super) may_reclaim: bool,
     /// None: a new session, or none.
-    pub(super) wanted: Option<Wanted>,
-    pub(super) give: oneshot::Sender<Result<Lease, AgentFailure>>,
+    pub(super) requested: Option<RequestedSession>,
+    pub(super) reply: oneshot::Sender<Result<Lease, AgentFailure>>,
 }
 
 /// A process that waits for a session.
-pub(super) struct Spare {
+pub(super) struct IdleProcess {
     pub(super) process: Process,
     pub(super) tenant: Tenant,
     /// Who used it before; nobody else may.
     pub(super) used_by: Option<Arc<str>>,
     /// The sign-in that it knows of.
     pub(super) generation: u64,
-    pub(super) since: Instant,
-    pub(super) held: Held,
+    pub(super) idle_since: Instant,
+    pub(super) history: SessionHistory,
 }
 
-impl Spare {
-    fn fits(&self, waiter: &Waiter) -> bool {
+impl IdleProcess {
+    fn matches(&self, waiter: &Waiter) -> bool {
         self.tenant == waiter.principal.tenant
-            && self.process.offer == waiter.offer
+            && self.process.client_capabilities == waiter.client_capabilities
             && self.used_by.as_ref().is_none_or(|id| *id == waiter.principal.id)
     }
 
-    fn held_session_of(&self, waiter: &Waiter) -> bool {
-        waiter.wanted.as_ref().is_some_and(|wanted| self.held.contains(&wanted.session))
+    fn has_requested_session(&self, waiter: &Waiter) -> bool {
+        waiter.requested.as_ref().is_some_and(|wanted| self.history.contains(&wanted.session))
     }
 }
 
-pub(super) struct Leased {
+pub(super) struct ActiveLease {
     /// Since when its holder could give it back.
     pub(super) idle_since: Option<Instant>,
     pub(super) recall: Arc<Notify>,
     /// Its holder was asked, or is giving it back anyway.
-    pub(super) leaving: bool,
+    pub(super) releasing: bool,
     pub(super) tenant: Tenant,
     pub(super) generation: u64,
     /// The entry that the process began with.
     pub(super) spec: Arc<AgentSpec>,
-    pub(super) held: Held,
+    pub(super) history: SessionHistory,
     /// The agent can load or resume the session on another process.
     pub(super) can_load: bool,
 }
 
-impl Leased {
+impl ActiveLease {
     /// Whether a full pool may reclaim the process. A session that cannot be loaded keeps it for a longer time.
-    fn may_be_reclaimed(&self, now: Instant) -> bool {
+    fn can_be_reclaimed(&self, now: Instant) -> bool {
         let keep = if self.can_load { Duration::ZERO } else { self.spec.pool.no_load_reclaim_timeout };
-        !self.leaving && self.idle_since.is_some_and(|since| now >= since + keep)
+        !self.releasing && self.idle_since.is_some_and(|since| now >= since + keep)
     }
 
     fn recall(&mut self) {
-        self.leaving = true;
+        self.releasing = true;
         self.recall.notify_one();
     }
 }
@@ -97,32 +97,32 @@ pub(super) struct AgentState {
     /// Processes that exist: starting, spare, leased and stopping.
     pub(super) live: usize,
     pub(super) starting: usize,
-    pub(super) line: VecDeque<Waiter>,
-    pub(super) spares: Vec<Spare>,
-    pub(super) leases: HashMap<u64, Leased>,
+    pub(super) queue: VecDeque<Waiter>,
+    pub(super) idle: Vec<IdleProcess>,
+    pub(super) leases: HashMap<u64, ActiveLease>,
     /// The sessions of processes that are being stopped.
-    pub(super) ending: HashMap<u64, Held>,
+    pub(super) stopping: HashMap<u64, SessionHistory>,
     /// The sessions of processes that closed them and are checked before their reuse.
-    pub(super) returning: HashMap<u64, Held>,
+    pub(super) checking: HashMap<u64, SessionHistory>,
     /// The agent keeps a session locked after `session/close`, until the process ends: no process is reused.
     pub(super) keeps_sessions_locked: bool,
     /// Starts that failed while a session or a call waited for a process.
-    pub(super) crashes: Crashes,
+    pub(super) crashes: CrashBackoff,
     /// Those of spares that nobody had taken: they are no reason to refuse anybody.
-    pub(super) spare_crashes: Crashes,
+    pub(super) prestart_crashes: CrashBackoff,
     /// When anybody last stood in line.
-    pub(super) wanted_at: Instant,
+    pub(super) last_requested_at: Instant,
     pub(super) initialized: Option<Arc<InitializeResult>>,
-    pub(super) signed_in: HashMap<Tenant, SignedIn>,
-    pub(super) sign_ins: HashMap<Tenant, SignInPlace>,
+    pub(super) signed_in: HashMap<Tenant, SignInState>,
+    pub(super) sign_ins: HashMap<Tenant, SignInSlot>,
 }
 
 /// What to do next for those who wait.
 pub(super) enum Step {
-    Give(Spare, Waiter),
+    Grant(IdleProcess, Waiter),
     Start { tenant: Tenant, offer: ClientCapabilities },
-    Stop(Spare),
-    Nothing,
+    Stop(IdleProcess),
+    Wait,
 }
 
 impl AgentState {
@@ -132,15 +132,15 @@ impl AgentState {
             configured: true,
             live: 0,
             starting: 0,
-            line: VecDeque::new(),
-            spares: Vec::new(),
+            queue: VecDeque::new(),
+            idle: Vec::new(),
             leases: HashMap::new(),
-            ending: HashMap::new(),
-            returning: HashMap::new(),
+            stopping: HashMap::new(),
+            checking: HashMap::new(),
             keeps_sessions_locked: false,
-            crashes: Crashes::default(),
-            spare_crashes: Crashes::default(),
-            wanted_at: Instant::now(),
+            crashes: CrashBackoff::default(),
+            prestart_crashes: CrashBackoff::default(),
+            last_requested_at: Instant::now(),
             initialized: None,
             signed_in: HashMap::new(),
             sign_ins: HashMap::new(),
@@ -148,11 +148,11 @@ impl AgentState {
     }
 
     /// How many in the line wait for this principal.
-    pub(super) fn waiting_for(&self, principal: &Principal) -> usize {
+    pub(super) fn queued_for(&self, principal: &Principal) -> usize {
         let of = |waiter: &&Waiter| {
             (&waiter.principal.tenant, &waiter.principal.id) == (&principal.tenant, &principal.id)
         };
-        self.line.iter().filter(of).count()
+        self.queue.iter().filter(of).count()
     }
 
     pub(super) fn generation(&self, tenant: &Tenant) -> u64 {
@@ -160,26 +160,26 @@ impl AgentState {
     }
 
     /// Its entry is another, or there again: what was learned of the former one is forgotten.
-    pub(super) fn renew(&mut self, spec: Arc<AgentSpec>) {
+    pub(super) fn replace_spec(&mut self, spec: Arc<AgentSpec>) {
         (self.spec, self.configured) = (spec, true);
-        (self.crashes, self.spare_crashes) = (Crashes::default(), Crashes::default());
-        (self.initialized, self.wanted_at) = (None, Instant::now());
+        (self.crashes, self.prestart_crashes) = (CrashBackoff::default(), CrashBackoff::default());
+        (self.initialized, self.last_requested_at) = (None, Instant::now());
         self.keeps_sessions_locked = false;
         for signed_in in self.signed_in.values_mut() {
             // What was told to the former program is no business of this one.
-            signed_in.renewed();
+            signed_in.reset();
         }
-        self.sign_ins.retain(|_, place| matches!(place, SignInPlace::Open));
+        self.sign_ins.retain(|_, place| matches!(place, SignInSlot::Open));
         self.recall_outdated();
     }
 
     /// Its entry is gone: who holds a process of it finishes, who waits for one is told.
     pub(super) fn remove(&mut self) {
-        self.renew(Arc::new(AgentSpec::gone(self.spec.name.clone())));
+        self.replace_spec(Arc::new(AgentSpec::removed(self.spec.name.clone())));
         self.configured = false;
-        for waiter in self.line.drain(..) {
+        for waiter in self.queue.drain(..) {
             // Whoever left the line needs no reason.
-            drop(waiter.give.send(Err(AgentFailure::removed())));
+            drop(waiter.reply.send(Err(AgentFailure::removed())));
         }
     }
 
@@ -187,12 +187,12 @@ impl AgentState {
     /// now.
     pub(super) fn recall_outdated(&mut self) {
         let Self { spec, signed_in, leases, .. } = self;
-        let outdated = |leased: &&mut Leased| {
+        let outdated = |leased: &&mut ActiveLease| {
             let generation = signed_in.get(&leased.tenant).map_or(0, |signed_in| signed_in.generation);
             leased.generation < generation || !Arc::ptr_eq(&leased.spec, spec)
         };
         for leased in leases.values_mut().filter(outdated) {
-            if !leased.leaving && leased.idle_since.is_some() {
+            if !leased.releasing && leased.idle_since.is_some() {
                 leased.recall();
             }
         }
@@ -201,123 +201,123 @@ impl AgentState {
     /// Whether the waiter has to wait for a process that has its session: for a process that is being released, or for
     /// the end of a process that keeps the session locked.
     fn is_blocked(&self, waiter: &Waiter) -> bool {
-        let Some(wanted) = &waiter.wanted else { return false };
-        let holds = |held: &Held| held.contains(&wanted.session);
-        let has = |leased: &Leased| leased.leaving && leased.held.last() == Some(&*wanted.session);
-        if self.returning.values().any(holds) || self.leases.values().any(has) {
+        let Some(wanted) = &waiter.requested else { return false };
+        let holds = |held: &SessionHistory| held.contains(&wanted.session);
+        let has = |leased: &ActiveLease| leased.releasing && leased.history.last() == Some(&*wanted.session);
+        if self.checking.values().any(holds) || self.leases.values().any(has) {
             return true;
         }
         if !wanted.in_use && !self.keeps_sessions_locked {
             return false;
         }
-        self.leases.values().any(|leased| holds(&leased.held))
-            || self.ending.values().any(holds)
-            || self.spares.iter().any(|spare| holds(&spare.held) && !spare.fits(waiter))
+        self.leases.values().any(|leased| holds(&leased.history))
+            || self.stopping.values().any(holds)
+            || self.idle.iter().any(|spare| holds(&spare.history) && !spare.matches(waiter))
     }
 
     /// Recalls the idle sessions whose processes keep the sessions of blocked waiters locked.
     fn recall_holders(&mut self) {
-        let blocked = self.line.iter().filter(|waiter| waiter.pressing && self.is_blocked(waiter));
-        let wanted: Vec<_> = blocked.filter_map(|waiter| waiter.wanted.clone()).collect();
-        for leased in self.leases.values_mut().filter(|leased| !leased.leaving && leased.idle_since.is_some())
+        let blocked = self.queue.iter().filter(|waiter| waiter.may_reclaim && self.is_blocked(waiter));
+        let wanted: Vec<_> = blocked.filter_map(|waiter| waiter.requested.clone()).collect();
+        for leased in self.leases.values_mut().filter(|leased| !leased.releasing && leased.idle_since.is_some())
         {
-            if wanted.iter().any(|wanted| leased.held.contains(&wanted.session)) {
+            if wanted.iter().any(|wanted| leased.history.contains(&wanted.session)) {
                 leased.recall();
             }
         }
     }
 
     /// An idle process that nobody can use: it keeps sessions locked that somebody may want elsewhere.
-    fn locking_spare(&self) -> Option<usize> {
-        let blocks = |spare: &Spare| {
-            self.line.iter().any(|w| self.is_blocked(w) && spare.held_session_of(w) && !spare.fits(w))
+    fn idle_process_to_stop(&self) -> Option<usize> {
+        let blocks = |spare: &IdleProcess| {
+            self.queue.iter().any(|w| self.is_blocked(w) && spare.has_requested_session(w) && !spare.matches(w))
         };
-        self.spares
+        self.idle
             .iter()
-            .position(|spare| (self.keeps_sessions_locked && !spare.held.is_empty()) || blocks(spare))
+            .position(|spare| (self.keeps_sessions_locked && !spare.history.is_empty()) || blocks(spare))
     }
 
-    pub(super) fn step(&mut self, now: Instant, limits: &Limits) -> Step {
-        self.line.retain(|waiter| !waiter.give.is_closed());
-        let outdated = |spare: &Spare| {
+    pub(super) fn next_step(&mut self, now: Instant, limits: &Limits) -> Step {
+        self.queue.retain(|waiter| !waiter.reply.is_closed());
+        let outdated = |spare: &IdleProcess| {
             spare.generation < self.generation(&spare.tenant) || !Arc::ptr_eq(&spare.process.spec, &self.spec)
         };
-        if let Some(dead) = self.spares.iter().position(|spare| spare.process.is_over() || outdated(spare)) {
-            let dead = self.spares.swap_remove(dead);
-            if dead.process.is_over() && dead.used_by.is_none() {
-                self.spare_crashes.note(now, limits);
+        if let Some(dead) = self.idle.iter().position(|spare| spare.process.has_ended() || outdated(spare)) {
+            let dead = self.idle.swap_remove(dead);
+            if dead.process.has_ended() && dead.used_by.is_none() {
+                self.prestart_crashes.record(now, limits);
             }
             return Step::Stop(dead);
         }
-        if let Some((at, spare)) = self.next_given() {
-            let waiter = self.line.remove(at).expect("the place is in the line");
-            return Step::Give(self.spares.swap_remove(spare), waiter);
+        if let Some((at, spare)) = self.next_grant() {
+            let waiter = self.queue.remove(at).expect("the place is in the line");
+            return Step::Grant(self.idle.swap_remove(spare), waiter);
         }
-        if let Some(spare) = self.locking_spare() {
-            return Step::Stop(self.spares.swap_remove(spare));
+        if let Some(spare) = self.idle_process_to_stop() {
+            return Step::Stop(self.idle.swap_remove(spare));
         }
         self.recall_holders();
-        let unblocked: Vec<&Waiter> = self.line.iter().filter(|waiter| !self.is_blocked(waiter)).collect();
+        let unblocked: Vec<&Waiter> = self.queue.iter().filter(|waiter| !self.is_blocked(waiter)).collect();
         let wanted = unblocked.len();
-        let pressing = unblocked.iter().filter(|waiter| waiter.pressing).count();
-        let starting = self.starting + self.returning.len();
+        let pressing = unblocked.iter().filter(|waiter| waiter.may_reclaim).count();
+        let starting = self.starting + self.checking.len();
         if wanted > starting {
-            if self.live < self.spec.pool.max {
+            if self.live < self.spec.pool.max_size {
                 let next = unblocked[starting];
-                return Step::Start { tenant: next.principal.tenant.clone(), offer: next.offer };
+                return Step::Start { tenant: next.principal.tenant.clone(), offer: next.client_capabilities };
             }
-            let coming = self.starting + self.stopping();
-            if !self.spares.is_empty() && wanted > coming {
+            let coming = self.starting + self.stopping_count();
+            if !self.idle.is_empty() && wanted > coming {
                 // The head of the line is another principal, or offers something else, than those whom the spares suit.
-                return Step::Stop(self.spares.swap_remove(0));
+                return Step::Stop(self.idle.swap_remove(0));
             }
             self.recall(wanted.saturating_sub(coming).min(pressing), now);
-            return Step::Nothing;
+            return Step::Wait;
         }
-        let spare = (self.warm_spares() + self.starting).saturating_sub(wanted);
-        let lacking = spare < self.warm(now);
-        let held_back = self.crashes.wait(now).or(self.spare_crashes.wait(now)).is_some();
-        if lacking && !held_back && self.live < self.spec.pool.max {
-            return Step::Start { tenant: Tenant::default(), offer: self.spec.offers() };
+        let spare = (self.unused_idle_count() + self.starting).saturating_sub(wanted);
+        let lacking = spare < self.min_idle(now);
+        let held_back = self.crashes.remaining_backoff(now).or(self.prestart_crashes.remaining_backoff(now)).is_some();
+        if lacking && !held_back && self.live < self.spec.pool.max_size {
+            return Step::Start { tenant: Tenant::default(), offer: self.spec.client_capabilities() };
         }
-        self.expired(now).map_or(Step::Nothing, Step::Stop)
+        self.take_expired(now).map_or(Step::Wait, Step::Stop)
     }
 
     /// How many spares are to wait: none where nobody has come for long, nor where a sign-in is wanted, since all that
     /// a new process could do is to refuse.
-    pub(super) fn warm(&self, now: Instant) -> usize {
+    pub(super) fn min_idle(&self, now: Instant) -> usize {
         let signed_in = self.signed_in.get(&Tenant::default());
         let refuses = signed_in.is_some_and(|signed_in| signed_in.state == AuthState::Unauthenticated);
-        let forgotten = now - self.wanted_at > self.spec.pool.warm_for;
-        if refuses || forgotten { 0 } else { self.spec.pool.warm }
+        let forgotten = now - self.last_requested_at > self.spec.pool.min_idle_for;
+        if refuses || forgotten { 0 } else { self.spec.pool.min_idle }
     }
 
     /// Those that are good for whoever comes.
-    fn warm_spares(&self) -> usize {
-        self.spares.iter().filter(|spare| self.is_warm(spare)).count()
+    fn unused_idle_count(&self) -> usize {
+        self.idle.iter().filter(|spare| self.is_unused(spare)).count()
     }
 
-    fn is_warm(&self, spare: &Spare) -> bool {
+    fn is_unused(&self, spare: &IdleProcess) -> bool {
         spare.used_by.is_none()
             && spare.tenant == Tenant::default()
-            && spare.process.offer == self.spec.offers()
+            && spare.process.client_capabilities == self.spec.client_capabilities()
     }
 
     /// Who in the line gets which spare. Nobody is passed over but for those to whom a process comes anyway.
-    fn next_given(&self) -> Option<(usize, usize)> {
-        let mut coming = self.starting + self.spec.pool.max.saturating_sub(self.live);
-        for (at, waiter) in self.line.iter().enumerate() {
+    fn next_grant(&self) -> Option<(usize, usize)> {
+        let mut coming = self.starting + self.spec.pool.max_size.saturating_sub(self.live);
+        for (at, waiter) in self.queue.iter().enumerate() {
             if self.is_blocked(waiter) {
                 continue;
             }
             // The process that held the session has it in memory, or keeps it locked.
-            let held = |spare: &Spare| spare.held_session_of(waiter) && spare.fits(waiter);
+            let held = |spare: &IdleProcess| spare.has_requested_session(waiter) && spare.matches(waiter);
             let fits =
-                |spare: &Spare| spare.fits(waiter) && (!self.keeps_sessions_locked || spare.held.is_empty());
-            let held = self.spares.iter().position(held);
+                |spare: &IdleProcess| spare.matches(waiter) && (!self.keeps_sessions_locked || spare.history.is_empty());
+            let held = self.idle.iter().position(held);
             // Then a used process: a fresh one is good for everybody.
-            let used = || self.spares.iter().position(|spare| spare.used_by.is_some() && fits(spare));
-            if let Some(spare) = held.or_else(used).or_else(|| self.spares.iter().position(fits)) {
+            let used = || self.idle.iter().position(|spare| spare.used_by.is_some() && fits(spare));
+            if let Some(spare) = held.or_else(used).or_else(|| self.idle.iter().position(fits)) {
                 return Some((at, spare));
             }
             coming = coming.checked_sub(1)?;
@@ -326,26 +326,26 @@ impl AgentState {
     }
 
     /// Processes that nobody has any more and that still exist.
-    fn stopping(&self) -> usize {
-        self.live.saturating_sub(self.leases.len() + self.spares.len() + self.starting)
+    fn stopping_count(&self) -> usize {
+        self.live.saturating_sub(self.leases.len() + self.idle.len() + self.starting)
     }
 
     /// Asks the holders that have been idle the longest.
     fn recall(&mut self, wanted: usize, now: Instant) {
-        let leaving = self.leases.values().filter(|leased| leased.leaving).count();
+        let leaving = self.leases.values().filter(|leased| leased.releasing).count();
         let mut idle: Vec<_> =
-            self.leases.values_mut().filter(|leased| leased.may_be_reclaimed(now)).collect();
+            self.leases.values_mut().filter(|leased| leased.can_be_reclaimed(now)).collect();
         idle.sort_by_key(|leased| leased.idle_since);
         for leased in idle.into_iter().take(wanted.saturating_sub(leaving)) {
             leased.recall();
         }
     }
 
-    fn expired(&mut self, now: Instant) -> Option<Spare> {
-        let idle = self.spec.pool.idle;
-        let surplus = self.warm_spares() > self.warm(now);
-        let over = |spare: &Spare| now - spare.since > idle && (surplus || !self.is_warm(spare));
-        let at = self.spares.iter().position(over)?;
-        Some(self.spares.swap_remove(at))
+    fn take_expired(&mut self, now: Instant) -> Option<IdleProcess> {
+        let idle = self.spec.pool.idle_timeout;
+        let surplus = self.unused_idle_count() > self.min_idle(now);
+        let over = |spare: &IdleProcess| now - spare.idle_since > idle && (surplus || !self.is_unused(spare));
+        let at = self.idle.iter().position(over)?;
+        Some(self.idle.swap_remove(at))
     }
 }

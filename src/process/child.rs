@@ -14,19 +14,19 @@ use super::{ProcessTree, StderrTail, StdinWriter, Terminals};
 #[derive(Debug)]
 pub struct Child {
     pub(super) pid: u32,
-    pub(super) keeper: Pid,
+    pub(super) supervisor: Pid,
     pub(super) stdin: StdinWriter,
     pub(super) stdout: Option<ChildStdout>,
     pub(super) stderr: StderrTail,
     pub(super) terminals: Terminals,
-    pub(super) leash: Leash,
+    pub(super) kill_switch: KillSwitch,
 }
 
 /// The two ends of what a child's holder and its guard say to each other.
 #[derive(Debug)]
-pub(super) struct Leash {
-    pub(super) orders: watch::Sender<Order>,
-    pub(super) ending: watch::Receiver<Ending>,
+pub(super) struct KillSwitch {
+    pub(super) requests: watch::Sender<StopRequest>,
+    pub(super) exit_state: watch::Receiver<ExitState>,
 }
 
 /// How a child ended.
@@ -58,7 +58,7 @@ impl Exit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
     /// [`Child::stop`] or [`Child::kill`].
-    Ordered,
+    Requested,
     /// Its holder dropped it.
     Dropped,
     /// It took nothing from its stdin for too long.
@@ -70,7 +70,7 @@ pub enum StopReason {
 impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Ordered | Self::Dropped => "the gateway stopped it",
+            Self::Requested | Self::Dropped => "the gateway stopped it",
             Self::StdinStalled => "it took nothing from its stdin for too long",
             Self::Shutdown => "the gateway is stopping",
         })
@@ -79,7 +79,7 @@ impl fmt::Display for StopReason {
 
 /// What the guard reports.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ending {
+pub(super) struct ExitState {
     /// Set at the first step of a stop; stays empty when the child ends by itself.
     pub(super) reason: Option<StopReason>,
     pub(super) exit: Option<Exit>,
@@ -87,7 +87,7 @@ pub(super) struct Ending {
 
 /// What the holder asks of the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Order {
+pub(super) enum StopRequest {
     Run,
     Stop,
     /// Where there is no stdin to close.
@@ -103,7 +103,7 @@ impl Child {
 
     /// The child and its descendants, also those that have lost their parents.
     pub fn tree(&self) -> ProcessTree {
-        ProcessTree::below(self.keeper)
+        ProcessTree::of_supervisor(self.supervisor)
     }
 
     pub fn stdin(&self) -> StdinWriter {
@@ -127,51 +127,51 @@ impl Child {
     /// Walks the ladder and waits for the end: stdin is closed, then TERM, then KILL by the keeper. The
     /// steps are shorter while the gateway drains. A caller that stops waiting does not call it off.
     pub async fn stop(&self) -> Exit {
-        self.leash.order(Order::Stop);
+        self.kill_switch.request(StopRequest::Stop);
         self.exited().await
     }
 
     /// Orders the same and does not wait.
     pub fn begin_stop(&self) {
-        self.leash.order(Order::Stop);
+        self.kill_switch.request(StopRequest::Stop);
     }
 
     /// Kills the child and all its descendants, now.
     pub async fn kill(&self) -> Exit {
-        self.leash.order(Order::Kill);
+        self.kill_switch.request(StopRequest::Kill);
         self.exited().await
     }
 
     /// Waits for the end of the child and of all its descendants.
     pub async fn exited(&self) -> Exit {
-        self.leash.exited().await
+        self.kill_switch.exited().await
     }
 
     /// The same for those who have no hold on the child.
     pub fn watch(&self) -> impl Future<Output = Exit> + Send + 'static {
-        self.leash.exited()
+        self.kill_switch.exited()
     }
 
     /// The end, if it has come.
     pub fn exit(&self) -> Option<Exit> {
-        self.leash.ending.borrow().exit.clone()
+        self.kill_switch.exit_state.borrow().exit.clone()
     }
 
     /// Why the gateway ends or ended it; nothing when it ended by itself.
     pub fn stop_reason(&self) -> Option<StopReason> {
-        self.leash.ending.borrow().reason
+        self.kill_switch.exit_state.borrow().reason
     }
 }
 
-impl Leash {
+impl KillSwitch {
     /// A harder order replaces a softer one, never the other way round.
-    pub(super) fn order(&self, order: Order) {
-        self.orders.send_modify(|standing| *standing = order.max(*standing));
+    pub(super) fn request(&self, order: StopRequest) {
+        self.requests.send_modify(|standing| *standing = order.max(*standing));
     }
 
     /// The guard reports before it ends; one that was torn down with the runtime has reported nothing.
     pub(super) fn exited(&self) -> impl Future<Output = Exit> + Send + 'static {
-        let mut ending = self.ending.clone();
+        let mut ending = self.exit_state.clone();
         async move {
             let end = ending.wait_for(|ending| ending.exit.is_some()).await;
             end.ok().and_then(|ending| ending.exit.clone()).unwrap_or(Exit::from(None))

@@ -15,21 +15,21 @@ use tokio::io::AsyncReadExt;
 use super::report::{self, Report};
 
 /// More than a keeper ever says.
-const REPORT_BYTES: u64 = 4096;
+const MAX_REPORT_BYTES: u64 = 4096;
 
 /// A control socket that already holds what the keeper takes for itself, and then the child's `stdin`; returns our end
 /// and the keeper's.
-pub(super) fn offer(own: &[BorrowedFd<'_>], stdin: impl AsFd) -> io::Result<(UnixStream, UnixStream)> {
+pub(super) fn open_control_socket(own: &[BorrowedFd<'_>], stdin: impl AsFd) -> io::Result<(UnixStream, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     if !own.is_empty() {
-        send(&ours, own)?;
+        send_descriptors(&ours, own)?;
     }
-    send(&ours, &[stdin.as_fd()])?;
+    send_descriptors(&ours, &[stdin.as_fd()])?;
     Ok((ours, theirs))
 }
 
 /// Sends descriptors with one byte, which keeps messages apart; never waits.
-pub(super) fn send(socket: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(super) fn send_descriptors(socket: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
@@ -41,10 +41,10 @@ pub(super) fn send(socket: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> io::R
 }
 
 /// Waits until the keeper's side of the socket is closed, and reads what it said; `None` after `limit`.
-pub(super) async fn report(ours: UnixStream, limit: Duration) -> io::Result<Option<Report>> {
+pub(super) async fn read_report(ours: UnixStream, limit: Duration) -> io::Result<Option<Report>> {
     ours.set_nonblocking(true)?;
     let mut said = Vec::new();
-    let mut socket = tokio::net::UnixStream::from_std(ours)?.take(REPORT_BYTES);
+    let mut socket = tokio::net::UnixStream::from_std(ours)?.take(MAX_REPORT_BYTES);
     match tokio::time::timeout(limit, socket.read_to_end(&mut said)).await {
         // A keeper that gave up before it took all that was sent resets the socket behind what it said.
         Ok(Err(error)) if error.kind() != io::ErrorKind::ConnectionReset => Err(error),

@@ -6,7 +6,7 @@ pub(super) const MASK: &[u8] = b"[secret]";
 
 /// A trailing piece of a secret is hidden from this length on: less says nothing, and hiding it would swallow ends of
 /// ordinary words.
-pub(super) const TELLING_PIECE: usize = 4;
+pub(super) const MIN_MASKED_PREFIX: usize = 4;
 
 /// The text with every secret replaced; of two that overlap, the longer one.
 pub fn masked(text: &str, secrets: &[String]) -> String {
@@ -33,7 +33,7 @@ pub(super) struct Mask {
     /// Which bytes a secret begins with.
     first: Box<[bool; 256]>,
     /// What may become a secret.
-    held: Vec<u8>,
+    pending: Vec<u8>,
 }
 
 impl Mask {
@@ -42,16 +42,16 @@ impl Mask {
         for secret in &*secrets {
             first[usize::from(secret[0])] = true;
         }
-        Self { secrets, first, held: Vec::new() }
+        Self { secrets, first, pending: Vec::new() }
     }
 
     /// What may be shown after `bytes` have come.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
-        self.held.extend_from_slice(bytes);
-        let mut shown = Vec::with_capacity(self.held.len());
+        self.pending.extend_from_slice(bytes);
+        let mut shown = Vec::with_capacity(self.pending.len());
         let mut at = 0;
-        while at < self.held.len() {
-            let rest = &self.held[at..];
+        while at < self.pending.len() {
+            let rest = &self.pending[at..];
             let plain = rest.iter().position(|byte| self.first[usize::from(*byte)]).unwrap_or(rest.len());
             shown.extend_from_slice(&rest[..plain]);
             at += plain;
@@ -71,13 +71,13 @@ impl Mask {
                 at += 1;
             }
         }
-        self.held.drain(..at);
+        self.pending.drain(..at);
         shown
     }
 
     /// What is left when nothing more comes. A piece that tells is a secret that was cut.
     pub(super) fn finish(&mut self) -> Vec<u8> {
-        let held = std::mem::take(&mut self.held);
+        let held = std::mem::take(&mut self.pending);
         let mut shown = Vec::new();
         let mut at = 0;
         while at < held.len() {
@@ -85,7 +85,7 @@ impl Mask {
             if let Some(secret) = self.secrets.iter().find(|secret| rest.starts_with(secret)) {
                 shown.extend_from_slice(MASK);
                 at += secret.len();
-            } else if rest.len() >= TELLING_PIECE
+            } else if rest.len() >= MIN_MASKED_PREFIX
                 && self.secrets.iter().any(|secret| secret.starts_with(rest))
             {
                 shown.extend_from_slice(MASK);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_replaced_wherever_it_is_cut() {
+    fn secret_is_masked_across_chunks() {
         assert_eq!(all(&mut mask(&["hunter2"]), &[b"a hun", b"te", b"r2 b"]), "a [secret] b");
         assert_eq!(all(&mut mask(&["hunter2"]), &[b"a hunt"]), "a [secret]", "the end of a cut one");
         assert_eq!(all(&mut mask(&["hunter2"]), &[b"a hun"]), "a hun", "an ordinary word");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_secret_is_not_held_back() {
+    fn bytes_outside_of_secrets_are_not_delayed() {
         let mut mask = mask(&["hunter2"]);
         assert_eq!(mask.push(b"hello h"), b"hello ");
         assert_eq!(mask.push(b"a"), b"ha");

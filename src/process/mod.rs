@@ -15,9 +15,9 @@
 //! has ordered a stop.
 
 mod child;
-mod guard;
+mod reaper;
 mod handshake;
-pub mod keeper;
+pub mod supervisor;
 mod mask;
 mod open_files;
 mod procfs;
@@ -49,7 +49,7 @@ pub use tree::ProcessTree;
 ///
 /// Whoever may hold a secret calls it before anything else. The environment that a process began with is open until
 /// then; only an executable that its user may run but not read is closed from its first instruction on.
-pub fn undumpable() -> std::io::Result<()> {
+pub fn set_not_dumpable() -> std::io::Result<()> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }

@@ -9,9 +9,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFiles {
     /// What children get; `None` is no limit.
-    before: Option<u64>,
+    inherited: Option<u64>,
     /// What this process has now.
-    now: Option<u64>,
+    raised: Option<u64>,
 }
 
 impl OpenFiles {
@@ -19,26 +19,26 @@ impl OpenFiles {
     pub fn raise() -> io::Result<Self> {
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
-        Ok(Self { before: current, now: maximum })
+        Ok(Self { inherited: current, raised: maximum })
     }
 
     /// The limit, if so many descriptors are above it.
-    pub fn too_few_for(&self, wanted: usize) -> Option<u64> {
-        self.now.filter(|now| *now < wanted as u64)
+    pub fn insufficient_for(&self, wanted: usize) -> Option<u64> {
+        self.raised.filter(|now| *now < wanted as u64)
     }
 
     /// As an argument of the keeper.
-    pub(super) fn handed_down(self) -> String {
-        self.before.map_or_else(|| KEEP.to_owned(), |before| before.to_string())
+    pub(super) fn child_argument(self) -> String {
+        self.inherited.map_or_else(|| UNCHANGED.to_owned(), |before| before.to_string())
     }
 }
 
 /// In the place of a number: the limit stays as it is.
-pub(super) const KEEP: &str = "-";
+pub(super) const UNCHANGED: &str = "-";
 
 /// Takes the limit that was handed down, for this process and all that it starts.
-pub(super) fn take(handed_down: &str) -> io::Result<()> {
-    if handed_down == KEEP {
+pub(super) fn apply(handed_down: &str) -> io::Result<()> {
+    if handed_down == UNCHANGED {
         return Ok(());
     }
     let current = handed_down.parse().map_err(|_| io::ErrorKind::InvalidInput)?;

@@ -23,12 +23,12 @@ pub(super) fn running() -> impl Iterator<Item = (Pid, Stat)> {
     table.filter_map(|entry| {
         let pid = Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?)?;
         let text = fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
-        Some((pid, parse_stat(&text).filter(|_| !has_ended(&text))?))
+        Some((pid, parse_stat(&text).filter(|_| !is_zombie(&text))?))
     })
 }
 
 /// A zombie, which waits for its parent alone.
-fn has_ended(stat: &[u8]) -> bool {
+fn is_zombie(stat: &[u8]) -> bool {
     let after_name = stat.iter().rposition(|byte| *byte == b')').unwrap_or(0);
     stat[after_name..].trim_ascii_start().get(2).is_some_and(|state| matches!(state, b'Z' | b'X'))
 }
@@ -86,9 +86,9 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_waits_to_be_reaped_does_not_run() {
-        assert!(has_ended(b"7 (a) Z 42 7 7"));
-        assert!(!has_ended(b"7 (Z) S 42 7 7"));
+    fn zombie_is_not_running() {
+        assert!(is_zombie(b"7 (a) Z 42 7 7"));
+        assert!(!is_zombie(b"7 (Z) S 42 7 7"));
         let this = rustix::process::getpid();
         assert!(running().any(|(pid, _)| pid == this));
     }

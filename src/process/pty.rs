@@ -14,7 +14,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
 
-use super::child::{Exit, Leash, Order};
+use super::child::{Exit, KillSwitch, StopRequest};
 
 /// What programs may send to it; what browsers' terminals understand.
 pub(super) const TERM: &str = "xterm-256color";
@@ -70,13 +70,13 @@ pub struct PtyChild {
     reader: Option<PtyReader>,
     writer: Option<PtyWriter>,
     size: OwnedFd,
-    leash: Leash,
+    kill_switch: KillSwitch,
 }
 
 impl PtyChild {
-    pub(super) fn new(pid: u32, pty: Pty, leash: Leash) -> Self {
+    pub(super) fn new(pid: u32, pty: Pty, leash: KillSwitch) -> Self {
         let Pty { reader, writer, size } = pty;
-        Self { pid, reader: Some(reader), writer: Some(writer), size, leash }
+        Self { pid, reader: Some(reader), writer: Some(writer), size, kill_switch: leash }
     }
 
     /// The program's own pid, for people.
@@ -102,13 +102,13 @@ impl PtyChild {
 
     /// Waits for the end of the program and of all its descendants.
     pub async fn exited(&self) -> Exit {
-        self.leash.exited().await
+        self.kill_switch.exited().await
     }
 
     /// Asks it to end and waits for that: TERM, then KILL by the keeper. A caller that stops waiting does not call it
     /// off.
     pub async fn stop(&self) -> Exit {
-        self.leash.order(Order::Terminate);
+        self.kill_switch.request(StopRequest::Terminate);
         self.exited().await
     }
 }

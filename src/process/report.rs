@@ -14,26 +14,26 @@ pub(super) enum Report {
     /// The program runs, with this pid.
     Started(i32),
     /// The kernel refused to execute the program.
-    Refused(i32),
+    ExecFailed(i32),
     /// The folder that the program should stand in cannot be entered.
-    NoFolder(i32),
+    NoDirectory(i32),
     /// The keeper could not do its part.
-    Broken(String),
+    SetupFailed(String),
 }
 
 pub(super) fn exec_line(pid: i32) -> String {
     format!("exec {pid}\n")
 }
 
-pub(super) fn refused_line(errno: i32) -> String {
+pub(super) fn exec_failed_line(errno: i32) -> String {
     format!("refused {errno}\n")
 }
 
-pub(super) fn no_folder_line(errno: i32) -> String {
+pub(super) fn no_directory_line(errno: i32) -> String {
     format!("nofolder {errno}\n")
 }
 
-pub(super) fn broken_line(text: &str) -> String {
+pub(super) fn setup_failed_line(text: &str) -> String {
     format!("broken {}\n", text.replace('\n', " "))
 }
 
@@ -44,23 +44,23 @@ pub(super) fn parse(bytes: &[u8]) -> Report {
         .rev()
         .find_map(|line| match line.split_once(' ')? {
             ("exec", pid) => Some(Report::Started(pid.parse().ok()?)),
-            ("refused", errno) => Some(Report::Refused(errno.parse().ok()?)),
-            ("nofolder", errno) => Some(Report::NoFolder(errno.parse().ok()?)),
-            ("broken", text) => Some(Report::Broken(text.to_owned())),
+            ("refused", errno) => Some(Report::ExecFailed(errno.parse().ok()?)),
+            ("nofolder", errno) => Some(Report::NoDirectory(errno.parse().ok()?)),
+            ("broken", text) => Some(Report::SetupFailed(text.to_owned())),
             _ => None,
         })
-        .unwrap_or_else(|| Report::Broken("the keeper ended before the program began".to_owned()))
+        .unwrap_or_else(|| Report::SetupFailed("the keeper ended before the program began".to_owned()))
 }
 
 /// How a terminal's program ended, said over the line on which the terminal is held.
-pub(super) fn ended_line(status: WaitStatus) -> String {
+pub(super) fn exit_line(status: WaitStatus) -> String {
     match status.terminating_signal() {
         Some(signal) => format!("killed {signal}\n"),
         None => format!("exited {}\n", status.exit_status().unwrap_or_default()),
     }
 }
 
-pub(super) fn parse_ended(line: &str) -> Option<Exit> {
+pub(super) fn parse_exit(line: &str) -> Option<Exit> {
     match line.trim_end().split_once(' ')? {
         ("exited", code) => Some(Exit { code: Some(code.parse().ok()?), signal: None }),
         ("killed", signal) => Some(Exit::killed_by(signal.parse().ok()?)),
@@ -73,11 +73,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_word_decides() {
+    fn last_known_line_decides() {
         assert_eq!(parse(exec_line(12).as_bytes()), Report::Started(12));
-        assert_eq!(parse((exec_line(12) + &refused_line(2)).as_bytes()), Report::Refused(2));
-        assert_eq!(parse(broken_line("a\nb").as_bytes()), Report::Broken("a b".to_owned()));
-        assert!(matches!(parse(b""), Report::Broken(_)));
-        assert!(matches!(parse(b"nonsense\n"), Report::Broken(_)));
+        assert_eq!(parse((exec_line(12) + &exec_failed_line(2)).as_bytes()), Report::ExecFailed(2));
+        assert_eq!(parse(setup_failed_line("a\nb").as_bytes()), Report::SetupFailed("a b".to_owned()));
+        assert!(matches!(parse(b""), Report::SetupFailed(_)));
+        assert!(matches!(parse(b"nonsense\n"), Report::SetupFailed(_)));
     }
 }

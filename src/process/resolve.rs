@@ -45,7 +45,7 @@ pub fn resolve(program: &OsStr, path: &OsStr) -> Result<PathBuf, ResolveError> {
     if named.components().count() != 1 || named.file_name() != Some(program) {
         return Err(ResolveError::Relative(named.to_owned()));
     }
-    let (trusted, skipped) = entries(path);
+    let (trusted, skipped) = split_trusted(path);
     trusted
         .iter()
         .map(|folder| folder.join(named))
@@ -55,11 +55,11 @@ pub fn resolve(program: &OsStr, path: &OsStr) -> Result<PathBuf, ResolveError> {
 
 /// The entries of `path` that a child may be given: absolute, and not writable by others.
 pub fn trusted_path(path: &OsStr) -> OsString {
-    let (trusted, _) = entries(path);
+    let (trusted, _) = split_trusted(path);
     std::env::join_paths(trusted).expect("entries that were split from a PATH hold no colon")
 }
 
-fn entries(path: &OsStr) -> (Vec<PathBuf>, Vec<PathBuf>) {
+fn split_trusted(path: &OsStr) -> (Vec<PathBuf>, Vec<PathBuf>) {
     std::env::split_paths(path)
         .filter(|entry| !entry.as_os_str().is_empty())
         .partition(|entry| trusted(entry))
@@ -67,7 +67,7 @@ fn entries(path: &OsStr) -> (Vec<PathBuf>, Vec<PathBuf>) {
 
 /// A folder that is missing is trusted by nobody: who makes it later is unknown.
 fn trusted(folder: &Path) -> bool {
-    folder.is_absolute() && folder.metadata().is_ok_and(|meta| meta.is_dir() && ours(&meta))
+    folder.is_absolute() && folder.metadata().is_ok_and(|meta| meta.is_dir() && has_trusted_owner(&meta))
 }
 
 fn executable(file: &Path) -> bool {
@@ -77,7 +77,7 @@ fn executable(file: &Path) -> bool {
 
 /// Owned by root or by us, and not writable by everybody. Group write is let pass: distributions ship
 /// `/usr/local/bin` writable by a group of administrators.
-fn ours(meta: &std::fs::Metadata) -> bool {
+fn has_trusted_owner(meta: &std::fs::Metadata) -> bool {
     let owner = meta.uid();
     (owner == 0 || owner == rustix::process::geteuid().as_raw()) && meta.mode() & 0o002 == 0
 }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_everybody_can_write_is_skipped_and_named() {
+    fn world_writable_directory_is_skipped_and_reported() {
         let open = tempfile::tempdir().unwrap();
         let closed = tempfile::tempdir().unwrap();
         program(open.path(), "agent");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_the_right_to_run_is_no_program() {
+    fn file_without_execute_permission_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let file = program(folder.path(), "agent");
         fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();

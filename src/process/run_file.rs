@@ -76,7 +76,7 @@ pub fn sweep(run_dir: &Path, limit: Duration) -> io::Result<usize> {
         let path = entry?.path();
         // A file that cannot be read as an identity was cut short, and names nobody.
         let named = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Identity>(&text).ok());
-        keepers.extend(named.and_then(|identity| alive(&identity)));
+        keepers.extend(named.and_then(|identity| open_pidfd(&identity)));
         fs::remove_file(&path)?;
     }
     for keeper in &keepers {
@@ -86,7 +86,7 @@ pub fn sweep(run_dir: &Path, limit: Duration) -> io::Result<usize> {
     }
     let deadline = Instant::now() + limit;
     for keeper in &keepers {
-        if !ended(keeper, deadline) {
+        if !wait_for_exit(keeper, deadline) {
             send(keeper, Signal::KILL);
         }
     }
@@ -95,7 +95,7 @@ pub fn sweep(run_dir: &Path, limit: Duration) -> io::Result<usize> {
 
 /// A hold on the very process that `identity` names. The hold is taken first, so that what is compared
 /// after it is what will be signalled.
-fn alive(identity: &Identity) -> Option<OwnedFd> {
+fn open_pidfd(identity: &Identity) -> Option<OwnedFd> {
     let pid = (identity.pid > 1).then(|| Pid::from_raw(identity.pid)).flatten()?;
     let hold = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     (Identity::of(pid).ok()? == *identity).then_some(hold)
@@ -107,7 +107,7 @@ fn send(keeper: &OwnedFd, signal: Signal) {
     }
 }
 
-fn ended(keeper: &OwnedFd, deadline: Instant) -> bool {
+fn wait_for_exit(keeper: &OwnedFd, deadline: Instant) -> bool {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let left = Timespec::try_from(left).expect("a limit that was configured in seconds");

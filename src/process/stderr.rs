@@ -6,24 +6,24 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::mask::{MASK, TELLING_PIECE};
-use crate::shutdown::sound;
+use super::mask::{MASK, MIN_MASKED_PREFIX};
+use crate::shutdown::lock_or_abort;
 
 const READ_BYTES: usize = 8 << 10;
 
 /// A cheap handle on the tail; it can be read at any time, also after the child's end.
 #[derive(Clone)]
 pub struct StderrTail {
-    kept: Arc<Mutex<Kept>>,
+    buffer: Arc<Mutex<TailBuffer>>,
     /// Longest first, so that a secret which contains another is replaced whole.
     secrets: Arc<[Vec<u8>]>,
     limit: usize,
 }
 
-struct Kept {
+struct TailBuffer {
     bytes: VecDeque<u8>,
     /// Whether older bytes have gone.
-    cut: bool,
+    truncated: bool,
 }
 
 impl fmt::Debug for StderrTail {
@@ -37,8 +37,8 @@ impl StderrTail {
         let mut secrets: Vec<Vec<u8>> =
             secrets.into_iter().filter(|secret| !secret.is_empty()).map(String::into_bytes).collect();
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        let kept = Kept { bytes: VecDeque::new(), cut: false };
-        Self { kept: Arc::new(Mutex::new(kept)), secrets: secrets.into(), limit }
+        let kept = TailBuffer { bytes: VecDeque::new(), truncated: false };
+        Self { buffer: Arc::new(Mutex::new(kept)), secrets: secrets.into(), limit }
     }
 
     /// The longest first, none of them empty.
@@ -58,7 +58,7 @@ impl StderrTail {
     pub fn tail(&self) -> String {
         let (raw, cut) = {
             let kept = self.lock();
-            (kept.bytes.iter().copied().collect::<Vec<u8>>(), kept.cut)
+            (kept.bytes.iter().copied().collect::<Vec<u8>>(), kept.truncated)
         };
         let shown = self.mask(&raw, cut);
         let mut start = shown.len().saturating_sub(self.limit);
@@ -74,19 +74,19 @@ impl StderrTail {
 
     /// More is kept than is shown, so that a secret at the cut is still known as one.
     fn push(&self, bytes: &[u8]) {
-        let most = self.limit + self.longest();
+        let most = self.limit + self.longest_secret();
         let mut kept = self.lock();
         kept.bytes.extend(bytes);
         if kept.bytes.len() > most {
             let surplus = kept.bytes.len() - most;
             kept.bytes.drain(..surplus);
-            kept.cut = true;
+            kept.truncated = true;
         }
     }
 
     fn mask(&self, raw: &[u8], cut: bool) -> Vec<u8> {
         // What is left of a secret whose head has gone lies before this place.
-        let from = if cut { self.longest().saturating_sub(1).min(raw.len()) } else { 0 };
+        let from = if cut { self.longest_secret().saturating_sub(1).min(raw.len()) } else { 0 };
         let mut shown = Vec::with_capacity(raw.len());
         let mut at = 0;
         while at < raw.len() {
@@ -96,7 +96,7 @@ impl StderrTail {
                 if at > from {
                     shown.extend_from_slice(MASK);
                 }
-            } else if self.is_piece(rest) {
+            } else if self.is_secret_prefix(rest) {
                 shown.extend_from_slice(MASK);
                 break;
             } else {
@@ -110,16 +110,16 @@ impl StderrTail {
     }
 
     /// Whether all that is left begins a secret, whose end has not come yet or never will.
-    fn is_piece(&self, rest: &[u8]) -> bool {
-        rest.len() >= TELLING_PIECE && self.secrets.iter().any(|secret| secret.starts_with(rest))
+    fn is_secret_prefix(&self, rest: &[u8]) -> bool {
+        rest.len() >= MIN_MASKED_PREFIX && self.secrets.iter().any(|secret| secret.starts_with(rest))
     }
 
-    fn longest(&self) -> usize {
+    fn longest_secret(&self) -> usize {
         self.secrets.first().map_or(0, Vec::len)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        sound(self.kept.lock())
+    fn lock(&self) -> MutexGuard<'_, TailBuffer> {
+        lock_or_abort(self.buffer.lock())
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_the_cut_went_through_shows_no_rest() {
+    fn truncated_secret_shows_no_remainder() {
         let tail = tail(16, &["0123456789"]);
         tail.push(b"before 0123456789 aa 0123456789 bb");
         assert_eq!(tail.tail(), " aa [secret] bb");

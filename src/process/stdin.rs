@@ -72,7 +72,7 @@ pub(super) struct StdinTask {
     close: CancellationToken,
     /// Says that the child has taken nothing for too long.
     stalled: CancellationToken,
-    stall: Duration,
+    stall_timeout: Duration,
 }
 
 impl StdinTask {
@@ -85,7 +85,7 @@ impl StdinTask {
         let reserved = limits.stdin_reserved;
         let (lines_in, lines) = mpsc::channel(limits.stdin_lines + reserved);
         let writer = StdinWriter { lines: lines_in, reserved };
-        (writer, Self { pipe, lines, close, stalled, stall: limits.stdin_stall })
+        (writer, Self { pipe, lines, close, stalled, stall_timeout: limits.stdin_stall })
     }
 
     /// Returns, which closes the pipe, when it was asked to close, when the child has closed its end,
@@ -112,7 +112,7 @@ impl StdinTask {
     async fn write(&mut self, line: &[u8]) -> bool {
         let mut rest = line;
         while !rest.is_empty() {
-            match tokio::time::timeout(self.stall, self.pipe.write(rest)).await {
+            match tokio::time::timeout(self.stall_timeout, self.pipe.write(rest)).await {
                 Ok(Ok(taken)) => rest = &rest[taken..],
                 Ok(Err(_)) => {
                     // It closed its stdin. One that ends anyway does so by itself meanwhile.
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_takes_nothing_is_reported() {
+    async fn stalled_reader_is_reported() {
         let limits = Limits { stdin_stall: Duration::from_millis(50), ..Limits::default() };
         let (writer, task, receiver, _close, stalled) = parts(&limits);
         writer.send(Bytes::from(vec![b'x'; 1 << 20])).unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_has_gone_is_reported_after_a_grace() {
+    async fn closed_reader_is_reported_after_a_grace_period() {
         let (writer, task, receiver, _close, stalled) = parts(&Limits::default());
         drop(receiver);
         writer.send(Bytes::from_static(b"1\n")).unwrap();

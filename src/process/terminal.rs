@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::mask::Mask;
-use super::spawn::reported;
+use super::spawn::await_report;
 use super::{Exit, SpawnError, handshake, report};
 use crate::shutdown::Shutdown;
 use crate::types::Limits;
@@ -67,9 +67,9 @@ impl TerminalSpec {
 /// Starts programs under the keeper of a child. Cheap to clone; when the child has ended nothing starts any more.
 #[derive(Clone)]
 pub struct Terminals {
-    orders: Arc<UnixStream>,
+    requests: Arc<UnixStream>,
     secrets: Arc<[Vec<u8>]>,
-    start_limit: Duration,
+    start_timeout: Duration,
     shutdown: Shutdown,
 }
 
@@ -87,30 +87,30 @@ impl Terminals {
         shutdown: &Shutdown,
     ) -> Self {
         let start_limit = limits.spawn;
-        Self { orders: Arc::new(orders), secrets, start_limit, shutdown: shutdown.clone() }
+        Self { requests: Arc::new(orders), secrets, start_timeout: start_limit, shutdown: shutdown.clone() }
     }
 
     /// Starts `spec`, and returns once the program itself runs. It reads an empty stdin.
     pub async fn spawn(&self, spec: TerminalSpec) -> Result<(TerminalChild, TerminalOutput), SpawnError> {
-        let (control, line, output) = self.order(&spec).map_err(SpawnError::Keeper)?;
+        let (control, line, output) = self.request(&spec).map_err(SpawnError::Supervisor)?;
         // From here on this hold answers for the terminal: let go at any point, it is killed.
-        let child = TerminalChild::hold(line, &self.shutdown).map_err(SpawnError::Keeper)?;
+        let child = TerminalChild::watch(line, &self.shutdown).map_err(SpawnError::Supervisor)?;
         let folder = spec.cwd;
-        match reported(control, self.start_limit, PathBuf::from(spec.command)).await {
+        match await_report(control, self.start_timeout, PathBuf::from(spec.command)).await {
             Ok(_pid) => Ok((child, TerminalOutput::new(output, &self.secrets))),
-            Err(SpawnError::Folder { source, .. }) => Err(SpawnError::Folder { folder, source }),
+            Err(SpawnError::Directory { source, .. }) => Err(SpawnError::Directory { folder, source }),
             Err(error) => Err(error),
         }
     }
 
     /// Sends the keeper all that it needs, and keeps none of its ends.
-    fn order(&self, spec: &TerminalSpec) -> io::Result<(UnixStream, UnixStream, pipe::Receiver)> {
+    fn request(&self, spec: &TerminalSpec) -> io::Result<(UnixStream, UnixStream, pipe::Receiver)> {
         let (line, their_line) = UnixStream::pair()?;
         let (output, their_output) = pipe_with(PipeFlags::CLOEXEC)?;
         let written = spec.write()?;
         let (control, their_control) =
-            handshake::offer(&[their_line.as_fd(), written.as_fd()], File::open("/dev/null")?)?;
-        handshake::send(&self.orders, &[their_control.as_fd(), their_output.as_fd()])?;
+            handshake::open_control_socket(&[their_line.as_fd(), written.as_fd()], File::open("/dev/null")?)?;
+        handshake::send_descriptors(&self.requests, &[their_control.as_fd(), their_output.as_fd()])?;
         Ok((control, line, pipe::Receiver::from_owned_fd(output)?))
     }
 }
@@ -123,12 +123,12 @@ pub struct TerminalChild {
 }
 
 impl TerminalChild {
-    fn hold(line: UnixStream, shutdown: &Shutdown) -> io::Result<Self> {
+    fn watch(line: UnixStream, shutdown: &Shutdown) -> io::Result<Self> {
         line.set_nonblocking(true)?;
         let line = tokio::net::UnixStream::from_std(line)?;
         let (told, exit) = watch::channel(None);
         let kill = CancellationToken::new();
-        shutdown.spawn_confined(attend(line, told, kill.clone()));
+        shutdown.spawn_isolated(watch_exit(line, told, kill.clone()));
         Ok(Self { exit, kill: kill.drop_guard() })
     }
 
@@ -148,7 +148,7 @@ impl TerminalChild {
 }
 
 /// Hears of the program's end, and lets go when the hold was dropped. Ends when nothing of the terminal is left.
-async fn attend(
+async fn watch_exit(
     mut line: tokio::net::UnixStream,
     told: watch::Sender<Option<Exit>>,
     kill: CancellationToken,
@@ -160,7 +160,7 @@ async fn attend(
         tokio::select! {
             said = lines.next_line() => match said {
                 Ok(Some(said)) => {
-                    told.send_replace(report::parse_ended(&said));
+                    told.send_replace(report::parse_exit(&said));
                 }
                 Ok(None) | Err(_) => break,
             },

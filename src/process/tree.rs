@@ -13,24 +13,24 @@ type Identity = (i32, u64);
 /// The processes of a child and of all its descendants. It blocks for as long as it reads the table of processes.
 #[derive(Debug, Clone)]
 pub struct ProcessTree {
-    keeper: Pid,
-    known: Arc<HashSet<Identity>>,
+    supervisor: Pid,
+    baseline: Arc<HashSet<Identity>>,
 }
 
 impl ProcessTree {
-    pub(super) fn below(keeper: Pid) -> Self {
-        Self { keeper, known: Arc::default() }
+    pub(super) fn of_supervisor(keeper: Pid) -> Self {
+        Self { supervisor: keeper, baseline: Arc::default() }
     }
 
     /// The same tree, with all processes noted that run now.
     #[must_use]
-    pub fn noted(self) -> Self {
-        Self { known: Arc::new(self.running()), ..self }
+    pub fn with_baseline(self) -> Self {
+        Self { baseline: Arc::new(self.running()), ..self }
     }
 
     /// How many processes run that were not noted.
     pub fn new_processes(&self) -> usize {
-        self.running().difference(&self.known).count()
+        self.running().difference(&self.baseline).count()
     }
 
     fn running(&self) -> HashSet<Identity> {
@@ -38,7 +38,7 @@ impl ProcessTree {
         for (pid, stat) in procfs::running() {
             children.entry(stat.parent).or_default().push((pid.as_raw_pid(), stat.start));
         }
-        let (mut found, mut left) = (HashSet::new(), vec![self.keeper.as_raw_pid()]);
+        let (mut found, mut left) = (HashSet::new(), vec![self.supervisor.as_raw_pid()]);
         while let Some(parent) = left.pop() {
             for child in children.remove(&parent).unwrap_or_default() {
                 left.push(child.0);
@@ -54,12 +54,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_was_noted_is_not_new() {
+    fn process_in_the_baseline_is_not_new() {
         let parent = rustix::process::getppid().expect("a test has a parent");
-        let tree = ProcessTree::below(parent);
+        let tree = ProcessTree::of_supervisor(parent);
         assert!(tree.new_processes() > 0, "this process is below its parent");
         let this = rustix::process::getpid().as_raw_pid();
-        let noted = tree.noted();
-        assert!(noted.known.iter().any(|(pid, _)| *pid == this));
+        let noted = tree.with_baseline();
+        assert!(noted.baseline.iter().any(|(pid, _)| *pid == this));
     }
 }

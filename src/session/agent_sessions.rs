@@ -3,7 +3,7 @@
 use super::record::agent_session_prefix;
 use super::refusal::Refusal;
 use super::registry::SessionRegistry;
-use crate::acp::{self, InitializeResult, Object, SessionListing, TraceContext, method};
+use crate::acp::{self, InitializeResult, RawObject, SessionListing, TraceContext, method};
 use crate::agent::{AgentFailure, AgentSpec};
 use crate::api::{AgentSession, AgentSessionList};
 use crate::store::Table;
@@ -12,11 +12,11 @@ use crate::types::{AgentName, Principal, SessionId};
 /// What an id of ours adds to a key.
 const ID_BYTES: usize = 16;
 /// More sessions of ours than this do not hold the same one of an agent, unless its ids repeat.
-const HOLDERS: usize = 16;
+const MAX_HOLDERS: usize = 16;
 
 impl SessionRegistry {
     /// The session of ours that was made of, or has adopted, this session of the agent.
-    pub async fn of_agent_session(
+    pub async fn find_by_agent_session(
         &self,
         by: &Principal,
         agent: &AgentName,
@@ -24,11 +24,11 @@ impl SessionRegistry {
     ) -> Result<Option<SessionId>, Refusal> {
         let prefix = agent_session_prefix(&by.tenant, agent, agent_session_id);
         let length = prefix.len() + ID_BYTES;
-        let found = self.context().log.scan(Table::AgentSession, prefix, None, HOLDERS).await;
+        let found = self.context().log.scan(Table::AgentSession, prefix, None, MAX_HOLDERS).await;
         let found = found.map_err(|error| Refusal::internal(&error))?;
         // A longer id that begins like this one has longer keys.
         let mut holders = found.iter().filter(|(key, _)| key.len() == length);
-        Ok(holders.next_back().and_then(|(key, _)| holder(key)))
+        Ok(holders.next_back().and_then(|(key, _)| session_id_from_key(key)))
     }
 
     /// A page of what the agent lists, without what lies outside of the workspace roots: nobody here could use it.
@@ -43,30 +43,30 @@ impl SessionRegistry {
         let cwd = match cwd {
             Some(cwd) => {
                 let workspaces = context.workspaces.clone();
-                let real = context.shutdown.spawn_blocking(move || workspaces.existing("cwd", &cwd)).await;
+                let real = context.shutdown.spawn_blocking(move || workspaces.resolve("cwd", &cwd)).await;
                 let real = real.map_err(|error| Refusal::internal(&error))??;
                 Some(real.to_string_lossy().into_owned())
             }
             None => None,
         };
         let supported = |initialized: &InitializeResult| initialized.capabilities.session.list;
-        let mut visit = context.pool.visit_for(method::SESSION_LIST, spec, by, supported).await?;
+        let mut visit = context.pool.short_lease_for(method::SESSION_LIST, spec, by, supported).await?;
         let params = acp::list_sessions(cwd.as_deref(), cursor, trace);
         let result = visit.call(method::SESSION_LIST, &params, context.limits.call).await?;
-        visit.leave_untouched();
+        visit.release_untouched();
         let Some(listing) = SessionListing::parse(&result) else {
             let detail = "its answer to session/list is no list of sessions".to_owned();
             return Err(AgentFailure::Start { detail }.into());
         };
         let inside =
-            self.inside(listing.sessions.iter().map(|listed| listed.cwd.to_string()).collect()).await?;
+            self.exist_below_roots(listing.sessions.iter().map(|listed| listed.cwd.to_string()).collect()).await?;
         let mut sessions = Vec::new();
         for (listed, inside) in listing.sessions.iter().zip(inside) {
             if inside {
-                let ours = self.of_agent_session(by, &spec.name, &listed.session_id).await?;
-                let members = Object::parse(listed.entry).map(|entry| {
-                    let theirs = entry.iter().filter(|(name, _)| !AgentSession::OWN.contains(name));
-                    theirs.map(|(name, value)| (name.to_owned(), acp::one_line(value.to_owned()))).collect()
+                let ours = self.find_by_agent_session(by, &spec.name, &listed.session_id).await?;
+                let members = RawObject::parse(listed.entry).map(|entry| {
+                    let theirs = entry.iter().filter(|(name, _)| !AgentSession::RESERVED_MEMBERS.contains(name));
+                    theirs.map(|(name, value)| (name.to_owned(), acp::to_one_line(value.to_owned()))).collect()
                 });
                 sessions.push(AgentSession {
                     agent_session_id: listed.session_id.to_string(),
@@ -79,10 +79,10 @@ impl SessionRegistry {
     }
 
     /// Which of these folders are there, and below a workspace root.
-    async fn inside(&self, folders: Vec<String>) -> Result<Vec<bool>, Refusal> {
+    async fn exist_below_roots(&self, folders: Vec<String>) -> Result<Vec<bool>, Refusal> {
         let workspaces = self.context().workspaces.clone();
         let look = move || {
-            let inside = |folder: &String| folder.starts_with('/') && workspaces.existing("", folder).is_ok();
+            let inside = |folder: &String| folder.starts_with('/') && workspaces.resolve("", folder).is_ok();
             folders.iter().map(inside).collect()
         };
         self.context().shutdown.spawn_blocking(look).await.map_err(|error| Refusal::internal(&error))
@@ -90,7 +90,7 @@ impl SessionRegistry {
 }
 
 /// The id at the end of a key.
-fn holder(key: &[u8]) -> Option<SessionId> {
+fn session_id_from_key(key: &[u8]) -> Option<SessionId> {
     let id = key.last_chunk::<ID_BYTES>()?;
     Some(SessionId::from_uuid(uuid::Uuid::from_bytes(*id)))
 }

@@ -3,57 +3,57 @@
 use super::command::Answer;
 use super::refusal::Refusal;
 use super::requests::Outcome;
-use crate::acp::{self, Ask, Misfit};
+use crate::acp::{self, RequestKind, ValidationError};
 use crate::api::{FieldError, PendingRequest};
 use serde_json::value::RawValue;
 
 /// The outcome of the request that `answer` gives it. Refuses what does not fit.
-pub(super) fn outcome(asked: &PendingRequest, answer: Answer) -> Result<Outcome, Refusal> {
-    let ask = Ask::of(&asked.method);
+pub(super) fn check_answer(asked: &PendingRequest, answer: Answer) -> Result<Outcome, Refusal> {
+    let ask = RequestKind::from_method(&asked.method);
     match answer {
-        Answer::Option(option) if ask == Ask::Permission => {
-            let peek = acp::peek_permission(&asked.params).map_err(|error| Refusal::internal(&error))?;
+        Answer::Option(option) if ask == RequestKind::Permission => {
+            let peek = acp::parse_permission(&asked.params).map_err(|error| Refusal::internal(&error))?;
             if peek.offers(&option) {
                 Ok(Ok(acp::selected(&option)))
             } else {
                 Err(invalid("/optionId", "the agent did not offer this option"))
             }
         }
-        Answer::Cancelled if ask == Ask::Permission => Ok(Ok(acp::cancelled())),
-        Answer::Elicitation(result) if ask == Ask::Elicitation => fitting(ask, asked, result, ""),
-        Answer::Option(_) | Answer::Cancelled | Answer::Elicitation(_) => Err(misdirected(asked, ask)),
-        Answer::Result(result) => fitting(ask, asked, result, "/result"),
+        Answer::Cancelled if ask == RequestKind::Permission => Ok(Ok(acp::cancelled())),
+        Answer::Elicitation(result) if ask == RequestKind::Elicitation => check_result(ask, asked, result, ""),
+        Answer::Option(_) | Answer::Cancelled | Answer::Elicitation(_) => Err(wrong_route(asked, ask)),
+        Answer::Result(result) => check_result(ask, asked, result, "/result"),
         Answer::Error(error) => {
-            let object = acp::Object::parse(&error).filter(|object| {
+            let object = acp::RawObject::parse(&error).filter(|object| {
                 let code = object.get("code").is_some_and(|code| code.get().parse::<i64>().is_ok());
                 code && object.text("message").is_some()
             });
             match object {
-                Some(_) => Ok(Err(acp::one_line(error))),
+                Some(_) => Ok(Err(acp::to_one_line(error))),
                 None => Err(invalid("/error", "a JSON-RPC error has a number `code` and a text `message`")),
             }
         }
     }
 }
 
-fn fitting(ask: Ask, asked: &PendingRequest, result: Box<RawValue>, at: &str) -> Result<Outcome, Refusal> {
-    match ask.check(&asked.params, &result) {
-        Ok(()) => Ok(Ok(acp::one_line(result))),
-        Err(misfits) => Err(Refusal::Misfits(
+fn check_result(ask: RequestKind, asked: &PendingRequest, result: Box<RawValue>, at: &str) -> Result<Outcome, Refusal> {
+    match ask.validate(&asked.params, &result) {
+        Ok(()) => Ok(Ok(acp::to_one_line(result))),
+        Err(misfits) => Err(Refusal::InvalidFields(
             misfits
                 .into_iter()
-                .map(|Misfit { pointer, detail }| FieldError { pointer: format!("{at}{pointer}"), detail })
+                .map(|ValidationError { pointer, detail }| FieldError { pointer: format!("{at}{pointer}"), detail })
                 .collect(),
         )),
     }
 }
 
 /// The answer came by a route for another kind of request.
-fn misdirected(asked: &PendingRequest, ask: Ask) -> Refusal {
+fn wrong_route(asked: &PendingRequest, ask: RequestKind) -> Refusal {
     let (id, method) = (asked.request_id, &asked.method);
     let route = match ask {
-        Ask::Permission => "permissions",
-        Ask::Elicitation => "elicitations",
+        RequestKind::Permission => "permissions",
+        RequestKind::Elicitation => "elicitations",
         _ => "requests",
     };
     invalid("", &format!("{id} is {method}: answer it at {route}/{id}"))

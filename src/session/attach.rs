@@ -5,19 +5,19 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::actor::{Actor, answer};
-use super::attachment::{Attaching, Attachment, By, Early};
-use super::foreground::Foreground;
-use super::refusal::{Refusal, failed};
+use super::actor::{Actor, send_reply};
+use super::attachment::{AttachWaiter, Attachment, AttachMethod, PreAttachBuffer};
+use super::background_work::BackgroundWork;
+use super::refusal::{Refusal, agent_failure};
 use super::restore::LostContext;
-use super::suited;
+use super::requirements;
 use crate::acp::{self, ClientCapabilities, McpServer, SessionSetup, TraceContext};
 use crate::agent::AgentFailure;
 use crate::api::SessionState;
 use crate::api::event::{Context, DetachedReason, SessionAttached, SessionDetached};
 use crate::eventlog::Records;
 use crate::jsonrpc::RpcError;
-use crate::pool::{Fate, Lease, Refused, Standing};
+use crate::pool::{Disposition, Lease, AcquireError, LeaseActivity};
 use crate::types::ServedBy;
 use crate::types::limits::FOLDED_MEMBER_BYTES;
 
@@ -26,9 +26,9 @@ impl Actor {
     pub(super) fn reserve(&mut self) -> Result<(), Refusal> {
         let has_process = matches!(
             self.attachment,
-            Attachment::Setting { .. } | Attachment::Attached | Attachment::Retrying { .. }
+            Attachment::SettingUp { .. } | Attachment::Attached | Attachment::Retrying { .. }
         );
-        if has_process || self.inputs.place.is_some() {
+        if has_process || self.event_loop.pending_lease.is_some() {
             return Ok(());
         }
         if let Some(at) = self.deferred_load() {
@@ -38,118 +38,118 @@ impl Actor {
         if self.drain_at.is_some() {
             return Err(Refusal::Draining);
         }
-        if self.live.is_none() {
-            let limits = self.context.pool.principal_limits().of(&self.owner);
-            self.live = Some(self.context.live.enter(&self.owner, &limits)?);
+        if self.live_guard.is_none() {
+            let limits = self.context.pool.principal_limits().effective(&self.owner);
+            self.live_guard = Some(self.context.live.acquire(&self.owner, &limits)?);
         }
-        match self.context.pool.reserve(&self.record.agent, &self.owner, self.offer(), self.wanted_session())
+        match self.context.pool.enqueue(&self.record.agent, &self.owner, self.offered_capabilities(), self.wanted_session())
         {
-            Ok(place) => self.inputs.place = Some(place),
+            Ok(place) => self.event_loop.pending_lease = Some(place),
             Err(refused) => {
-                self.settle();
+                self.release_live_guard();
                 return Err(match refused {
                     // It was there when the session was made.
-                    Refused::NoSuchAgent => Refusal::Agent(AgentFailure::removed()),
+                    AcquireError::NoSuchAgent => Refusal::Agent(AgentFailure::removed()),
                     refused => refused.into(),
                 });
             }
         }
         if matches!(self.attachment, Attachment::Detached) {
-            self.attachment = Attachment::Waiting { since: Instant::now() };
+            self.attachment = Attachment::Queued { since: Instant::now() };
         }
         Ok(())
     }
 
     /// Who serves the agent's files: what a client narrowed of what the agent's entry has.
-    pub(super) fn files(&self) -> ServedBy {
+    pub(super) fn files_served_by(&self) -> ServedBy {
         self.record.policy.files.map_or(self.spec.files, |wanted| wanted.min(self.spec.files))
     }
 
     /// Who serves the agent's terminals, likewise.
-    pub(super) fn terminals(&self) -> ServedBy {
+    pub(super) fn terminals_served_by(&self) -> ServedBy {
         self.record.policy.terminals.map_or(self.spec.terminals, |wanted| wanted.min(self.spec.terminals))
     }
 
-    fn offer(&self) -> ClientCapabilities {
-        ClientCapabilities::of(self.files(), self.terminals())
+    fn offered_capabilities(&self) -> ClientCapabilities {
+        ClientCapabilities::new(self.files_served_by(), self.terminals_served_by())
     }
 
-    pub(super) fn attach(&mut self, attaching: Attaching) {
+    pub(super) fn attach(&mut self, attaching: AttachWaiter) {
         if matches!(self.attachment, Attachment::Attached) && self.record.state != SessionState::Closed {
-            return answer(attaching.reply, Ok(self.log.appended()));
+            return send_reply(attaching.reply, Ok(self.log.appended()));
         }
         match self.check_quota().and_then(|()| self.reserve()) {
-            Ok(()) => self.attaching.push(attaching),
-            Err(refusal) => answer(attaching.reply, Err(refusal)),
+            Ok(()) => self.attach_waiters.push(attaching),
+            Err(refusal) => send_reply(attaching.reply, Err(refusal)),
         }
     }
 
     /// A process came; the agent is asked to take the session.
     pub(super) fn leased(&mut self, lease: Result<Lease, AgentFailure>) {
-        self.inputs.place = None;
+        self.event_loop.pending_lease = None;
         let lease = match lease {
             Ok(lease) => lease,
             // The pool drains already.
             Err(AgentFailure::Draining) if self.drain_at.is_none() => return self.drain(),
-            Err(failure) => return self.unattached(&Refusal::Agent(failure)),
+            Err(failure) => return self.attach_failed(&Refusal::Agent(failure)),
         };
         self.spec = Arc::clone(&lease.process().spec);
-        let died = lease.process().is_over() && self.may_replace();
-        if died || lease.process().offer != self.offer() {
+        let died = lease.process().has_ended() && self.may_replace();
+        if died || lease.process().client_capabilities != self.offered_capabilities() {
             // It died while it was idle. Or the entry has changed while the session waited: this process was offered the
             // capabilities of the former entry.
-            lease.release(Fate::Untouched);
+            lease.release(Disposition::Untouched);
             if let Err(refusal) = self.reserve() {
-                self.unattached(&refusal);
+                self.attach_failed(&refusal);
             }
             return;
         }
         let capabilities = &lease.process().initialized.capabilities;
         let record = &self.record;
         let (servers, directories) = (&record.mcp_servers, &record.additional_directories);
-        let suited = suited::check(&self.spec, servers, directories, capabilities);
-        let by = match suited.and_then(|()| self.first_taken(capabilities)) {
+        let suited = requirements::check(&self.spec, servers, directories, capabilities);
+        let by = match suited.and_then(|()| self.adopt_method(capabilities)) {
             Ok(Some(by)) => by,
             Ok(None) => match &self.record.agent_session_id {
-                None => By::New,
-                Some(_) if self.begins_anew(lease.process()) => By::Fresh,
-                Some(_) if capabilities.session.resume => By::Resume,
-                Some(_) if capabilities.load_session => By::Load,
-                Some(_) => By::Fresh,
+                None => AttachMethod::New,
+                Some(_) if self.replaces_empty_session(lease.process()) => AttachMethod::Fresh,
+                Some(_) if capabilities.session.resume => AttachMethod::Resume,
+                Some(_) if capabilities.load_session => AttachMethod::Load,
+                Some(_) => AttachMethod::Fresh,
             },
             Err(refusal) => {
                 // Nothing was asked of it.
-                lease.release(Fate::Untouched);
-                return self.unattached(&refusal);
+                lease.release(Disposition::Untouched);
+                return self.attach_failed(&refusal);
             }
         };
-        self.inputs.recall = Some(lease.recalled());
-        self.inputs.lease = Some(lease);
-        self.told = Standing::Busy;
-        if by == By::Fresh {
+        self.event_loop.recall = Some(lease.recall_signal());
+        self.event_loop.lease = Some(lease);
+        self.reported_activity = LeaseActivity::Busy;
+        if by == AttachMethod::Fresh {
             self.restore.lost_context = Some(LostContext::unsupported());
         }
         self.set_up(by, None);
     }
 
     /// Asks the agent to take the session. `resume` is its answer to the resume that came before a load.
-    pub(super) fn set_up(&mut self, by: By, resume: Option<RpcError>) {
-        let Some(lease) = &self.inputs.lease else { return };
-        let servers = self.servers();
+    pub(super) fn set_up(&mut self, by: AttachMethod, resume: Option<RpcError>) {
+        let Some(lease) = &self.event_loop.lease else { return };
+        let servers = self.mcp_servers();
         let setup = self.setup(&servers);
-        let trace = self.cause();
+        let trace = self.attach_trace();
         let params = match (&self.record.agent_session_id, by) {
-            (Some(id), By::Resume) => acp::resume_session(id, setup, trace),
-            (Some(id), By::Load) => acp::replay_session(self.dialect(), id, setup, trace),
+            (Some(id), AttachMethod::Resume) => acp::resume_session(id, setup, trace),
+            (Some(id), AttachMethod::Load) => acp::replay_session(self.dialect(), id, setup, trace),
             _ => acp::new_session(setup, trace),
         };
         let limits = &self.context.limits;
-        let limit = if by == By::Load { limits.session_load } else { limits.session_new };
+        let limit = if by == AttachMethod::Load { limits.session_load } else { limits.session_new };
         // A closed stdin shows as the end of the process, which comes through the batches.
         if let Ok(call) = lease.process().connection.call(by.method(self.dialect()), &params) {
             let deadline = Instant::now() + limit;
             self.attachment =
-                Attachment::Setting { by, resume, call, deadline, swallowed: 0, early: Early::default() };
+                Attachment::SettingUp { method: by, resume, call, deadline, skipped_updates: 0, buffer: PreAttachBuffer::default() };
         }
     }
 
@@ -165,70 +165,70 @@ impl Actor {
 
     /// The servers that were named, as this agent is told of them, without those that its entry does not have: they
     /// are no longer configured, or not yet.
-    pub(super) fn servers(&self) -> Vec<McpServer> {
-        let Some(lease) = &self.inputs.lease else { return Vec::new() };
+    pub(super) fn mcp_servers(&self) -> Vec<McpServer> {
+        let Some(lease) = &self.event_loop.lease else { return Vec::new() };
         let process = lease.process();
-        let dialect = process.initialized.dialect;
+        let dialect = process.initialized.acp_version;
         let named = self.record.mcp_servers.iter().filter_map(|name| process.spec.mcp.get(name));
-        named.map(|server| server.clone().spoken_in(dialect)).collect()
+        named.map(|server| server.clone().for_version(dialect)).collect()
     }
 
     /// The trace of the request for whose sake the session gets a process.
-    fn cause(&self) -> Option<&TraceContext> {
+    fn attach_trace(&self) -> Option<&TraceContext> {
         let turn = self.turn.iter().map(|turn| turn.trace.as_ref());
-        let creating = self.creating.iter().map(|creating| creating.trace.as_ref());
-        let attaching = self.attaching.iter().map(|attaching| attaching.trace.as_ref());
-        let wanted = self.wanted.iter().map(|setting| setting.trace.as_ref());
+        let creating = self.create_waiter.iter().map(|creating| creating.trace.as_ref());
+        let attaching = self.attach_waiters.iter().map(|attaching| attaching.trace.as_ref());
+        let wanted = self.queued_calls.iter().map(|setting| setting.trace.as_ref());
         turn.chain(creating).chain(attaching).chain(wanted).flatten().next()
     }
 
     /// The agent's answer to new, resume or load.
-    pub(super) fn set_up_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
-        let Attachment::Setting { by, resume, swallowed, early, .. } =
+    pub(super) fn setup_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
+        let Attachment::SettingUp { method: by, resume, skipped_updates: swallowed, buffer: early, .. } =
             std::mem::replace(&mut self.attachment, Attachment::Attached)
         else {
             return;
         };
         let result = match outcome {
-            Ok(result) => acp::or_empty(&result),
-            Err(error) if matches!(by, By::Resume | By::Load) => {
+            Ok(result) => acp::null_to_empty(&result),
+            Err(error) if matches!(by, AttachMethod::Resume | AttachMethod::Load) => {
                 return self.restore_refused(by, error, resume);
             }
-            Err(error) => return self.not_taken(error),
+            Err(error) => return self.setup_rejected(error),
         };
-        if matches!(by, By::New | By::Fresh) {
-            match acp::NewSession::parse(&result) {
+        if matches!(by, AttachMethod::New | AttachMethod::Fresh) {
+            match acp::NewSessionResult::parse(&result) {
                 Ok(new) => {
                     self.record.agent_session_id = Some(new.session_id.into_owned());
                     self.record.load_not_before = self.earliest_load();
                 }
                 Err(error) => {
                     let detail = format!("its answer to session/new: {error}");
-                    return self.give_up(AgentFailure::Start { detail });
+                    return self.setup_failed(AgentFailure::Start { detail });
                 }
             }
         }
         tracing::debug!(session = %self.record.session_id, swallowed, by = ?by, "attached");
         self.attached(by, &result);
         for params in early.updates {
-            self.update(&params);
+            self.handle_update(&params);
         }
     }
 
     pub(super) fn can_load(&self) -> bool {
-        self.inputs.lease.as_ref().is_some_and(|l| l.process().initialized.capabilities.load_session)
+        self.event_loop.lease.as_ref().is_some_and(|l| l.process().initialized.capabilities.load_session)
     }
 
-    fn attached(&mut self, by: By, result: &RawValue) {
-        let Some(lease) = &self.inputs.lease else { return };
-        lease.saw_auth(false);
+    fn attached(&mut self, by: AttachMethod, result: &RawValue) {
+        let Some(lease) = &self.event_loop.lease else { return };
+        lease.record_auth(false);
         if let Some(id) = &self.record.agent_session_id {
-            lease.holds(id);
+            lease.record_session(id);
         }
         let initialized = Arc::clone(&lease.process().initialized);
         self.attachment = Attachment::Attached;
         if self.turn.is_none() {
-            self.replaced = 0;
+            self.replaced_processes = 0;
         }
         self.idle_since = Instant::now();
         self.record.attached = true;
@@ -238,25 +238,25 @@ impl Actor {
             self.record.state = SessionState::Idle;
         }
         self.fold_changed |= self.fold.attached(result);
-        self.record.models = acp::Object::parse(result).is_some_and(|object| object.get("models").is_some());
+        self.record.models = acp::RawObject::parse(result).is_some_and(|object| object.get("models").is_some());
         self.record.unfinished = false;
         self.restore.restoring = None;
-        self.restore.unproven = matches!(by, By::Resume | By::Load);
-        if by == By::Load {
-            self.begin_replay_rest(self.takes_history());
+        self.restore.unproven = matches!(by, AttachMethod::Resume | AttachMethod::Load);
+        if by == AttachMethod::Load {
+            self.track_trailing_replay(self.imports_history());
         }
         let word = self.attached_by(by);
-        let mut claim = self.creating.as_mut().and_then(|creating| creating.claim.take());
+        let mut claim = self.create_waiter.as_mut().and_then(|creating| creating.claim.take());
         if self.log.appended() == 0 {
-            self.created(claim.take().as_ref());
+            self.append_created(claim.take().as_ref());
         }
-        self.record.inherits_history |= self.takes_history();
-        let creating = self.creating.take();
+        self.record.inherits_history |= self.imports_history();
+        let creating = self.create_waiter.take();
         let mut records = Records::default();
         if let Some(claim) = claim {
             claim.put(self.record.session_id, None, &mut records);
         }
-        let lost = self.restore.lost_context.take().filter(|_| by == By::Fresh && self.has_history());
+        let lost = self.restore.lost_context.take().filter(|_| by == AttachMethod::Fresh && self.has_history());
         if let Some(LostContext { reason, detail }) = &lost {
             let session = &self.record.session_id;
             let reason = reason.as_str();
@@ -274,164 +274,164 @@ impl Actor {
             result: result.as_deref().ok(),
         };
         self.begin_unsent(&mut records);
-        let records = self.saved(records);
+        let records = self.with_session_records(records);
         let seq = self.append(None, &event, records);
         self.next_queued();
-        for attaching in self.attaching.drain(..) {
-            answer(attaching.reply, Ok(seq));
+        for attaching in self.attach_waiters.drain(..) {
+            send_reply(attaching.reply, Ok(seq));
         }
         if let Some(creating) = creating {
-            answer(creating.reply, Ok((self.snapshot(), seq)));
+            send_reply(creating.reply, Ok((self.snapshot(), seq)));
         }
     }
 
     /// The agent refuses the session, but its process is sound.
-    pub(super) fn not_taken(&mut self, error: RpcError) {
-        let Some(lease) = &self.inputs.lease else { return };
+    pub(super) fn setup_rejected(&mut self, error: RpcError) {
+        let Some(lease) = &self.event_loop.lease else { return };
         let refusal = match error.code {
             // Only here did a client name what the agent does not find.
-            acp::error_code::RESOURCE_NOT_FOUND if self.takes_history() => Refusal::NoSuchResource(error),
-            _ => Refusal::Agent(failed(error, lease)),
+            acp::error_code::RESOURCE_NOT_FOUND if self.imports_history() => Refusal::NoSuchResource(error),
+            _ => Refusal::Agent(agent_failure(error, lease)),
         };
         if self.retried_with_key(&refusal) {
             return;
         }
-        self.release(Fate::Stop, &refusal);
-        self.unattached(&refusal);
+        self.release(Disposition::Stop, &refusal);
+        self.attach_failed(&refusal);
     }
 
     /// The process is of no use.
-    pub(super) fn give_up(&mut self, failure: AgentFailure) {
+    pub(super) fn setup_failed(&mut self, failure: AgentFailure) {
         let refusal = Refusal::Agent(failure);
-        self.release(Fate::Stop, &refusal);
-        self.unattached(&refusal);
+        self.release(Disposition::Stop, &refusal);
+        self.attach_failed(&refusal);
     }
 
     /// The one way in which a process leaves a session: nothing that belongs to it stays behind, because the numbers
     /// of its requests and calls mean others on the next one.
-    fn part_with(&mut self, refusal: &Refusal) -> Option<Lease> {
+    fn take_lease(&mut self, refusal: &Refusal) -> Option<Lease> {
         self.withdraw_requests();
         self.outbox.clear();
-        self.inputs.recall = None;
-        self.late_of = None;
+        self.event_loop.recall = None;
+        self.last_turn = None;
         (self.restore.replay, self.restore.unproven) = (None, false);
-        self.foreground = Foreground::new();
-        self.subagents.forget();
-        self.serving.forget();
+        self.background_work = BackgroundWork::new();
+        self.subagents.clear();
+        self.client_methods.clear();
         self.end_terminals();
-        for (_, setting) in std::mem::take(&mut self.settings) {
-            self.refuse_setting(setting, refusal);
+        for (_, setting) in std::mem::take(&mut self.sent_calls) {
+            self.call_failed(setting, refusal);
         }
-        self.inputs.lease.take()
+        self.event_loop.lease.take()
     }
 
-    pub(super) fn release(&mut self, fate: Fate, refusal: &Refusal) {
-        if let Some(lease) = self.part_with(refusal) {
+    pub(super) fn release(&mut self, fate: Disposition, refusal: &Refusal) {
+        if let Some(lease) = self.take_lease(refusal) {
             lease.release(fate);
         }
     }
 
     /// No process comes: whoever waited for one is told why.
-    pub(super) fn unattached(&mut self, refusal: &Refusal) {
-        self.replaced = 0;
-        self.refuse_all(refusal);
+    pub(super) fn attach_failed(&mut self, refusal: &Refusal) {
+        self.replaced_processes = 0;
+        self.reject_waiters(refusal);
         if self.turn.is_some() {
             self.fail_turn(refusal);
         }
-        self.settle();
+        self.release_live_guard();
     }
 
     /// Tells everyone but the turn that no process comes.
-    fn refuse_all(&mut self, refusal: &Refusal) {
+    fn reject_waiters(&mut self, refusal: &Refusal) {
         self.attachment = Attachment::Detached;
         (self.restore.restoring, self.restore.lost_context) = (None, None);
-        self.not_created(refusal);
-        for attaching in self.attaching.drain(..) {
-            answer(attaching.reply, Err(refusal.clone()));
+        self.create_failed(refusal);
+        for attaching in self.attach_waiters.drain(..) {
+            send_reply(attaching.reply, Err(refusal.clone()));
         }
-        for setting in self.wanted.drain(..) {
-            answer(setting.reply, Err(refusal.clone()));
+        for setting in self.queued_calls.drain(..) {
+            send_reply(setting.reply, Err(refusal.clone()));
         }
     }
 
     /// The process closed its stdout: it is dead, or as good as dead.
-    pub(super) async fn process_over(&mut self) {
-        let Some(lease) = &self.inputs.lease else { return };
+    pub(super) async fn stdout_closed(&mut self) {
+        let Some(lease) = &self.event_loop.lease else { return };
         // Bounded by a fraction of a second: a turn's end must not wait for a zombie.
-        let ended = lease.process().ended().await;
-        if matches!(self.attachment, Attachment::Leaving { .. }) {
-            return self.part(Fate::Stop);
+        let ended = lease.process().exit().await;
+        if matches!(self.attachment, Attachment::Releasing { .. }) {
+            return self.finish_detach(Disposition::Stop);
         }
         // An end that we have ordered is no crash.
         let stopped = self.turn.as_ref().is_some_and(|turn| turn.stopping);
-        if !stopped && self.unused() && self.may_replace() {
+        if !stopped && self.is_process_unused() && self.may_replace() {
             return self.replace_process(&ended);
         }
-        self.lost(ended, stopped);
+        self.process_exited(ended, stopped);
     }
 
     /// The process of a cancel that was ignored is gone.
-    pub(super) fn stopped(&mut self) {
+    pub(super) fn process_stopped(&mut self) {
         self.attachment = Attachment::Detached;
         self.cancel_timed_out();
-        self.next_process();
+        self.acquire_for_waiters();
     }
 
     /// Whoever waited for the process that is gone gets the next one.
-    pub(super) fn next_process(&mut self) {
-        if (!self.wanted.is_empty() || !self.attaching.is_empty())
+    pub(super) fn acquire_for_waiters(&mut self) {
+        if (!self.queued_calls.is_empty() || !self.attach_waiters.is_empty())
             && let Err(refusal) = self.reserve()
         {
-            self.refuse_all(&refusal);
+            self.reject_waiters(&refusal);
         }
-        self.settle();
+        self.release_live_guard();
     }
 
     /// Gives the process back; `reason` is a word of `session.detached`.
-    pub(super) fn leave(&mut self, reason: DetachedReason) {
+    pub(super) fn detach_if_idle(&mut self, reason: DetachedReason) {
         if !self.is_busy() && matches!(self.attachment, Attachment::Attached) {
             self.detach(reason);
         }
     }
 
     /// The gateway drains, and no turn runs any more.
-    pub(super) fn leave_for_good(&mut self) {
+    pub(super) fn detach_for_drain(&mut self) {
         match self.attachment {
             Attachment::Attached => {
                 self.withdraw_requests();
                 self.detach(DetachedReason::Drain);
             }
-            Attachment::Leaving { .. } => {}
+            Attachment::Releasing { .. } => {}
             Attachment::Detached
-            | Attachment::Waiting { .. }
+            | Attachment::Queued { .. }
             | Attachment::Retrying { .. }
-            | Attachment::Setting { .. } => {
-                self.inputs.place = None;
-                drop(self.part_with(&Refusal::Draining));
-                self.refuse_all(&Refusal::Draining);
-                self.over = true;
+            | Attachment::SettingUp { .. } => {
+                self.event_loop.pending_lease = None;
+                drop(self.take_lease(&Refusal::Draining));
+                self.reject_waiters(&Refusal::Draining);
+                self.stopping = true;
             }
         }
     }
 
     /// The same, whatever runs: the caller has ended it.
     pub(super) fn detach(&mut self, reason: DetachedReason) {
-        self.detached(reason);
-        self.let_go(false, None);
+        self.append_detached(reason);
+        self.close_at_agent(false, None);
     }
 
-    pub(super) fn detached(&mut self, reason: DetachedReason) {
+    pub(super) fn append_detached(&mut self, reason: DetachedReason) {
         self.end_terminals();
         self.record.attached = false;
         self.fold_changed |= self.fold.detached();
-        let records = self.saved(Records::default());
+        let records = self.with_session_records(Records::default());
         self.append(None, &SessionDetached { reason }, records);
     }
 
     /// Asks the agent to close (or delete) the session, so that its process can serve another one.
-    pub(super) fn let_go(&mut self, delete: bool, trace: Option<&TraceContext>) {
-        self.late_of = None;
-        let Some(lease) = &self.inputs.lease else { return self.left() };
+    pub(super) fn close_at_agent(&mut self, delete: bool, trace: Option<&TraceContext>) {
+        self.last_turn = None;
+        let Some(lease) = &self.event_loop.lease else { return self.enter_detached() };
         let capabilities = lease.process().initialized.capabilities.session;
         let asked = self.record.agent_session_id.as_deref().and_then(|id| {
             let (method, params, closes) = match (delete && capabilities.delete, capabilities.close) {
@@ -444,41 +444,41 @@ impl Actor {
         match asked {
             Some((call, closes)) => {
                 let deadline = Instant::now() + self.context.limits.stop_stdin;
-                self.attachment = Attachment::Leaving { call, deadline, closes };
+                self.attachment = Attachment::Releasing { call, deadline, closes };
             }
-            None => self.part(Fate::Stop),
+            None => self.finish_detach(Disposition::Stop),
         }
     }
 
     /// The agent's answer to close or delete.
-    pub(super) fn let_go_answered(&mut self, closed: bool) {
-        self.part(if closed { Fate::Reuse } else { Fate::Stop });
+    pub(super) fn close_answered(&mut self, closed: bool) {
+        self.finish_detach(if closed { Disposition::Reuse } else { Disposition::Stop });
     }
 
-    pub(super) fn part(&mut self, fate: Fate) {
+    pub(super) fn finish_detach(&mut self, fate: Disposition) {
         self.release(fate, &Refusal::Closed);
-        self.left();
+        self.enter_detached();
     }
 
-    fn left(&mut self) {
-        self.attachment = match self.inputs.place {
-            Some(_) => Attachment::Waiting { since: Instant::now() },
+    fn enter_detached(&mut self) {
+        self.attachment = match self.event_loop.pending_lease {
+            Some(_) => Attachment::Queued { since: Instant::now() },
             None => Attachment::Detached,
         };
         self.idle_since = Instant::now();
         if self.drain_at.is_some() && self.turn.is_none() {
-            self.inputs.place = None;
-            self.refuse_all(&Refusal::Draining);
-            self.over = true;
+            self.event_loop.pending_lease = None;
+            self.reject_waiters(&Refusal::Draining);
+            self.stopping = true;
         }
-        self.settle();
+        self.release_live_guard();
     }
 
     /// Without a process and without a place the session no longer counts as live.
-    pub(super) fn settle(&mut self) {
-        if self.inputs.lease.is_none() && self.inputs.place.is_none() {
-            self.live = None;
-            if matches!(self.attachment, Attachment::Waiting { .. } | Attachment::Retrying { .. }) {
+    pub(super) fn release_live_guard(&mut self) {
+        if self.event_loop.lease.is_none() && self.event_loop.pending_lease.is_none() {
+            self.live_guard = None;
+            if matches!(self.attachment, Attachment::Queued { .. } | Attachment::Retrying { .. }) {
                 self.attachment = Attachment::Detached;
                 self.restore.restoring = None;
             }

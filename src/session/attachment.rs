@@ -8,13 +8,13 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::command::Reply;
-use super::dropped::Dropped;
+use super::discarded::DiscardCounter;
 use super::refusal::Refusal;
-use crate::acp::{self, Dialect, TraceContext};
+use crate::acp::{self, AcpVersion, TraceContext};
 use crate::agent::AgentFailure;
 use crate::api::event::{AttachedBy, DetachedReason};
 use crate::jsonrpc::{CallId, RpcError};
-use crate::pool::Fate;
+use crate::pool::Disposition;
 use crate::types::Limits;
 
 /// How far the session is with a process.
@@ -22,7 +22,7 @@ use crate::types::Limits;
 pub(super) enum Attachment {
     Detached,
     /// In the pool's line.
-    Waiting {
+    Queued {
         since: Instant,
     },
     /// The agent did not restore the session. A process is asked for again at that time.
@@ -30,18 +30,18 @@ pub(super) enum Attachment {
         at: Instant,
     },
     /// The agent was asked to take the session.
-    Setting {
-        by: By,
+    SettingUp {
+        method: AttachMethod,
         /// The agent's error to `session/resume`, if `session/load` follows it.
         resume: Option<RpcError>,
         call: CallId,
         deadline: Instant,
-        swallowed: u64,
-        early: Early,
+        skipped_updates: u64,
+        buffer: PreAttachBuffer,
     },
     Attached,
     /// The agent was asked to let the session go.
-    Leaving {
+    Releasing {
         call: CallId,
         deadline: Instant,
         /// Closed, not deleted: then its process may serve another session.
@@ -51,7 +51,7 @@ pub(super) enum Attachment {
 
 /// Who waits for a process without a turn.
 #[derive(Debug)]
-pub(super) struct Attaching {
+pub(super) struct AttachWaiter {
     pub(super) trace: Option<TraceContext>,
     pub(super) reply: Reply<u64>,
     pub(super) deadline: Instant,
@@ -59,21 +59,21 @@ pub(super) struct Attaching {
 
 /// Updates that came before the session's id at the agent is known.
 #[derive(Debug, Default)]
-pub(super) struct Early {
+pub(super) struct PreAttachBuffer {
     pub(super) updates: VecDeque<Box<RawValue>>,
     bytes: usize,
-    dropped: Dropped,
+    discarded: DiscardCounter,
 }
 
-impl Early {
+impl PreAttachBuffer {
     /// Keeps the last ones, within the limits.
-    pub(super) fn keep(&mut self, params: Box<RawValue>, limits: &Limits) {
+    pub(super) fn push(&mut self, params: Box<RawValue>, limits: &Limits) {
         self.bytes += params.get().len();
         self.updates.push_back(params);
         while self.updates.len() > limits.early_updates || self.bytes > limits.batch_bytes {
             let Some(oldest) = self.updates.pop_front() else { return };
             self.bytes -= oldest.get().len();
-            if let Some(dropped) = self.dropped.one_more() {
+            if let Some(dropped) = self.discarded.increment() {
                 tracing::warn!(
                     dropped,
                     "an update that came before its session was dropped: too many of them"
@@ -85,7 +85,7 @@ impl Early {
 
 /// By which method the agent takes the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum AttachMethod {
     New,
     Resume,
     Load,
@@ -93,8 +93,8 @@ pub(super) enum By {
     Fresh,
 }
 
-impl By {
-    pub(super) const fn word(self) -> AttachedBy {
+impl AttachMethod {
+    pub(super) const fn attached_by(self) -> AttachedBy {
         match self {
             Self::New => AttachedBy::New,
             Self::Resume => AttachedBy::Resume,
@@ -103,11 +103,11 @@ impl By {
         }
     }
 
-    pub(super) const fn method(self, dialect: Dialect) -> &'static str {
+    pub(super) const fn method(self, dialect: AcpVersion) -> &'static str {
         match self {
             Self::New | Self::Fresh => acp::method::SESSION_NEW,
             Self::Resume => acp::method::SESSION_RESUME,
-            Self::Load => dialect.replay(),
+            Self::Load => dialect.replay_method(),
         }
     }
 }
@@ -116,48 +116,48 @@ impl Actor {
     /// How long an idle session keeps its process. The agent forgets a session that it cannot restore.
     fn idle_timeout(&self) -> Duration {
         let pool = &self.spec.pool;
-        match &self.inputs.lease {
+        match &self.event_loop.lease {
             Some(lease) if !lease.process().initialized.capabilities.can_restore() => {
                 pool.no_load_idle_timeout
             }
-            _ => pool.idle,
+            _ => pool.idle_timeout,
         }
     }
 
     pub(super) fn attach_deadline(&self) -> Option<Instant> {
         match &self.attachment {
             Attachment::Detached => None,
-            Attachment::Waiting { since } => {
+            Attachment::Queued { since } => {
                 let end = *since + self.context.limits.line_wait;
                 Some(self.restore_deadline().map_or(end, |restore| restore.min(end)))
             }
             Attachment::Retrying { at } => Some(*at),
-            Attachment::Setting { deadline, .. } | Attachment::Leaving { deadline, .. } => Some(*deadline),
+            Attachment::SettingUp { deadline, .. } | Attachment::Releasing { deadline, .. } => Some(*deadline),
             Attachment::Attached => (!self.is_busy()).then(|| self.idle_since + self.idle_timeout()),
         }
     }
 
-    pub(super) fn attach_overdue(&mut self, now: Instant) {
+    pub(super) fn check_attach_deadline(&mut self, now: Instant) {
         if self.attach_deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
         match &self.attachment {
             Attachment::Detached => {}
-            Attachment::Waiting { .. } => {
-                self.inputs.place = None;
-                self.release(Fate::Stop, &Refusal::Closed);
+            Attachment::Queued { .. } => {
+                self.event_loop.pending_lease = None;
+                self.release(Disposition::Stop, &Refusal::Closed);
                 let method = "the wait for a process".to_owned();
                 let timeout = Refusal::Agent(AgentFailure::Timeout { method });
-                self.unattached(&self.not_restored().unwrap_or(timeout));
+                self.attach_failed(&self.restore_failure().unwrap_or(timeout));
             }
-            Attachment::Retrying { .. } => self.restore_again(),
-            Attachment::Setting { by, call, .. } => {
+            Attachment::Retrying { .. } => self.end_restore_backoff(),
+            Attachment::SettingUp { method: by, call, .. } => {
                 let method = by.method(self.dialect()).to_owned();
-                self.abandon(*call);
-                self.give_up(AgentFailure::Timeout { method });
+                self.cancel_call(*call);
+                self.setup_failed(AgentFailure::Timeout { method });
             }
-            Attachment::Leaving { .. } => self.part(Fate::Stop),
-            Attachment::Attached => self.leave(DetachedReason::Idle),
+            Attachment::Releasing { .. } => self.finish_detach(Disposition::Stop),
+            Attachment::Attached => self.detach_if_idle(DetachedReason::Idle),
         }
     }
 }

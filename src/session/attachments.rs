@@ -6,19 +6,19 @@ use serde_json::value::RawValue;
 
 use super::context::Context;
 use super::record::{SessionRecord, session_key};
-use super::recovery::get;
+use super::recovery::read_record;
 use super::refusal::Refusal;
-use crate::acp::{FileBlock, FileContent, PromptCapabilities, file_uri, with_blocks};
+use crate::acp::{FileBlock, FileContent, PromptCapabilities, file_uri, append_blocks};
 use crate::api::{AttachAs, Attachment};
 use crate::store::Table;
 use crate::types::SessionId;
 use crate::workspace::{FileError, RealFile, Workspace, media_type, text};
 
 /// Attachments of a prompt.
-const ATTACHMENTS: usize = 64;
+const MAX_ATTACHMENTS: usize = 64;
 
 /// The blocks of a prompt with its attachments behind them.
-pub(super) async fn appended(
+pub(super) async fn append_attachments(
     context: &Context,
     id: SessionId,
     blocks: Box<RawValue>,
@@ -27,40 +27,40 @@ pub(super) async fn appended(
     if attachments.is_empty() {
         return Ok(blocks);
     }
-    if attachments.len() > ATTACHMENTS {
-        let detail = format!("at most {ATTACHMENTS}");
+    if attachments.len() > MAX_ATTACHMENTS {
+        let detail = format!("at most {MAX_ATTACHMENTS}");
         return Err(Refusal::Invalid { pointer: "/attachments".to_owned(), detail });
     }
-    let record: Option<SessionRecord> = get(context, Table::Session, session_key(id)).await?;
-    let record = record.ok_or(Refusal::Gone)?;
+    let record: Option<SessionRecord> = read_record(context, Table::Session, session_key(id)).await?;
+    let record = record.ok_or(Refusal::NoSuchSession)?;
     let workspace = context.open_workspace(&record).await?;
     // As the process said that had the session last; a session has had one since it was made.
-    let takes = record.prompt_capabilities.as_deref().map(PromptCapabilities::of_either).unwrap_or_default();
+    let takes = record.prompt_capabilities.as_deref().map(PromptCapabilities::parse_any_version).unwrap_or_default();
     let (room, text) = (context.limits.prompt_bytes, context.limits.attached_text_bytes);
     let work = move || {
-        let mut chooser = Chooser { takes, text, room: room.saturating_sub(blocks.get().len()) };
+        let mut chooser = BlockBuilder { accepts: takes, text_bytes: text, remaining_bytes: room.saturating_sub(blocks.get().len()) };
         let files: Vec<Box<RawValue>> = attachments
             .iter()
             .enumerate()
             .map(|(at, attachment)| chooser.block(&workspace, at, attachment))
             .collect::<Result<_, _>>()?;
         let detail = || "expected an array of content blocks".to_owned();
-        with_blocks(&blocks, &files)
+        append_blocks(&blocks, &files)
             .ok_or_else(|| Refusal::Invalid { pointer: "/prompt".to_owned(), detail: detail() })
     };
     context.shutdown.spawn_blocking(work).await.map_err(|error| Refusal::internal(&error))?
 }
 
 /// Turns files into blocks, as long as there is room.
-struct Chooser {
-    takes: PromptCapabilities,
+struct BlockBuilder {
+    accepts: PromptCapabilities,
     /// Bytes of a text that goes in by itself.
-    text: u64,
+    text_bytes: u64,
     /// Bytes that the prompt may still grow by.
-    room: usize,
+    remaining_bytes: usize,
 }
 
-impl Chooser {
+impl BlockBuilder {
     fn block(
         &mut self,
         workspace: &Workspace,
@@ -68,23 +68,23 @@ impl Chooser {
         attachment: &Attachment,
     ) -> Result<Box<RawValue>, Refusal> {
         let refused = |error: FileError| match error {
-            FileError::Outside => Refusal::Forbidden(format!("/attachments/{at}/path: {error}")),
+            FileError::OutsideRoots => Refusal::Forbidden(format!("/attachments/{at}/path: {error}")),
             FileError::TooLarge(_) => too_large(at),
-            FileError::Io(_) | FileError::Full => Refusal::internal(&error),
+            FileError::Io(_) | FileError::DiskFull => Refusal::internal(&error),
             _ => Refusal::Invalid { pointer: format!("/attachments/{at}/path"), detail: error.to_string() },
         };
         let file = workspace.open_real(&attachment.path).map_err(refused)?;
         let name = file.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let media = media_type(&name);
         let kind = match attachment.kind {
-            Some(kind) => self.may(kind, at, media).map(|()| kind)?,
-            None => self.choose(&file, media).map_err(refused)?,
+            Some(kind) => self.check_kind(kind, at, media).map(|()| kind)?,
+            None => self.choose_kind(&file, media).map_err(refused)?,
         };
         let uri = file_uri(&file.path.to_string_lossy());
-        let content = || file.file.read(self.room as u64);
+        let content = || file.file.read(self.remaining_bytes as u64);
         let block = match kind {
             AttachAs::ResourceLink => {
-                let size = file.file.seen.size;
+                let size = file.file.stat.size;
                 FileBlock::ResourceLink { uri: &uri, name: &name, mime_type: media, size }.to_raw()
             }
             AttachAs::Resource => resource(&content().map_err(refused)?, &uri, media),
@@ -98,18 +98,18 @@ impl Chooser {
             }
         };
         // With the comma between two blocks.
-        self.room = self.room.checked_sub(block.get().len() + 1).ok_or_else(|| too_large(at))?;
+        self.remaining_bytes = self.remaining_bytes.checked_sub(block.get().len() + 1).ok_or_else(|| too_large(at))?;
         Ok(block)
     }
 
     /// What a client asks for, against what the agent takes and the file is.
-    fn may(&self, kind: AttachAs, at: usize, media: Option<&str>) -> Result<(), Refusal> {
+    fn check_kind(&self, kind: AttachAs, at: usize, media: Option<&str>) -> Result<(), Refusal> {
         let pointer = format!("/attachments/{at}/as");
         let (taken, what, family) = match kind {
             AttachAs::ResourceLink => return Ok(()),
-            AttachAs::Resource => (self.takes.embedded_context, "embedded resources", ""),
-            AttachAs::Image => (self.takes.image, "images", "image/"),
-            AttachAs::Audio => (self.takes.audio, "audio", "audio/"),
+            AttachAs::Resource => (self.accepts.embedded_context, "embedded resources", ""),
+            AttachAs::Image => (self.accepts.image, "images", "image/"),
+            AttachAs::Audio => (self.accepts.audio, "audio", "audio/"),
         };
         if !taken {
             return Err(Refusal::ContentUnsupported {
@@ -125,20 +125,20 @@ impl Chooser {
         }
     }
 
-    fn choose(&self, file: &RealFile, media: Option<&str>) -> Result<AttachAs, FileError> {
-        let size = file.file.seen.size;
+    fn choose_kind(&self, file: &RealFile, media: Option<&str>) -> Result<AttachAs, FileError> {
+        let size = file.file.stat.size;
         let family = media.unwrap_or_default().split('/').next();
         // Base64 makes four bytes of three; the rest of a block is short.
-        let fits = size.saturating_mul(4) / 3 + 1024 <= self.room as u64;
+        let fits = size.saturating_mul(4) / 3 + 1024 <= self.remaining_bytes as u64;
         let is_text = || {
             Ok::<_, FileError>(
                 text(&file.file.read_at(0, usize::try_from(size).unwrap_or_default())?).is_some(),
             )
         };
         Ok(match family {
-            Some("image") if self.takes.image && fits && media != Some("image/svg+xml") => AttachAs::Image,
-            Some("audio") if self.takes.audio && fits => AttachAs::Audio,
-            _ if self.takes.embedded_context && fits && size <= self.text && is_text()? => AttachAs::Resource,
+            Some("image") if self.accepts.image && fits && media != Some("image/svg+xml") => AttachAs::Image,
+            Some("audio") if self.accepts.audio && fits => AttachAs::Audio,
+            _ if self.accepts.embedded_context && fits && size <= self.text_bytes && is_text()? => AttachAs::Resource,
             _ => AttachAs::ResourceLink,
         })
     }

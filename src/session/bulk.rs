@@ -10,7 +10,7 @@ use crate::api::{BulkResult, BulkResults};
 use crate::types::{Principal, SessionId};
 
 /// Sessions of a batch that end at the same time.
-const AT_ONCE: usize = 8;
+const CONCURRENCY: usize = 8;
 
 /// The action on each session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,11 +31,11 @@ impl SessionRegistry {
     ) -> Result<BulkResults, Refusal> {
         let page = list::list(self.context(), by, query).await?;
         let mut results = Vec::with_capacity(page.sessions.len());
-        for batch in page.sessions.chunks(AT_ONCE) {
+        for batch in page.sessions.chunks(CONCURRENCY) {
             let one = |session: SessionId| {
                 let (registry, by, trace) = (self.clone(), by.clone(), trace.clone());
                 let ended = async move { registry.end(&by, action, session, trace).await };
-                self.context().shutdown.spawn_confined(ended.in_current_span())
+                self.context().shutdown.spawn_isolated(ended.in_current_span())
             };
             let running: Vec<_> =
                 batch.iter().map(|session| (session.session_id, one(session.session_id))).collect();
@@ -58,7 +58,7 @@ impl SessionRegistry {
     ) -> Result<u16, Refusal> {
         let session = match (self.open(by, id).await, action) {
             // Another client was quicker.
-            (Err(Refusal::Gone), BulkAction::Delete) => return Ok(204),
+            (Err(Refusal::NoSuchSession), BulkAction::Delete) => return Ok(204),
             (session, _) => session?,
         };
         match action {

@@ -5,32 +5,32 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::actor::{Actor, answer};
+use super::actor::{Actor, send_reply};
 use super::attachment::Attachment;
-use super::command::{Reply, Wish};
-use super::forgotten;
+use super::command::{Reply, ClientCall};
+use super::upstream_delete;
 use super::metadata;
 use super::record::{index_key, prompt_key, put_open, request_key, session_key, terminal_key};
-use super::refusal::{Refusal, failed};
-use super::written::Written;
+use super::refusal::{Refusal, agent_failure};
+use super::encode::EncodedEvent;
 use crate::acp::TraceContext;
 use crate::agent::AgentFailure;
 use crate::api::event::{DetachedReason, SessionChanged, SessionClosed, SessionDeleted};
 use crate::api::{SessionPatch, SessionState};
 use crate::eventlog::{Event, Members, Records};
 use crate::jsonrpc::{CallId, RpcError};
-use crate::pool::Fate;
+use crate::pool::Disposition;
 use crate::store::{Delete, Table};
 use crate::types::{Principal, PromptId, RequestId, TerminalId};
 
 /// When it is worth to ask again for a process.
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// A setting on its way to the agent.
 #[derive(Debug)]
-pub(super) struct Setting {
+pub(super) struct PendingCall {
     pub(super) by: Principal,
-    pub(super) wish: Wish,
+    pub(super) call: ClientCall,
     pub(super) trace: Option<TraceContext>,
     pub(super) reply: Reply<(Box<RawValue>, u64)>,
     pub(super) deadline: Instant,
@@ -52,128 +52,128 @@ impl Actor {
         }
         let title = patch.title.as_ref().map(Option::as_deref);
         let mut event = SessionChanged { by: &by.id, title, ..SessionChanged::default() };
-        let metadata = patch.metadata(self.record.metadata.clone());
+        let metadata = patch.merged_metadata(self.record.metadata.clone());
         if patch.metadata.is_some() {
             metadata::check(&metadata)?;
             event.metadata = Some(&metadata);
             self.metadata_index.changed();
         }
-        let event = Written::from(&event);
+        let event = EncodedEvent::from(&event);
         self.record.metadata = metadata;
-        Ok(self.changed(event))
+        Ok(self.append_changed(event))
     }
 
     /// Appends `session.changed` and folds it.
-    pub(super) fn changed(&mut self, event: Written) -> u64 {
+    pub(super) fn append_changed(&mut self, event: EncodedEvent) -> u64 {
         let object = [b"{", &event.members[..], b"}"].concat();
         let object: &RawValue = serde_json::from_slice(&object).expect("members are JSON");
         self.fold_changed |= self.fold.changed(object);
-        let records = self.saved(Records::default());
+        let records = self.with_session_records(Records::default());
         self.append(None, event, records)
     }
 
-    pub(super) fn set(
+    pub(super) fn queue_call(
         &mut self,
         by: Principal,
-        wish: Wish,
+        wish: ClientCall,
         trace: Option<TraceContext>,
         reply: Reply<(Box<RawValue>, u64)>,
     ) {
         if self.record.state == SessionState::Closed {
-            return answer(reply, Err(Refusal::Closed));
+            return send_reply(reply, Err(Refusal::Closed));
         }
         // What ends work is always allowed.
-        let quota = if matches!(wish, Wish::Cancel(_)) { Ok(()) } else { self.check_quota() };
-        let allowed = quota.and_then(|()| self.check_wish(&wish));
+        let quota = if matches!(wish, ClientCall::Cancel(_)) { Ok(()) } else { self.check_quota() };
+        let allowed = quota.and_then(|()| self.check_call(&wish));
         if let Err(refusal) = allowed.and_then(|()| self.reserve()) {
-            return answer(reply, Err(refusal));
+            return send_reply(reply, Err(refusal));
         }
         let deadline = Instant::now() + self.context.limits.settings_wait;
-        self.wanted.push(Setting { by, wish, trace, reply, deadline });
+        self.queued_calls.push(PendingCall { by, call: wish, trace, reply, deadline });
     }
 
     /// Sends the settings that waited for a process. One that is being ended for its ignored cancel gets none.
-    pub(super) fn send_settings(&mut self) {
+    pub(super) fn send_queued_calls(&mut self) {
         let stopping = self.turn.as_ref().is_some_and(|turn| turn.stopping);
-        if !matches!(self.attachment, Attachment::Attached) || self.wanted.is_empty() || stopping {
+        if !matches!(self.attachment, Attachment::Attached) || self.queued_calls.is_empty() || stopping {
             return;
         }
         let Some(id) = self.record.agent_session_id.clone() else { return };
-        for setting in std::mem::take(&mut self.wanted) {
-            self.send_wish(setting, &id);
+        for setting in std::mem::take(&mut self.queued_calls) {
+            self.send_call(setting, &id);
         }
     }
 
-    pub(super) fn setting_answered(&mut self, call: CallId, outcome: Result<Box<RawValue>, RpcError>) {
-        let Some(setting) = self.settings.remove(&call) else { return };
+    pub(super) fn call_answered(&mut self, call: CallId, outcome: Result<Box<RawValue>, RpcError>) {
+        let Some(setting) = self.sent_calls.remove(&call) else { return };
         self.idle_since = Instant::now();
         match outcome {
-            Ok(result) => self.granted(setting, &result),
+            Ok(result) => self.call_succeeded(setting, &result),
             Err(error) => {
-                let Some(lease) = &self.inputs.lease else { return };
-                let failure = failed(error, lease);
-                self.refuse_setting(setting, &Refusal::Agent(failure));
+                let Some(lease) = &self.event_loop.lease else { return };
+                let failure = agent_failure(error, lease);
+                self.call_failed(setting, &Refusal::Agent(failure));
             }
         }
     }
 
-    pub(super) fn setting_deadline(&self) -> Option<Instant> {
-        let asked = self.settings.values().map(|setting| setting.deadline);
-        let wanted = self.wanted.iter().map(|setting| setting.deadline);
-        let attaching = self.attaching.iter().map(|attaching| attaching.deadline);
-        let creating = self.creating.iter().map(|creating| creating.deadline);
-        asked.chain(wanted.chain(attaching).chain(creating).filter(|_| self.stands_in_line())).min()
+    pub(super) fn call_deadline(&self) -> Option<Instant> {
+        let asked = self.sent_calls.values().map(|setting| setting.deadline);
+        let wanted = self.queued_calls.iter().map(|setting| setting.deadline);
+        let attaching = self.attach_waiters.iter().map(|attaching| attaching.deadline);
+        let creating = self.create_waiter.iter().map(|creating| creating.deadline);
+        asked.chain(wanted.chain(attaching).chain(creating).filter(|_| self.waits_for_process())).min()
     }
 
     /// A session that is being set up has its process: who waits for it then waits for the agent.
-    fn stands_in_line(&self) -> bool {
-        !matches!(self.attachment, Attachment::Setting { .. } | Attachment::Attached)
+    fn waits_for_process(&self) -> bool {
+        !matches!(self.attachment, Attachment::SettingUp { .. } | Attachment::Attached)
     }
 
-    pub(super) fn settings_overdue(&mut self, now: Instant) {
+    pub(super) fn check_call_deadlines(&mut self, now: Instant) {
         let overdue: Vec<CallId> =
-            self.settings.iter().filter(|(_, s)| now >= s.deadline).map(|(call, _)| *call).collect();
+            self.sent_calls.iter().filter(|(_, s)| now >= s.deadline).map(|(call, _)| *call).collect();
         for call in overdue {
-            self.abandon(call);
-            let Some(setting) = self.settings.remove(&call) else { continue };
-            let method = setting.wish.method().to_owned();
-            self.refuse_setting(setting, &Refusal::Agent(AgentFailure::Timeout { method }));
+            self.cancel_call(call);
+            let Some(setting) = self.sent_calls.remove(&call) else { continue };
+            let method = setting.call.method().to_owned();
+            self.call_failed(setting, &Refusal::Agent(AgentFailure::Timeout { method }));
         }
-        if self.stands_in_line() {
-            self.waits_overdue(now);
+        if self.waits_for_process() {
+            self.expire_waiters(now);
         }
     }
 
     /// A client that only wants a process is not held for as long as a turn may stand in line. One that is being
     /// started is worth the wait, which has its own limit.
-    fn waits_overdue(&mut self, now: Instant) {
+    fn expire_waiters(&mut self, now: Instant) {
         let wait = self.context.limits.settings_wait;
         let overdue = |deadline: Instant| now >= deadline;
-        let waits = self.wanted.iter().map(|s| s.deadline).chain(self.attaching.iter().map(|a| a.deadline));
-        if !waits.chain(self.creating.iter().map(|c| c.deadline)).any(overdue) {
+        let waits = self.queued_calls.iter().map(|s| s.deadline).chain(self.attach_waiters.iter().map(|a| a.deadline));
+        if !waits.chain(self.create_waiter.iter().map(|c| c.deadline)).any(overdue) {
             return;
         }
         let starts = self.context.pool.is_starting(&self.record.agent);
         if starts {
-            self.creating.iter_mut().for_each(|c| c.deadline = c.deadline.max(now + wait));
-            self.wanted.iter_mut().for_each(|setting| setting.deadline = setting.deadline.max(now + wait));
-            self.attaching.iter_mut().for_each(|a| a.deadline = a.deadline.max(now + wait));
+            self.create_waiter.iter_mut().for_each(|c| c.deadline = c.deadline.max(now + wait));
+            self.queued_calls.iter_mut().for_each(|setting| setting.deadline = setting.deadline.max(now + wait));
+            self.attach_waiters.iter_mut().for_each(|a| a.deadline = a.deadline.max(now + wait));
             return;
         }
         let refusal = || {
             let detail = "every process of this agent is at work; try again, or cancel a turn";
-            Refusal::PoolFull(detail.to_owned(), RETRY)
+            Refusal::PoolFull(detail.to_owned(), RETRY_AFTER)
         };
-        for setting in self.wanted.extract_if(.., |setting| overdue(setting.deadline)) {
-            answer(setting.reply, Err(refusal()));
+        for setting in self.queued_calls.extract_if(.., |setting| overdue(setting.deadline)) {
+            send_reply(setting.reply, Err(refusal()));
         }
-        for attaching in self.attaching.extract_if(.., |attaching| overdue(attaching.deadline)) {
-            answer(attaching.reply, Err(refusal()));
+        for attaching in self.attach_waiters.extract_if(.., |attaching| overdue(attaching.deadline)) {
+            send_reply(attaching.reply, Err(refusal()));
         }
-        if self.creating.as_ref().is_some_and(|creating| overdue(creating.deadline)) {
-            self.not_created(&refusal());
+        if self.create_waiter.as_ref().is_some_and(|creating| overdue(creating.deadline)) {
+            self.create_failed(&refusal());
         }
-        self.leave_line();
+        self.drop_pending_lease();
     }
 
     /// Ends what runs; the log stays readable, and `attach` opens it again.
@@ -183,12 +183,12 @@ impl Actor {
         }
         self.end_all(trace);
         self.record.state = SessionState::Closed;
-        let records = self.saved(Records::default());
+        let records = self.with_session_records(Records::default());
         let mut seq = self.append(None, &SessionClosed { by: &by.id }, records);
         if self.record.attached {
-            self.detached(DetachedReason::Closed);
+            self.append_detached(DetachedReason::Closed);
             seq = self.log.appended();
-            self.let_go(false, trace);
+            self.close_at_agent(false, trace);
         }
         seq
     }
@@ -198,9 +198,9 @@ impl Actor {
         self.end_all(trace.as_ref());
         if self.record.attached {
             self.record.attached = false;
-            self.let_go(true, trace.as_ref());
+            self.close_at_agent(true, trace.as_ref());
         } else {
-            forgotten::ask(&self.context, &self.record, &self.owner, trace);
+            upstream_delete::request_delete(&self.context, &self.record, &self.owner, trace);
         }
         self.erase(&by.id)
     }
@@ -213,10 +213,10 @@ impl Actor {
         gone(Table::Session, session_key(id));
         gone(Table::Fold, session_key(id));
         gone(Table::SessionIndex, index_key(&self.record.tenant(), self.record.updated_at, id));
-        if let Some(key) = self.indexed_at.take() {
+        if let Some(key) = self.stored_index_key.take() {
             gone(Table::SessionIndex, key);
         }
-        for key in self.named_as.take().into_iter().chain(self.record.agent_session_key()) {
+        for key in self.stored_agent_session_key.take().into_iter().chain(self.record.agent_session_key()) {
             gone(Table::AgentSession, key);
         }
         for key in self.metadata_index.take() {
@@ -232,10 +232,10 @@ impl Actor {
             gone(Table::Terminal, terminal_key(id, TerminalId::new(number)));
         }
         put_open(id, false, &mut records);
-        let Written { kind, members } = Written::from(&SessionDeleted { by });
+        let EncodedEvent { kind, members } = EncodedEvent::from(&SessionDeleted { by });
         let seq = self.log.erase(&Event { kind, prompt: None, members: Members::whole(&members) }, records);
         self.erased = true;
-        self.over = true;
+        self.stopping = true;
         seq
     }
 
@@ -249,22 +249,22 @@ impl Actor {
         }
         self.withdraw_requests();
         self.end_terminals();
-        self.inputs.place = None;
-        for attaching in self.attaching.drain(..) {
-            answer(attaching.reply, Err(Refusal::Closed));
+        self.event_loop.pending_lease = None;
+        for attaching in self.attach_waiters.drain(..) {
+            send_reply(attaching.reply, Err(Refusal::Closed));
         }
-        for setting in self.wanted.drain(..) {
-            answer(setting.reply, Err(Refusal::Closed));
+        for setting in self.queued_calls.drain(..) {
+            send_reply(setting.reply, Err(Refusal::Closed));
         }
-        for (call, setting) in std::mem::take(&mut self.settings) {
-            self.abandon(call);
-            self.refuse_setting(setting, &Refusal::Closed);
+        for (call, setting) in std::mem::take(&mut self.sent_calls) {
+            self.cancel_call(call);
+            self.call_failed(setting, &Refusal::Closed);
         }
-        if let Attachment::Setting { call, .. } = self.attachment {
-            self.abandon(call);
-            self.release(Fate::Stop, &Refusal::Closed);
+        if let Attachment::SettingUp { call, .. } = self.attachment {
+            self.cancel_call(call);
+            self.release(Disposition::Stop, &Refusal::Closed);
             self.attachment = Attachment::Detached;
         }
-        self.settle();
+        self.release_live_guard();
     }
 }

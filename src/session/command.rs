@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::creation::Creating;
+use super::creation::CreateWaiter;
 use super::refusal::Refusal;
 use super::requests::Outcome;
-use crate::acp::{self, Part, TraceContext};
+use crate::acp::{self, CancelTarget, TraceContext};
 use crate::api::{PendingRequest, Prompt, Session, SessionPatch};
 use crate::types::{Principal, PromptId, RequestId, TerminalId};
 
@@ -42,14 +42,14 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 
 /// What an agent is called for on behalf of a client.
 #[derive(Debug)]
-pub(super) enum Wish {
+pub(super) enum ClientCall {
     Mode(String),
     Config {
         option: String,
         value: Box<RawValue>,
     },
     /// One tool call or terminal shall stop, and nothing else.
-    Cancel(Part),
+    Cancel(CancelTarget),
     Fork,
     /// The fork that the agent has made is to be closed here: its answer to `session/fork`.
     Forked(Box<RawValue>),
@@ -61,7 +61,7 @@ pub(super) enum Wish {
     },
 }
 
-impl Wish {
+impl ClientCall {
     pub(super) fn method(&self) -> &str {
         match self {
             Self::Mode(_) => acp::method::SESSION_SET_MODE,
@@ -77,7 +77,7 @@ impl Wish {
 #[derive(Debug)]
 pub(super) enum Command {
     /// The first command of a new session: get a process and the agent's session.
-    Create(Creating),
+    Create(CreateWaiter),
     /// The snapshot, and the seq that must be committed before anybody sees it.
     Snapshot {
         reply: Reply<(Session, u64)>,
@@ -129,9 +129,9 @@ pub(super) enum Command {
         outcome: Outcome,
         reply: Reply<u64>,
     },
-    Set {
+    Call {
         by: Principal,
-        wish: Wish,
+        call: ClientCall,
         trace: Option<TraceContext>,
         reply: Reply<(Box<RawValue>, u64)>,
     },

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::record::{self, FoldRecord, RequestRecord, SessionRecord};
-use super::recovery::get;
+use super::recovery::read_record;
 use super::refusal::Refusal;
 use crate::api::{PendingRequest, Session};
 use crate::eventlog::SessionLog;
@@ -11,7 +11,7 @@ use crate::transcript::SessionFold;
 use crate::types::EventId;
 
 /// The snapshot that the records and the folded events give.
-pub(super) fn shown(
+pub(super) fn build_snapshot(
     record: &SessionRecord,
     fold: &SessionFold,
     requests: Vec<PendingRequest>,
@@ -45,8 +45,8 @@ pub(super) fn shown(
 /// The last committed snapshot of a session.
 pub(super) async fn session(context: &Context, log: &SessionLog) -> Result<Session, Refusal> {
     let key = record::session_key(log.session());
-    let record = get::<SessionRecord>(context, Table::Session, key.clone()).await?.ok_or(Refusal::Gone)?;
-    let folded = get::<FoldRecord>(context, Table::Fold, key).await?;
+    let record = read_record::<SessionRecord>(context, Table::Session, key.clone()).await?.ok_or(Refusal::NoSuchSession)?;
+    let folded = read_record::<FoldRecord>(context, Table::Fold, key).await?;
     // Nothing that the fold shows has changed up to where the session's record is exact.
     let (mut fold, mut seq) = match folded {
         Some(FoldRecord { seq, fold }) => (fold, seq.max(record.seq)),
@@ -62,7 +62,7 @@ pub(super) async fn session(context: &Context, log: &SessionLog) -> Result<Sessi
         }
     }
     let requests = requests(context, &record).await?;
-    Ok(shown(&record, &fold, requests, log.id(seq)))
+    Ok(build_snapshot(&record, &fold, requests, log.id(seq)))
 }
 
 /// The requests of the agent that are open by the last commit.
@@ -70,7 +70,7 @@ async fn requests(context: &Context, record: &SessionRecord) -> Result<Vec<Pendi
     let mut open = Vec::new();
     for request in &record.open_requests {
         let key = record::request_key(record.session_id, *request);
-        let stored = get::<RequestRecord>(context, Table::Request, key).await?;
+        let stored = read_record::<RequestRecord>(context, Table::Request, key).await?;
         open.extend(stored.filter(|stored| stored.resolution.is_none()).and_then(|stored| stored.pending));
     }
     Ok(open)

@@ -10,19 +10,19 @@ use tokio::sync::Semaphore;
 use super::folders::Workspaces;
 use super::idempotency::InFlight;
 use super::quota::Quotas;
-use super::taken::Takes;
+use super::adopt::Adoptions;
 use crate::agent::CurrentCatalogue;
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
-use crate::shutdown::{Shutdown, sound};
+use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{EffectiveLimits, Ids, LimitExceeded, Limits, Principal, PrincipalLimit, Tenant};
-use crate::workspace::Budget;
+use crate::workspace::ScrollbackBudget;
 
 /// Checks whether a principal still has a key that allows prompts.
 #[derive(Clone)]
-pub struct MayPrompt(Arc<Holds>);
+pub struct MayPrompt(Arc<PromptCheck>);
 
-type Holds = dyn Fn(&Tenant, &str) -> bool + Send + Sync;
+type PromptCheck = dyn Fn(&Tenant, &str) -> bool + Send + Sync;
 
 impl MayPrompt {
     /// `holds` gets the tenant and the id of the principal. It must not block.
@@ -30,7 +30,7 @@ impl MayPrompt {
         Self(Arc::new(holds))
     }
 
-    pub(super) fn holds(&self, tenant: &Tenant, id: &str) -> bool {
+    pub(super) fn allows(&self, tenant: &Tenant, id: &str) -> bool {
         (self.0)(tenant, id)
     }
 }
@@ -42,7 +42,7 @@ impl fmt::Debug for MayPrompt {
 }
 
 /// When a session may have given its process back.
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The parts that `app` hands to the sessions.
 #[derive(Debug, Clone)]
@@ -57,13 +57,13 @@ pub struct Context {
     /// Asked for prompts that an earlier gateway accepted.
     pub may_prompt: MayPrompt,
     pub(super) in_flight: InFlight,
-    pub(super) live: LiveCount,
-    pub(super) takes: Takes,
+    pub(super) live: LiveSessions,
+    pub(super) adoptions: Adoptions,
     pub(super) quotas: Quotas,
     /// Held by whoever asks an agent to forget a session.
-    pub(super) forgetting: Arc<Semaphore>,
+    pub(super) upstream_deletes: Arc<Semaphore>,
     /// What the output of all terminals may take.
-    pub(super) scrollbacks: Budget,
+    pub(super) scrollback_budget: ScrollbackBudget,
 }
 
 impl Context {
@@ -75,9 +75,9 @@ impl Context {
         may_prompt: MayPrompt,
         (ids, limits, shutdown): (Ids, Arc<Limits>, Shutdown),
     ) -> Self {
-        let (in_flight, live, takes) = (InFlight::default(), LiveCount::default(), Takes::default());
+        let (in_flight, live, takes) = (InFlight::default(), LiveSessions::default(), Adoptions::default());
         let forgetting = Arc::new(Semaphore::new(1));
-        let scrollbacks = Budget::new(limits.terminals_bytes);
+        let scrollbacks = ScrollbackBudget::new(limits.terminals_bytes);
         Self {
             log,
             pool,
@@ -89,48 +89,48 @@ impl Context {
             may_prompt,
             in_flight,
             live,
-            takes,
+            adoptions: takes,
             quotas: Quotas::default(),
-            forgetting,
-            scrollbacks,
+            upstream_deletes: forgetting,
+            scrollback_budget: scrollbacks,
         }
     }
 }
 
 /// How many sessions of each principal hold or await a process.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LiveCount(Arc<Mutex<HashMap<Arc<str>, usize>>>);
+pub(super) struct LiveSessions(Arc<Mutex<HashMap<Arc<str>, usize>>>);
 
 /// Counts one session for as long as it exists.
 #[derive(Debug)]
-pub(super) struct Live {
-    count: LiveCount,
-    id: Arc<str>,
+pub(super) struct LiveGuard {
+    sessions: LiveSessions,
+    principal: Arc<str>,
 }
 
-impl LiveCount {
-    pub(super) fn enter(
+impl LiveSessions {
+    pub(super) fn acquire(
         &self,
         principal: &Principal,
         limits: &EffectiveLimits,
-    ) -> Result<Live, LimitExceeded> {
-        let mut counts = sound(self.0.lock());
+    ) -> Result<LiveGuard, LimitExceeded> {
+        let mut counts = lock_or_abort(self.0.lock());
         let count = counts.get(&principal.id).copied().unwrap_or_default();
         if !limits.allows(PrincipalLimit::LiveSessions, count) {
-            return Err(limits.exceeded(PrincipalLimit::LiveSessions, RETRY));
+            return Err(limits.exceeded(PrincipalLimit::LiveSessions, RETRY_AFTER));
         }
         counts.insert(Arc::clone(&principal.id), count + 1);
-        Ok(Live { count: self.clone(), id: Arc::clone(&principal.id) })
+        Ok(LiveGuard { sessions: self.clone(), principal: Arc::clone(&principal.id) })
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveGuard {
     fn drop(&mut self) {
-        let mut counts = sound(self.count.0.lock());
-        if let Some(count) = counts.get_mut(&self.id) {
+        let mut counts = lock_or_abort(self.sessions.0.lock());
+        if let Some(count) = counts.get_mut(&self.principal) {
             *count -= 1;
             if *count == 0 {
-                counts.remove(&self.id);
+                counts.remove(&self.principal);
             }
         }
     }

@@ -4,9 +4,9 @@ use serde_json::value::RawValue;
 
 use super::actor::Actor;
 use super::attachment::Attachment;
-use super::requests::Offer;
-use super::serve::Done;
-use crate::acp::{self, Ask, Mode, error_code};
+use super::requests::OfferedRequest;
+use super::client_methods::WorkOutput;
+use crate::acp::{self, RequestKind, ElicitationMode, error_code};
 use crate::api::Resolution;
 use crate::api::event::ElicitationCompleted;
 use crate::eventlog::Records;
@@ -14,11 +14,11 @@ use crate::jsonrpc::IncomingId;
 use crate::types::PromptId;
 
 /// How many pages an owner remembers that somebody may still visit.
-const REMEMBERED: usize = 64;
+const MAX_REMEMBERED: usize = 64;
 
 /// An elicitation that can be shown.
 #[derive(Debug)]
-pub(super) struct Elicit {
+pub(super) struct CheckedElicitation {
     params: Box<RawValue>,
     prompt: Option<PromptId>,
     subagent: Option<String>,
@@ -26,16 +26,16 @@ pub(super) struct Elicit {
 
 impl Actor {
     /// `own`: the params with our session id, if they name a session.
-    pub(super) fn elicitation(&mut self, incoming: IncomingId, params: &RawValue, own: Box<RawValue>) {
+    pub(super) fn handle_elicitation(&mut self, incoming: IncomingId, params: &RawValue, own: Box<RawValue>) {
         let invalid = |actor: &Self, detail: &str| actor.refuse(incoming, error_code::INVALID_PARAMS, detail);
-        let peek = match acp::peek_elicitation(params) {
+        let peek = match acp::parse_elicitation(params) {
             Ok(peek) => peek,
             Err(error) => return invalid(self, &error.to_string()),
         };
         let subagent = self.subagent_of(params);
-        let named = peek.request_id.map(|raw| self.name_of_call(raw));
+        let named = peek.request_id.map(|raw| self.public_call_id(raw));
         let params = match named {
-            None if acp::names_session(params) => own,
+            None if acp::has_session_id(params) => own,
             Some(Some(name)) => acp::replace_request_id(&own, &name),
             _ => {
                 return invalid(
@@ -44,28 +44,28 @@ impl Actor {
                 );
             }
         };
-        let elicit = Elicit { params, prompt: self.running(), subagent };
+        let elicit = CheckedElicitation { params, prompt: self.running_turn(), subagent };
         match peek.mode {
-            Mode::Url { elicitation_id } => {
+            ElicitationMode::Url { elicitation_id } => {
                 self.elicitations.push_back(elicitation_id.into_owned());
-                if self.elicitations.len() > REMEMBERED {
+                if self.elicitations.len() > MAX_REMEMBERED {
                     self.elicitations.pop_front();
                 }
-                self.elicit(incoming, elicit);
+                self.offer_elicitation(incoming, elicit);
             }
-            Mode::Form { .. } => {
+            ElicitationMode::Form { .. } => {
                 let shutdown = self.context.shutdown.clone();
-                self.beside(incoming, async move {
+                self.serve_to_completion(incoming, async move {
                     let checked = shutdown.spawn_blocking(move || {
                         let usable = acp::check_form(&elicit.params).map_err(|error| error.to_string());
                         usable.map(|()| elicit)
                     });
                     match checked.await {
-                        Ok(Ok(elicit)) => Done::Elicit(elicit),
-                        Ok(Err(detail)) => Done::Answer(Err(acp::error(error_code::INVALID_PARAMS, &detail))),
+                        Ok(Ok(elicit)) => WorkOutput::Elicitation(elicit),
+                        Ok(Err(detail)) => WorkOutput::Answer(Err(acp::error(error_code::INVALID_PARAMS, &detail))),
                         Err(_) => {
                             let detail = "the form could not be checked";
-                            Done::Answer(Err(acp::error(error_code::INTERNAL, detail)))
+                            WorkOutput::Answer(Err(acp::error(error_code::INTERNAL, detail)))
                         }
                     }
                 });
@@ -74,19 +74,19 @@ impl Actor {
     }
 
     /// What clients know a call of ours by: its turn, or nothing (`null`). None: no such call is open.
-    fn name_of_call(&self, raw_id: &RawValue) -> Option<String> {
-        let call = self.inputs.lease.as_ref()?.process().connection.find_call(raw_id)?;
+    fn public_call_id(&self, raw_id: &RawValue) -> Option<String> {
+        let call = self.event_loop.lease.as_ref()?.process().connection.find_call(raw_id)?;
         let turn = self.turn.as_ref().filter(|turn| turn.call == Some(call));
         Some(turn.map_or_else(|| "null".to_owned(), |turn| format!("\"{}\"", turn.record.prompt_id)))
     }
 
-    pub(super) fn elicit(&mut self, incoming: IncomingId, Elicit { params, prompt, subagent }: Elicit) {
-        let over = prompt.is_some() && prompt != self.running();
+    pub(super) fn offer_elicitation(&mut self, incoming: IncomingId, CheckedElicitation { params, prompt, subagent }: CheckedElicitation) {
+        let over = prompt.is_some() && prompt != self.running_turn();
         if over || !matches!(self.attachment, Attachment::Attached) {
-            return self.send_answer(incoming, &Ask::Elicitation.cancelled());
+            return self.send_answer(incoming, &RequestKind::Elicitation.cancelled_reply());
         }
-        let (method, wait) = (acp::method::ELICITATION_CREATE, self.question_wait());
-        let offered = self.offer_request(Offer { method, incoming, params, prompt, subagent, wait });
+        let (method, wait) = (acp::method::ELICITATION_CREATE, self.answer_wait());
+        let offered = self.offer_request(OfferedRequest { method, incoming, params, prompt, subagent, wait });
         if let Some(id) = offered.filter(|_| self.is_cancelling()) {
             self.end_request(id, Resolution::Cancelled);
         }
@@ -97,7 +97,7 @@ impl Actor {
         let Some((id, more)) = acp::completed_elicitation(params) else { return };
         let Some(place) = self.elicitations.iter().position(|known| *known == *id) else { return };
         self.elicitations.remove(place);
-        let prompt = self.running();
+        let prompt = self.running_turn();
         self.append(
             prompt,
             &ElicitationCompleted { elicitation_id: &id, more: more.as_deref() },

@@ -8,31 +8,31 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::actor::Actor;
 use super::requests::Outcome;
-use super::serve::{Done, kib};
+use super::client_methods::{WorkOutput, kib};
 use crate::acp::{self, error_code, method};
 use crate::jsonrpc::IncomingId;
-use crate::workspace::{FileError, Window, Workspace, Workspaces};
+use crate::workspace::{FileError, LineRange, Workspace, Workspaces};
 
 /// What the work needs of its session. It runs on a thread that may block.
-struct Served {
+struct FileAccess {
     workspaces: Workspaces,
     cwd: PathBuf,
     additional: Vec<PathBuf>,
     /// Bytes of a file.
-    max: u64,
+    max_bytes: u64,
 }
 
 impl Actor {
     /// Reads or writes a file for the agent. That it asks for this session, or for a child of it, is known by now.
     pub(super) fn serve_file(&mut self, incoming: IncomingId, method: &str, params: &RawValue) {
-        let served = Served {
+        let served = FileAccess {
             workspaces: self.context.workspaces.clone(),
             cwd: PathBuf::from(&self.record.cwd),
             additional: self.record.additional_directories.iter().map(PathBuf::from).collect(),
-            max: self.context.limits.file_bytes,
+            max_bytes: self.context.limits.file_bytes,
         };
-        let bounds = &self.serving.files;
-        let Ok(wanted) = Arc::clone(&bounds.wanted).try_acquire_many_owned(kib(params.get().len())) else {
+        let bounds = &self.client_methods.files;
+        let Ok(wanted) = Arc::clone(&bounds.request_kib).try_acquire_many_owned(kib(params.get().len())) else {
             return self.refuse(incoming, error_code::INTERNAL, "too much is being written at once");
         };
         let places = Arc::clone(&bounds.answers);
@@ -40,14 +40,14 @@ impl Actor {
         let shutdown = self.context.shutdown.clone();
         self.serve(incoming, async move {
             // Nobody closes it.
-            let Ok(place) = places.acquire_owned().await else { return Done::Answer(Err(given_up())) };
+            let Ok(place) = places.acquire_owned().await else { return WorkOutput::Answer(Err(work_aborted())) };
             // The work goes on when nobody waits for it any more, and holds its place as long.
             let work = shutdown.spawn_blocking(move || {
                 let outcome = served.outcome(&method, &params);
                 drop((params, wanted));
-                Done::File(outcome, place)
+                WorkOutput::File(outcome, place)
             });
-            work.await.unwrap_or_else(|_| Done::Answer(Err(given_up())))
+            work.await.unwrap_or_else(|_| WorkOutput::Answer(Err(work_aborted())))
         });
     }
 
@@ -58,13 +58,13 @@ impl Actor {
         outcome: &Outcome,
         place: OwnedSemaphorePermit,
     ) {
-        if let Some(lease) = &self.inputs.lease {
-            lease.process().answer_held(incoming, outcome.as_deref().map_err(|error| &**error), place);
+        if let Some(lease) = &self.event_loop.lease {
+            lease.process().answer_with_guard(incoming, outcome.as_deref().map_err(|error| &**error), place);
         }
     }
 }
 
-impl Served {
+impl FileAccess {
     fn outcome(&self, method: &str, params: &RawValue) -> Outcome {
         match method {
             method::FS_READ_TEXT_FILE => self.read(params),
@@ -74,18 +74,18 @@ impl Served {
     }
 
     fn read(&self, params: &RawValue) -> Outcome {
-        let asked = acp::peek_read_text_file(params).map_err(|_| not_params())?;
-        let window = Window { line: asked.line, limit: asked.limit };
-        let text = self.workspace().and_then(|workspace| workspace.read_text(&asked.path, window, self.max));
-        text.map(|text| acp::text_file(&text)).map_err(|error| refused(&asked.path, &error))
+        let asked = acp::parse_read_text_file(params).map_err(|_| invalid_params())?;
+        let window = LineRange { line: asked.line, limit: asked.limit };
+        let text = self.workspace().and_then(|workspace| workspace.read_text(&asked.path, window, self.max_bytes));
+        text.map(|text| acp::read_text_file_result(&text)).map_err(|error| file_error(&asked.path, &error))
     }
 
     fn write(&self, params: &RawValue) -> Outcome {
-        let asked = acp::peek_write_text_file(params).map_err(|_| not_params())?;
+        let asked = acp::parse_write_text_file(params).map_err(|_| invalid_params())?;
         let saved = self
             .workspace()
-            .and_then(|workspace| workspace.write_text(&asked.path, &asked.content, self.max));
-        saved.map(|_| acp::done()).map_err(|error| refused(&asked.path, &error))
+            .and_then(|workspace| workspace.write_text(&asked.path, &asked.content, self.max_bytes));
+        saved.map(|_| acp::empty_result()).map_err(|error| file_error(&asked.path, &error))
     }
 
     fn workspace(&self) -> Result<Workspace, FileError> {
@@ -93,15 +93,15 @@ impl Served {
     }
 }
 
-fn given_up() -> Box<RawValue> {
+fn work_aborted() -> Box<RawValue> {
     acp::error(error_code::INTERNAL, "the work was given up")
 }
 
-fn not_params() -> Box<RawValue> {
+fn invalid_params() -> Box<RawValue> {
     acp::error(error_code::INVALID_PARAMS, "the params are not what this method takes")
 }
 
-fn refused(path: &str, error: &FileError) -> Box<RawValue> {
+fn file_error(path: &str, error: &FileError) -> Box<RawValue> {
     if let FileError::Io(cause) = error {
         tracing::warn!(error = %cause, "a file of an agent's could not be read or written");
     }
@@ -110,13 +110,13 @@ fn refused(path: &str, error: &FileError) -> Box<RawValue> {
         FileError::Missing => acp::file_not_found(path),
         FileError::Malformed
         | FileError::Relative
-        | FileError::Outside
+        | FileError::OutsideRoots
         | FileError::NotAFile
-        | FileError::NotAFolder
+        | FileError::NotADirectory
         | FileError::NotEmpty
         | FileError::TooLarge(_)
         | FileError::NotText => acp::error(error_code::INVALID_PARAMS, &message),
-        FileError::Changed | FileError::Denied | FileError::Full | FileError::Io(_) => {
+        FileError::Changed | FileError::PermissionDenied | FileError::DiskFull | FileError::Io(_) => {
             acp::error(error_code::INTERNAL, &message)
         }
     }

@@ -14,24 +14,24 @@ use crate::workspace::{FileError, Workspace};
 pub(super) struct Folder {
     pub(super) path: PathBuf,
     /// It was made for this session.
-    pub(super) own: bool,
+    pub(super) created: bool,
 }
 
 impl Workspaces {
     /// The folder that a client named, or one of the session's own. Blocks: it asks the file system.
     pub(super) fn folder(&self, id: SessionId, wanted: Option<&str>) -> Result<Folder, Refusal> {
         let Some(wanted) = wanted else {
-            let path = self.create(&id.to_string()).map_err(|error| Refusal::internal(&error))?;
-            return Ok(Folder { path, own: true });
+            let path = self.create_directory(&id.to_string()).map_err(|error| Refusal::internal(&error))?;
+            return Ok(Folder { path, created: true });
         };
-        self.existing("/cwd", wanted).map(|path| Folder { path, own: false })
+        self.resolve("/cwd", wanted).map(|path| Folder { path, created: false })
     }
 
     /// A folder that exists and lies below a root, by its real path. Blocks.
-    pub(super) fn existing(&self, pointer: &str, wanted: &str) -> Result<PathBuf, Refusal> {
-        self.find(wanted).map_err(|error| {
+    pub(super) fn resolve(&self, pointer: &str, wanted: &str) -> Result<PathBuf, Refusal> {
+        self.resolve_directory(wanted).map_err(|error| {
             let detail = match error {
-                FileError::Outside => {
+                FileError::OutsideRoots => {
                     return Refusal::Forbidden("the folder lies outside the workspace roots".to_owned());
                 }
                 FileError::Missing => "there is no such folder".to_owned(),
@@ -51,7 +51,7 @@ impl Context {
         opened.map_err(|error| Refusal::internal(&error))?.map_err(|error| match error {
             FileError::Missing => Refusal::NotFound("folder any more"),
             // Another root was configured, or a link has taken the folder's place.
-            FileError::Outside | FileError::Denied => {
+            FileError::OutsideRoots | FileError::PermissionDenied => {
                 Refusal::Forbidden("the session's folders no longer lie below the workspace roots".to_owned())
             }
             other => Refusal::internal(&other),
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_folders_below_a_root() {
+    fn resolves_only_folders_below_a_root() {
         let dir = tempfile::tempdir().unwrap();
         let (root, secret) = (dir.path().join("root"), dir.path().join("root-secret"));
         for folder in [&root, &secret, &root.join("a")] {
@@ -75,7 +75,7 @@ mod tests {
         let workspaces = Workspaces::new(&root, &[]).unwrap();
         let real = root.canonicalize().unwrap();
         let id = "01938c5e-7a3b-7c4d-8e5f-0123456789ab".parse().unwrap();
-        assert_eq!(workspaces.folder(id, Some("a")).unwrap(), Folder { path: real.join("a"), own: false });
+        assert_eq!(workspaces.folder(id, Some("a")).unwrap(), Folder { path: real.join("a"), created: false });
         assert_eq!(workspaces.folder(id, None).unwrap().path, real.join(id.to_string()));
         for (wanted, allowed) in
             [("link", false), ("/etc", false), ("../root-secret", false), ("/nowhere", false)]
@@ -85,7 +85,7 @@ mod tests {
         assert!(matches!(workspaces.folder(id, Some("b")), Err(Refusal::Invalid { .. })));
         assert!(matches!(workspaces.folder(id, Some("file")), Err(Refusal::Invalid { .. })));
         assert!(matches!(workspaces.folder(id, Some(secret.to_str().unwrap())), Err(Refusal::Forbidden(_))));
-        workspaces.erase(&id.to_string()).unwrap();
+        workspaces.remove_directory(&id.to_string()).unwrap();
         assert!(!real.join(id.to_string()).exists());
     }
 }

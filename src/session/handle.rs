@@ -12,14 +12,14 @@ use tracing::Instrument;
 
 use super::answers;
 use super::attachments;
-use super::command::{Answer, Command, PromptRequest, Reply, Wish};
+use super::command::{Answer, Command, PromptRequest, Reply, ClientCall};
 use super::idempotency;
 use super::metadata;
 use super::record::{self, PromptRecord, RequestRecord, SessionRecord};
-use super::recovery::{Slot, get};
+use super::recovery::{ActorEntry, read_record};
 use super::refusal::Refusal;
 use super::registry::{SessionRegistry, check_title};
-use crate::acp::{self, Part, TraceContext};
+use crate::acp::{self, CancelTarget, TraceContext};
 use crate::api::{Prompt, PromptList, Session, SessionPatch, Transcript};
 use crate::eventlog::SessionLog;
 use crate::store::{Run, Table};
@@ -28,20 +28,20 @@ use crate::types::{Principal, PromptId, RequestId, SessionId, TerminalId};
 use crate::workspace::Workspace;
 
 /// How long a commit may take.
-const COMMIT: Duration = Duration::from_mins(1);
+const COMMIT_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a session's owner may be too busy to take a command.
-const BUSY: Duration = Duration::from_secs(10);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
 pub struct SessionHandle {
     registry: SessionRegistry,
     id: SessionId,
-    slot: Arc<Slot>,
+    entry: Arc<ActorEntry>,
 }
 
 /// A turn that was admitted and is durable.
 #[derive(Debug)]
-pub struct Admitted {
+pub struct AdmittedPrompt {
     pub prompt: Prompt,
     pub first_seq: u64,
     /// Of its end, if it has ended.
@@ -52,24 +52,24 @@ pub struct Admitted {
 
 /// Where a turn is in the log, without what was said in it.
 #[derive(Debug, Clone, Copy)]
-pub struct PromptPlace {
+pub struct PromptRange {
     pub first_seq: u64,
     /// Of its end, if it has ended.
     pub last_seq: Option<u64>,
 }
 
 /// A turn folded from the log.
-struct Folded {
+struct FoldedTurn {
     turn: TurnFold,
     /// What it is exact at.
     seq: u64,
     /// Bytes of the log that were read for it.
-    read: usize,
+    read_bytes: usize,
 }
 
 impl SessionHandle {
-    pub(super) fn new(registry: SessionRegistry, id: SessionId, slot: Arc<Slot>) -> Self {
-        Self { registry, id, slot }
+    pub(super) fn new(registry: SessionRegistry, id: SessionId, slot: Arc<ActorEntry>) -> Self {
+        Self { registry, id, entry: slot }
     }
 
     pub fn id(&self) -> SessionId {
@@ -77,38 +77,38 @@ impl SessionHandle {
     }
 
     pub fn log(&self) -> &SessionLog {
-        &self.slot.log
+        &self.entry.log
     }
 
     /// Asks the owner; one that has gone to sleep is read in again.
-    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, Refusal> {
+    async fn request<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, Refusal> {
         let (reply, answer) = oneshot::channel();
-        let mut commands = self.slot.commands.clone();
+        let mut commands = self.entry.commands.clone();
         loop {
-            match tokio::time::timeout(BUSY, commands.clone().reserve_owned()).await {
+            match tokio::time::timeout(COMMAND_TIMEOUT, commands.clone().reserve_owned()).await {
                 Ok(Ok(place)) => {
                     place.send(command(reply));
                     break;
                 }
-                Ok(Err(_)) => commands = self.registry.slot(self.id).await?.1.commands.clone(),
-                Err(_) => return Err(Refusal::PoolFull("the session is too busy".to_owned(), BUSY)),
+                Ok(Err(_)) => commands = self.registry.entry(self.id).await?.1.commands.clone(),
+                Err(_) => return Err(Refusal::PoolFull("the session is too busy".to_owned(), COMMAND_TIMEOUT)),
             }
         }
         match answer.await {
             Ok(outcome) => outcome,
             // An owner that does not answer has erased the session, or has panicked.
-            Err(_) => self.registry.slot(self.id).await.and(Err(Refusal::Internal)),
+            Err(_) => self.registry.entry(self.id).await.and(Err(Refusal::Internal)),
         }
     }
 
-    async fn durable(&self, seq: u64) -> Result<(), Refusal> {
+    async fn wait_durable(&self, seq: u64) -> Result<(), Refusal> {
         let mut waited = Duration::ZERO;
         loop {
-            match tokio::time::timeout(BUSY, self.slot.log.wait(seq)).await {
+            match tokio::time::timeout(COMMAND_TIMEOUT, self.entry.log.wait(seq)).await {
                 Ok(outcome) => return outcome.map_err(|error| Refusal::internal(&error)),
                 Err(_) if self.registry.context().log.alarm().is_some() => return Err(Refusal::StorageFull),
-                Err(_) if waited > COMMIT => return Err(Refusal::Internal),
-                Err(_) => waited += BUSY,
+                Err(_) if waited > COMMIT_TIMEOUT => return Err(Refusal::Internal),
+                Err(_) => waited += COMMAND_TIMEOUT,
             }
         }
     }
@@ -125,22 +125,22 @@ impl SessionHandle {
             metadata::check(metadata)?;
         }
         let by = by.clone();
-        let (session, seq) = self.ask(|reply| Command::Patch { by, patch, if_match, reply }).await?;
-        self.durable(seq).await?;
+        let (session, seq) = self.request(|reply| Command::Patch { by, patch, if_match, reply }).await?;
+        self.wait_durable(seq).await?;
         Ok(session)
     }
 
     /// Gets the session a process now; opens a closed one.
     pub async fn attach(&self, trace: Option<TraceContext>) -> Result<Session, Refusal> {
-        let seq = self.ask(|reply| Command::Attach { trace, reply }).await?;
-        self.durable(seq).await?;
+        let seq = self.request(|reply| Command::Attach { trace, reply }).await?;
+        self.wait_durable(seq).await?;
         self.snapshot().await
     }
 
     pub async fn close(&self, by: &Principal, trace: Option<TraceContext>) -> Result<Session, Refusal> {
         let by = by.clone();
-        let seq = self.ask(|reply| Command::Close { by, trace, reply }).await?;
-        self.durable(seq).await?;
+        let seq = self.request(|reply| Command::Close { by, trace, reply }).await?;
+        self.wait_durable(seq).await?;
         self.snapshot().await
     }
 
@@ -148,55 +148,55 @@ impl SessionHandle {
     /// room.
     pub async fn delete(&self, by: &Principal, trace: Option<TraceContext>) -> Result<bool, Refusal> {
         let by = by.clone();
-        let seq = self.ask(|reply| Command::Delete { by, trace, reply }).await?;
-        let durable = self.durable_or_full(seq).await?;
+        let seq = self.request(|reply| Command::Delete { by, trace, reply }).await?;
+        let durable = self.wait_durable_or_full(seq).await?;
         if durable {
-            self.registry.forget(self.id);
+            self.registry.remove(self.id);
         } else {
-            self.registry.forget_at(self.slot.log.clone(), seq);
+            self.registry.remove_after_commit(self.entry.log.clone(), seq);
         }
         Ok(durable)
     }
 
     /// Begins or queues a turn. It goes on when the caller goes away: a key that was used must not be free again
     /// before the turn is durable.
-    pub async fn prompt(&self, by: &Principal, request: PromptRequest) -> Result<Admitted, Refusal> {
+    pub async fn prompt(&self, by: &Principal, request: PromptRequest) -> Result<AdmittedPrompt, Refusal> {
         let (handle, by) = (self.clone(), by.clone());
         let begun = async move { handle.prompt_once(&by, request).await }.in_current_span();
         let context = self.registry.context();
-        context.shutdown.spawn_confined(begun).await.map_err(|error| Refusal::internal(&error))?
+        context.shutdown.spawn_isolated(begun).await.map_err(|error| Refusal::internal(&error))?
     }
 
-    async fn prompt_once(&self, by: &Principal, request: PromptRequest) -> Result<Admitted, Refusal> {
+    async fn prompt_once(&self, by: &Principal, request: PromptRequest) -> Result<AdmittedPrompt, Refusal> {
         let context = self.registry.context();
         let claimed = match &request.key {
             Some(key) => Some(idempotency::claim(context, by, key).await?),
             None => None,
         };
-        if let Some(prompt) = claimed.as_ref().and_then(|claimed| claimed.before.as_ref()?.prompt) {
-            let committed = self.slot.log.committed();
+        if let Some(prompt) = claimed.as_ref().and_then(|claimed| claimed.previous.as_ref()?.prompt) {
+            let committed = self.entry.log.committed();
             let record = self.prompt_record(prompt).await?.ok_or(Refusal::NotFound("turn"))?;
-            let (prompt, _) = self.shown(&record, committed).await?;
+            let (prompt, _) = self.prompt_with_text(&record, committed).await?;
             let (first_seq, last_seq) = (record.first_seq, record.last_seq);
-            return Ok(Admitted { prompt, first_seq, last_seq, replayed: true });
+            return Ok(AdmittedPrompt { prompt, first_seq, last_seq, replayed: true });
         }
         let (flight, claim) = claimed.map(|claimed| (claimed.flight, claimed.claim)).unzip();
         let PromptRequest { blocks, attachments, queue, trace, .. } = request;
-        let blocks = attachments::appended(context, self.id, blocks, attachments).await?;
+        let blocks = attachments::append_attachments(context, self.id, blocks, attachments).await?;
         let by = by.clone();
-        let asked = self.ask(|reply| Command::Prompt { by, blocks, queue, trace, key: claim, reply }).await;
+        let asked = self.request(|reply| Command::Prompt { by, blocks, queue, trace, key: claim, reply }).await;
         let (prompt, first_seq) = asked?;
-        self.durable(first_seq).await?;
+        self.wait_durable(first_seq).await?;
         drop(flight);
-        Ok(Admitted { prompt, first_seq, last_seq: None, replayed: false })
+        Ok(AdmittedPrompt { prompt, first_seq, last_seq: None, replayed: false })
     }
 
     /// The session's folders. A session that is closed still has them.
     pub async fn workspace(&self) -> Result<Workspace, Refusal> {
         let context = self.registry.context();
         let record: Option<SessionRecord> =
-            get(context, Table::Session, record::session_key(self.id)).await?;
-        context.open_workspace(&record.ok_or(Refusal::Gone)?).await
+            read_record(context, Table::Session, record::session_key(self.id)).await?;
+        context.open_workspace(&record.ok_or(Refusal::NoSuchSession)?).await
     }
 
     /// A page of turns, the newest first; `before` is the last one of the page before. A page whose texts took much
@@ -209,9 +209,9 @@ impl SessionHandle {
                 next_cursor = prompts.last().map(|prompt: &Prompt| prompt.prompt_id.to_string());
                 break;
             }
-            let committed = self.slot.log.committed();
+            let committed = self.entry.log.committed();
             if let Some(record) = self.prompt_record(PromptId::new(number)).await? {
-                let (prompt, bytes) = self.shown(&record, committed).await?;
+                let (prompt, bytes) = self.prompt_with_text(&record, committed).await?;
                 prompts.push(prompt);
                 read += bytes;
             }
@@ -225,47 +225,47 @@ impl SessionHandle {
         before: Option<PromptId>,
     ) -> Result<impl Iterator<Item = u32> + use<>, Refusal> {
         let key = record::session_key(self.id);
-        let record: Option<SessionRecord> = get(self.registry.context(), Table::Session, key).await?;
-        let last = record.ok_or(Refusal::Gone)?.last_prompt;
+        let record: Option<SessionRecord> = read_record(self.registry.context(), Table::Session, key).await?;
+        let last = record.ok_or(Refusal::NoSuchSession)?.last_prompt;
         let newest = before.map_or(last, |before| before.number().saturating_sub(1).min(last));
         Ok((1..=newest).rev())
     }
 
     async fn prompt_record(&self, prompt: PromptId) -> Result<Option<PromptRecord>, Refusal> {
-        get(self.registry.context(), Table::Prompt, record::prompt_key(self.id, prompt)).await
+        read_record(self.registry.context(), Table::Prompt, record::prompt_key(self.id, prompt)).await
     }
 
     /// A turn as it is now; None: there is no such turn.
     pub async fn prompt_state(&self, prompt: PromptId) -> Result<Option<Prompt>, Refusal> {
-        let committed = self.slot.log.committed();
+        let committed = self.entry.log.committed();
         let Some(record) = self.prompt_record(prompt).await? else { return Ok(None) };
-        Ok(Some(self.shown(&record, committed).await?.0))
+        Ok(Some(self.prompt_with_text(&record, committed).await?.0))
     }
 
     /// Where a turn is in the log, from its record alone; None: there is no such turn.
-    pub async fn prompt_place(&self, prompt: PromptId) -> Result<Option<PromptPlace>, Refusal> {
+    pub async fn prompt_range(&self, prompt: PromptId) -> Result<Option<PromptRange>, Refusal> {
         let record = self.prompt_record(prompt).await?;
-        Ok(record.map(|PromptRecord { first_seq, last_seq, .. }| PromptPlace { first_seq, last_seq }))
+        Ok(record.map(|PromptRecord { first_seq, last_seq, .. }| PromptRange { first_seq, last_seq }))
     }
 
     /// The turn with its text, and how many bytes of the log that took. `committed` is how far the log was before the
     /// record was read, so that what is shown of a turn that runs never lies beyond its end.
-    async fn shown(&self, record: &PromptRecord, committed: u64) -> Result<(Prompt, usize), Refusal> {
+    async fn prompt_with_text(&self, record: &PromptRecord, committed: u64) -> Result<(Prompt, usize), Refusal> {
         let last = record.last_seq.unwrap_or(committed);
-        self.durable(last).await?;
-        let Folded { turn, seq, read } = self.fold_turn(record, last).await?;
-        let mut shown = record.shown(self.id, self.slot.log.id(seq));
+        self.wait_durable(last).await?;
+        let FoldedTurn { turn, seq, read_bytes: read } = self.fold_turn(record, last).await?;
+        let mut shown = record.to_prompt(self.id, self.entry.log.id(seq));
         (shown.text, shown.truncated) = turn.text();
         Ok((shown, read))
     }
 
     /// Folds the events of a turn up to `last`.
-    async fn fold_turn(&self, record: &PromptRecord, last: u64) -> Result<Folded, Refusal> {
+    async fn fold_turn(&self, record: &PromptRecord, last: u64) -> Result<FoldedTurn, Refusal> {
         let page = self.registry.context().limits.store_page_bytes;
         let wanted = format!("\"promptId\":\"{}\"", record.prompt_id);
         let (mut turn, mut seq, mut read) = (TurnFold::new(), record.first_seq - 1, 0);
         while seq < last {
-            let runs = self.slot.log.read(seq, page).await.map_err(|error| Refusal::internal(&error))?;
+            let runs = self.entry.log.read(seq, page).await.map_err(|error| Refusal::internal(&error))?;
             let Some(end) = runs.last().map(|run| run.last_seq) else { break };
             read += runs.iter().map(|run| run.frames.len()).sum::<usize>();
             for frame in runs
@@ -282,26 +282,26 @@ impl SessionHandle {
             }
             seq = end.min(last);
         }
-        Ok(Folded { turn, seq: seq.max(record.first_seq), read })
+        Ok(FoldedTurn { turn, seq: seq.max(record.first_seq), read_bytes: read })
     }
 
     /// Waits until the turn has ended; None: it has not after `limit`.
-    pub async fn ended(&self, prompt: PromptId, limit: Duration) -> Result<Option<Prompt>, Refusal> {
+    pub async fn wait_ended(&self, prompt: PromptId, limit: Duration) -> Result<Option<Prompt>, Refusal> {
         let deadline = Instant::now() + limit;
-        let mut slot = Arc::clone(&self.slot);
+        let mut slot = Arc::clone(&self.entry);
         loop {
-            let mut ends = slot.ended.clone();
+            let mut ends = slot.turn_ends.clone();
             let seq = *ends.borrow_and_update();
-            self.durable(seq.min(slot.log.appended())).await?;
+            self.wait_durable(seq.min(slot.log.appended())).await?;
             let record = self.prompt_record(prompt).await?.ok_or(Refusal::NotFound("turn"))?;
-            if record.status.ended() {
-                return Ok(Some(self.shown(&record, self.slot.log.committed()).await?.0));
+            if record.status.has_ended() {
+                return Ok(Some(self.prompt_with_text(&record, self.entry.log.committed()).await?.0));
             }
             match tokio::time::timeout_at(deadline, ends.changed()).await {
                 Ok(Ok(())) => {}
                 // The prompt waits for the next start.
-                Ok(Err(_)) if self.registry.context().shutdown.draining() => return Ok(None),
-                Ok(Err(_)) => (_, slot) = self.registry.slot(self.id).await?,
+                Ok(Err(_)) if self.registry.context().shutdown.is_draining() => return Ok(None),
+                Ok(Err(_)) => (_, slot) = self.registry.entry(self.id).await?,
                 Err(_) => return Ok(None),
             }
         }
@@ -313,23 +313,23 @@ impl SessionHandle {
         prompt: Option<PromptId>,
         trace: Option<TraceContext>,
     ) -> Result<Vec<PromptId>, Refusal> {
-        let (cancelled, seq) = self.ask(|reply| Command::Cancel { prompt, trace, reply }).await?;
-        self.durable_or_full(seq).await?;
+        let (cancelled, seq) = self.request(|reply| Command::Cancel { prompt, trace, reply }).await?;
+        self.wait_durable_or_full(seq).await?;
         Ok(cancelled)
     }
 
     /// Answers a request of the agent; the first answer wins.
     pub async fn answer(&self, by: &Principal, request: RequestId, answer: Answer) -> Result<(), Refusal> {
         match self.answer_once(by.clone(), request, answer).await {
-            Ok(seq) => self.durable(seq).await,
+            Ok(seq) => self.wait_durable(seq).await,
             Err(refusal @ Refusal::RequestResolved { .. }) => {
                 // Nobody is told of an answer that a crash could still undo.
-                self.durable(self.slot.log.appended()).await?;
+                self.wait_durable(self.entry.log.appended()).await?;
                 Err(refusal)
             }
             Err(Refusal::NotFound(what)) => {
                 let key = record::request_key(self.id, request);
-                let stored = get::<RequestRecord>(self.registry.context(), Table::Request, key).await?;
+                let stored = read_record::<RequestRecord>(self.registry.context(), Table::Request, key).await?;
                 let Some(RequestRecord { resolution: Some(resolution), by, .. }) = stored else {
                     return Err(Refusal::NotFound(what));
                 };
@@ -340,11 +340,11 @@ impl SessionHandle {
     }
 
     async fn answer_once(&self, by: Principal, request: RequestId, answer: Answer) -> Result<u64, Refusal> {
-        let asked = self.ask(|reply| Command::Pending { request, reply }).await?;
+        let asked = self.request(|reply| Command::Pending { request, reply }).await?;
         // What the agent wants of the answer is the agent's to say, so it may take a while to look.
-        let check = self.registry.context().shutdown.spawn_blocking(move || answers::outcome(&asked, answer));
+        let check = self.registry.context().shutdown.spawn_blocking(move || answers::check_answer(&asked, answer));
         let outcome = check.await.map_err(|error| Refusal::internal(&error))??;
-        self.ask(|reply| Command::Answer { by, request, outcome, reply }).await
+        self.request(|reply| Command::Answer { by, request, outcome, reply }).await
     }
 
     pub async fn set_mode(
@@ -353,7 +353,7 @@ impl SessionHandle {
         mode: String,
         trace: Option<TraceContext>,
     ) -> Result<Box<RawValue>, Refusal> {
-        self.wish(by, Wish::Mode(mode), trace).await
+        self.client_call(by, ClientCall::Mode(mode), trace).await
     }
 
     pub async fn set_config(
@@ -363,17 +363,17 @@ impl SessionHandle {
         value: Box<RawValue>,
         trace: Option<TraceContext>,
     ) -> Result<Box<RawValue>, Refusal> {
-        self.wish(by, Wish::Config { option, value }, trace).await
+        self.client_call(by, ClientCall::Config { option, value }, trace).await
     }
 
     /// Stops one tool call or one terminal of the agent; its updates tell when it has.
     pub async fn cancel_part(
         &self,
         by: &Principal,
-        part: Part,
+        part: CancelTarget,
         trace: Option<TraceContext>,
     ) -> Result<(), Refusal> {
-        self.wish(by, Wish::Cancel(part), trace).await.map(drop)
+        self.client_call(by, ClientCall::Cancel(part), trace).await.map(drop)
     }
 
     /// Calls a method of the agent by its name; null for a notification.
@@ -385,32 +385,32 @@ impl SessionHandle {
         notify: bool,
         trace: Option<TraceContext>,
     ) -> Result<Box<RawValue>, Refusal> {
-        let params = params.unwrap_or_else(|| acp::or_empty(RawValue::NULL));
-        self.wish(by, Wish::Rpc { method, params, notify }, trace).await
+        let params = params.unwrap_or_else(|| acp::null_to_empty(RawValue::NULL));
+        self.client_call(by, ClientCall::Rpc { method, params, notify }, trace).await
     }
 
     /// What the agent answers to a wish, once it is durable.
-    pub(super) async fn wish(
+    pub(super) async fn client_call(
         &self,
         by: &Principal,
-        wish: Wish,
+        wish: ClientCall,
         trace: Option<TraceContext>,
     ) -> Result<Box<RawValue>, Refusal> {
         let by = by.clone();
-        let (now, seq) = self.ask(|reply| Command::Set { by, wish, trace, reply }).await?;
-        self.durable(seq).await?;
+        let (now, seq) = self.request(|reply| Command::Call { by, call: wish, trace, reply }).await?;
+        self.wait_durable(seq).await?;
         Ok(now)
     }
 
     /// Kills a terminal's command; one that has ended is left as it is.
     pub async fn kill_terminal(&self, terminal: TerminalId) -> Result<(), Refusal> {
-        let seq = self.ask(|reply| Command::KillTerminal { terminal, reply }).await?;
-        self.durable(seq).await
+        let seq = self.request(|reply| Command::KillTerminal { terminal, reply }).await?;
+        self.wait_durable(seq).await
     }
 
     /// The last of what the session's process wrote to stderr; empty without a process.
     pub async fn stderr(&self) -> Result<String, Refusal> {
-        self.ask(|reply| Command::Stderr { reply }).await
+        self.request(|reply| Command::Stderr { reply }).await
     }
 
     /// A page of folded turns, the newest first, exact at its `lastEventId`.

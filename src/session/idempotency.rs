@@ -12,7 +12,7 @@ use super::context::Context;
 use super::record;
 use super::refusal::Refusal;
 use crate::eventlog::Records;
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 use crate::store::{Put, Table};
 use crate::types::{Principal, PromptId, SessionId, Timestamp};
 
@@ -58,23 +58,23 @@ pub(super) struct InFlight(Arc<Mutex<HashSet<Vec<u8>>>>);
 
 /// Held until the first request is answered.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct InFlightGuard {
     in_flight: InFlight,
     record_key: Vec<u8>,
 }
 
-impl Drop for Flight {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        sound(self.in_flight.0.lock()).remove(&self.record_key);
+        lock_or_abort(self.in_flight.0.lock()).remove(&self.record_key);
     }
 }
 
 /// What a key is worth.
 pub(super) struct Claimed {
-    pub(super) flight: Flight,
+    pub(super) flight: InFlightGuard,
     pub(super) claim: Claim,
     /// The same request came before, and led to this.
-    pub(super) before: Option<IdempotencyRecord>,
+    pub(super) previous: Option<IdempotencyRecord>,
 }
 
 pub(super) async fn claim(
@@ -89,22 +89,22 @@ pub(super) async fn claim(
     }
     let record_key = hash.finalize().to_vec();
     let in_flight = context.in_flight.clone();
-    if !sound(in_flight.0.lock()).insert(record_key.clone()) {
+    if !lock_or_abort(in_flight.0.lock()).insert(record_key.clone()) {
         return Err(Refusal::IdempotencyInFlight);
     }
-    let flight = Flight { in_flight, record_key: record_key.clone() };
+    let flight = InFlightGuard { in_flight, record_key: record_key.clone() };
     let stored = context
         .log
         .get(Table::Idempotency, record_key.clone())
         .await
         .map_err(|error| Refusal::internal(&error))?;
-    let stored = stored.map(|bytes| record::read::<IdempotencyRecord>(&bytes)).transpose();
+    let stored = stored.map(|bytes| record::decode::<IdempotencyRecord>(&bytes)).transpose();
     let stored = stored.map_err(|error| Refusal::internal(&error))?;
-    let before = stored.filter(|record| record.expires_at > context.log.ages().at_least());
+    let before = stored.filter(|record| record.expires_at > context.log.expiry().earliest_now());
     if before.as_ref().is_some_and(|record| record.body_hash != key.body_hash) {
         return Err(Refusal::IdempotencyMismatch);
     }
-    let expires_at = context.log.ages().at_most().after(context.limits.idempotency);
+    let expires_at = context.log.expiry().latest_now().after(context.limits.idempotency);
     let claim = Claim { record_key, body_hash: key.body_hash, expires_at, key: key.key.clone() };
-    Ok(Claimed { flight, claim, before })
+    Ok(Claimed { flight, claim, previous: before })
 }

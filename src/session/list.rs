@@ -33,7 +33,7 @@ pub struct ListQuery {
 }
 
 /// Records that one page may look at: a filter that fits nothing has an end, and a cursor to go on from.
-const LOOKED_AT: usize = 5000;
+const MAX_SCANNED: usize = 5000;
 const PAGE: usize = 256;
 
 pub(super) async fn list(
@@ -48,54 +48,54 @@ pub(super) async fn list(
         None => None,
     };
     let found = match metadata::candidates(context, &by.tenant, &query.metadata).await? {
-        Some(candidates) => selected(context, query, &candidates, after).await?,
-        None => walked(context, query, prefix, after).await?,
+        Some(candidates) => list_candidates(context, query, &candidates, after).await?,
+        None => scan_index(context, query, prefix, after).await?,
     };
     let sessions = found.records.into_iter().map(|record| summary(context, record)).collect();
     Ok(SessionList { sessions, next_cursor: found.next.map(encode), last_event_id })
 }
 
 /// A page, and where the next one begins.
-struct Found {
+struct ListPage {
     records: Vec<SessionRecord>,
     next: Option<Vec<u8>>,
 }
 
 /// Reads the sessions that the metadata index has, and sorts those that fit.
-async fn selected(
+async fn list_candidates(
     context: &Context,
     query: &ListQuery,
     candidates: &BTreeSet<SessionId>,
     after: Option<Vec<u8>>,
-) -> Result<Found, Refusal> {
+) -> Result<ListPage, Refusal> {
     let keys = candidates.iter().map(|id| session_key(*id)).collect();
     let stored =
         context.log.get_all(Table::Session, keys).await.map_err(|error| Refusal::internal(&error))?;
     let mut fitting = BTreeMap::new();
     // A session that was deleted meanwhile has no record.
     for value in stored.iter().flatten() {
-        let looked: Looked<'_> = record::read(value).map_err(|error| Refusal::internal(&error))?;
-        if query.fits(&looked) {
-            let record: SessionRecord = record::read(value).map_err(|error| Refusal::internal(&error))?;
+        let looked: RecordView<'_> = record::decode(value).map_err(|error| Refusal::internal(&error))?;
+        if query.matches(&looked) {
+            let record: SessionRecord = record::decode(value).map_err(|error| Refusal::internal(&error))?;
             fitting.insert(record.index_key(), record);
         }
     }
     let mut page = fitting.into_iter().filter(|(key, _)| after.as_ref().is_none_or(|after| key > after));
     let (keys, records): (Vec<_>, Vec<_>) = page.by_ref().take(query.limit).unzip();
     let next = page.next().and_then(|_| keys.last().cloned());
-    Ok(Found { records, next })
+    Ok(ListPage { records, next })
 }
 
 /// Reads the sessions by their last change, and keeps those that fit.
-async fn walked(
+async fn scan_index(
     context: &Context,
     query: &ListQuery,
     prefix: Vec<u8>,
     mut after: Option<Vec<u8>>,
-) -> Result<Found, Refusal> {
+) -> Result<ListPage, Refusal> {
     let (mut records, mut looked_at) = (Vec::new(), 0);
     // One more than asked for says whether there is more.
-    let size = if query.narrows() { PAGE } else { PAGE.min(query.limit + 1) };
+    let size = if query.has_filter() { PAGE } else { PAGE.min(query.limit + 1) };
     loop {
         let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.clone(), size).await;
         let page = page.map_err(|error| Refusal::internal(&error))?;
@@ -103,29 +103,29 @@ async fn walked(
         looked_at += page.len();
         for (key, value) in page {
             if records.len() == query.limit {
-                return Ok(Found { records, next: after });
+                return Ok(ListPage { records, next: after });
             }
-            let looked: Looked<'_> = record::read(&value).map_err(|error| Refusal::internal(&error))?;
-            if query.fits(&looked) {
-                records.push(record::read(&value).map_err(|error| Refusal::internal(&error))?);
+            let looked: RecordView<'_> = record::decode(&value).map_err(|error| Refusal::internal(&error))?;
+            if query.matches(&looked) {
+                records.push(record::decode(&value).map_err(|error| Refusal::internal(&error))?);
             }
             after = Some(key);
         }
-        if last || looked_at >= LOOKED_AT {
-            return Ok(Found { records, next: after.filter(|_| !last) });
+        if last || looked_at >= MAX_SCANNED {
+            return Ok(ListPage { records, next: after.filter(|_| !last) });
         }
     }
 }
 
 /// Whether a session of the tenant has this working folder.
-pub(super) async fn works_in(context: &Context, tenant: &Tenant, cwd: &str) -> Result<bool, Refusal> {
+pub(super) async fn has_session_in(context: &Context, tenant: &Tenant, cwd: &str) -> Result<bool, Refusal> {
     let prefix = index_prefix(tenant);
     let mut after: Option<Vec<u8>> = None;
     loop {
         let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.take(), PAGE).await;
         let page = page.map_err(|error| Refusal::internal(&error))?;
         for (_, value) in &page {
-            let looked: Looked<'_> = record::read(value).map_err(|error| Refusal::internal(&error))?;
+            let looked: RecordView<'_> = record::decode(value).map_err(|error| Refusal::internal(&error))?;
             if looked.cwd == cwd {
                 return Ok(true);
             }
@@ -152,7 +152,7 @@ fn decode(cursor: &str, prefix: &[u8]) -> Result<Vec<u8>, Refusal> {
 /// What is looked at in a record that may not be wanted: the rest is passed over as it lies there.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Looked<'a> {
+struct RecordView<'a> {
     session_id: SessionId,
     agent: AgentName,
     #[serde(borrow)]
@@ -168,7 +168,7 @@ struct Looked<'a> {
 
 impl ListQuery {
     /// Whether a record may be there and not be wanted.
-    fn narrows(&self) -> bool {
+    fn has_filter(&self) -> bool {
         self.agent.is_some()
             || self.state.is_some()
             || self.q.is_some()
@@ -176,7 +176,7 @@ impl ListQuery {
             || !self.metadata.is_empty()
     }
 
-    fn fits(&self, record: &Looked<'_>) -> bool {
+    fn matches(&self, record: &RecordView<'_>) -> bool {
         let contains = |text: &str, part: &str| text.to_lowercase().contains(part);
         !record.unfinished
             && self.agent.as_ref().is_none_or(|agent| *agent == record.agent)
@@ -184,7 +184,7 @@ impl ListQuery {
             && self.cwd.as_ref().is_none_or(|cwd| record.cwd == cwd.as_str())
             && (self.metadata.is_empty()
                 || serde_json::from_str(record.metadata.get())
-                    .is_ok_and(|metadata| metadata::fits(&self.metadata, &metadata)))
+                    .is_ok_and(|metadata| metadata::matches(&self.metadata, &metadata)))
             && self.q.as_ref().map(|q| q.to_lowercase()).is_none_or(|q| {
                 record.title.as_deref().is_some_and(|title| contains(title, &q))
                     || contains(&record.session_id.to_string(), &q)

@@ -20,30 +20,30 @@ use crate::store::{Delete, Put, Table};
 use crate::types::{SessionId, Tenant};
 
 /// Members of a session's metadata.
-const MEMBERS: usize = 64;
+const MAX_MEMBERS: usize = 64;
 /// Bytes of a session's metadata, as JSON.
-const BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 /// Bytes of a key and of a value that a filter can name.
 pub const FILTER_KEY_BYTES: usize = 128;
 pub const FILTER_VALUE_BYTES: usize = 512;
 /// Entries of one value that a list reads: with more of them it walks the sessions by their last change instead.
-const SELECTIVE: usize = 1000;
+const MAX_SELECTIVE_ENTRIES: usize = 1000;
 /// Bytes of the hash of a key and its value.
-const HASH: usize = 16;
+const HASH_BYTES: usize = 16;
 /// Sessions that a start reads at a time where the index has to be built.
-const PAGE: usize = 256;
+const PAGE_SESSIONS: usize = 256;
 /// The record that marks the index as complete.
-const BUILT: &[u8] = b"session_metadata";
+const BUILT_KEY: &[u8] = b"session_metadata";
 
 /// Members that a session's metadata has to have: all of them.
 pub type MetadataFilter = Vec<(String, String)>;
 
 pub(super) fn check(metadata: &Map<String, Value>) -> Result<(), Refusal> {
     let bytes = serde_json::to_vec(metadata).map_err(|error| Refusal::internal(&error))?.len();
-    if bytes > BYTES {
+    if bytes > MAX_BYTES {
         return Err(invalid("/metadata", "at most 64 KiB of JSON"));
     }
-    if metadata.len() > MEMBERS { Err(invalid("/metadata", "at most 64 members")) } else { Ok(()) }
+    if metadata.len() > MAX_MEMBERS { Err(invalid("/metadata", "at most 64 members")) } else { Ok(()) }
 }
 
 /// The text that a filter compares; objects, arrays and null have none.
@@ -56,7 +56,7 @@ fn text(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-pub(super) fn fits(filter: &MetadataFilter, metadata: &Map<String, Value>) -> bool {
+pub(super) fn matches(filter: &MetadataFilter, metadata: &Map<String, Value>) -> bool {
     filter.iter().all(|(key, wanted)| metadata.get(key).and_then(text).is_some_and(|text| text == *wanted))
 }
 
@@ -64,13 +64,13 @@ pub(super) fn fits(filter: &MetadataFilter, metadata: &Map<String, Value>) -> bo
 fn prefix(tenant: &Tenant, key: &str, value: &str) -> Vec<u8> {
     let hash =
         Sha256::new().chain_update((key.len() as u64).to_be_bytes()).chain_update(key).chain_update(value);
-    [&index_prefix(tenant)[..], &hash.finalize()[..HASH]].concat()
+    [&index_prefix(tenant)[..], &hash.finalize()[..HASH_BYTES]].concat()
 }
 
 /// The keys of a session's entries.
 fn entries(record: &SessionRecord) -> BTreeSet<Vec<u8>> {
     let tenant = record.tenant();
-    let members = record.metadata.iter().take(MEMBERS);
+    let members = record.metadata.iter().take(MAX_MEMBERS);
     let named = members.filter_map(|(key, value)| Some((key, text(value)?))).filter(|(key, value)| {
         key.len() <= FILTER_KEY_BYTES && (1..=FILTER_VALUE_BYTES).contains(&value.len())
     });
@@ -137,9 +137,9 @@ pub(super) async fn candidates(
     for (key, value) in filter {
         let prefix = prefix(tenant, key, value);
         let length = prefix.len();
-        let rows = context.log.scan(Table::SessionMetadata, prefix, None, SELECTIVE + 1).await;
+        let rows = context.log.scan(Table::SessionMetadata, prefix, None, MAX_SELECTIVE_ENTRIES + 1).await;
         let rows = rows.map_err(|error| Refusal::internal(&error))?;
-        if rows.len() > SELECTIVE {
+        if rows.len() > MAX_SELECTIVE_ENTRIES {
             continue;
         }
         let id = |key: &[u8]| uuid::Uuid::from_slice(key.get(length..)?).ok().map(SessionId::from_uuid);
@@ -158,23 +158,23 @@ pub(super) async fn candidates(
 /// Builds the index of a log that an earlier build wrote. It may end in the middle: the next start begins again.
 pub(super) async fn build(context: &Context) -> Result<(), Refusal> {
     let log = &context.log;
-    let built = log.get(Table::Meta, BUILT.to_vec()).await.map_err(|error| Refusal::internal(&error))?;
+    let built = log.get(Table::Meta, BUILT_KEY.to_vec()).await.map_err(|error| Refusal::internal(&error))?;
     if built.is_some() {
         return Ok(());
     }
     let mut after: Option<Vec<u8>> = None;
     loop {
-        let page = log.scan(Table::Session, Vec::new(), after.take(), PAGE).await;
+        let page = log.scan(Table::Session, Vec::new(), after.take(), PAGE_SESSIONS).await;
         let page = page.map_err(|error| Refusal::internal(&error))?;
         let mut records = Records::default();
         for (_, value) in &page {
             // A record that cannot be read has no entries; its session cannot be opened either.
-            let Ok(session) = record::read::<SessionRecord>(value) else { continue };
+            let Ok(session) = record::decode::<SessionRecord>(value) else { continue };
             records.puts.extend(entries(&session).into_iter().map(put));
         }
         after = page.last().map(|(key, _)| key.clone());
         if after.is_none() {
-            records.puts.push(Put { table: Table::Meta, key: BUILT.to_vec(), value: Bytes::new() });
+            records.puts.push(Put { table: Table::Meta, key: BUILT_KEY.to_vec(), value: Bytes::new() });
         }
         log.write(records).await.map_err(|error| Refusal::internal(&error))?;
         if after.is_none() {
@@ -193,7 +193,7 @@ mod tests {
     fn filters_compare_scalars_by_their_text() {
         let metadata = json!({ "a": "1", "b": 1, "c": 1.0, "d": true, "e": null, "f": [1], "g": { "a": 1 } });
         let Value::Object(metadata) = metadata else { unreachable!() };
-        let fits = |key: &str, value: &str| fits(&vec![(key.to_owned(), value.to_owned())], &metadata);
+        let fits = |key: &str, value: &str| matches(&vec![(key.to_owned(), value.to_owned())], &metadata);
         assert!(fits("a", "1") && fits("b", "1") && fits("c", "1.0") && fits("d", "true"));
         for key in ["e", "f", "g", "h"] {
             assert!(!fits(key, "1") && !fits(key, "null"), "{key}");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_and_its_value_are_not_another_key_and_value() {
+    fn key_and_value_boundaries_are_hashed() {
         let tenant = Tenant::default();
         assert_ne!(prefix(&tenant, "ab", "c"), prefix(&tenant, "a", "bc"));
         assert_ne!(prefix(&tenant, "a", "b"), prefix(&Tenant::new("other"), "a", "b"));

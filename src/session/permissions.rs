@@ -5,15 +5,15 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::actor::Actor;
-use super::requests::{Offer, Wait};
+use super::requests::{OfferedRequest, Wait};
 use crate::acp::{self, error_code};
-use crate::agent::Unanswered;
+use crate::agent::OnTimeout;
 use crate::api::{self, Resolution};
 use crate::jsonrpc::IncomingId;
 
 impl Actor {
-    pub(super) fn permission(&mut self, incoming: IncomingId, params: &RawValue, own: Box<RawValue>) {
-        let Ok(peek) = acp::peek_permission(params) else {
+    pub(super) fn handle_permission(&mut self, incoming: IncomingId, params: &RawValue, own: Box<RawValue>) {
+        let Ok(peek) = acp::parse_permission(params) else {
             return self.refuse(
                 incoming,
                 error_code::INVALID_PARAMS,
@@ -22,17 +22,17 @@ impl Actor {
         };
         // It tells of its tool call as an update does.
         if let Some(call) = peek.tool_call {
-            self.keep_part(acp::update::TOOL_CALL_UPDATE, call);
+            self.track_cancellable(acp::update::TOOL_CALL_UPDATE, call);
         }
         let allowed = self.allows(peek.tool_kind.as_deref()).then(|| peek.allow_once()).flatten();
-        let prompt = self.running();
-        let offer = Offer {
+        let prompt = self.running_turn();
+        let offer = OfferedRequest {
             method: acp::method::SESSION_REQUEST_PERMISSION,
             incoming,
             params: own,
             prompt,
             subagent: self.subagent_of(params),
-            wait: self.question_wait(),
+            wait: self.answer_wait(),
         };
         let Some(id) = self.offer_request(offer) else { return };
         if self.is_cancelling() {
@@ -48,17 +48,17 @@ impl Actor {
     }
 
     /// How long a person may take: what a client narrowed of what the agent's entry has.
-    pub(super) fn question_wait(&self) -> Wait {
+    pub(super) fn answer_wait(&self) -> Wait {
         let entry = &self.spec.permissions;
         let narrowed = self.record.policy.permissions.as_ref();
         let unanswered = match narrowed.and_then(|policy| policy.unanswered) {
-            Some(api::Unanswered::Reject) => Unanswered::Reject,
-            Some(api::Unanswered::Wait) | None => entry.unanswered,
+            Some(api::Unanswered::Reject) => OnTimeout::Reject,
+            Some(api::Unanswered::Wait) | None => entry.on_timeout,
         };
         let after = narrowed.and_then(|policy| policy.after_seconds).map(Duration::from_secs);
         match unanswered {
-            Unanswered::Wait => Wait::Turn,
-            Unanswered::Reject => Wait::AtMost(after.map_or(entry.after, |after| after.min(entry.after))),
+            OnTimeout::Wait => Wait::Turn,
+            OnTimeout::Reject => Wait::AtMost(after.map_or(entry.timeout, |after| after.min(entry.timeout))),
         }
     }
 

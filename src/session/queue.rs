@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::record::{self, PromptRecord};
-use super::recovery::get;
+use super::recovery::read_record;
 use super::refusal::Refusal;
 use super::turn::{Queued, Turn};
-use super::written::Written;
+use super::encode::EncodedEvent;
 use crate::api::event::PromptStarted;
 use crate::api::{Problem, ProblemCode, PromptStatus};
 use crate::eventlog::Records;
@@ -23,7 +23,7 @@ use crate::store::{Run, Table};
 use crate::types::{PromptId, Timestamp};
 
 /// Between two tries to begin a restored prompt that a limit refused.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The blocks in `prompt.queued` and `prompt.started`.
 #[derive(Deserialize)]
@@ -51,7 +51,7 @@ impl Actor {
                 // The drain that comes keeps the queue.
                 Err(Refusal::Draining) => return,
                 Err(Refusal::PoolFull(..) | Refusal::Limit(_)) if restored && !self.is_old(created_at) => {
-                    self.retry_at = Some(Instant::now() + RETRY);
+                    self.retry_at = Some(Instant::now() + RETRY_INTERVAL);
                     return;
                 }
                 Err(Refusal::PoolFull(..) | Refusal::Limit(_)) if restored => expired(self),
@@ -66,7 +66,7 @@ impl Actor {
     /// Whether a restored prompt of this time is too old. A clock that may be ahead counts as right: a client can
     /// send a failed prompt again, but cannot undo a prompt that ran a day late.
     fn is_old(&self, created_at: Timestamp) -> bool {
-        created_at.after(self.context.limits.queued_prompt_max_age) <= self.context.log.ages().at_most()
+        created_at.after(self.context.limits.queued_prompt_max_age) <= self.context.log.expiry().latest_now()
     }
 
     fn begin_queued(&mut self) {
@@ -80,10 +80,10 @@ impl Actor {
         let mut records = Records::default();
         queued.record.put(self.record.session_id, &mut records);
         let by = &queued.record.by;
-        let event = Written::from(&PromptStarted { prompt: None, by, idempotency_key: None });
+        let event = EncodedEvent::from(&PromptStarted { prompt: None, by, idempotency_key: None });
         let seq = self.log.appended() + 1;
         self.begin(queued, seq);
-        let records = self.saved(records);
+        let records = self.with_session_records(records);
         self.append(Some(prompt), event, records);
     }
 
@@ -112,7 +112,7 @@ impl Actor {
     }
 
     /// Saves the mark that [`return_unsent`](Self::return_unsent) set, after all other commits of this owner.
-    pub(super) async fn note_unsent(&self) {
+    pub(super) async fn save_unsent(&self) {
         let Some(queued) = self.queue.front().filter(|queued| queued.record.unsent) else { return };
         let mut records = Records::default();
         queued.record.put(self.record.session_id, &mut records);
@@ -128,13 +128,13 @@ impl Actor {
         let mut failed = Vec::new();
         for prompt in open {
             let key = record::prompt_key(self.record.session_id, prompt);
-            let Some(record) = get::<PromptRecord>(&self.context, Table::Prompt, key).await? else {
+            let Some(record) = read_record::<PromptRecord>(&self.context, Table::Prompt, key).await? else {
                 continue;
             };
-            if record.status.ended() {
+            if record.status.has_ended() {
                 continue;
             }
-            let outcome = if restore { self.restored(&record).await? } else { Err(interrupted()) };
+            let outcome = if restore { self.restored_blocks(&record).await? } else { Err(interrupted()) };
             let blocks = outcome.unwrap_or_else(|problem| {
                 failed.push((prompt, problem));
                 RawValue::NULL.to_owned()
@@ -149,11 +149,11 @@ impl Actor {
     }
 
     /// The blocks of a prompt that may still run, or why it fails.
-    async fn restored(&self, record: &PromptRecord) -> Result<Result<Box<RawValue>, Problem>, Refusal> {
+    async fn restored_blocks(&self, record: &PromptRecord) -> Result<Result<Box<RawValue>, Problem>, Refusal> {
         if record.status != PromptStatus::Queued && !record.unsent {
             return Ok(Err(interrupted()));
         }
-        if !self.context.may_prompt.holds(&self.record.tenant(), &record.by) {
+        if !self.context.may_prompt.allows(&self.record.tenant(), &record.by) {
             let detail = "the key that sent the prompt was revoked, or no longer has the scope prompt";
             return Ok(Err(Problem::new(ProblemCode::KeyRevoked, detail)));
         }

@@ -127,7 +127,7 @@ pub(super) struct FoldRecord {
     pub(super) fold: SessionFold,
 }
 
-fn value(record: &impl Serialize) -> Bytes {
+fn encode(record: &impl Serialize) -> Bytes {
     serde_json::to_vec(record).expect("records have string keys and serialize").into()
 }
 
@@ -208,24 +208,24 @@ impl SessionRecord {
     }
 
     /// Notes the agent's own id of the session; `named_as` is the key under which an earlier one is noted.
-    pub(super) fn put_agent_session(&self, named_as: &mut Option<Vec<u8>>, records: &mut Records) {
+    pub(super) fn put_agent_session(&self, stored_key: &mut Option<Vec<u8>>, records: &mut Records) {
         let key = self.agent_session_key();
-        if *named_as == key {
+        if *stored_key == key {
             return;
         }
-        if let Some(key) = named_as.take() {
+        if let Some(key) = stored_key.take() {
             records.deletes.push(Delete { table: Table::AgentSession, key });
         }
         if let Some(key) = key.clone() {
             records.puts.push(Put { table: Table::AgentSession, key, value: Bytes::new() });
         }
-        *named_as = key;
+        *stored_key = key;
     }
 
     /// The record and its place in the list; `indexed_at` is the place that it had.
-    pub(super) fn put(&self, indexed_at: Option<&[u8]>, records: &mut Records) {
-        let (value, key) = (value(self), self.index_key());
-        if let Some(old) = indexed_at.filter(|old| *old != key) {
+    pub(super) fn put(&self, stored_key: Option<&[u8]>, records: &mut Records) {
+        let (value, key) = (encode(self), self.index_key());
+        if let Some(old) = stored_key.filter(|old| *old != key) {
             records.deletes.push(Delete { table: Table::SessionIndex, key: old.to_vec() });
         }
         records.puts.push(Put { table: Table::SessionIndex, key, value: value.clone() });
@@ -235,7 +235,7 @@ impl SessionRecord {
 
 impl PromptRecord {
     /// The Prompt as clients see it, without its text.
-    pub(super) fn shown(&self, session_id: SessionId, last_event_id: EventId) -> Prompt {
+    pub(super) fn to_prompt(&self, session_id: SessionId, last_event_id: EventId) -> Prompt {
         Prompt {
             prompt_id: self.prompt_id,
             session_id,
@@ -254,27 +254,27 @@ impl PromptRecord {
 
     pub(super) fn put(&self, id: SessionId, records: &mut Records) {
         let key = prompt_key(id, self.prompt_id);
-        records.puts.push(Put { table: Table::Prompt, key, value: value(self) });
+        records.puts.push(Put { table: Table::Prompt, key, value: encode(self) });
     }
 }
 
 impl RequestRecord {
     pub(super) fn put(&self, id: SessionId, request: RequestId, records: &mut Records) {
         let key = request_key(id, request);
-        records.puts.push(Put { table: Table::Request, key, value: value(self) });
+        records.puts.push(Put { table: Table::Request, key, value: encode(self) });
     }
 }
 
 impl TerminalRecord {
     pub(super) fn put(&self, id: SessionId, records: &mut Records) {
         let key = terminal_key(id, self.shown.terminal_id);
-        records.puts.push(Put { table: Table::Terminal, key, value: value(self) });
+        records.puts.push(Put { table: Table::Terminal, key, value: encode(self) });
     }
 }
 
 impl FoldRecord {
     pub(super) fn put(&self, id: SessionId, records: &mut Records) {
-        records.puts.push(Put { table: Table::Fold, key: session_key(id), value: value(self) });
+        records.puts.push(Put { table: Table::Fold, key: session_key(id), value: encode(self) });
     }
 }
 
@@ -288,6 +288,6 @@ pub(super) fn put_open(id: SessionId, open: bool, records: &mut Records) {
     }
 }
 
-pub(super) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, serde_json::Error> {
+pub(super) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, serde_json::Error> {
     serde_json::from_slice(bytes)
 }

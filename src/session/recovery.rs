@@ -12,37 +12,37 @@ use super::actor::Actor;
 use super::attachment::Attachment;
 use super::command::Command;
 use super::context::Context;
-use super::dropped::Dropped;
-use super::foreground::Foreground;
-use super::inputs::Inputs;
+use super::discarded::DiscardCounter;
+use super::background_work::BackgroundWork;
+use super::event_loop::EventLoop;
 use super::metadata::MetadataIndex;
 use super::record::{self, FoldRecord, RequestRecord, SessionRecord, TerminalRecord};
 use super::refusal::Refusal;
 use super::restore::Restore;
-use super::serve::Serving;
+use super::client_methods::ClientMethods;
 use super::subagents::Subagents;
 use super::terminals::Terminals;
-use crate::acp::Ask;
+use crate::acp::RequestKind;
 use crate::agent::AgentSpec;
 use crate::api::event::{DetachedReason, RequestResolved};
 use crate::api::{Resolution, SessionState};
 use crate::eventlog::{Records, SessionLog};
-use crate::pool::{Crashes, Standing};
+use crate::pool::{CrashBackoff, LeaseActivity};
 use crate::store::Table;
 use crate::transcript::SessionFold;
 use crate::types::{Principal, RequestId, Scope, SessionId};
 
 /// What others need to reach an owner.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct ActorEntry {
     pub(super) commands: mpsc::Sender<Command>,
     pub(super) log: SessionLog,
     /// The seq of the last end of a turn.
-    pub(super) ended: watch::Receiver<u64>,
+    pub(super) turn_ends: watch::Receiver<u64>,
     /// The owner has ended, and all of its events are durable.
-    pub(super) gone: CancellationToken,
+    pub(super) stopped: CancellationToken,
     /// It exists for clients.
-    pub(super) made: AtomicBool,
+    pub(super) visible: AtomicBool,
 }
 
 /// The principal on whose behalf the session leases processes.
@@ -56,73 +56,73 @@ fn owner(record: &SessionRecord) -> Principal {
 
 impl Actor {
     /// An owner without a process, and the way to it.
-    pub(super) fn new(context: &Context, log: SessionLog, record: SessionRecord) -> (Self, Slot) {
+    pub(super) fn new(context: &Context, log: SessionLog, record: SessionRecord) -> (Self, ActorEntry) {
         let (sender, commands) = mpsc::channel(context.limits.commands);
         let (ended, ends) = watch::channel(0);
         let (done, served) = mpsc::channel(context.limits.commands);
         let (news, terminals) = mpsc::channel(context.limits.batches);
-        let inputs = Inputs {
+        let inputs = EventLoop {
             commands,
-            open: true,
+            has_handles: true,
             commits: log.commits(),
-            room: context.log.room(),
-            served,
-            terminals,
-            place: None,
+            room: context.log.disk_space(),
+            completions: served,
+            terminal_events: terminals,
+            pending_lease: None,
             lease: None,
             recall: None,
             shutdown: context.shutdown.clone(),
         };
-        let slot = Slot {
+        let slot = ActorEntry {
             commands: sender,
             log: log.clone(),
-            ended: ends,
-            gone: CancellationToken::new(),
-            made: AtomicBool::new(true),
+            turn_ends: ends,
+            stopped: CancellationToken::new(),
+            visible: AtomicBool::new(true),
         };
         let session = record.session_id;
         let actor = Self {
             context: context.clone(),
-            spec: entry(context, &record),
+            spec: agent_spec(context, &record),
             owner: owner(&record),
             log,
             record,
-            indexed_at: None,
-            named_as: None,
+            stored_index_key: None,
+            stored_agent_session_key: None,
             metadata_index: MetadataIndex::empty(),
             quota: context.quotas.take(session),
             fold: SessionFold::default(),
             fold_changed: true,
-            unsaved: 0,
-            inputs,
+            unsaved_events: 0,
+            event_loop: inputs,
             attachment: Attachment::Detached,
             restore: Restore::default(),
-            live: None,
-            attaching: Vec::new(),
-            creating: None,
+            live_guard: None,
+            attach_waiters: Vec::new(),
+            create_waiter: None,
             turn: None,
-            late_of: None,
-            foreground: Foreground::new(),
+            last_turn: None,
+            background_work: BackgroundWork::new(),
             subagents: Subagents::default(),
-            dropped: Dropped::default(),
+            discarded: DiscardCounter::default(),
             queue: VecDeque::new(),
             requests: BTreeMap::new(),
             resolved: VecDeque::new(),
             outbox: VecDeque::new(),
             elicitations: VecDeque::new(),
-            serving: Serving::new(done, &context.limits),
+            client_methods: ClientMethods::new(done, &context.limits),
             terminals: Terminals::new(news),
-            wanted: Vec::new(),
-            settings: HashMap::new(),
-            ended,
+            queued_calls: Vec::new(),
+            sent_calls: HashMap::new(),
+            turn_ends: ended,
             drain_at: None,
             retry_at: None,
             idle_since: Instant::now(),
-            replaced: 0,
-            crashes: Crashes::default(),
-            asked_at: Instant::now(),
-            over: false,
-            told: Standing::Busy,
+            replaced_processes: 0,
+            crashes: CrashBackoff::default(),
+            last_command_at: Instant::now(),
+            stopping: false,
+            reported_activity: LeaseActivity::Busy,
             erased: false,
         };
         (actor, slot)
@@ -133,17 +133,17 @@ impl Actor {
         context: &Context,
         id: SessionId,
         restore: bool,
-    ) -> Result<Option<(Self, Slot)>, Refusal> {
+    ) -> Result<Option<(Self, ActorEntry)>, Refusal> {
         let key = record::session_key(id);
-        let Some(record) = get::<SessionRecord>(context, Table::Session, key.clone()).await? else {
+        let Some(record) = read_record::<SessionRecord>(context, Table::Session, key.clone()).await? else {
             return Ok(None);
         };
         let log =
             context.log.session(&record.tenant(), id).await.map_err(|error| Refusal::internal(&error))?;
-        let folded = get::<FoldRecord>(context, Table::Fold, key).await?;
+        let folded = read_record::<FoldRecord>(context, Table::Fold, key).await?;
         let (mut actor, slot) = Self::new(context, log, record);
-        actor.indexed_at = Some(actor.record.index_key());
-        actor.named_as = actor.record.agent_session_key();
+        actor.stored_index_key = Some(actor.record.index_key());
+        actor.stored_agent_session_key = actor.record.agent_session_key();
         actor.metadata_index = MetadataIndex::of(&actor.record);
         let mut seq = 0;
         if let Some(folded) = folded {
@@ -152,7 +152,7 @@ impl Actor {
             seq = folded.seq.max(actor.record.seq);
         }
         actor.fold_from(seq).await?;
-        actor.close_what_was_open(restore).await?;
+        actor.close_open_state(restore).await?;
         Ok(Some((actor, slot)))
     }
 
@@ -176,7 +176,7 @@ impl Actor {
     ///
     /// A kill may come here too, between any two commits: the session's record says what is still open until that
     /// has its end, and what has one is passed over.
-    async fn close_what_was_open(&mut self, restore: bool) -> Result<(), Refusal> {
+    async fn close_open_state(&mut self, restore: bool) -> Result<(), Refusal> {
         let id = self.record.session_id;
         if self.record.unfinished {
             self.erase(&self.record.owner.clone());
@@ -185,30 +185,30 @@ impl Actor {
         let failed = self.restore_queue(restore).await?;
         if self.record.state == SessionState::Waiting {
             for (number, record) in self.open_requests().await? {
-                self.expire(number, record);
+                self.expire_request(number, record);
             }
         }
         for terminal in self.record.open_terminals.clone() {
             let key = record::terminal_key(id, terminal);
-            match get::<TerminalRecord>(&self.context, Table::Terminal, key).await? {
-                Some(record) if record.last_seq.is_none() => self.lost_terminal(record),
+            match read_record::<TerminalRecord>(&self.context, Table::Terminal, key).await? {
+                Some(record) if record.last_seq.is_none() => self.close_lost_terminal(record),
                 Some(_) | None => {}
             }
         }
         self.fail_queued(failed);
         if self.record.attached {
-            self.detached(DetachedReason::Exited);
+            self.append_detached(DetachedReason::Exited);
         }
         Ok(())
     }
 
     /// Nobody can answer it any more.
-    fn expire(&mut self, number: RequestId, mut record: RequestRecord) {
+    fn expire_request(&mut self, number: RequestId, mut record: RequestRecord) {
         let Some(pending) = record.pending.take() else { return };
         record.resolution = Some(Resolution::Expired);
         let mut records = Records::default();
         record.put(self.record.session_id, number, &mut records);
-        let outcome = Ask::of(&pending.method).cancelled();
+        let outcome = RequestKind::from_method(&pending.method).cancelled_reply();
         let event = RequestResolved {
             request_id: number,
             method: &pending.method,
@@ -224,7 +224,7 @@ impl Actor {
         let mut open = Vec::new();
         for request in self.record.open_requests.iter().copied() {
             let key = record::request_key(self.record.session_id, request);
-            match get::<RequestRecord>(&self.context, Table::Request, key).await? {
+            match read_record::<RequestRecord>(&self.context, Table::Request, key).await? {
                 Some(record) if record.resolution.is_none() => open.push((request, record)),
                 Some(_) | None => {}
             }
@@ -234,17 +234,17 @@ impl Actor {
 }
 
 /// What the operator says of the session's agent now.
-pub(super) fn entry(context: &Context, record: &SessionRecord) -> Arc<AgentSpec> {
+pub(super) fn agent_spec(context: &Context, record: &SessionRecord) -> Arc<AgentSpec> {
     let spec = context.catalogue.agent(&record.agent);
-    spec.unwrap_or_else(|| Arc::new(AgentSpec::gone(record.agent.clone())))
+    spec.unwrap_or_else(|| Arc::new(AgentSpec::removed(record.agent.clone())))
 }
 
 /// A record of ours, read back.
-pub(super) async fn get<T: serde::de::DeserializeOwned>(
+pub(super) async fn read_record<T: serde::de::DeserializeOwned>(
     context: &Context,
     table: Table,
     key: Vec<u8>,
 ) -> Result<Option<T>, Refusal> {
     let stored = context.log.get(table, key).await.map_err(|error| Refusal::internal(&error))?;
-    stored.map(|bytes| record::read(&bytes).map_err(|error| Refusal::internal(&error))).transpose()
+    stored.map(|bytes| record::decode(&bytes).map_err(|error| Refusal::internal(&error))).transpose()
 }

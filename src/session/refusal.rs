@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use crate::acp::error_code;
-use crate::acp::gate::Gated;
-use crate::agent::{AgentFailure, Ended, without_secrets};
+use crate::acp::client_input_policy::ClientInputError;
+use crate::agent::{AgentFailure, AgentExit, without_secrets};
 use crate::api::{FieldError, Problem, ProblemCode, Resolution, RpcError};
-use crate::pool::{Lease, NoVisit, Refused};
+use crate::pool::{Lease, ShortLeaseError, AcquireError};
 use crate::types::{LimitExceeded, PrincipalLimit, PromptId, RequestId};
 
 /// Everything that can stand in the way of a client's wish. Each operation says which of them it can meet.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Refusal {
     #[error("there is no such session")]
-    Gone,
+    NoSuchSession,
     #[error("there is no such {0} in this session")]
     NotFound(&'static str),
     #[error("the session is closed; attach opens it again")]
@@ -28,7 +28,7 @@ pub enum Refusal {
     Invalid { pointer: String, detail: String },
     /// Several places of a body are wrong; never empty.
     #[error("{}", .0[0].detail)]
-    Misfits(Vec<FieldError>),
+    InvalidFields(Vec<FieldError>),
     #[error("{detail}")]
     ContentUnsupported { pointer: String, detail: String },
     #[error("{0}")]
@@ -76,7 +76,7 @@ impl Refusal {
     }
 
     /// What a client sent for the agent may not go there; `at` is where in the body it stands.
-    pub fn gated(gated: &Gated, at: &str) -> Self {
+    pub fn from_policy(gated: &ClientInputError, at: &str) -> Self {
         let detail = gated.to_string();
         match gated.pointer() {
             Some(pointer) => Self::Invalid { pointer: format!("{at}{pointer}"), detail },
@@ -86,11 +86,11 @@ impl Refusal {
 
     pub fn code(&self) -> ProblemCode {
         match self {
-            Self::Gone | Self::NotFound(_) | Self::NoSuchResource(_) => ProblemCode::NotFound,
+            Self::NoSuchSession | Self::NotFound(_) | Self::NoSuchResource(_) => ProblemCode::NotFound,
             Self::Closed => ProblemCode::SessionClosed,
             Self::TurnRunning(_) => ProblemCode::TurnRunning,
             Self::RequestResolved { .. } => ProblemCode::RequestResolved,
-            Self::Invalid { .. } | Self::Misfits(_) => ProblemCode::Invalid,
+            Self::Invalid { .. } | Self::InvalidFields(_) => ProblemCode::Invalid,
             Self::ContentUnsupported { .. } => ProblemCode::ContentUnsupported,
             Self::Forbidden(_) => ProblemCode::Forbidden,
             Self::TooLarge(_) => ProblemCode::TooLarge,
@@ -124,7 +124,7 @@ impl Refusal {
             Self::Invalid { pointer, detail } | Self::ContentUnsupported { pointer, detail } => {
                 problem.errors = vec![FieldError { pointer: pointer.clone(), detail: detail.clone() }];
             }
-            Self::Misfits(errors) => problem.errors.clone_from(errors),
+            Self::InvalidFields(errors) => problem.errors.clone_from(errors),
             Self::PoolFull(_, after) | Self::Quota(after) | Self::CrashLoop(after) => {
                 problem.retry_after_seconds = Some(after.as_secs().max(1));
             }
@@ -173,7 +173,7 @@ fn describe(problem: &mut Problem, failure: &AgentFailure) {
             problem.auth_methods.clone_from(auth_methods);
             problem.acp = Some(acp_error(error));
         }
-        AgentFailure::Exited(Ended { exit_code, signal, stderr_tail, .. }) => {
+        AgentFailure::Exited(AgentExit { exit_code, signal, stderr_tail, .. }) => {
             problem.exit_code = Some(*exit_code);
             problem.signal = Some(signal.clone());
             problem.stderr_tail = Some(stderr_tail.clone());
@@ -187,48 +187,48 @@ fn describe(problem: &mut Problem, failure: &AgentFailure) {
 }
 
 /// An agent's JSON-RPC error, with the sign-in told apart and noted.
-pub(super) fn failed(error: crate::jsonrpc::RpcError, lease: &Lease) -> AgentFailure {
+pub(super) fn agent_failure(error: crate::jsonrpc::RpcError, lease: &Lease) -> AgentFailure {
     let process = lease.process();
     // An error of version 2 comes in an update, which is stored as the agent sent it.
     let error = without_secrets(error, &process.spec.secrets);
-    let failure = AgentFailure::answered(error, &process.spec, &process.initialized);
+    let failure = AgentFailure::from_rpc_error(error, &process.spec, &process.initialized);
     if matches!(failure, AgentFailure::AuthRequired { .. }) {
-        lease.saw_auth(true);
+        lease.record_auth(true);
     }
     failure
 }
 
 /// The same for the answer to a prompt. An agent may open sessions without a sign-in and need one for the first prompt.
-pub(super) fn failed_prompt(error: crate::jsonrpc::RpcError, lease: &Lease) -> AgentFailure {
-    let failure = failed(error, lease);
+pub(super) fn prompt_failure(error: crate::jsonrpc::RpcError, lease: &Lease) -> AgentFailure {
+    let failure = agent_failure(error, lease);
     if matches!(failure, AgentFailure::AuthRequired { .. }) {
         lease.prompt_refused();
     }
     failure
 }
 
-impl From<NoVisit> for Refusal {
-    fn from(none: NoVisit) -> Self {
+impl From<ShortLeaseError> for Refusal {
+    fn from(none: ShortLeaseError) -> Self {
         match none {
-            NoVisit::Refused(refused) => refused.into(),
-            NoVisit::Agent(failure) => failure.into(),
+            ShortLeaseError::Refused(refused) => refused.into(),
+            ShortLeaseError::Agent(failure) => failure.into(),
         }
     }
 }
 
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
+impl From<AcquireError> for Refusal {
+    fn from(refused: AcquireError) -> Self {
         match refused {
-            Refused::NoSuchAgent => Self::Invalid {
+            AcquireError::NoSuchAgent => Self::Invalid {
                 pointer: "/agent".to_owned(),
                 detail: "no agent of that name is configured".to_owned(),
             },
-            Refused::Limit(exceeded) => Self::Limit(exceeded),
-            Refused::Full { retry_after, .. }
-            | Refused::Busy { retry_after }
-            | Refused::BreakerOpen { retry_after }
-            | Refused::SignInRuns { retry_after } => Self::PoolFull(refused.to_string(), retry_after),
-            Refused::Draining => Self::Draining,
+            AcquireError::Limit(exceeded) => Self::Limit(exceeded),
+            AcquireError::QueueFull { retry_after, .. }
+            | AcquireError::Busy { retry_after }
+            | AcquireError::BreakerOpen { retry_after }
+            | AcquireError::SignInInProgress { retry_after } => Self::PoolFull(refused.to_string(), retry_after),
+            AcquireError::Draining => Self::Draining,
         }
     }
 }

@@ -12,30 +12,30 @@ use tracing::{Instrument, Span};
 use super::actor::Actor;
 use super::command::Command;
 use super::context::Context;
-use super::creation::{Creating, Origin};
+use super::creation::{CreateWaiter, Origin};
 use super::handle::SessionHandle;
 use super::idempotency::{self, Claim, Claimed};
 use super::list::{self, ListQuery};
 use super::metadata;
 use super::record::SessionRecord;
-use super::recovery::Slot;
+use super::recovery::ActorEntry;
 use super::refusal::Refusal;
-use super::{IdempotencyKey, suited, taken, upkeep};
-use crate::acp::{self, TraceContext, gate};
-use crate::agent::{AgentSpec, Unanswered};
+use super::{IdempotencyKey, requirements, adopt, gc};
+use crate::acp::{self, TraceContext, client_input_policy};
+use crate::agent::{AgentSpec, OnTimeout};
 use crate::api::{self, CreateSession, McpServer, Session, SessionList, SessionState};
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 use crate::store::Table;
 use crate::types::{Principal, SessionId, Tenant};
 
 /// Characters of a title.
 const TITLE_CHARS: usize = 512;
 /// Directories or MCP servers of a session.
-const LISTED: usize = 64;
+const MAX_LIST_LEN: usize = 64;
 /// Bytes of a path.
 const PATH_BYTES: usize = 4096;
 /// Sessions that are read in at the same time, by a part of their id.
-const DOORS: usize = 16;
+const LOAD_LOCKS: usize = 16;
 
 /// A new session, or the one that the same request made before.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub struct Created {
 
 /// How a session begins.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(super) struct CreateOptions {
     pub(super) origin: Origin,
     pub(super) claim: Option<Claim>,
     pub(super) trace: Option<TraceContext>,
@@ -60,13 +60,13 @@ pub struct SessionRegistry {
 #[derive(Debug)]
 struct Inner {
     context: Context,
-    slots: Mutex<HashMap<SessionId, (Tenant, Arc<Slot>)>>,
+    entries: Mutex<HashMap<SessionId, (Tenant, Arc<ActorEntry>)>>,
     /// Sessions whose owner panicked: the next owner runs nothing of their queue, or it might panic again at once.
     panicked: Mutex<HashSet<SessionId>>,
     /// Sessions that were deleted while the disk took no commits.
     deleted: Mutex<HashSet<SessionId>>,
     /// One reader at a time for a session, so that it has one owner.
-    doors: [tokio::sync::Mutex<()>; DOORS],
+    load_locks: [tokio::sync::Mutex<()>; LOAD_LOCKS],
 }
 
 impl SessionRegistry {
@@ -74,10 +74,10 @@ impl SessionRegistry {
     pub async fn start(context: Context) -> Result<Self, Refusal> {
         let inner = Inner {
             context,
-            slots: Mutex::default(),
+            entries: Mutex::default(),
             panicked: Mutex::default(),
             deleted: Mutex::default(),
-            doors: Default::default(),
+            load_locks: Default::default(),
         };
         let registry = Self { inner: Arc::new(inner) };
         metadata::build(registry.context()).await?;
@@ -89,9 +89,9 @@ impl SessionRegistry {
             for (key, _) in &page {
                 let Ok(id) = uuid::Uuid::from_slice(key) else { continue };
                 let reader = registry.clone();
-                let read = async move { reader.slot(SessionId::from_uuid(id)).await };
+                let read = async move { reader.entry(SessionId::from_uuid(id)).await };
                 // One that cannot be read must not keep all others from being served, whatever the reason.
-                match registry.context().shutdown.spawn_confined(read).await {
+                match registry.context().shutdown.spawn_isolated(read).await {
                     Ok(Ok((_, slot))) => closed.push(slot),
                     Ok(Err(refusal)) => {
                         tracing::error!(session = %id, %refusal, "a session that was open cannot be read");
@@ -111,7 +111,7 @@ impl SessionRegistry {
                 None => break,
             }
         }
-        registry.context().shutdown.spawn(upkeep::run(registry.clone()));
+        registry.context().shutdown.spawn(gc::run(registry.clone()));
         Ok(registry)
     }
 
@@ -119,66 +119,66 @@ impl SessionRegistry {
         &self.inner.context
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, (Tenant, Arc<Slot>)>> {
-        sound(self.inner.slots.lock())
+    fn entries(&self) -> MutexGuard<'_, HashMap<SessionId, (Tenant, Arc<ActorEntry>)>> {
+        lock_or_abort(self.inner.entries.lock())
     }
 
-    fn live(&self, id: SessionId) -> Option<(Tenant, Arc<Slot>)> {
-        self.slots().get(&id).filter(|(_, slot)| !slot.commands.is_closed()).cloned()
+    fn running_entry(&self, id: SessionId) -> Option<(Tenant, Arc<ActorEntry>)> {
+        self.entries().get(&id).filter(|(_, slot)| !slot.commands.is_closed()).cloned()
     }
 
     /// The session's owner, read in if need be.
-    pub(super) async fn slot(&self, id: SessionId) -> Result<(Tenant, Arc<Slot>), Refusal> {
-        if sound(self.inner.deleted.lock()).contains(&id) {
-            return Err(Refusal::Gone);
+    pub(super) async fn entry(&self, id: SessionId) -> Result<(Tenant, Arc<ActorEntry>), Refusal> {
+        if lock_or_abort(self.inner.deleted.lock()).contains(&id) {
+            return Err(Refusal::NoSuchSession);
         }
-        if let Some(found) = self.live(id) {
+        if let Some(found) = self.running_entry(id) {
             return Ok(found);
         }
-        let door = usize::from(id.as_bytes()[15]) % DOORS;
-        let _alone = self.inner.doors[door].lock().await;
-        if let Some(found) = self.live(id) {
+        let door = usize::from(id.as_bytes()[15]) % LOAD_LOCKS;
+        let _guard = self.inner.load_locks[door].lock().await;
+        if let Some(found) = self.running_entry(id) {
             return Ok(found);
         }
         // One owner at a time: the former one has to be gone, with its last event durable.
-        let former = self.slots().get(&id).map(|(_, former)| former.gone.clone());
+        let former = self.entries().get(&id).map(|(_, former)| former.stopped.clone());
         if let Some(gone) = former {
             gone.cancelled().await;
         }
-        let restore = !sound(self.inner.panicked.lock()).contains(&id);
+        let restore = !lock_or_abort(self.inner.panicked.lock()).contains(&id);
         let loaded = Actor::load(self.context(), id, restore).await?;
-        sound(self.inner.panicked.lock()).remove(&id);
-        let Some((actor, slot)) = loaded else { return Err(Refusal::Gone) };
+        lock_or_abort(self.inner.panicked.lock()).remove(&id);
+        let Some((actor, slot)) = loaded else { return Err(Refusal::NoSuchSession) };
         Ok(self.install(actor, slot))
     }
 
-    fn install(&self, actor: Actor, slot: Slot) -> (Tenant, Arc<Slot>) {
+    fn install(&self, actor: Actor, slot: ActorEntry) -> (Tenant, Arc<ActorEntry>) {
         let found = (actor.record.tenant(), Arc::new(slot));
-        self.slots().insert(actor.record.session_id, found.clone());
+        self.entries().insert(actor.record.session_id, found.clone());
         self.run(actor, Arc::clone(&found.1));
         found
     }
 
     /// This owner is nobody's any more; another may be there already.
-    fn uninstall(&self, id: SessionId, slot: &Arc<Slot>) {
-        let mut slots = self.slots();
+    fn uninstall(&self, id: SessionId, slot: &Arc<ActorEntry>) {
+        let mut slots = self.entries();
         if slots.get(&id).is_some_and(|(_, installed)| Arc::ptr_eq(installed, slot)) {
             slots.remove(&id);
         }
     }
 
-    fn run(&self, actor: Actor, slot: Arc<Slot>) {
+    fn run(&self, actor: Actor, slot: Arc<ActorEntry>) {
         let registry = self.clone();
         let id = actor.record.session_id;
         let shutdown = self.context().shutdown.clone();
-        let owner = shutdown.spawn_confined(actor.run());
-        shutdown.spawn_confined(async move {
-            let Ok(late) = owner.await else { return registry.bury(id, &slot).await };
+        let owner = shutdown.spawn_isolated(actor.run());
+        shutdown.spawn_isolated(async move {
+            let Ok(unanswered) = owner.await else { return registry.recover_panicked(id, &slot).await };
             registry.uninstall(id, &slot);
-            slot.gone.cancel();
+            slot.stopped.cancel();
             // Who asked while it was ending is answered by the next owner; one that cannot be had answers nobody.
-            for command in late {
-                if let Ok((_, next)) = registry.slot(id).await {
+            for command in unanswered {
+                if let Ok((_, next)) = registry.entry(id).await {
                     drop(next.commands.send(command).await);
                 }
             }
@@ -187,22 +187,22 @@ impl SessionRegistry {
 
     /// An owner has panicked, and its process ends with it. The next one finds in the records what was open and gives
     /// that its end, so that nobody waits for it.
-    async fn bury(&self, id: SessionId, slot: &Arc<Slot>) {
+    async fn recover_panicked(&self, id: SessionId, slot: &Arc<ActorEntry>) {
         tracing::error!(session = %id, "the session's owner panicked: its turn fails, and it begins anew from its log");
         // What it appended is committed before the next one reads.
         drop(slot.log.wait(slot.log.appended()).await);
-        sound(self.inner.panicked.lock()).insert(id);
+        lock_or_abort(self.inner.panicked.lock()).insert(id);
         self.uninstall(id, slot);
-        slot.gone.cancel();
-        if let Err(refusal) = self.slot(id).await {
+        slot.stopped.cancel();
+        if let Err(refusal) = self.entry(id).await {
             tracing::warn!(session = %id, %refusal, "the session could not be read in again");
         }
     }
 
     pub async fn open(&self, by: &Principal, id: SessionId) -> Result<SessionHandle, Refusal> {
-        let (tenant, slot) = self.slot(id).await?;
-        let there = tenant == by.tenant && slot.made.load(Ordering::Acquire);
-        if there { Ok(SessionHandle::new(self.clone(), id, slot)) } else { Err(Refusal::Gone) }
+        let (tenant, slot) = self.entry(id).await?;
+        let visible = tenant == by.tenant && slot.visible.load(Ordering::Acquire);
+        if visible { Ok(SessionHandle::new(self.clone(), id, slot)) } else { Err(Refusal::NoSuchSession) }
     }
 
     pub async fn list(&self, by: &Principal, query: &ListQuery) -> Result<SessionList, Refusal> {
@@ -210,8 +210,8 @@ impl SessionRegistry {
     }
 
     /// Erased: what is loaded under this id from now on is nothing.
-    pub(super) fn forget(&self, id: SessionId) {
-        self.slots().remove(&id);
+    pub(super) fn remove(&self, id: SessionId) {
+        self.entries().remove(&id);
     }
 
     /// Makes a session; when that fails nothing of it is left. It goes on when the caller goes away: a key that was
@@ -226,7 +226,7 @@ impl SessionRegistry {
         let (registry, by) = (self.clone(), by.clone());
         let made =
             async move { registry.create_once(&by, request, key.as_ref(), trace).await }.in_current_span();
-        self.context().shutdown.spawn_confined(made).await.map_err(|error| Refusal::internal(&error))?
+        self.context().shutdown.spawn_isolated(made).await.map_err(|error| Refusal::internal(&error))?
     }
 
     async fn create_once(
@@ -240,31 +240,31 @@ impl SessionRegistry {
             Some(key) => Some(idempotency::claim(self.context(), by, key).await?),
             None => None,
         };
-        if let Some(replayed) = self.made_before(by, claimed.as_ref()).await? {
+        if let Some(replayed) = self.find_replayed(by, claimed.as_ref()).await? {
             return Ok(replayed);
         }
         let (flight, claim) = claimed.map(|claimed| (claimed.flight, claimed.claim)).unzip();
-        let session = self.create_first(by, request, (claim, trace)).await?;
+        let session = self.create_new(by, request, (claim, trace)).await?;
         drop(flight);
         Ok(Created { session, replayed: false })
     }
 
     /// The session that the same request made before.
-    pub(super) async fn made_before(
+    pub(super) async fn find_replayed(
         &self,
         by: &Principal,
         claimed: Option<&Claimed>,
     ) -> Result<Option<Created>, Refusal> {
-        let Some(before) = claimed.and_then(|claimed| claimed.before.as_ref()) else { return Ok(None) };
+        let Some(before) = claimed.and_then(|claimed| claimed.previous.as_ref()) else { return Ok(None) };
         // A session that is gone is no answer to a client that wants one.
         match self.open(by, before.session).await {
             Ok(session) => Ok(Some(Created { session: session.snapshot().await?, replayed: true })),
-            Err(Refusal::Gone) => Ok(None),
+            Err(Refusal::NoSuchSession) => Ok(None),
             Err(refusal) => Err(refusal),
         }
     }
 
-    async fn create_first(
+    async fn create_new(
         &self,
         by: &Principal,
         request: CreateSession,
@@ -275,32 +275,32 @@ impl SessionRegistry {
             return Err(Refusal::StorageFull);
         }
         let spec = context.catalogue.agent(&request.agent);
-        let Some(spec) = spec else { return Err(crate::pool::Refused::NoSuchAgent.into()) };
+        let Some(spec) = spec else { return Err(crate::pool::AcquireError::NoSuchAgent.into()) };
         let id = context.ids.session();
-        let adopted = taken::adopted(by, &request)?.map(str::to_owned);
+        let adopted = adopt::adopted_session(by, &request)?.map(str::to_owned);
         let take = match &adopted {
-            Some(theirs) => Some(self.take(by, &request.agent, theirs).await?),
+            Some(theirs) => Some(self.begin_adoption(by, &request.agent, theirs).await?),
             None => None,
         };
         let mut request = request;
         if let Some(theirs) = adopted.as_deref().filter(|_| request.cwd.is_none()) {
-            request.cwd = Some(self.listed_folder(by, &spec, theirs, trace.as_ref()).await?);
+            request.cwd = Some(self.find_listed_folder(by, &spec, theirs, trace.as_ref()).await?);
         }
-        let asked = request.meta.as_deref().map(acp::part_meta);
+        let asked = request.meta.as_deref().map(acp::split_meta);
         let trace = trace.or_else(|| asked.and_then(|(_, trace)| trace));
         let origin = if adopted.is_some() { Origin::Adopted } else { Origin::New };
-        let record = self.record(by, id, request, &spec).await?;
-        let session = self.begin(by, record, Begun { origin, claim, trace }).await;
+        let record = self.new_record(by, id, request, &spec).await?;
+        let session = self.start_actor(by, record, CreateOptions { origin, claim, trace }).await;
         drop(take);
         session
     }
 
     /// Runs a new session's owner until the agent has the session; what fails leaves nothing.
-    pub(super) async fn begin(
+    pub(super) async fn start_actor(
         &self,
         by: &Principal,
         record: SessionRecord,
-        Begun { origin, claim, trace }: Begun,
+        CreateOptions { origin, claim, trace }: CreateOptions,
     ) -> Result<Session, Refusal> {
         let context = self.context();
         let (id, own_folder) = (record.session_id, record.own_folder && origin == Origin::New);
@@ -313,23 +313,23 @@ impl SessionRegistry {
         }
         let (reply, created) = tokio::sync::oneshot::channel();
         let deadline = Instant::now() + context.limits.settings_wait;
-        drop(slot.commands.try_send(Command::Create(Creating { origin, claim, trace, reply, deadline })));
+        drop(slot.commands.try_send(Command::Create(CreateWaiter { origin, claim, trace, reply, deadline })));
         // It can be found once it exists for clients; until then only this call knows it.
-        slot.made.store(false, Ordering::Release);
+        slot.visible.store(false, Ordering::Release);
         let slot = Arc::new(slot);
-        self.slots().insert(id, (by.tenant.clone(), Arc::clone(&slot)));
+        self.entries().insert(id, (by.tenant.clone(), Arc::clone(&slot)));
         self.run(actor, Arc::clone(&slot));
         match created.await.unwrap_or(Err(Refusal::Internal)) {
             Ok((session, seq)) => {
                 slot.log.wait(seq).await.map_err(|error| Refusal::internal(&error))?;
-                slot.made.store(true, Ordering::Release);
+                slot.visible.store(true, Ordering::Release);
                 Ok(session)
             }
             Err(refusal) => {
                 if own_folder {
                     let workspaces = context.workspaces.clone();
                     let erased =
-                        context.shutdown.spawn_blocking(move || workspaces.erase(&id.to_string())).await;
+                        context.shutdown.spawn_blocking(move || workspaces.remove_directory(&id.to_string())).await;
                     if !matches!(erased, Ok(Ok(()))) {
                         tracing::warn!(session = %id, "the folder of a session that failed could not be removed");
                     }
@@ -339,7 +339,7 @@ impl SessionRegistry {
         }
     }
 
-    async fn record(
+    async fn new_record(
         &self,
         by: &Principal,
         id: SessionId,
@@ -351,9 +351,9 @@ impl SessionRegistry {
         let metadata = request.metadata.unwrap_or_default();
         let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
         // Until a process has said what it takes, the one that is leased says it.
-        if let Some(initialized) = context.pool.agent(&spec.name).and_then(|(_, initialized)| initialized) {
+        if let Some(initialized) = context.pool.agent_stats(&spec.name).and_then(|(_, initialized)| initialized) {
             let directories = &request.additional_directories;
-            suited::check(spec, &mcp_servers, directories, &initialized.capabilities)?;
+            requirements::check(spec, &mcp_servers, directories, &initialized.capabilities)?;
         }
         let (workspaces, cwd) = (context.workspaces.clone(), request.cwd);
         let directories = request.additional_directories;
@@ -362,7 +362,7 @@ impl SessionRegistry {
             let _request = span.entered();
             let existing = |(at, path): (usize, &String)| {
                 workspaces
-                    .existing(&format!("/additionalDirectories/{at}"), path)
+                    .resolve(&format!("/additionalDirectories/{at}"), path)
                     .map(|p| p.to_string_lossy().into_owned())
             };
             let directories: Vec<String> =
@@ -379,12 +379,12 @@ impl SessionRegistry {
             title: request.title,
             metadata,
             cwd: folder.path.to_string_lossy().into_owned(),
-            own_folder: folder.own,
+            own_folder: folder.created,
             shared_folder: false,
             folder_of: None,
             additional_directories,
             mcp_servers,
-            meta: request.meta.as_deref().and_then(|meta| acp::part_meta(meta).0).map(acp::one_line),
+            meta: request.meta.as_deref().and_then(|meta| acp::split_meta(meta).0).map(acp::to_one_line),
             policy: request.policy.unwrap_or_default(),
             state: SessionState::Idle,
             attached: false,
@@ -422,7 +422,7 @@ fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), Refusa
     check_count("/additionalDirectories", request.additional_directories.len())?;
     check_count("/mcpServers", request.mcp_servers.len())?;
     if let Some(meta) = &request.meta {
-        gate::check_meta(&spec.meta, meta).map_err(|gated| Refusal::gated(&gated, ""))?;
+        client_input_policy::check_meta(&spec.allowed_meta_keys, meta).map_err(|gated| Refusal::from_policy(&gated, ""))?;
     }
     Ok(())
 }
@@ -456,7 +456,7 @@ pub(super) fn check_title(title: Option<&str>) -> Result<(), Refusal> {
 }
 
 fn check_count(pointer: &str, count: usize) -> Result<(), Refusal> {
-    if count > LISTED { Err(invalid(pointer, "at most 64")) } else { Ok(()) }
+    if count > MAX_LIST_LEN { Err(invalid(pointer, "at most 64")) } else { Ok(()) }
 }
 
 fn check_paths<'a>(paths: impl Iterator<Item = (&'static str, &'a String)>) -> Result<(), Refusal> {
@@ -476,7 +476,7 @@ fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result
     }
     let Some(permissions) = &policy.permissions else { return Ok(()) };
     let waits = permissions.unanswered == Some(api::Unanswered::Wait);
-    if waits && spec.permissions.unanswered == Unanswered::Reject {
+    if waits && spec.permissions.on_timeout == OnTimeout::Reject {
         return Err(invalid(
             "/policy/permissions/unanswered",
             "the agent's entry rejects what nobody answers",

@@ -15,39 +15,39 @@ pub(super) struct Replay {
     /// Nothing came until then: the replay is over.
     quiet_at: Instant,
     /// It counts as over at that time in any case.
-    end: Instant,
+    deadline: Instant,
     /// The log does not have the history yet.
     is_new: bool,
 }
 
 impl Actor {
     /// The agent has answered `session/load`.
-    pub(super) fn begin_replay_rest(&mut self, is_new: bool) {
+    pub(super) fn track_trailing_replay(&mut self, is_new: bool) {
         let (now, limits) = (Instant::now(), &self.context.limits);
         let end = now + limits.replay_quiet_timeout;
-        self.restore.replay = Some(Replay { quiet_at: now + limits.replay_quiet_interval, end, is_new });
+        self.restore.replay = Some(Replay { quiet_at: now + limits.replay_quiet_interval, deadline: end, is_new });
     }
 
     /// Handles an update that came after the answer to the load. Returns `None` if the update is not history, otherwise
     /// whether to append it.
-    pub(super) fn rest_of_replay(&mut self, kind: &str) -> Option<bool> {
+    pub(super) fn trailing_replay(&mut self, kind: &str) -> Option<bool> {
         let replay = self.restore.replay.as_mut().filter(|_| update::is_history(kind))?;
         replay.quiet_at = Instant::now() + self.context.limits.replay_quiet_interval;
         Some(replay.is_new)
     }
 
     pub(super) fn replay_deadline(&self) -> Option<Instant> {
-        self.restore.replay.as_ref().map(|replay| replay.quiet_at.min(replay.end))
+        self.restore.replay.as_ref().map(|replay| replay.quiet_at.min(replay.deadline))
     }
 
-    pub(super) fn replay_overdue(&mut self, now: Instant) {
+    pub(super) fn check_replay_deadline(&mut self, now: Instant) {
         if self.replay_deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
         // Output that the agent has already written is read first.
-        let unread = self.inputs.lease.as_ref().map(Lease::process).is_some_and(Process::has_unread);
+        let unread = self.event_loop.lease.as_ref().map(Lease::process).is_some_and(Process::has_unread);
         match &mut self.restore.replay {
-            Some(replay) if unread && now < replay.end => {
+            Some(replay) if unread && now < replay.deadline => {
                 replay.quiet_at = now + self.context.limits.replay_quiet_interval;
             }
             _ => self.restore.replay = None,

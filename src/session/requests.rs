@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::record::RequestRecord;
 use super::refusal::Refusal;
-use super::written::Written;
-use crate::acp::{self, Ask, error_code};
+use super::encode::EncodedEvent;
+use crate::acp::{self, RequestKind, error_code};
 use crate::api::event::{RequestCreated, RequestResolved};
 use crate::api::{PendingRequest, Resolution};
 use crate::eventlog::Records;
@@ -20,15 +20,15 @@ use crate::types::{Principal, PromptId, RequestId};
 /// A request that waits for a client.
 #[derive(Debug)]
 pub(super) struct Pending {
-    pub(super) shown: Arc<PendingRequest>,
-    ask: Ask,
+    pub(super) request: Arc<PendingRequest>,
+    kind: RequestKind,
     incoming: IncomingId,
     deadline: Option<Instant>,
 }
 
 /// A request on its way to the clients.
 #[derive(Debug)]
-pub(super) struct Offer<'a> {
+pub(super) struct OfferedRequest<'a> {
     pub(super) method: &'a str,
     pub(super) incoming: IncomingId,
     /// Raw, with our session id.
@@ -59,7 +59,7 @@ pub(super) struct Resolved {
 
 /// An answer that goes to the agent once its event is durable.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(super) struct QueuedAnswer {
     seq: u64,
     incoming: IncomingId,
     outcome: Outcome,
@@ -69,12 +69,12 @@ pub(super) struct Answered {
 pub(super) type Outcome = acp::Outcome;
 
 /// How many resolved requests an owner remembers; older ones are in the store.
-const REMEMBERED: usize = 64;
+const MAX_REMEMBERED: usize = 64;
 
 impl Actor {
     /// Shows a request to the clients. None: too many wait already, and the agent was told so.
-    pub(super) fn offer_request(&mut self, offer: Offer<'_>) -> Option<RequestId> {
-        let Offer { method, incoming, params, prompt, subagent, wait } = offer;
+    pub(super) fn offer_request(&mut self, offer: OfferedRequest<'_>) -> Option<RequestId> {
+        let OfferedRequest { method, incoming, params, prompt, subagent, wait } = offer;
         if self.requests.len() >= self.context.limits.pending_requests {
             self.refuse(incoming, error_code::INTERNAL, "too many requests wait for an answer");
             return None;
@@ -101,22 +101,22 @@ impl Actor {
         let record = RequestRecord { pending: Some((*shown).clone()), resolution: None, by: None };
         let mut records = Records::default();
         record.put(self.record.session_id, id, &mut records);
-        let event = Written::from(&RequestCreated {
+        let event = EncodedEvent::from(&RequestCreated {
             request_id: id,
             method,
             params: &shown.params,
             subagent: shown.subagent.as_deref(),
             deadline: shown.deadline,
         });
-        self.requests.insert(id, Pending { shown, ask: Ask::of(method), incoming, deadline });
-        let records = self.saved(records);
+        self.requests.insert(id, Pending { request: shown, kind: RequestKind::from_method(method), incoming, deadline });
+        let records = self.with_session_records(records);
         self.append(prompt, event, records);
         Some(id)
     }
 
     /// What waits under this id, for whoever wants to answer it.
     pub(super) fn pending(&self, id: RequestId) -> Result<Arc<PendingRequest>, Refusal> {
-        self.requests.get(&id).map(|pending| Arc::clone(&pending.shown)).ok_or_else(|| self.not_pending(id))
+        self.requests.get(&id).map(|pending| Arc::clone(&pending.request)).ok_or_else(|| self.not_pending(id))
     }
 
     /// A client's answer, checked. It is durable before the agent hears of it.
@@ -154,32 +154,32 @@ impl Actor {
         record.put(self.record.session_id, id, &mut records);
         let event = RequestResolved {
             request_id: id,
-            method: &pending.shown.method,
+            method: &pending.request.method,
             resolution,
             by: by.as_deref(),
             result: outcome.as_deref().ok(),
             error: outcome.as_deref().err().map(|error| &**error),
         };
-        let records = self.saved(records);
-        let seq = self.append(pending.shown.prompt_id, &event, records);
+        let records = self.with_session_records(records);
+        let seq = self.append(pending.request.prompt_id, &event, records);
         if let Some(turn) = &mut self.turn {
             // The agent goes on from here: its silence is counted anew.
-            turn.active = Instant::now();
+            turn.last_activity = Instant::now();
         }
         self.resolved.push_back(Resolved { id, resolution, by });
-        if self.resolved.len() > REMEMBERED {
+        if self.resolved.len() > MAX_REMEMBERED {
             self.resolved.pop_front();
         }
         match resolution {
             // A cancel does not wait, and whoever took it back wants no answer but the protocol's.
             Resolution::Cancelled | Resolution::Withdrawn => self.send_answer(pending.incoming, &outcome),
-            _ => self.outbox.push_back(Answered { seq, incoming: pending.incoming, outcome }),
+            _ => self.outbox.push_back(QueuedAnswer { seq, incoming: pending.incoming, outcome }),
         }
         seq
     }
 
     pub(super) fn send_answer(&self, incoming: IncomingId, outcome: &Outcome) {
-        if let Some(lease) = &self.inputs.lease {
+        if let Some(lease) = &self.event_loop.lease {
             lease.process().answer(incoming, outcome.as_deref().map_err(|error| &**error));
         }
     }
@@ -188,33 +188,33 @@ impl Actor {
     pub(super) fn send_answers(&mut self) {
         let committed = self.log.committed();
         while self.outbox.front().is_some_and(|answer| answer.seq <= committed) {
-            if let Some(Answered { incoming, outcome, .. }) = self.outbox.pop_front() {
+            if let Some(QueuedAnswer { incoming, outcome, .. }) = self.outbox.pop_front() {
                 self.send_answer(incoming, &outcome);
             }
         }
     }
 
     /// The agent's `$/cancel_request`: it no longer wants the answer.
-    pub(super) fn taken_back(&mut self, params: &RawValue) {
-        let Ok(raw_id) = acp::peek_cancel_request(params) else { return };
-        let incoming = self.inputs.lease.as_ref().and_then(|lease| lease.process().connection.find(raw_id));
+    pub(super) fn cancelled_by_agent(&mut self, params: &RawValue) {
+        let Ok(raw_id) = acp::parse_cancel_request(params) else { return };
+        let incoming = self.event_loop.lease.as_ref().and_then(|lease| lease.process().connection.find(raw_id));
         let Some(incoming) = incoming else { return };
         match self.requests.iter().find(|(_, pending)| pending.incoming == incoming) {
             Some((id, _)) => self.end_request(*id, Resolution::Withdrawn),
-            None => self.stop_serving(incoming),
+            None => self.cancel_serving(incoming),
         }
     }
 
     /// ACP: after `session/cancel` every open permission request of the turn is answered `cancelled`. The agent is to
     /// come to its end, so nothing else of the turn waits for a client either.
     pub(super) fn cancel_requests(&mut self) {
-        let running = self.running();
-        self.end_requests(Resolution::Cancelled, |pending| pending.shown.prompt_id == running);
+        let running = self.running_turn();
+        self.end_requests(Resolution::Cancelled, |pending| pending.request.prompt_id == running);
     }
 
     /// Their turn is over. Files and terminals may outlast it.
     pub(super) fn withdraw_questions(&mut self) {
-        self.end_requests(Resolution::Withdrawn, |pending| pending.ask.is_question());
+        self.end_requests(Resolution::Withdrawn, |pending| pending.kind.is_question());
     }
 
     /// Their process is over, or the gateway is about to be.
@@ -232,7 +232,7 @@ impl Actor {
 
     pub(super) fn end_request(&mut self, id: RequestId, resolution: Resolution) {
         if let Some(pending) = self.requests.get(&id) {
-            let outcome = pending.ask.cancelled();
+            let outcome = pending.kind.cancelled_reply();
             self.resolve(id, resolution, None, outcome);
         }
     }
@@ -242,18 +242,18 @@ impl Actor {
     }
 
     /// Nobody answered in time: the agent hears no.
-    pub(super) fn requests_overdue(&mut self, now: Instant) {
+    pub(super) fn expire_requests(&mut self, now: Instant) {
         let due = |pending: &Pending| pending.deadline.is_some_and(|deadline| now >= deadline);
         let overdue: Vec<RequestId> =
             self.requests.iter().filter(|(_, p)| due(p)).map(|(id, _)| *id).collect();
         for id in overdue {
-            let followed = self.log.is_followed();
+            let followed = self.log.has_reader();
             let Some(pending) = self.requests.get_mut(&id) else { continue };
-            if pending.ask == Ask::WaitForExit && followed {
+            if pending.kind == RequestKind::WaitForExit && followed {
                 pending.deadline = Some(now + self.context.limits.client_answer);
                 continue;
             }
-            let outcome = pending.ask.unanswered(&pending.shown.params);
+            let outcome = pending.kind.timeout_reply(&pending.request.params);
             self.resolve(id, Resolution::Expired, None, outcome);
         }
     }

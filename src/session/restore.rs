@@ -9,16 +9,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::attachment::{Attachment, By};
+use super::attachment::{Attachment, AttachMethod};
 use super::creation::Origin;
-use super::foreground::Work;
+use super::background_work::PromptWork;
 use super::refusal::Refusal;
 use super::replay::Replay;
 use crate::acp::{self, RestoreFailure};
 use crate::agent::Process;
 use crate::api::event::LostReason;
 use crate::jsonrpc::RpcError;
-use crate::pool::{Fate, Wanted};
+use crate::pool::{Disposition, RequestedSession};
 use crate::types::Timestamp;
 use crate::types::limits::{LOAD_DEFERRAL_MAX, RESTORE_ATTEMPTS, RESTORE_BACKOFF_MAX, RESTORE_BACKOFF_MIN};
 
@@ -39,7 +39,7 @@ pub(super) struct Restore {
 #[derive(Debug)]
 pub(super) struct Restoring {
     /// After this time the session is not asked for again.
-    end: Instant,
+    deadline: Instant,
     attempts: u32,
     /// Another process uses the session.
     in_use: bool,
@@ -69,45 +69,45 @@ impl Restoring {
 
 impl Actor {
     /// The session that the pool is asked to find a process for.
-    pub(super) fn wanted_session(&self) -> Option<Wanted> {
+    pub(super) fn wanted_session(&self) -> Option<RequestedSession> {
         let session: Arc<str> = self.record.agent_session_id.as_deref()?.into();
-        Some(Wanted {
+        Some(RequestedSession {
             session,
             in_use: self.restore.restoring.as_ref().is_some_and(|restoring| restoring.in_use),
         })
     }
 
     /// The agent refused to resume or load the session. `resume` is its answer to the resume that came before a load.
-    pub(super) fn restore_refused(&mut self, by: By, error: RpcError, resume: Option<RpcError>) {
+    pub(super) fn restore_refused(&mut self, by: AttachMethod, error: RpcError, resume: Option<RpcError>) {
         let id = self.record.agent_session_id.clone().unwrap_or_default();
-        let failure = RestoreFailure::of(&error, &id);
+        let failure = RestoreFailure::classify(&error, &id);
         let may_load = !matches!(failure, RestoreFailure::InUse | RestoreFailure::AuthRequired);
-        if by == By::Resume && self.can_load() && may_load {
+        if by == AttachMethod::Resume && self.can_load() && may_load {
             tracing::info!(session = %self.record.session_id, %error, "resume failed, loading");
-            return self.set_up(By::Load, Some(error));
+            return self.set_up(AttachMethod::Load, Some(error));
         }
         // An agent that advertises both methods and implements one: the other one counts.
         let (failure, error) = match (failure, resume) {
-            (RestoreFailure::Unsupported, Some(resume)) => (RestoreFailure::of(&resume, &id), resume),
+            (RestoreFailure::Unsupported, Some(resume)) => (RestoreFailure::classify(&resume, &id), resume),
             (failure, _) => (failure, error),
         };
-        let origin = self.creating.as_ref().map(|creating| creating.origin);
+        let origin = self.create_waiter.as_ref().map(|creating| creating.origin);
         let is_new_here = origin.is_some_and(|origin| origin != Origin::New);
         match failure {
-            RestoreFailure::AuthRequired => self.not_taken(error),
+            RestoreFailure::AuthRequired => self.setup_rejected(error),
             RestoreFailure::InUse => self.retry_restore(failure, error),
-            _ if is_new_here => self.not_taken(error),
-            RestoreFailure::NotFound => self.begin_anew(LostReason::NotFound, &error),
-            RestoreFailure::Unsupported => self.begin_anew(LostReason::Unsupported, &error),
+            _ if is_new_here => self.setup_rejected(error),
+            RestoreFailure::NotFound => self.begin_new_agent_session(LostReason::NotFound, &error),
+            RestoreFailure::Unsupported => self.begin_new_agent_session(LostReason::Unsupported, &error),
             RestoreFailure::Other => self.retry_restore(failure, error),
         }
     }
 
     /// Begins a new session of the agent on the same process: the agent does not have the former one.
-    pub(super) fn begin_anew(&mut self, reason: LostReason, error: &RpcError) {
+    pub(super) fn begin_new_agent_session(&mut self, reason: LostReason, error: &RpcError) {
         let detail = error.to_string();
         self.restore.lost_context = Some(LostContext { reason, detail: Some(detail) });
-        self.set_up(By::Fresh, None);
+        self.set_up(AttachMethod::Fresh, None);
     }
 
     /// Whether the agent rejected the session id of a prompt.
@@ -120,14 +120,14 @@ impl Actor {
         self.withdraw_requests();
         if let Some(turn) = &mut self.turn {
             turn.call = None;
-            turn.work = Work::default();
+            turn.work = PromptWork::default();
         }
-        self.begin_anew(LostReason::RejectedSession, error);
+        self.begin_new_agent_session(LostReason::RejectedSession, error);
     }
 
     /// Gives the process back and asks again later, on the same or another process.
     fn retry_restore(&mut self, failure: RestoreFailure, error: RpcError) {
-        let Some(lease) = &self.inputs.lease else { return };
+        let Some(lease) = &self.event_loop.lease else { return };
         let in_use = failure == RestoreFailure::InUse;
         if in_use && let Some(id) = &self.record.agent_session_id {
             lease.session_in_use(id);
@@ -135,38 +135,38 @@ impl Actor {
         tracing::info!(session = %self.record.session_id, %error, in_use, "the agent does not restore the session yet");
         let now = Instant::now();
         let (end, attempts) = match &self.restore.restoring {
-            Some(former) => (former.end, former.attempts),
+            Some(former) => (former.deadline, former.attempts),
             None => (now + self.context.limits.restore_timeout, 0),
         };
-        let restoring = Restoring { end, attempts: attempts + 1, in_use, error };
+        let restoring = Restoring { deadline: end, attempts: attempts + 1, in_use, error };
         let at = now + restoring.backoff();
         let exhausted = at >= end || (!in_use && restoring.attempts >= RESTORE_ATTEMPTS);
         // A process that has refused twice for a reason of its own is not asked a third time.
-        let sound = in_use || restoring.attempts < 2;
+        let healthy = in_use || restoring.attempts < 2;
         let refusal = Refusal::NotRestored(restoring.error.clone());
         self.restore.restoring = Some(restoring);
-        self.release(if sound { Fate::Reuse } else { Fate::Stop }, &refusal);
+        self.release(if healthy { Disposition::Reuse } else { Disposition::Stop }, &refusal);
         if exhausted {
-            return self.unattached(&refusal);
+            return self.attach_failed(&refusal);
         }
         self.attachment = Attachment::Retrying { at };
     }
 
     /// The pause is over: the session waits for a process again.
-    pub(super) fn restore_again(&mut self) {
+    pub(super) fn end_restore_backoff(&mut self) {
         self.attachment = Attachment::Detached;
         if let Err(refusal) = self.reserve() {
-            self.unattached(&refusal);
+            self.attach_failed(&refusal);
         }
     }
 
     /// Until when the session waits for a process that can restore it.
     pub(super) fn restore_deadline(&self) -> Option<Instant> {
-        self.restore.restoring.as_ref().map(|restoring| restoring.end)
+        self.restore.restoring.as_ref().map(|restoring| restoring.deadline)
     }
 
     /// Why no process has restored the session in time.
-    pub(super) fn not_restored(&self) -> Option<Refusal> {
+    pub(super) fn restore_failure(&self) -> Option<Refusal> {
         self.restore.restoring.as_ref().map(|restoring| Refusal::NotRestored(restoring.error.clone()))
     }
 
@@ -177,14 +177,14 @@ impl Actor {
     }
 
     /// Whether a new session at the agent replaces one that is still empty, because the agent cannot restore it.
-    pub(super) fn begins_anew(&self, process: &Process) -> bool {
+    pub(super) fn replaces_empty_session(&self, process: &Process) -> bool {
         let untouched = !self.has_history() && !self.record.called;
         untouched && !acp::restores_empty_sessions(process.initialized.agent_info.as_deref())
     }
 
     /// When the agent may load the session that it has just begun, if not at once.
     pub(super) fn earliest_load(&self) -> Option<Timestamp> {
-        let process = self.inputs.lease.as_ref()?.process();
+        let process = self.event_loop.lease.as_ref()?.process();
         acp::earliest_load(process.initialized.agent_info.as_deref(), self.context.ids.now())
     }
 

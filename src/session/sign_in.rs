@@ -4,21 +4,21 @@ use super::actor::Actor;
 use super::attachment::Attachment;
 use super::refusal::Refusal;
 use crate::agent::AgentFailure;
-use crate::pool::{Fate, Lease};
+use crate::pool::{Disposition, Lease};
 
 impl Actor {
     /// Gets another process for the session if new processes sign in with the key of the entry's environment, and this
     /// one did not. Returns false if `refusal` is final.
     pub(super) fn retried_with_key(&mut self, refusal: &Refusal) -> bool {
         let needed = matches!(refusal, Refusal::Agent(AgentFailure::AuthRequired { .. }));
-        if !needed || !self.inputs.lease.as_ref().is_some_and(Lease::signs_in_with_key) {
+        if !needed || !self.event_loop.lease.as_ref().is_some_and(Lease::sign_in_with_key) {
             return false;
         }
         tracing::info!(session = %self.record.session_id, "signing in with the key of the agent's environment");
-        self.release(Fate::Stop, refusal);
+        self.release(Disposition::Stop, refusal);
         self.attachment = Attachment::Detached;
         if let Err(refusal) = self.reserve() {
-            self.unattached(&refusal);
+            self.attach_failed(&refusal);
         }
         true
     }

@@ -14,17 +14,17 @@ pub(super) struct Subagents(HashSet<Box<str>>);
 
 /// To whom a session id of the agent belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum SessionOwner {
     /// The session itself.
-    Own,
+    ThisSession,
     /// A child of it, or a child of its child.
-    Child,
-    Nobodys,
+    Subagent,
+    Unknown,
 }
 
 impl Subagents {
     /// The process is gone, and the next one names its own.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
@@ -38,28 +38,28 @@ impl Subagents {
 }
 
 impl Actor {
-    pub(super) fn whose(&self, id: &str) -> Whose {
+    pub(super) fn session_owner(&self, id: &str) -> SessionOwner {
         if self.record.agent_session_id.as_deref() == Some(id) {
-            Whose::Own
+            SessionOwner::ThisSession
         } else if self.subagents.0.contains(id) {
-            Whose::Child
+            SessionOwner::Subagent
         } else {
-            Whose::Nobodys
+            SessionOwner::Unknown
         }
     }
 
     /// A `subagent_update` of the session or of a child: from here the child that it names may speak.
-    pub(super) fn announced(&mut self, update: &RawValue) {
+    pub(super) fn subagent_announced(&mut self, update: &RawValue) {
         let known = acp::update::subagent_of(update).is_none_or(|id| self.subagents.add(&id));
         if !known {
-            self.update_dropped("a subagent is not heard: there are too many, or its id is too long");
+            self.update_discarded("a subagent is not heard: there are too many, or its id is too long");
         }
     }
 
     /// The child that params are of; None: the session itself, or the whole connection.
     pub(super) fn subagent_of(&self, params: &RawValue) -> Option<String> {
         let id = acp::session_id_of(params).ok()??;
-        (self.whose(&id) == Whose::Child).then(|| id.into_owned())
+        (self.session_owner(&id) == SessionOwner::Subagent).then(|| id.into_owned())
     }
 }
 
@@ -68,13 +68,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_subagents_has_a_bound() {
+    fn subagents_are_limited() {
         let mut known = Subagents::default();
         for id in 0..KNOWN_SUBAGENTS {
             assert!(known.add(&id.to_string()));
         }
         assert!(known.add("0") && !known.add("one more"));
-        known.forget();
+        known.clear();
         assert!(known.add("one more") && !known.add(&"x".repeat(SUBAGENT_ID_BYTES + 1)));
     }
 }

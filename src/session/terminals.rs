@@ -14,29 +14,29 @@ use super::actor::Actor;
 use super::attachment::Attachment;
 use super::record::TerminalRecord;
 use super::refusal::Refusal;
-use super::serve::Done;
-use super::written::Written;
-use crate::acp::{self, Ask, CreateTerminal, error_code, method};
+use super::client_methods::WorkOutput;
+use super::encode::EncodedEvent;
+use crate::acp::{self, RequestKind, CreateTerminal, error_code, method};
 use crate::api::event::{TerminalCreated, TerminalExited, TerminalOutput};
 use crate::api::{self, TerminalExit};
 use crate::eventlog::Records;
 use crate::jsonrpc::IncomingId;
 use crate::types::{PromptId, TerminalId};
-use crate::workspace::{self, News, Scrollback, StartError, Started, TerminalNews};
+use crate::workspace::{self, OutputEvent, Scrollback, StartError, StartedTerminal, TerminalEvent};
 
 /// How a killed command ends.
-const KILLED: &str = "SIGKILL";
+const KILL_SIGNAL: &str = "SIGKILL";
 
 /// The terminals of the process that the session holds.
 #[derive(Debug)]
 pub(super) struct Terminals {
-    news: mpsc::Sender<TerminalNews>,
-    open: BTreeMap<TerminalId, Open>,
+    events: mpsc::Sender<TerminalEvent>,
+    open: BTreeMap<TerminalId, OpenTerminal>,
 }
 
 /// A terminal that runs, or that the agent has not released.
 #[derive(Debug)]
-struct Open {
+struct OpenTerminal {
     terminal: workspace::Terminal,
     record: TerminalRecord,
     /// For those who wait for it.
@@ -48,18 +48,18 @@ struct Open {
 /// A command that runs and has no id yet.
 #[derive(Debug)]
 pub(super) struct NewTerminal {
-    started: Started,
+    started: StartedTerminal,
     asked: CreateTerminal,
     cwd: String,
 }
 
 impl Terminals {
-    pub(super) fn new(news: mpsc::Sender<TerminalNews>) -> Self {
-        Self { news, open: BTreeMap::new() }
+    pub(super) fn new(news: mpsc::Sender<TerminalEvent>) -> Self {
+        Self { events: news, open: BTreeMap::new() }
     }
 
     pub(super) fn running(&self) -> impl Iterator<Item = TerminalId> {
-        self.open.iter().filter(|(_, open)| open.runs()).map(|(id, _)| *id)
+        self.open.iter().filter(|(_, open)| open.is_running()).map(|(id, _)| *id)
     }
 
     /// A command runs.
@@ -68,14 +68,14 @@ impl Terminals {
     }
 
     /// The terminal that the agent means.
-    fn named(&mut self, id: &str) -> Option<(TerminalId, &mut Open)> {
+    fn find(&mut self, id: &str) -> Option<(TerminalId, &mut OpenTerminal)> {
         let id: TerminalId = id.parse().ok()?;
         self.open.get_mut(&id).filter(|open| !open.released).map(|open| (id, open))
     }
 }
 
-impl Open {
-    fn runs(&self) -> bool {
+impl OpenTerminal {
+    fn is_running(&self) -> bool {
         self.record.shown.exit_status.is_none()
     }
 }
@@ -85,33 +85,33 @@ impl Actor {
         if method == method::TERMINAL_CREATE {
             return self.create_terminal(incoming, params);
         }
-        let Ok(named) = acp::peek_terminal(params) else {
+        let Ok(named) = acp::parse_terminal_id(params) else {
             return self.refuse(incoming, error_code::INVALID_PARAMS, "a terminalId was expected");
         };
-        let Some((id, open)) = self.terminals.named(&named) else {
+        let Some((id, open)) = self.terminals.find(&named) else {
             return self.send_answer(incoming, &Err(acp::resource_not_found(&named)));
         };
         let exit = open.exit.subscribe();
         match method {
             method::TERMINAL_OUTPUT => {
                 let (scrollback, exit) = (open.terminal.scrollback(), exit.borrow().clone());
-                self.serve(incoming, async move { Done::Answer(Ok(output(&scrollback, exit.as_ref()))) });
+                self.serve(incoming, async move { WorkOutput::Answer(Ok(output(&scrollback, exit.as_ref()))) });
             }
             method::TERMINAL_WAIT_FOR_EXIT => self.serve(incoming, async move {
-                let exit = ended(exit).await;
-                Done::Answer(Ok(acp::terminal_exited(exit.exit_code, exit.signal.as_deref())))
+                let exit = wait_exit(exit).await;
+                WorkOutput::Answer(Ok(acp::wait_for_exit_result(exit.exit_code, exit.signal.as_deref())))
             }),
             method::TERMINAL_KILL | method::TERMINAL_RELEASE => {
                 open.terminal.kill();
                 if method == method::TERMINAL_RELEASE {
                     open.released = true;
-                    if !open.runs() {
+                    if !open.is_running() {
                         self.terminals.open.remove(&id);
                     }
                 }
                 self.serve(incoming, async move {
-                    ended(exit).await;
-                    Done::Answer(Ok(acp::terminal_done()))
+                    wait_exit(exit).await;
+                    WorkOutput::Answer(Ok(acp::terminal_empty_result()))
                 });
             }
             _ => self.send_answer(incoming, &Err(acp::method_not_found(method))),
@@ -119,36 +119,36 @@ impl Actor {
     }
 
     fn create_terminal(&mut self, incoming: IncomingId, params: &RawValue) {
-        let Ok(asked) = acp::peek_create_terminal(params) else {
+        let Ok(asked) = acp::parse_create_terminal(params) else {
             let detail = "expected a command, and args, env, cwd, outputByteLimit as ACP has them";
             return self.refuse(incoming, error_code::INVALID_PARAMS, detail);
         };
-        if self.has_enough_terminals() {
+        if self.is_at_terminal_limit() {
             return self.refuse_terminal(incoming);
         }
-        let Some(lease) = &self.inputs.lease else { return };
+        let Some(lease) = &self.event_loop.lease else { return };
         let terminals = lease.process().terminals().clone();
         let (workspaces, session) = (self.context.workspaces.clone(), PathBuf::from(&self.record.cwd));
         let additional: Vec<PathBuf> = self.record.additional_directories.iter().map(PathBuf::from).collect();
         let shutdown = self.context.shutdown.clone();
-        self.beside(incoming, async move {
+        self.serve_to_completion(incoming, async move {
             let wanted = asked.cwd.clone();
             let find = move || match wanted {
-                Some(wanted) => workspaces.open(&session, &additional)?.folder(&wanted),
+                Some(wanted) => workspaces.open(&session, &additional)?.real_directory(&wanted),
                 None => Ok(session),
             };
             let cwd = match shutdown.spawn_blocking(find).await {
                 Ok(Ok(cwd)) => cwd,
-                Ok(Err(error)) => return refused(error_code::INVALID_PARAMS, &format!("cwd: {error}")),
-                Err(_) => return refused(error_code::INTERNAL, "the work was given up"),
+                Ok(Err(error)) => return terminal_error(error_code::INVALID_PARAMS, &format!("cwd: {error}")),
+                Err(_) => return terminal_error(error_code::INTERNAL, "the work was given up"),
             };
             let shown = cwd.to_string_lossy().into_owned();
-            match workspace::start(&terminals, workspace::command(&asked, cwd)).await {
-                Ok(started) => Done::Terminal(Box::new(Ok(NewTerminal { started, asked, cwd: shown }))),
-                Err(StartError::Unfit(detail)) => refused(error_code::INVALID_PARAMS, &detail),
+            match workspace::start_terminal(&terminals, workspace::terminal_spec(&asked, cwd)).await {
+                Ok(started) => WorkOutput::Terminal(Box::new(Ok(NewTerminal { started, asked, cwd: shown }))),
+                Err(StartError::InvalidSpec(detail)) => terminal_error(error_code::INVALID_PARAMS, &detail),
                 Err(error @ StartError::Failed(_)) => {
                     tracing::warn!(error = &error as &dyn std::error::Error, "a terminal was not started");
-                    refused(error_code::INTERNAL, &error.to_string())
+                    terminal_error(error_code::INTERNAL, &error.to_string())
                 }
             }
         });
@@ -167,9 +167,9 @@ impl Actor {
         if !matches!(self.attachment, Attachment::Attached) {
             // The session was let go while the command was being started.
             drop(started);
-            return self.send_answer(incoming, &Ask::CreateTerminal.cancelled());
+            return self.send_answer(incoming, &RequestKind::CreateTerminal.cancelled_reply());
         }
-        if self.has_enough_terminals() {
+        if self.is_at_terminal_limit() {
             return self.refuse_terminal(incoming);
         }
         let limits = &self.context.limits;
@@ -178,11 +178,11 @@ impl Actor {
         });
         let id = TerminalId::new(self.record.last_terminal + 1);
         self.record.last_terminal += 1;
-        let scrollback = Scrollback::new(limit, self.context.scrollbacks.clone());
-        let news = self.terminals.news.clone();
+        let scrollback = Scrollback::new(limit, self.context.scrollback_budget.clone());
+        let news = self.terminals.events.clone();
         let (terminal, follower) = started.follow(id, scrollback, limits.terminal_log_bytes, news);
-        self.context.shutdown.spawn_confined(follower);
-        let prompt = self.running();
+        self.context.shutdown.spawn_isolated(follower);
+        let prompt = self.running_turn();
         let CreateTerminal { command, args, .. } = asked;
         let shown = api::Terminal {
             terminal_id: id,
@@ -196,16 +196,16 @@ impl Actor {
         let record = TerminalRecord { shown, first_seq: self.log.appended() + 1, last_seq: None };
         let mut records = Records::default();
         record.put(self.record.session_id, &mut records);
-        let open = Open { terminal, record, exit: watch::Sender::new(None), released: false };
+        let open = OpenTerminal { terminal, record, exit: watch::Sender::new(None), released: false };
         let open = self.terminals.open.entry(id).insert_entry(open).into_mut();
         let api::Terminal { command, args, cwd, .. } = &open.record.shown;
-        let event = Written::from(&TerminalCreated { terminal_id: id, command, args, cwd });
-        let records = self.saved(records);
+        let event = EncodedEvent::from(&TerminalCreated { terminal_id: id, command, args, cwd });
+        let records = self.with_session_records(records);
         self.append(prompt, event, records);
-        self.send_answer(incoming, &Ok(acp::terminal_created(id)));
+        self.send_answer(incoming, &Ok(acp::create_terminal_result(id)));
     }
 
-    fn has_enough_terminals(&self) -> bool {
+    fn is_at_terminal_limit(&self) -> bool {
         self.terminals.open.len() >= self.context.limits.terminals
     }
 
@@ -213,23 +213,23 @@ impl Actor {
         self.refuse(incoming, error_code::INTERNAL, "too many terminals are open: release some first");
     }
 
-    pub(super) fn terminal_news(&mut self, TerminalNews { terminal: id, news }: TerminalNews) {
-        let Some(open) = self.terminals.open.get(&id).filter(|open| open.runs()) else { return };
+    pub(super) fn handle_terminal_event(&mut self, TerminalEvent { terminal: id, event: news }: TerminalEvent) {
+        let Some(open) = self.terminals.open.get(&id).filter(|open| open.is_running()) else { return };
         match news {
-            News::Output { offset, text } => {
-                let prompt = self.still_runs(open.record.shown.prompt_id);
+            OutputEvent::Output { offset, text } => {
+                let prompt = self.if_running(open.record.shown.prompt_id);
                 let event = TerminalOutput { terminal_id: id, offset, data: &text };
                 self.append(prompt, &event, Records::default());
             }
-            News::Exited(exit) => {
+            OutputEvent::Exited(exit) => {
                 self.terminal_ended(id, &TerminalExit { exit_code: exit.code, signal: exit.signal });
             }
         }
     }
 
     /// The turn, if it has not ended: nothing belongs to a turn after its end.
-    fn still_runs(&self, prompt: Option<PromptId>) -> Option<PromptId> {
-        prompt.filter(|prompt| self.running() == Some(*prompt))
+    fn if_running(&self, prompt: Option<PromptId>) -> Option<PromptId> {
+        prompt.filter(|prompt| self.running_turn() == Some(*prompt))
     }
 
     /// Appends a terminal's one end, and tells those who wait for it.
@@ -248,13 +248,13 @@ impl Actor {
         let now = Instant::now();
         match &mut self.turn {
             // The agent goes on from here: its silence is counted anew.
-            Some(turn) => turn.active = now,
+            Some(turn) => turn.last_activity = now,
             None => self.idle_since = now,
         }
-        let prompt = self.still_runs(prompt);
+        let prompt = self.if_running(prompt);
         let event =
             TerminalExited { terminal_id: id, exit_code: exit.exit_code, signal: exit.signal.as_deref() };
-        let records = self.saved(records);
+        let records = self.with_session_records(records);
         self.append(prompt, &event, records);
     }
 
@@ -262,13 +262,13 @@ impl Actor {
     pub(super) fn end_terminals(&mut self) {
         let running: Vec<TerminalId> = self.terminals.running().collect();
         for id in running {
-            self.terminal_ended(id, &TerminalExit { exit_code: None, signal: Some(KILLED.to_owned()) });
+            self.terminal_ended(id, &TerminalExit { exit_code: None, signal: Some(KILL_SIGNAL.to_owned()) });
         }
         self.terminals.open.clear();
     }
 
     /// A terminal of a gateway that is dead: how it ended nobody knows.
-    pub(super) fn lost_terminal(&mut self, mut record: TerminalRecord) {
+    pub(super) fn close_lost_terminal(&mut self, mut record: TerminalRecord) {
         let id = record.shown.terminal_id;
         record.shown.exit_status = Some(TerminalExit { exit_code: None, signal: None });
         record.last_seq = Some(self.log.appended() + 1);
@@ -289,8 +289,8 @@ impl Actor {
     }
 
     /// Kills the commands of a cancelled turn. The agent keeps its terminals and can still read their output.
-    pub(super) fn stop_commands(&mut self, prompt: PromptId) {
-        let of_turn = |open: &&mut Open| open.runs() && open.record.shown.prompt_id == Some(prompt);
+    pub(super) fn kill_commands(&mut self, prompt: PromptId) {
+        let of_turn = |open: &&mut OpenTerminal| open.is_running() && open.record.shown.prompt_id == Some(prompt);
         for open in self.terminals.open.values_mut().filter(of_turn) {
             open.terminal.kill();
         }
@@ -298,32 +298,32 @@ impl Actor {
 
     /// Commands that outlive their turn get a time of their own.
     pub(super) fn terminal_deadline(&self) -> Option<Instant> {
-        let held = self.terminals.open.values().any(|open| open.runs() && open.terminal.is_held());
+        let held = self.terminals.open.values().any(|open| open.is_running() && open.terminal.is_alive());
         (held && self.turn.is_none()).then(|| self.idle_since + self.context.limits.terminal_alone)
     }
 
-    pub(super) fn terminals_overdue(&mut self, now: Instant) {
+    pub(super) fn check_terminal_deadline(&mut self, now: Instant) {
         if self.terminal_deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
-        for open in self.terminals.open.values_mut().filter(|open| open.runs()) {
+        for open in self.terminals.open.values_mut().filter(|open| open.is_running()) {
             tracing::info!(terminal = %open.record.shown.terminal_id, "a terminal without a turn is killed");
             open.terminal.kill();
         }
     }
 }
 
-fn refused(code: i64, detail: &str) -> Done {
-    Done::Terminal(Box::new(Err(acp::error(code, detail))))
+fn terminal_error(code: i64, detail: &str) -> WorkOutput {
+    WorkOutput::Terminal(Box::new(Err(acp::error(code, detail))))
 }
 
 fn output(scrollback: &Scrollback, exit: Option<&TerminalExit>) -> Box<RawValue> {
-    let (text, truncated) = scrollback.shown();
-    acp::terminal_output(&text, truncated, exit.map(|exit| (exit.exit_code, exit.signal.as_deref())))
+    let (text, truncated) = scrollback.snapshot();
+    acp::terminal_output_result(&text, truncated, exit.map(|exit| (exit.exit_code, exit.signal.as_deref())))
 }
 
 /// Waits for a terminal's end, which the owner tells in any case.
-async fn ended(mut exit: watch::Receiver<Option<TerminalExit>>) -> TerminalExit {
-    let told = exit.wait_for(Option::is_some).await.ok().and_then(|exit| exit.clone());
-    told.unwrap_or(TerminalExit { exit_code: None, signal: None })
+async fn wait_exit(mut exit: watch::Receiver<Option<TerminalExit>>) -> TerminalExit {
+    let exit = exit.wait_for(Option::is_some).await.ok().and_then(|exit| exit.clone());
+    exit.unwrap_or(TerminalExit { exit_code: None, signal: None })
 }

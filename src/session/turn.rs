@@ -5,11 +5,11 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::attachment::Attachment;
-use super::foreground::Work;
+use super::background_work::PromptWork;
 use super::idempotency::Claim;
 use super::record::PromptRecord;
-use super::refusal::{Refusal, failed_prompt};
-use super::written::Written;
+use super::refusal::{Refusal, prompt_failure};
+use super::encode::EncodedEvent;
 use crate::acp::{
     self, ContentError, PromptCapabilities, PromptResult, TraceContext, error_code, stop_reason,
 };
@@ -18,7 +18,7 @@ use crate::api::event::{DetachedReason, PromptCompleted, PromptFailed, PromptQue
 use crate::api::{Problem, ProblemCode, Prompt, PromptStatus, SessionState};
 use crate::eventlog::Records;
 use crate::jsonrpc::{CallId, RpcError};
-use crate::pool::{Fate, Lease};
+use crate::pool::{Disposition, Lease};
 use crate::types::{Principal, PromptId};
 
 /// The turn that runs.
@@ -31,12 +31,12 @@ pub(super) struct Turn {
     pub(super) started_seq: u64,
     /// `session/prompt`, once it is sent.
     pub(super) call: Option<CallId>,
-    pub(super) work: Work,
+    pub(super) work: PromptWork,
     pub(super) cancelled_at: Option<Instant>,
     /// The stop ladder has begun, because the cancel was ignored.
     pub(super) stopping: bool,
     /// When the agent last said something.
-    pub(super) active: Instant,
+    pub(super) last_activity: Instant,
 }
 
 /// A prompt that waits for the turn before it.
@@ -104,46 +104,46 @@ impl Actor {
             claim.put(self.record.session_id, Some(prompt_id), &mut records);
         }
         let (by, key) = (&*by.id, claim.map(|claim| &*claim.key));
-        let prompt = record.shown(self.record.session_id, self.log.id(seq));
+        let prompt = record.to_prompt(self.record.session_id, self.log.id(seq));
         if queued {
             let position = self.queue.len() + 1;
-            let event = Written::from(&PromptQueued { prompt: &blocks, position, by, idempotency_key: key });
+            let event = EncodedEvent::from(&PromptQueued { prompt: &blocks, position, by, idempotency_key: key });
             self.queue.push_back(Queued { record, blocks, trace, restored: false });
-            let records = self.saved(records);
+            let records = self.with_session_records(records);
             self.append(Some(prompt_id), event, records);
         } else {
-            let event = Written::from(&PromptStarted { prompt: Some(&blocks), by, idempotency_key: key });
+            let event = EncodedEvent::from(&PromptStarted { prompt: Some(&blocks), by, idempotency_key: key });
             self.begin(Queued { record, blocks, trace, restored: false }, seq);
-            let records = self.saved(records);
+            let records = self.with_session_records(records);
             self.append(Some(prompt_id), event, records);
         }
         Ok((prompt, seq))
     }
 
     pub(super) fn begin(&mut self, Queued { record, blocks, trace, .. }: Queued, started_seq: u64) {
-        self.late_of = None;
+        self.last_turn = None;
         self.turn = Some(Turn {
             record,
             blocks,
             trace,
             started_seq,
             call: None,
-            work: Work::default(),
+            work: PromptWork::default(),
             cancelled_at: None,
             stopping: false,
-            active: Instant::now(),
+            last_activity: Instant::now(),
         });
     }
 
     fn check_content(&self, blocks: &RawValue) -> Result<(), Refusal> {
         // Until a process has said what it takes, the agent itself decides.
         let unknown = PromptCapabilities { image: true, audio: true, embedded_context: true };
-        let known = self.inputs.lease.as_ref().map(|lease| lease.process().initialized.capabilities.prompt);
+        let known = self.event_loop.lease.as_ref().map(|lease| lease.process().initialized.capabilities.prompt);
         let known = known.or_else(|| {
-            let (_, initialized) = self.context.pool.agent(&self.record.agent)?;
+            let (_, initialized) = self.context.pool.agent_stats(&self.record.agent)?;
             Some(initialized?.capabilities.prompt)
         });
-        acp::check_prompt(blocks, known.unwrap_or(unknown)).map_err(|error| {
+        acp::validate_prompt(blocks, known.unwrap_or(unknown)).map_err(|error| {
             let (pointer, detail) = (format!("/prompt{}", error.pointer()), error.to_string());
             match error {
                 ContentError::Unsupported { .. } => Refusal::ContentUnsupported { pointer, detail },
@@ -155,19 +155,19 @@ impl Actor {
     /// Sends the prompt once its event is durable and a process has the session.
     pub(super) fn send_prompt(&mut self) {
         let committed = self.log.committed();
-        let (Some(turn), Some(lease)) = (&mut self.turn, &self.inputs.lease) else { return };
+        let (Some(turn), Some(lease)) = (&mut self.turn, &self.event_loop.lease) else { return };
         let ready = turn.call.is_none() && turn.started_seq <= committed && self.restore.replay.is_none();
         // The end of a process that is over comes through its batches, and then the session takes another one.
-        if !ready || !matches!(self.attachment, Attachment::Attached) || lease.process().is_over() {
+        if !ready || !matches!(self.attachment, Attachment::Attached) || lease.process().has_ended() {
             return;
         }
         let Some(id) = &self.record.agent_session_id else { return };
         let params = acp::prompt(id, &turn.blocks, turn.trace.as_ref());
-        turn.active = Instant::now();
-        self.replaced = 0;
+        turn.last_activity = Instant::now();
+        self.replaced_processes = 0;
         // A closed stdin shows as the end of the process, which comes through the batches.
         turn.call = lease.process().connection.call(acp::method::SESSION_PROMPT, &params).ok();
-        self.work_asked();
+        self.begin_prompt_work();
     }
 
     /// The agent's answer to `session/prompt`: the end of the turn, unless a `state_update` tells that.
@@ -179,12 +179,12 @@ impl Actor {
             Err(error) if self.restore.unproven && turn.cancelled_at.is_none() => {
                 self.run_in_new_session(&error);
             }
-            Ok(_) if !self.dialect().answer_ends_turn() => self.prompt_inserted(),
+            Ok(_) if !self.dialect().answer_ends_turn() => self.prompt_acknowledged(),
             Ok(result) => match PromptResult::parse(&result) {
                 Ok(end) => {
                     let usage = end.usage.map(ToOwned::to_owned);
                     let reason = end.stop_reason.into_owned();
-                    self.inputs.lease.iter().for_each(Lease::prompt_accepted);
+                    self.event_loop.lease.iter().for_each(Lease::prompt_accepted);
                     self.complete_turn(&reason, &result, usage);
                 }
                 Err(error) => {
@@ -200,8 +200,8 @@ impl Actor {
                 self.complete_cancelled();
             }
             Err(error) => {
-                let Some(lease) = &self.inputs.lease else { return };
-                let failure = failed_prompt(error, lease);
+                let Some(lease) = &self.event_loop.lease else { return };
+                let failure = prompt_failure(error, lease);
                 self.fail_turn(&Refusal::Agent(failure));
             }
         }
@@ -216,11 +216,11 @@ impl Actor {
         let Some(mut turn) = self.take_turn() else { return };
         turn.record.status = PromptStatus::Completed;
         turn.record.stop_reason = Some(reason.to_owned());
-        let event = Written::from(&PromptCompleted { stop_reason: reason, result, usage: usage.as_deref() });
+        let event = EncodedEvent::from(&PromptCompleted { stop_reason: reason, result, usage: usage.as_deref() });
         turn.record.usage = usage;
         let (prompt, stopping) = (turn.record.prompt_id, turn.stopping);
-        self.end(turn.record, event);
-        self.turn_ended(prompt, stopping);
+        self.append_turn_end(turn.record, event);
+        self.finish_turn(prompt, stopping);
     }
 
     /// The turn, to be ended. Its questions end before it: nothing belongs to a turn after its end.
@@ -229,22 +229,22 @@ impl Actor {
         if turn.cancelled_at.is_some() {
             // The agent may have started another command after the cancel.
             let prompt = turn.record.prompt_id;
-            self.stop_commands(prompt);
+            self.kill_commands(prompt);
         }
         self.withdraw_questions();
         self.turn.take()
     }
 
     /// Goes on after a turn. Its process takes no other one when it is being ended, though it answered after all.
-    fn turn_ended(&mut self, prompt: PromptId, stopping: bool) {
-        if stopping && self.inputs.lease.is_some() {
-            self.release(Fate::Stop, &Refusal::Closed);
-            self.detached(DetachedReason::Exited);
+    fn finish_turn(&mut self, prompt: PromptId, stopping: bool) {
+        if stopping && self.event_loop.lease.is_some() {
+            self.release(Disposition::Stop, &Refusal::Closed);
+            self.append_detached(DetachedReason::Exited);
             self.attachment = Attachment::Detached;
         }
-        self.turn_over(prompt);
+        self.begin_next_turn(prompt);
         if stopping {
-            self.next_process();
+            self.acquire_for_waiters();
         }
     }
 
@@ -263,36 +263,36 @@ impl Actor {
         let (session, code) = (self.record.session_id, problem.code.as_str());
         tracing::warn!(%session, %prompt, agent = %self.record.agent, code, detail = problem.detail, "a turn failed");
         self.end_failed(turn.record, problem);
-        self.turn_ended(prompt, stopping);
+        self.finish_turn(prompt, stopping);
     }
 
     pub(super) fn end_failed(&mut self, mut record: PromptRecord, problem: Problem) {
         record.status = PromptStatus::Failed;
-        let event = Written::from(&PromptFailed { problem: &problem });
+        let event = EncodedEvent::from(&PromptFailed { problem: &problem });
         record.error = Some(problem);
-        self.end(record, event);
+        self.append_turn_end(record, event);
     }
 
     /// Appends a turn's one end, with its record in the same commit.
-    pub(super) fn end(&mut self, mut record: PromptRecord, event: impl Into<Written>) {
+    pub(super) fn append_turn_end(&mut self, mut record: PromptRecord, event: impl Into<EncodedEvent>) {
         let prompt = record.prompt_id;
         record.ended_at = Some(self.context.ids.now());
         record.last_seq = Some(self.log.appended() + 1);
         let mut records = Records::default();
         record.put(self.record.session_id, &mut records);
-        let records = self.saved(records);
+        let records = self.with_session_records(records);
         let seq = self.append(Some(prompt), event, records);
-        self.ended.send_replace(seq);
+        self.turn_ends.send_replace(seq);
     }
 
     /// Requests of the turn that are still open go with it; then the next in the queue begins.
-    fn turn_over(&mut self, ended: PromptId) {
+    fn begin_next_turn(&mut self, ended: PromptId) {
         self.idle_since = Instant::now();
         if matches!(self.attachment, Attachment::Attached) {
-            self.late_of = Some(ended);
+            self.last_turn = Some(ended);
         }
         if self.drain_at.is_some() {
-            return self.leave_for_good();
+            return self.detach_for_drain();
         }
         self.next_queued();
     }
@@ -307,22 +307,22 @@ impl Actor {
             return Err(Refusal::NotFound("turn"));
         }
         let wanted = |id: PromptId| prompt.is_none_or(|one| one == id);
-        let (gone, stay) =
+        let (cancelled_prompts, remaining) =
             std::mem::take(&mut self.queue).into_iter().partition(|q| wanted(q.record.prompt_id));
-        self.queue = stay;
+        self.queue = remaining;
         let mut cancelled = Vec::new();
-        for Queued { mut record, .. } in gone {
+        for Queued { mut record, .. } in cancelled_prompts {
             cancelled.push(record.prompt_id);
             record.status = PromptStatus::Completed;
             record.stop_reason = Some(stop_reason::CANCELLED.to_owned());
             let (stop_reason, result) = (stop_reason::CANCELLED, &cancelled_result());
-            self.end(record, &PromptCompleted { stop_reason, result, usage: None });
+            self.append_turn_end(record, &PromptCompleted { stop_reason, result, usage: None });
         }
         if let Some(running) = self.turn.as_ref().map(|turn| turn.record.prompt_id).filter(|id| wanted(*id)) {
             cancelled.insert(0, running);
             self.cancel_running(trace);
-        } else if prompt.is_none() && self.works_alone() {
-            self.tell_cancel(trace);
+        } else if prompt.is_none() && self.works_in_background() {
+            self.send_cancel(trace);
         }
         Ok(cancelled)
     }
@@ -333,19 +333,19 @@ impl Actor {
         if turn.call.is_none() {
             // The agent has not heard of the turn.
             self.complete_cancelled();
-            return self.leave_line();
+            return self.drop_pending_lease();
         }
         if turn.cancelled_at.is_some() {
             return;
         }
         turn.cancelled_at = Some(Instant::now());
         let prompt = turn.record.prompt_id;
-        self.tell_cancel(trace);
-        self.stop_commands(prompt);
+        self.send_cancel(trace);
+        self.kill_commands(prompt);
     }
 
-    fn tell_cancel(&mut self, trace: Option<&TraceContext>) {
-        if let (Some(lease), Some(id)) = (&self.inputs.lease, &self.record.agent_session_id) {
+    fn send_cancel(&mut self, trace: Option<&TraceContext>) {
+        if let (Some(lease), Some(id)) = (&self.event_loop.lease, &self.record.agent_session_id) {
             // A closed stdin shows as the end of the process, which comes through the batches.
             drop(lease.process().connection.notify(acp::method::SESSION_CANCEL, &acp::cancel(id, trace)));
         }
@@ -353,14 +353,14 @@ impl Actor {
     }
 
     /// Nobody needs a process any more.
-    pub(super) fn leave_line(&mut self) {
+    pub(super) fn drop_pending_lease(&mut self) {
         if self.turn.is_none()
-            && self.attaching.is_empty()
-            && self.wanted.is_empty()
-            && self.creating.is_none()
+            && self.attach_waiters.is_empty()
+            && self.queued_calls.is_empty()
+            && self.create_waiter.is_none()
         {
-            self.inputs.place = None;
-            self.settle();
+            self.event_loop.pending_lease = None;
+            self.release_live_guard();
         }
     }
 
@@ -374,8 +374,8 @@ impl Actor {
                 let drain = self.drain_at.map(|drain_at| drain_at.max(at) + limits.drain_cancel);
                 drain.into_iter().chain([at + limits.cancel]).min()
             }
-            None if turn.call.is_some() && !self.owes_answers() => {
-                Some(turn.active + self.spec.limits.silence)
+            None if turn.call.is_some() && !self.agent_is_waiting() => {
+                Some(turn.last_activity + self.spec.limits.turn_idle_timeout)
             }
             None => self.drain_at,
         }
@@ -384,23 +384,23 @@ impl Actor {
         .min()
     }
 
-    pub(super) fn turn_overdue(&mut self, now: Instant) {
+    pub(super) fn check_turn_deadline(&mut self, now: Instant) {
         if self.turn_deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
         let Some(turn) = &self.turn else { return };
         match turn.cancelled_at {
             None => self.cancel_running(None),
-            Some(_) if !turn.stopping && self.nothing_to_cancel() => self.complete_cancelled(),
+            Some(_) if !turn.stopping && self.is_prompt_idle() => self.complete_cancelled(),
             Some(_) if turn.stopping => {
-                self.release(Fate::Stop, &Refusal::Closed);
-                self.detached(DetachedReason::Exited);
-                self.stopped();
+                self.release(Disposition::Stop, &Refusal::Closed);
+                self.append_detached(DetachedReason::Exited);
+                self.process_stopped();
             }
             Some(_) => {
                 let Some(turn) = &mut self.turn else { return };
                 turn.stopping = true;
-                if let Some(lease) = &self.inputs.lease {
+                if let Some(lease) = &self.event_loop.lease {
                     lease.process().begin_stop();
                 }
             }

@@ -3,37 +3,37 @@ use super::*;
 const LIMIT: Duration = Duration::from_secs(10);
 
 #[tokio::test(start_paused = true)]
-async fn the_door_shuts_when_the_work_has_ended_and_not_before() {
+async fn closing_starts_when_work_tasks_have_ended() {
     let shutdown = Shutdown::new();
     let ends = |shutdown: &Shutdown| {
         let shutdown = shutdown.clone();
-        async move { shutdown.closing().await }
+        async move { shutdown.closing_started().await }
     };
     drop(shutdown.spawn(tokio::time::sleep(Duration::from_secs(3))));
     drop(shutdown.spawn_client(ends(&shutdown)));
-    shutdown.begin();
+    shutdown.start_drain();
     // Whoever comes while we drain does not keep the door open.
-    drop(shutdown.spawn_confined(ends(&shutdown)));
+    drop(shutdown.spawn_isolated(ends(&shutdown)));
     let began = Instant::now();
-    assert!(shutdown.finished(LIMIT).await);
+    assert!(shutdown.wait_for_tasks(LIMIT).await);
     assert_eq!(began.elapsed(), Duration::from_secs(3));
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_does_not_end_is_waited_for_no_longer_than_the_limit() {
+async fn wait_for_tasks_returns_false_after_the_limit() {
     let shutdown = Shutdown::new();
     let ended = shutdown.clone();
-    drop(shutdown.spawn(async move { ended.hard().await }));
-    shutdown.begin();
+    drop(shutdown.spawn(async move { ended.abort_started().await }));
+    shutdown.start_drain();
     let began = Instant::now();
-    assert!(!shutdown.finished(LIMIT).await);
+    assert!(!shutdown.wait_for_tasks(LIMIT).await);
     assert_eq!(began.elapsed(), LIMIT);
     shutdown.abort();
-    assert!(shutdown.finished(LIMIT).await);
+    assert!(shutdown.wait_for_tasks(LIMIT).await);
 }
 
 #[tokio::test]
-async fn what_blocking_work_has_begun_is_waited_for() {
+async fn wait_for_tasks_includes_tasks_of_blocking_work() {
     let shutdown = Shutdown::new();
     let (release, released) = std::sync::mpsc::sync_channel::<()>(0);
     let (begins, ended) = (shutdown.clone(), CancellationToken::new());
@@ -45,6 +45,6 @@ async fn what_blocking_work_has_begun_is_waited_for() {
             ends.cancel();
         }));
     }));
-    let (finished, ()) = tokio::join!(shutdown.finished(LIMIT), async { drop(release) });
+    let (finished, ()) = tokio::join!(shutdown.wait_for_tasks(LIMIT), async { drop(release) });
     assert!(finished && ended.is_cancelled());
 }

@@ -83,7 +83,7 @@ fn value(store: &dyn EventStore, table: Table, key: &str) -> Option<String> {
 }
 
 /// Everything of all sessions after a place, page by page, as (place, session, seq).
-fn everything(store: &dyn EventStore, after_pos: u64, max_bytes: usize) -> Vec<(u64, SessionId, u64)> {
+fn read_everything(store: &dyn EventStore, after_pos: u64, max_bytes: usize) -> Vec<(u64, SessionId, u64)> {
     let (mut cursor, mut found) = (after_pos, Vec::new());
     while cursor < store.tail().last_pos {
         let page = store.read_all(cursor, max_bytes, &|_, _| true).expect("readable");
@@ -96,7 +96,7 @@ fn everything(store: &dyn EventStore, after_pos: u64, max_bytes: usize) -> Vec<(
     found
 }
 
-fn a_refused_batch_leaves_nothing(store: &dyn EventStore) {
+fn rejected_batch_changes_nothing(store: &dyn EventStore) {
     append(store, vec![run(1, 1..=2)]);
     store.commit(&Batch { puts: vec![put(Table::Key, "a", "1")], ..Batch::default() }).unwrap();
     let refused = Batch {
@@ -116,7 +116,7 @@ fn a_refused_batch_leaves_nothing(store: &dyn EventStore) {
     assert_eq!((store.tail().last_pos, store.usage(session(2))), (2, None));
 }
 
-fn records_are_compared_and_set(store: &dyn EventStore) {
+fn expected_records_are_compared_and_set(store: &dyn EventStore) {
     let step = |expected: Option<&str>, then: &str| {
         store.commit(&Batch {
             expect: vec![expect(Table::Meta, "k", expected)],
@@ -136,7 +136,7 @@ fn records_are_compared_and_set(store: &dyn EventStore) {
     step(None, "y").unwrap();
 }
 
-fn reading_begins_after_any_event(store: &dyn EventStore) {
+fn read_starts_after_any_event(store: &dyn EventStore) {
     for runs in [vec![run(1, 1..=3), run(2, 1..=1)], vec![run(1, 4..=4)], vec![run(1, 5..=9), run(2, 2..=2)]]
     {
         append(store, runs);
@@ -162,7 +162,7 @@ fn reading_begins_after_any_event(store: &dyn EventStore) {
     assert_eq!(bytes, run(1, 1..=9).frames);
 }
 
-fn places_are_given_in_the_order_of_commits(store: &dyn EventStore) {
+fn positions_follow_commit_order(store: &dyn EventStore) {
     assert_eq!(store.tail().last_pos, 0);
     assert_eq!(append(store, vec![run(1, 1..=3), run(2, 1..=2)]), [3, 5]);
     assert_eq!(append(store, vec![run(2, 3..=3), run(1, 4..=6)]), [6, 9]);
@@ -173,7 +173,7 @@ fn places_are_given_in_the_order_of_commits(store: &dyn EventStore) {
         .collect();
     for after in 0..=9 {
         for max_bytes in [1, 200, 10_000] {
-            assert_eq!(everything(store, after as u64, max_bytes), all[after..]);
+            assert_eq!(read_everything(store, after as u64, max_bytes), all[after..]);
         }
     }
     let page = store.read_all(0, 10_000, &|tenant, of| tenant == "default" && of == session(2)).unwrap();
@@ -182,13 +182,13 @@ fn places_are_given_in_the_order_of_commits(store: &dyn EventStore) {
     assert!(page.runs.is_empty() && page.through_pos == 9);
 }
 
-fn an_erased_log_is_gone_and_its_places_stay(store: &dyn EventStore) {
+fn erased_positions_are_not_reused(store: &dyn EventStore) {
     append(store, vec![run(1, 1..=3), run(2, 1..=2)]);
     append(store, vec![run(1, 4..=5)]);
     let last = Batch { erase: vec![session(1)], runs: vec![run(1, 6..=6)], ..Batch::default() };
     assert_eq!(store.commit(&last).unwrap().positions, [8]);
     assert_eq!(seqs(&store.read(session(1), 0, 10_000).unwrap()), [6]);
-    assert_eq!(everything(store, 0, 10_000), [(4, session(2), 1), (5, session(2), 2), (8, session(1), 6)]);
+    assert_eq!(read_everything(store, 0, 10_000), [(4, session(2), 1), (5, session(2), 2), (8, session(1), 6)]);
     let usage = store.usage(session(1)).unwrap();
     assert_eq!((usage.first_seq, usage.last_seq, usage.first_pos, usage.last_pos), (6, 6, 8, 8));
     assert_eq!(store.total_bytes(), (run(2, 1..=2).frames.len() + run(1, 6..=6).frames.len()) as u64);
@@ -197,7 +197,7 @@ fn an_erased_log_is_gone_and_its_places_stay(store: &dyn EventStore) {
     assert_eq!(append(store, vec![run(3, 1..=1)]), [9]);
 }
 
-fn scans_are_in_order_and_stay_in_their_prefix(store: &dyn EventStore) {
+fn scan_is_ordered_and_bounded_by_prefix(store: &dyn EventStore) {
     let keys = ["b", "a/2", "a/1", "a/10", "a", "a0", "\u{ff}"];
     let puts = keys.iter().map(|key| put(Table::Prompt, key, key)).collect();
     store.commit(&Batch { puts, ..Batch::default() }).unwrap();
@@ -214,14 +214,14 @@ fn scans_are_in_order_and_stay_in_their_prefix(store: &dyn EventStore) {
     assert_eq!(scan("", None, 10), ["a", "a/1", "a/10", "a/2", "a0", "b", "\u{ff}"]);
 }
 
-fn pruning_takes_the_oldest_and_leaves_the_last(store: &dyn EventStore) {
+fn prune_removes_oldest_and_keeps_last_run(store: &dyn EventStore) {
     for n in 0..5 {
         append(store, vec![run(1, n * 2 + 1..=n * 2 + 2), run(2, n + 1..=n + 1)]);
     }
     let bytes = store.total_bytes();
-    let heads = store.heads(None, 0, 3).unwrap();
+    let heads = store.run_headers(None, 0, 3).unwrap();
     assert_eq!(heads.iter().map(|head| head.last_pos).collect::<Vec<_>>(), [2, 3, 5]);
-    let heads = store.heads(Some(session(1)), 2, 2).unwrap();
+    let heads = store.run_headers(Some(session(1)), 2, 2).unwrap();
     assert_eq!(
         heads.iter().map(|head| (head.first_seq, head.last_seq)).collect::<Vec<_>>(),
         [(3, 4), (5, 6)]
@@ -263,11 +263,11 @@ macro_rules! contract {
 }
 
 contract!(
-    a_refused_batch_leaves_nothing,
-    records_are_compared_and_set,
-    reading_begins_after_any_event,
-    places_are_given_in_the_order_of_commits,
-    an_erased_log_is_gone_and_its_places_stay,
-    scans_are_in_order_and_stay_in_their_prefix,
-    pruning_takes_the_oldest_and_leaves_the_last,
+    rejected_batch_changes_nothing,
+    expected_records_are_compared_and_set,
+    read_starts_after_any_event,
+    positions_follow_commit_order,
+    erased_positions_are_not_reused,
+    scan_is_ordered_and_bounded_by_prefix,
+    prune_removes_oldest_and_keeps_last_run,
 );

@@ -10,15 +10,15 @@ use crate::types::{Epoch, Ids, SessionId};
 
 use super::{
     Batch, CommitError, Committed, Cut, Disk, EventStore, LogUsage, MemoryStore, Page, Pruned, ReadError,
-    Record, Run, RunHead, Table, Tail,
+    Record, Run, RunHeader, Table, Tail,
 };
 
 /// What becomes of a commit, or of a prune.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    Take,
+    Commit,
     /// It waits until the test wants something else.
-    Hold,
+    Block,
     /// It is taken after this time.
     Slow(Duration),
     Full,
@@ -41,9 +41,9 @@ struct Script {
     /// What reads meet, while it is set.
     reads: Option<fn() -> ReadError>,
     /// Reads of runs that were asked for.
-    read: usize,
+    run_reads: usize,
     batches: Vec<Batch>,
-    asked: usize,
+    attempts: usize,
     /// Free room of a disk of 100 GiB.
     free: u64,
 }
@@ -51,7 +51,7 @@ struct Script {
 impl FaultyStore {
     pub(crate) fn new(always: Outcome) -> Self {
         let (next, batches) = (VecDeque::new(), Vec::new());
-        let script = Script { next, always, reads: None, read: 0, batches, asked: 0, free: 50 << 30 };
+        let script = Script { next, always, reads: None, run_reads: 0, batches, attempts: 0, free: 50 << 30 };
         Self { inner: MemoryStore::new(Ids::system()), script: Mutex::new(script), changed: Condvar::new() }
     }
 
@@ -74,8 +74,8 @@ impl FaultyStore {
     }
 
     /// Reads of a session's runs that were asked for.
-    pub(crate) fn read_count(&self) -> usize {
-        self.script().read
+    pub(crate) fn run_reads(&self) -> usize {
+        self.script().run_reads
     }
 
     /// Room on its disk of 100 GiB.
@@ -84,8 +84,8 @@ impl FaultyStore {
     }
 
     /// Commits that were asked for, also those that are held or refused.
-    pub(crate) fn asked(&self) -> usize {
-        self.script().asked
+    pub(crate) fn attempts(&self) -> usize {
+        self.script().attempts
     }
 
     /// What was committed, in order.
@@ -98,16 +98,16 @@ impl FaultyStore {
     }
 
     /// Waits for what this call is to meet.
-    fn meet(&self) -> Result<(), CommitError> {
+    fn apply_outcome(&self) -> Result<(), CommitError> {
         let mut script = self.script();
-        script.asked += 1;
+        script.attempts += 1;
         let outcome = script.next.pop_front();
         let outcome = outcome.unwrap_or_else(|| {
-            let held = |script: &mut Script| script.always == Outcome::Hold;
+            let held = |script: &mut Script| script.always == Outcome::Block;
             self.changed.wait_while(script, held).unwrap_or_else(PoisonError::into_inner).always
         });
         match outcome {
-            Outcome::Take | Outcome::Hold => Ok(()),
+            Outcome::Commit | Outcome::Block => Ok(()),
             Outcome::Slow(time) => {
                 std::thread::sleep(time);
                 Ok(())
@@ -132,14 +132,14 @@ impl EventStore for FaultyStore {
     }
 
     fn commit(&self, batch: &Batch) -> Result<Committed, CommitError> {
-        self.meet()?;
+        self.apply_outcome()?;
         let committed = self.inner.commit(batch)?;
         self.script().batches.push(batch.clone());
         Ok(committed)
     }
 
     fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
-        self.script().read += 1;
+        self.script().run_reads += 1;
         self.readable()?.read(session, after, max_bytes)
     }
 
@@ -182,17 +182,17 @@ impl EventStore for FaultyStore {
         self.readable()?.scan(table, prefix, after, limit)
     }
 
-    fn heads(
+    fn run_headers(
         &self,
         session: Option<SessionId>,
         after_pos: u64,
         limit: usize,
-    ) -> Result<Vec<RunHead>, ReadError> {
-        self.readable()?.heads(session, after_pos, limit)
+    ) -> Result<Vec<RunHeader>, ReadError> {
+        self.readable()?.run_headers(session, after_pos, limit)
     }
 
     fn prune(&self, cuts: &[Cut], max_runs: usize) -> Result<Pruned, CommitError> {
-        self.meet()?;
+        self.apply_outcome()?;
         self.inner.prune(cuts, max_runs)
     }
 

@@ -6,12 +6,12 @@ use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
 
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 use crate::types::{Epoch, Ids, SessionId, Timestamp};
 
 use super::usage::Usages;
 use super::{
-    Batch, CommitError, Committed, Cut, EventStore, LogUsage, Page, Pruned, ReadError, Record, Run, RunHead,
+    Batch, CommitError, Committed, Cut, EventStore, LogUsage, Page, Pruned, ReadError, Record, Run, RunHeader,
     Table, Tail,
 };
 
@@ -41,7 +41,7 @@ impl MemoryStore {
     }
 
     fn maps(&self) -> MutexGuard<'_, Maps> {
-        sound(self.maps.lock())
+        lock_or_abort(self.maps.lock())
     }
 }
 
@@ -63,10 +63,10 @@ impl Maps {
         self.usages.erase(session);
     }
 
-    fn append(&mut self, run: &Run, time: Timestamp) -> RunHead {
+    fn append(&mut self, run: &Run, time: Timestamp) -> RunHeader {
         self.last_pos += run.count();
         let pos = self.last_pos;
-        let head = head(run, pos, time);
+        let head = run_header(run, pos, time);
         self.usages.append(run.tenant.as_str(), &head);
         self.sessions.entry(run.session).or_default().insert(run.last_seq, pos);
         self.runs.insert(pos, (Run { last_pos: pos, ..run.clone() }, time));
@@ -95,8 +95,8 @@ impl Maps {
 }
 
 /// Frames are stored as they are.
-fn head(run: &Run, last_pos: u64, time: Timestamp) -> RunHead {
-    RunHead::of(run, last_pos, run.frames.len() as u64, time)
+fn run_header(run: &Run, last_pos: u64, time: Timestamp) -> RunHeader {
+    RunHeader::of(run, last_pos, run.frames.len() as u64, time)
 }
 
 impl EventStore for MemoryStore {
@@ -111,7 +111,7 @@ impl EventStore for MemoryStore {
         for session in &batch.erase {
             maps.erase(*session);
         }
-        let heads: Vec<RunHead> = batch.runs.iter().map(|run| maps.append(run, time)).collect();
+        let heads: Vec<RunHeader> = batch.runs.iter().map(|run| maps.append(run, time)).collect();
         for put in &batch.puts {
             maps.records.insert((put.table, put.key.clone()), put.value.clone());
         }
@@ -167,7 +167,7 @@ impl EventStore for MemoryStore {
     }
 
     fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
-        self.maps().usages.pick(limit, wanted)
+        self.maps().usages.select(limit, wanted)
     }
 
     fn total_bytes(&self) -> u64 {
@@ -200,16 +200,16 @@ impl EventStore for MemoryStore {
         Ok(found.take(limit).map(|((_, key), value)| (key.clone(), value.clone())).collect())
     }
 
-    fn heads(
+    fn run_headers(
         &self,
         session: Option<SessionId>,
         after_pos: u64,
         limit: usize,
-    ) -> Result<Vec<RunHead>, ReadError> {
+    ) -> Result<Vec<RunHeader>, ReadError> {
         let maps = self.maps();
         let found = maps.runs.range((Bound::Excluded(after_pos), Bound::Unbounded)).map(|(_, entry)| entry);
         let found = found.filter(|(run, _)| session.is_none_or(|session| run.session == session));
-        Ok(found.take(limit).map(|(run, time)| head(run, run.last_pos, *time)).collect())
+        Ok(found.take(limit).map(|(run, time)| run_header(run, run.last_pos, *time)).collect())
     }
 
     fn prune(&self, cuts: &[Cut], max_runs: usize) -> Result<Pruned, CommitError> {

@@ -23,12 +23,12 @@ use crate::types::{Epoch, SessionId, Timestamp};
 pub use memory::MemoryStore;
 pub use record::{Delete, Expect, Put, Record, Table};
 pub use run::{Frame, Run};
-pub use sqlite::pack;
-pub use sqlite::{CheckError, Checked, OpenError, Restored, SqliteStore, copy, restore};
+pub use sqlite::compress;
+pub use sqlite::{CheckError, CheckReport, OpenError, RestoreReport, SqliteStore, copy, restore};
 pub use usage::LogUsage;
 
 /// Why something failed, for the log.
-pub type Cause = Box<dyn Error + Send + Sync>;
+pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Where events and records last.
 ///
@@ -63,7 +63,7 @@ pub trait EventStore: Send + Sync + Debug {
 
     /// The same, compared with what is stored, which blocks: for who goes on with a log that nobody writes to. What was
     /// believed is corrected, so that no seq is given twice.
-    fn ends(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
+    fn bounds(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
         Ok(self.usage(session))
     }
 
@@ -88,12 +88,12 @@ pub trait EventStore: Send + Sync + Debug {
     ) -> Result<Vec<Record>, ReadError>;
 
     /// The oldest runs that are left, of one session or of all, after a place, by place.
-    fn heads(
+    fn run_headers(
         &self,
         session: Option<SessionId>,
         after_pos: u64,
         limit: usize,
-    ) -> Result<Vec<RunHead>, ReadError>;
+    ) -> Result<Vec<RunHeader>, ReadError>;
 
     /// Drops the oldest runs of sessions, at most `max_runs` of each, so that no commit waits for long. The last run
     /// of a session stays: its seq goes on from there.
@@ -158,7 +158,7 @@ pub struct Tail {
 
 /// A run without its frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RunHead {
+pub struct RunHeader {
     pub session: SessionId,
     pub first_seq: u64,
     pub last_seq: u64,
@@ -170,13 +170,13 @@ pub struct RunHead {
 }
 
 impl Committed {
-    fn of(runs: &[RunHead]) -> Self {
+    fn of(runs: &[RunHeader]) -> Self {
         let positions = runs.iter().map(|run| run.last_pos).collect();
         Self { positions, bytes: runs.iter().map(|run| run.bytes).sum() }
     }
 }
 
-impl RunHead {
+impl RunHeader {
     fn of(run: &Run, last_pos: u64, bytes: u64, time: Timestamp) -> Self {
         Self { session: run.session, first_seq: run.first_seq, last_seq: run.last_seq, last_pos, bytes, time }
     }
@@ -221,7 +221,7 @@ pub enum CommitError {
     Full,
     /// What is on disk is unknown until the store is opened again: the process has to end.
     #[error("the store failed to write")]
-    Failed(#[source] Cause),
+    Failed(#[source] BoxError),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -231,5 +231,5 @@ pub enum ReadError {
     #[error("events {first_seq} to {last_seq} of session {session} are damaged on disk")]
     Corrupt { session: SessionId, first_seq: u64, last_seq: u64, after: u64 },
     #[error("the store failed to read")]
-    Failed(#[source] Cause),
+    Failed(#[source] BoxError),
 }

@@ -93,7 +93,7 @@ impl Run {
     /// Its first events that have no more bytes than these together, at least one. When that is not all, the bytes are
     /// a copy, so that who holds them holds nothing else.
     #[must_use]
-    pub fn within(self, max_bytes: usize) -> Self {
+    pub fn truncate_to(self, max_bytes: usize) -> Self {
         if self.frames.len() <= max_bytes {
             return self;
         }
@@ -166,7 +166,7 @@ mod tests {
     use crate::store::contract::run;
 
     #[test]
-    fn cuts_share_bytes_and_keep_positions() {
+    fn slices_share_bytes_and_keep_positions() {
         let mut whole = run(1, 5..=9);
         whole.last_pos = 109;
         for cut in 0..=12 {
@@ -189,11 +189,11 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_never_less_than_one_event() {
+    fn truncate_to_keeps_at_least_one_event() {
         let whole = run(1, 5..=9);
         let one = whole.through(5).unwrap().frames.len();
         for bytes in 0..=whole.frames.len() + 1 {
-            let within = whole.clone().within(bytes);
+            let within = whole.clone().truncate_to(bytes);
             let fit = u64::try_from(bytes / one).unwrap().clamp(1, 5);
             assert_eq!(within.last_seq, 4 + fit, "{bytes} bytes");
             assert_eq!(Some(within.frames), whole.through(4 + fit).map(|run| run.frames));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_what_was_written() {
+    fn frames_equal_written_bytes() {
         let run = run(1, 1..=2);
         let frame = run.events().nth(1).unwrap();
         assert_eq!((frame.seq, frame.kind), (2, "test"));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn another_epoch_changes_only_the_ids() {
+    fn with_epoch_changes_only_ids() {
         let old = run(1, 1..=3);
         let new = old.with_epoch(&"fresh".parse().unwrap());
         let text = String::from_utf8(new.frames.to_vec()).unwrap();

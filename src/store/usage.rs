@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::types::{SessionId, Tenant, Timestamp};
 
-use super::{Pruned, RunHead};
+use super::{Pruned, RunHeader};
 
 /// What a session's log is: its ends, its bytes as they are stored and its runs, the time of its last commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,15 +51,15 @@ impl Usages {
     }
 
     pub(super) fn get(&self, session: SessionId) -> Option<LogUsage> {
-        self.logs.get(&session).map(|log| self.shown(session, *log))
+        self.logs.get(&session).map(|log| self.to_usage(session, *log))
     }
 
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub(super) fn pick(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
-        let shown = self.logs.iter().map(|(session, log)| self.shown(*session, *log));
+    pub(super) fn select(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
+        let shown = self.logs.iter().map(|(session, log)| self.to_usage(*session, *log));
         shown.filter(|log| wanted(log)).take(limit).collect()
     }
 
@@ -82,7 +82,7 @@ impl Usages {
     }
 
     /// A run as it is stored: `head` names its place.
-    pub(super) fn append(&mut self, tenant: &str, head: &RunHead) {
+    pub(super) fn append(&mut self, tenant: &str, head: &RunHeader) {
         self.bytes += head.bytes;
         let tenant = self.tenant(tenant);
         let log = self.logs.entry(head.session).or_insert(Log {
@@ -111,13 +111,13 @@ impl Usages {
     }
 
     /// The oldest runs of a log are gone; it begins at `first_seq` and `first_pos` now.
-    pub(super) fn cut(&mut self, session: SessionId, first_seq: u64, first_pos: u64, gone: Pruned) {
+    pub(super) fn cut(&mut self, session: SessionId, first_seq: u64, first_pos: u64, removed: Pruned) {
         if let Some(log) = self.logs.get_mut(&session) {
             log.first_seq = first_seq;
             log.first_pos = first_pos;
-            log.bytes = log.bytes.saturating_sub(gone.bytes);
-            log.runs = log.runs.saturating_sub(u32::try_from(gone.runs).unwrap_or(u32::MAX));
-            self.bytes = self.bytes.saturating_sub(gone.bytes);
+            log.bytes = log.bytes.saturating_sub(removed.bytes);
+            log.runs = log.runs.saturating_sub(u32::try_from(removed.runs).unwrap_or(u32::MAX));
+            self.bytes = self.bytes.saturating_sub(removed.bytes);
         }
     }
 
@@ -130,7 +130,7 @@ impl Usages {
         u32::try_from(at).unwrap_or(u32::MAX)
     }
 
-    fn shown(&self, session: SessionId, log: Log) -> LogUsage {
+    fn to_usage(&self, session: SessionId, log: Log) -> LogUsage {
         LogUsage {
             session,
             tenant: self.tenants[log.tenant as usize].clone(),
@@ -151,11 +151,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stored_session_costs_memory_for_its_numbers_alone() {
+    fn stored_session_costs_fixed_memory() {
         assert_eq!(size_of::<(SessionId, Log)>(), 72);
         let mut usages = Usages::default();
         for number in 0..=u8::MAX {
-            let head = RunHead {
+            let head = RunHeader {
                 session: session(number),
                 first_seq: 1,
                 last_seq: 3,

@@ -12,19 +12,19 @@ use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format;
 use tracing_subscriber::fmt::format::Writer;
 
-const DEFAULT: &str = "info";
+const DEFAULT_FILTER: &str = "info";
 
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     #[error("the log's filter {filter:?} is not one such as \"info\" or \"info,acp_gateway::session=debug\"")]
     Filter { filter: String, source: tracing_subscriber::filter::ParseError },
     #[error("the log was started twice")]
-    Twice(#[source] Box<dyn std::error::Error + Send + Sync>),
+    AlreadyStarted(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Starts the log of this process. `filter` is what `RUST_LOG` would hold.
-pub fn start(filter: Option<&str>) -> Result<(), TelemetryError> {
-    let filter = filter.unwrap_or(DEFAULT);
+pub fn init(filter: Option<&str>) -> Result<(), TelemetryError> {
+    let filter = filter.unwrap_or(DEFAULT_FILTER);
     let levels = EnvFilter::builder()
         .parse(filter)
         .map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })?;
@@ -33,28 +33,28 @@ pub fn start(filter: Option<&str>) -> Result<(), TelemetryError> {
     // A stderr that takes nothing (its terminal is closed, its disk full) must not end the task that has something to say.
     let log = log.log_internal_errors(false);
     if terminal {
-        log.with_ansi(true).fmt_fields(format::debug_fn(escaped).delimited(" ")).try_init()
+        log.with_ansi(true).fmt_fields(format::debug_fn(write_escaped_field).delimited(" ")).try_init()
     } else {
         log.json().flatten_event(true).with_current_span(false).try_init()
     }
-    .map_err(TelemetryError::Twice)
+    .map_err(TelemetryError::AlreadyStarted)
 }
 
 /// A field as the pretty form shows it.
-fn escaped(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+fn write_escaped_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     if field.name() != "message" {
         write!(writer, "{}=", field.name())?;
     }
-    fmt::write(&mut Escape(writer), format_args!("{value:?}"))
+    fmt::write(&mut EscapeWriter(writer), format_args!("{value:?}"))
 }
 
 /// Writes what a person can see; the rest as `\u{..}`.
-struct Escape<W>(W);
+struct EscapeWriter<W>(W);
 
-impl<W: fmt::Write> fmt::Write for Escape<W> {
+impl<W: fmt::Write> fmt::Write for EscapeWriter<W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for letter in text.chars() {
-            if letter.is_control() || reorders(letter) {
+            if letter.is_control() || is_bidi_or_separator(letter) {
                 write!(self.0, "{}", letter.escape_unicode())?;
             } else {
                 self.0.write_char(letter)?;
@@ -65,7 +65,7 @@ impl<W: fmt::Write> fmt::Write for Escape<W> {
 }
 
 /// Characters that show a text in another order than it has, or that separate lines.
-fn reorders(letter: char) -> bool {
+fn is_bidi_or_separator(letter: char) -> bool {
     matches!(
         letter,
         '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
@@ -79,14 +79,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_cannot_leave_its_line_or_move_the_cursor() {
+    fn values_cannot_add_lines_or_move_the_cursor() {
         let mut shown = String::new();
         let hostile = "ok\n2026 ERROR \u{1b}[2Jforged \u{202e}txt.exe\u{2028}next \u{9b}31m tab\tü";
-        write!(Escape(&mut shown), "{hostile}").unwrap();
+        write!(EscapeWriter(&mut shown), "{hostile}").unwrap();
         assert_eq!(
             shown,
             "ok\\u{a}2026 ERROR \\u{1b}[2Jforged \\u{202e}txt.exe\\u{2028}next \\u{9b}31m tab\\u{9}ü"
         );
-        assert!(!shown.chars().any(|letter| letter.is_control() || reorders(letter)));
+        assert!(!shown.chars().any(|letter| letter.is_control() || is_bidi_or_separator(letter)));
     }
 }

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::Budget;
 use super::content::decode;
-use crate::acp::Object;
+use crate::acp::RawObject;
 use crate::api::{CommandOutput, TerminalExit};
 use crate::types::limits::FOLDED_MEMBER_BYTES;
 
@@ -22,16 +22,16 @@ pub(super) struct Commands(Vec<CommandOutput>);
 
 impl Commands {
     /// Folds the `_meta` of one update. Members of other types and shapes are ignored.
-    pub(super) fn update(&mut self, meta: &Object<'_>, budget: &mut Budget) {
+    pub(super) fn update(&mut self, meta: &RawObject<'_>, budget: &mut Budget) {
         for (key, value) in meta.iter().filter(|(key, _)| META_KEYS.contains(key)) {
-            let Some(member) = Object::parse(value) else { continue };
+            let Some(member) = RawObject::parse(value) else { continue };
             let Some(command) = member.text("terminal_id").and_then(|id| self.named(&id, budget)) else {
                 continue;
             };
             match key {
                 "terminal_info" => {
                     let cwd = member.get("cwd").and_then(|raw| decode(raw.get()));
-                    command.cwd = cwd.filter(|cwd| budget.take(cwd.len())).or(command.cwd.take());
+                    command.cwd = cwd.filter(|cwd| budget.reserve(cwd.len())).or(command.cwd.take());
                 }
                 "terminal_exit" => command.exit_status = Some(exit_status(&member)),
                 _ => {
@@ -48,7 +48,7 @@ impl Commands {
         let at = self.0.iter().position(|command| command.terminal_id == id);
         let at = match at {
             Some(at) => at,
-            None if budget.take(id.len() + size_of::<CommandOutput>()) => {
+            None if budget.reserve(id.len() + size_of::<CommandOutput>()) => {
                 self.0.push(CommandOutput { terminal_id: id.to_owned(), ..CommandOutput::default() });
                 self.0.len() - 1
             }
@@ -64,7 +64,7 @@ impl Commands {
 
 /// Keeps the end of the output, since that is where a command reports its result.
 fn append(command: &mut CommandOutput, data: &str, budget: &mut Budget) {
-    if !budget.take(data.len()) {
+    if !budget.reserve(data.len()) {
         command.truncated = true;
         return;
     }
@@ -74,11 +74,11 @@ fn append(command: &mut CommandOutput, data: &str, budget: &mut Budget) {
     if excess > 0 {
         command.output.drain(..excess);
         command.truncated = true;
-        budget.give_back(excess);
+        budget.release(excess);
     }
 }
 
-fn exit_status(member: &Object<'_>) -> TerminalExit {
+fn exit_status(member: &RawObject<'_>) -> TerminalExit {
     let exit_code = member.get("exit_code").and_then(|raw: &RawValue| raw.get().parse().ok());
     let signal = member.get("signal").and_then(|raw| decode(raw.get()));
     TerminalExit { exit_code, signal }
@@ -90,7 +90,7 @@ mod tests {
 
     fn update(commands: &mut Commands, meta: &str, budget: &mut Budget) {
         let raw: &RawValue = serde_json::from_str(meta).unwrap();
-        commands.update(&Object::parse(raw).unwrap(), budget);
+        commands.update(&RawObject::parse(raw).unwrap(), budget);
     }
 
     #[test]

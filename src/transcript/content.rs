@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde_json::value::RawValue;
 
 use super::Budget;
-use crate::acp::Object;
+use crate::acp::RawObject;
 
 /// Consecutive texts are joined; other blocks stay raw.
 #[derive(Debug, Default)]
@@ -25,14 +25,14 @@ impl Content {
         match plain_text(block) {
             Some("") => {}
             Some(text) => self.push_text(text, budget),
-            None if !budget.take(block.get().len()) => {}
+            None if !budget.reserve(block.get().len()) => {}
             None => self.0.push(Block::Raw(block.to_owned())),
         }
     }
 
     /// Appends as much of a text as fits.
     fn push_text(&mut self, text: &str, budget: &mut Budget) {
-        let text = &text[..cut(text, budget.take_part(text.len()))];
+        let text = &text[..cut(text, budget.reserve_up_to(text.len()))];
         match self.0.last_mut() {
             _ if text.is_empty() => {}
             Some(Block::Text(joined)) => joined.push_str(text),
@@ -44,7 +44,7 @@ impl Content {
     pub(super) fn replace(&mut self, blocks: &RawValue, budget: &mut Budget) {
         let Ok(blocks) = serde_json::from_str::<Option<Vec<&RawValue>>>(blocks.get()) else { return };
         for old in self.0.drain(..) {
-            budget.give_back(match old {
+            budget.release(match old {
                 Block::Text(text) => text.len(),
                 Block::Raw(raw) => raw.get().len(),
             });
@@ -113,7 +113,7 @@ fn cut(text: &str, max: usize) -> usize {
 
 /// The inside of the JSON string in a text block, unless the block says more than its text.
 fn plain_text(block: &RawValue) -> Option<&str> {
-    let block = Object::parse(block)?;
+    let block = RawObject::parse(block)?;
     let annotated = block.get("annotations").is_some_and(|value| value.get() != "null");
     if annotated || block.text("type")? != "text" {
         return None;
@@ -123,7 +123,7 @@ fn plain_text(block: &RawValue) -> Option<&str> {
 
 /// The text of a text block, for people: lone surrogates become replacement characters.
 pub(super) fn text_of(block: &RawValue) -> Option<String> {
-    let block = Object::parse(block)?;
+    let block = RawObject::parse(block)?;
     if block.text("type")? == "text" { decode(block.get("text")?.get()) } else { None }
 }
 
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_of_a_surrogate_pair_come_together_and_a_lone_one_passes() {
+    fn split_surrogate_pairs_join_and_lone_ones_pass() {
         let (high, low) = (r#"{"type":"text","text":"\ud83d"}"#, r#"{"type":"text","text":"\ude00"}"#);
         assert_eq!(content(&[high, low], &mut Budget::new(100)).text(), "😀");
         let lone = content(&[high], &mut Budget::new(100));
@@ -201,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_stays_raw() {
+    fn malformed_blocks_stay_raw() {
         for odd in ["1", "null", r#"{"type":"text"}"#, r#"{"type":"text","text":7}"#, r#"{"text":"a"}"#] {
             assert_eq!(finished(content(&[odd], &mut Budget::new(100))), [odd]);
         }
     }
 
     #[test]
-    fn a_text_that_does_not_fit_is_cut_between_two_characters() {
+    fn oversized_text_is_cut_at_character_boundary() {
         for (text, max, kept) in [
             ("abc", 3, "abc"),
             ("abc", 2, "ab"),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_frees_what_it_replaces() {
+    fn replacement_releases_budget() {
         let mut budget = Budget::new(3);
         let mut content = content(&[r#"{"type":"text","text":"abc"}"#], &mut budget);
         content.replace(serde_json::from_str(r#"[{"type":"text","text":"xyz"}]"#).unwrap(), &mut budget);

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_shown_with_what_is_around_it() {
+    fn change_is_shown_with_context() {
         assert_eq!(
             lines("1\n2\n3\n4\n5\nold\n6\n7\n8\n9\n", "1\n2\n3\n4\n5\nnew\n6\n7\n8\n9\n"),
             " 3\n 4\n 5\n-old\n+new\n 6\n 7\n 8\n"
@@ -48,7 +48,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_line_that_differs_is_shown(old in "[ab\n]{0,30}", new in "[ab\n]{0,30}") {
+        fn every_changed_line_is_shown(old in "[ab\n]{0,30}", new in "[ab\n]{0,30}") {
             let shown = lines(&old, &new);
             let count = |sign| shown.lines().filter(|line| line.starts_with(sign)).count();
             let (olds, news) = (old.lines().count(), new.lines().count());

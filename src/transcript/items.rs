@@ -13,7 +13,7 @@ use super::event_view::EventView;
 use super::members::{Members, Null};
 use super::parts::Output;
 use super::tool_call::{FinishedCall, ToolCall};
-use crate::acp::{Object, update};
+use crate::acp::{RawObject, update};
 use crate::api::{
     ContextLost, Role, Settled, TurnCompaction, TurnItem, TurnMessage, TurnNotice, TurnOther, TurnRequest,
     TurnSessionMessage, TurnSubagent, TurnTerminal, TurnToolCall,
@@ -52,10 +52,10 @@ impl Bytes {
 
 /// Ids count within a session, so they go with the child that they are of.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Key(Option<Box<str>>, What);
+struct Key(Option<Box<str>>, ItemKey);
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum What {
+enum ItemKey {
     Message(Role, Box<str>),
     ToolCall(Box<str>),
     Terminal(Box<str>),
@@ -100,12 +100,12 @@ enum Body {
 
 impl Default for Items {
     fn default() -> Self {
-        Self::with_room(FOLDED_TURN_BYTES)
+        Self::with_budget(FOLDED_TURN_BYTES)
     }
 }
 
 impl Items {
-    pub(super) fn with_room(bytes: usize) -> Self {
+    pub(super) fn with_budget(bytes: usize) -> Self {
         let (places, last) = (HashMap::new(), HashMap::new());
         let bytes = Bytes { messages: Budget::new(bytes), rest: Budget::new(bytes) };
         Self { list: Vec::new(), places, last, bytes, null: Null::Keeps }
@@ -113,7 +113,7 @@ impl Items {
 
     /// An update of a kind that says something new in a transcript.
     pub(super) fn update(&mut self, kind: &str, raw: &RawValue, source: Source<'_>) {
-        let Some(object) = Object::parse(raw) else { return self.other(kind, raw, source) };
+        let Some(object) = RawObject::parse(raw) else { return self.other(kind, raw, source) };
         match kind {
             update::USER_MESSAGE_CHUNK => self.chunk(Role::User, &object, source),
             update::AGENT_MESSAGE_CHUNK => self.chunk(Role::Agent, &object, source),
@@ -131,13 +131,13 @@ impl Items {
 
     /// A chunk belongs to the message that it names. One that names none continues the last item of its session, if
     /// that is a message of the same role.
-    fn chunk(&mut self, role: Role, object: &Object<'_>, source: Source<'_>) {
+    fn chunk(&mut self, role: Role, object: &RawObject<'_>, source: Source<'_>) {
         let Some(block) = object.get("content") else { return };
         let message_id: Option<Box<str>> = object.text("messageId").map(boxed);
         let subagent: Option<Box<str>> = source.subagent.map(Into::into);
         let (known, what) = match &message_id {
             Some(id) => {
-                let key = Key(subagent, What::Message(role, id.clone()));
+                let key = Key(subagent, ItemKey::Message(role, id.clone()));
                 (self.places.get(&key).copied(), Some(key.1))
             }
             None => (self.last.get(&subagent).copied(), None),
@@ -155,19 +155,19 @@ impl Items {
 
     /// A `tool_call`, a `tool_call_update`, or the `toolCall` of a permission request: any of them may be the first
     /// that an agent tells of a call.
-    pub(super) fn tool_call(&mut self, object: &Object<'_>, source: Source<'_>) {
+    pub(super) fn tool_call(&mut self, object: &RawObject<'_>, source: Source<'_>) {
         let Some(id) = object.text("toolCallId") else { return };
         let new = || Body::ToolCall(ToolCall::default());
-        let place = self.place(What::ToolCall(boxed(id)), new, source);
+        let place = self.place(ItemKey::ToolCall(boxed(id)), new, source);
         if let Some(Body::ToolCall(call)) = body(&mut self.list, place) {
             call.update(object, self.null, &mut self.bytes.rest);
         }
     }
 
-    fn compaction(&mut self, object: &Object<'_>, source: Source<'_>) {
+    fn compaction(&mut self, object: &RawObject<'_>, source: Source<'_>) {
         let Some(id) = object.text("compactionId") else { return };
         let new = || Body::Compaction(Members::default(), Content::default());
-        let place = self.place(What::Compaction(boxed(id)), new, source);
+        let place = self.place(ItemKey::Compaction(boxed(id)), new, source);
         if let Some(Body::Compaction(members, summary)) = body(&mut self.list, place) {
             members.merge(object, &["summary", "content"], Null::Clears, &mut self.bytes.rest);
             if let Some(blocks) = object.get("summary") {
@@ -179,9 +179,9 @@ impl Items {
         }
     }
 
-    fn subagent(&mut self, object: &Object<'_>, source: Source<'_>) {
+    fn subagent(&mut self, object: &RawObject<'_>, source: Source<'_>) {
         let Some(id) = object.text("sessionId") else { return };
-        let place = self.place(What::Subagent(boxed(id)), || Body::Subagent(Members::default()), source);
+        let place = self.place(ItemKey::Subagent(boxed(id)), || Body::Subagent(Members::default()), source);
         if let Some(Body::Subagent(members)) = body(&mut self.list, place) {
             members.merge(object, &[], Null::Clears, &mut self.bytes.rest);
         }
@@ -189,10 +189,10 @@ impl Items {
 
     /// A message between sessions. Its participants and a complete content come in one kind of update, blocks that
     /// are appended in the other, in any order.
-    fn session_message(&mut self, object: &Object<'_>, appends: bool, source: Source<'_>) {
+    fn session_message(&mut self, object: &RawObject<'_>, appends: bool, source: Source<'_>) {
         let Some(id) = object.text("messageId") else { return };
         let new = || Body::SessionMessage(Members::default(), Content::default());
-        let place = self.place(What::SessionMessage(boxed(id)), new, source);
+        let place = self.place(ItemKey::SessionMessage(boxed(id)), new, source);
         if let Some(Body::SessionMessage(members, content)) = body(&mut self.list, place) {
             let leave_out: &[&str] = if appends { &["content", "_meta"] } else { &["content"] };
             members.merge(object, leave_out, Null::Clears, &mut self.bytes.rest);
@@ -209,7 +209,7 @@ impl Items {
     }
 
     fn raw(&mut self, raw: &RawValue, body: impl FnOnce(Box<RawValue>) -> Body, source: Source<'_>) {
-        if self.bytes.rest.take(raw.get().len()) {
+        if self.bytes.rest.reserve(raw.get().len()) {
             self.push(body(raw.to_owned()), None, source);
         }
     }
@@ -221,8 +221,8 @@ impl Items {
 
     pub(super) fn request(&mut self, request: TurnRequest) {
         let raws = [&request.options, &request.params].into_iter().flatten();
-        if self.bytes.rest.take(raws.map(|raw| raw.get().len()).sum()) {
-            let what = What::Request(request.request_id);
+        if self.bytes.rest.reserve(raws.map(|raw| raw.get().len()).sum()) {
+            let what = ItemKey::Request(request.request_id);
             let own = Source { subagent: None, late: false };
             self.push(Body::Whole(TurnItem::Request(request)), Some(what), own);
         }
@@ -230,9 +230,9 @@ impl Items {
 
     /// How a request ended. Unknown ones are ignored: retention has taken their beginning.
     pub(super) fn resolved(&mut self, id: RequestId, at: Timestamp, event: EventView<'_>) {
-        let known = self.places.get(&Key(None, What::Request(id))).copied();
+        let known = self.places.get(&Key(None, ItemKey::Request(id))).copied();
         let Some(Body::Whole(TurnItem::Request(request))) = body(&mut self.list, known) else { return };
-        let mut fitting = |raw: &RawValue| self.bytes.rest.take(raw.get().len()).then(|| raw.to_owned());
+        let mut fitting = |raw: &RawValue| self.bytes.rest.reserve(raw.get().len()).then(|| raw.to_owned());
         request.resolution = event.resolution;
         request.resolved_at = Some(at);
         request.by = event.by.map(Into::into);
@@ -241,7 +241,7 @@ impl Items {
     }
 
     /// Where this item is; a new one, if there was none and it fits.
-    fn place(&mut self, what: What, new: impl FnOnce() -> Body, source: Source<'_>) -> Option<usize> {
+    fn place(&mut self, what: ItemKey, new: impl FnOnce() -> Body, source: Source<'_>) -> Option<usize> {
         let key = Key(source.subagent.map(Into::into), what);
         match self.places.get(&key) {
             Some(at) => Some(*at),
@@ -250,14 +250,14 @@ impl Items {
     }
 
     /// Every item has a price, so that many small ones are bounded too.
-    fn push(&mut self, body: Body, what: Option<What>, source: Source<'_>) -> Option<usize> {
-        let named = source.subagent.map_or(0, str::len) + what.as_ref().map_or(0, What::len);
+    fn push(&mut self, body: Body, what: Option<ItemKey>, source: Source<'_>) -> Option<usize> {
+        let named = source.subagent.map_or(0, str::len) + what.as_ref().map_or(0, ItemKey::len);
         let price = 2 * named + size_of::<Item>() + size_of::<(Key, usize)>();
         let bytes = match &body {
             Body::Message { role, .. } => self.bytes.of(*role, source),
             _ => &mut self.bytes.rest,
         };
-        if !bytes.take(price) {
+        if !bytes.reserve(price) {
             return None;
         }
         let at = self.list.len();
@@ -297,7 +297,7 @@ fn body(list: &mut [Item], at: Option<usize>) -> Option<&mut Body> {
     Some(&mut list.get_mut(at?)?.body)
 }
 
-impl What {
+impl ItemKey {
     fn len(&self) -> usize {
         match self {
             Self::Message(_, id)

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use super::content::{decode, text_of};
 use super::diff;
 use super::plan_text::plan_text;
-use super::spelling::{closed, code, element, fenced, indented, inline, quoted};
-use crate::acp::Object;
+use super::escape::{close_code_fence, code, element, fenced, indent, inline, blockquote};
+use crate::acp::RawObject;
 use crate::api::{
     PromptStatus, Resolution, Role, Session, Settled, Turn, TurnItem, TurnMessage, TurnRequest,
     TurnSessionMessage, TurnToolCall,
@@ -56,7 +56,7 @@ impl Page {
         self.block(&format!("## Turn {}\n\n*{}{by}*", turn.prompt_id, turn.created_at));
         let prompt = turn.prompt.as_deref().map(|raw| blocks(&array(raw))).unwrap_or_default();
         if !prompt.is_empty() {
-            self.block(&quoted(&prompt));
+            self.block(&blockquote(&prompt));
         }
         let children = Children::of(&turn.items);
         for item in &turn.items {
@@ -65,7 +65,7 @@ impl Page {
         if let Some(plan) = turn.plan.as_deref().and_then(plan_text) {
             self.block(&plan);
         }
-        self.end(turn);
+        self.turn_end(turn);
     }
 
     fn item(&mut self, item: &TurnItem, prompt: &str, children: &Children) {
@@ -78,22 +78,22 @@ impl Page {
                 self.tool_call(tool, tool.subagent.as_deref().map(|child| children.name(child)));
             }
             TurnItem::AgentTerminal(terminal) => {
-                if let Some(terminal) = Object::parse(&terminal.terminal) {
+                if let Some(terminal) = RawObject::parse(&terminal.terminal) {
                     self.terminal(&terminal);
                 }
             }
             TurnItem::Subagent(told) => {
-                if let Some(child) = Object::parse(&told.child) {
+                if let Some(child) = RawObject::parse(&told.child) {
                     self.child(&child);
                 }
             }
             TurnItem::SessionMessage(message) => self.session_message(message, children),
-            TurnItem::Request(request) => self.block(&asked(request)),
+            TurnItem::Request(request) => self.block(&request_line(request)),
             TurnItem::Notice(notice) => {
-                if let Some(notice) = Object::parse(&notice.notice) {
+                if let Some(notice) = RawObject::parse(&notice.notice) {
                     let description = text(&notice, "description").map(|text| format!(": {text}"));
                     let title = text(&notice, "title").unwrap_or_default();
-                    self.block(&quoted(&format!("**{title}**{}", description.unwrap_or_default())));
+                    self.block(&blockquote(&format!("**{title}**{}", description.unwrap_or_default())));
                 }
             }
             TurnItem::Compaction(compaction) => {
@@ -111,11 +111,11 @@ impl Page {
     fn message(&mut self, message: &TurnMessage, prompt: &str) {
         let text = blocks(&message.content.iter().map(AsRef::as_ref).collect::<Vec<_>>());
         match message.role {
-            Role::Agent => self.block(&closed(&text)),
+            Role::Agent => self.block(&close_code_fence(&text)),
             Role::Thought => self.details("Thought", &text),
             // Some agents repeat each prompt as a message of the user.
             Role::User if text == prompt => {}
-            Role::User => self.block(&quoted(&text)),
+            Role::User => self.block(&blockquote(&text)),
         }
     }
 
@@ -130,7 +130,7 @@ impl Page {
         self.details(&format!("Subagent {} {what}", element(name)), &text);
     }
 
-    fn child(&mut self, child: &Object<'_>) {
+    fn child(&mut self, child: &RawObject<'_>) {
         let title = text(child, "title").or_else(|| text(child, "sessionId")).unwrap_or_default();
         let description = text(child, "description").map(|words| format!(": {}", inline(&words)));
         let state = child.object("state").and_then(|state| text(&state, "state"));
@@ -141,7 +141,7 @@ impl Page {
 
     fn session_message(&mut self, message: &TurnSessionMessage, children: &Children) {
         let words = blocks(&message.content.iter().map(AsRef::as_ref).collect::<Vec<_>>());
-        let member = |key| Object::parse(&message.message).and_then(|members| text(&members, key));
+        let member = |key| RawObject::parse(&message.message).and_then(|members| text(&members, key));
         let side = |key| member(key).map(|id| children.known(&id).unwrap_or("the agent").to_owned());
         let from = side("senderSessionId").map(|name| format!(" from {}", element(&name)));
         let to = side("recipientSessionId").map(|name| format!(" to {}", element(&name)));
@@ -150,7 +150,7 @@ impl Page {
     }
 
     fn tool_call(&mut self, tool: &TurnToolCall, by: Option<String>) {
-        let Some(call) = Object::parse(&tool.tool_call) else { return };
+        let Some(call) = RawObject::parse(&tool.tool_call) else { return };
         let call = &call;
         let kind = text(call, "kind").unwrap_or_else(|| "other".to_owned());
         let title = text(call, "title").or_else(|| text(call, "toolCallId")).unwrap_or_default();
@@ -162,25 +162,25 @@ impl Page {
         let by = by.map(|name| format!(", by {}", inline(&name))).unwrap_or_default();
         self.block(&format!("- **{}** {} ({}){by}", inline(&kind), inline(&title), inline(&status)));
         for part in call.get("content").map(array).unwrap_or_default() {
-            if let Some(part) = Object::parse(part) {
+            if let Some(part) = RawObject::parse(part) {
                 self.tool_content(&part);
             }
         }
         for command in tool.commands.iter().filter(|command| !command.output.is_empty()) {
-            self.block(&indented(&fenced("", &command.output.replace('\r', ""))));
+            self.block(&indent(&fenced("", &command.output.replace('\r', ""))));
         }
     }
 
-    fn terminal(&mut self, terminal: &Object<'_>) {
+    fn terminal(&mut self, terminal: &RawObject<'_>) {
         let command = text(terminal, "command").or_else(|| text(terminal, "terminalId")).unwrap_or_default();
         self.block(&format!("- **terminal** {}", code(&command)));
-        let output = terminal.object("output").and_then(|output| output.get("data").map(shown));
+        let output = terminal.object("output").and_then(|output| output.get("data").map(terminal_text));
         if let Some(output) = output.filter(|output| !output.is_empty()) {
-            self.block(&indented(&fenced("", &output)));
+            self.block(&indent(&fenced("", &output)));
         }
     }
 
-    fn tool_content(&mut self, part: &Object<'_>) {
+    fn tool_content(&mut self, part: &RawObject<'_>) {
         let shown = match part.text("type").as_deref() {
             Some("content") => part.get("content").map(|raw| fenced("", &block(raw))),
             Some("diff") if part.get("changes").is_some() => Some(changes(part)),
@@ -194,19 +194,19 @@ impl Page {
             _ => None,
         };
         if let Some(shown) = shown {
-            self.block(&indented(&shown));
+            self.block(&indent(&shown));
         }
     }
 
     /// Text that is shown when one asks for it. It cannot end the element that holds it.
     fn details(&mut self, summary: &str, text: &str) {
         if !text.is_empty() {
-            let text = closed(&text.trim_end().replace("</", "&lt;/"));
+            let text = close_code_fence(&text.trim_end().replace("</", "&lt;/"));
             self.block(&format!("<details><summary>{summary}</summary>\n\n{text}\n\n</details>"));
         }
     }
 
-    fn end(&mut self, turn: &Turn) {
+    fn turn_end(&mut self, turn: &Turn) {
         let left_out = if turn.truncated { " Parts are left out." } else { "" };
         let end = match turn.status {
             PromptStatus::Queued => "Queued.".to_owned(),
@@ -215,7 +215,7 @@ impl Page {
                 format!("Stopped: {}.", inline(turn.stop_reason.as_deref().unwrap_or("unknown")))
             }
             PromptStatus::Failed => {
-                let problem = turn.error.as_deref().and_then(Object::parse);
+                let problem = turn.error.as_deref().and_then(RawObject::parse);
                 let member = |key| problem.as_ref().and_then(|problem| text(problem, key));
                 let code = member("code").unwrap_or_default();
                 let words = member("detail").or_else(|| member("title")).unwrap_or_default();
@@ -232,7 +232,7 @@ struct Children(HashMap<String, String>);
 impl Children {
     fn of(items: &[TurnItem]) -> Self {
         let told = items.iter().filter_map(|item| match item {
-            TurnItem::Subagent(told) => Object::parse(&told.child),
+            TurnItem::Subagent(told) => RawObject::parse(&told.child),
             _ => None,
         });
         Self(
@@ -255,14 +255,14 @@ impl Children {
 }
 
 /// What was asked and what was answered, in one line.
-fn asked(request: &TurnRequest) -> String {
+fn request_line(request: &TurnRequest) -> String {
     let answer = match (&request.resolution, &request.result) {
         (None, _) => "waits for an answer".to_owned(),
         (Some(resolution), result) => {
-            let name = result.as_deref().and_then(|result| chosen(request, result));
+            let name = result.as_deref().and_then(|result| chosen_option(request, result));
             let by = request.by.as_deref().map(|by| format!(" by {}", inline(by))).unwrap_or_default();
             let name = name.map(|name| format!("{}, ", inline(&name))).unwrap_or_default();
-            format!("{name}{}{by}", how(*resolution))
+            format!("{name}{}{by}", resolution_text(*resolution))
         }
     };
     let what = if request.options.is_some() {
@@ -273,7 +273,7 @@ fn asked(request: &TurnRequest) -> String {
     format!("- *{what}: {answer}*")
 }
 
-fn how(resolution: Resolution) -> &'static str {
+fn resolution_text(resolution: Resolution) -> &'static str {
     match resolution {
         Resolution::Answered => "answered",
         Resolution::Policy => "answered by the policy",
@@ -284,12 +284,12 @@ fn how(resolution: Resolution) -> &'static str {
 }
 
 /// The name of the option that was taken.
-fn chosen(request: &TurnRequest, result: &RawValue) -> Option<String> {
-    let id = Object::parse(result)?.object("outcome")?.text("optionId")?.into_owned();
+fn chosen_option(request: &TurnRequest, result: &RawValue) -> Option<String> {
+    let id = RawObject::parse(result)?.object("outcome")?.text("optionId")?.into_owned();
     let options = array(request.options.as_deref()?);
     let option = options
         .into_iter()
-        .filter_map(Object::parse)
+        .filter_map(RawObject::parse)
         .find(|option| option.text("optionId").as_deref() == Some(&id));
     option.and_then(|option| text(&option, "name")).or(Some(id))
 }
@@ -298,7 +298,7 @@ pub(super) fn array(raw: &RawValue) -> Vec<&RawValue> {
     serde_json::from_str(raw.get()).unwrap_or_default()
 }
 
-pub(super) fn text(object: &Object<'_>, key: &str) -> Option<String> {
+pub(super) fn text(object: &RawObject<'_>, key: &str) -> Option<String> {
     decode(object.get(key)?.get())
 }
 
@@ -309,7 +309,7 @@ fn blocks(blocks: &[&RawValue]) -> String {
 
 fn block(raw: &RawValue) -> String {
     text_of(raw).unwrap_or_else(|| {
-        let object = Object::parse(raw);
+        let object = RawObject::parse(raw);
         let member = |key| object.as_ref().and_then(|object| text(object, key));
         let resource = object.as_ref().and_then(|object| object.object("resource"));
         let uri = member("uri").or_else(|| resource.as_ref().and_then(|resource| text(resource, "uri")));
@@ -322,9 +322,9 @@ fn block(raw: &RawValue) -> String {
 }
 
 /// A diff of v2: its patch if it has one, and what was done to which file.
-fn changes(diff: &Object<'_>) -> String {
+fn changes(diff: &RawObject<'_>) -> String {
     let mut shown: Vec<String> = Vec::new();
-    for change in diff.get("changes").map(array).unwrap_or_default().into_iter().filter_map(Object::parse) {
+    for change in diff.get("changes").map(array).unwrap_or_default().into_iter().filter_map(RawObject::parse) {
         let (operation, path) = (text(&change, "operation").unwrap_or_default(), text(&change, "path"));
         let from = text(&change, "oldPath").map(|old| format!(" from {}", code(&old))).unwrap_or_default();
         shown.push(format!("{} {}{from}", inline(&operation), code(&path.unwrap_or_default())));
@@ -336,7 +336,7 @@ fn changes(diff: &Object<'_>) -> String {
 }
 
 /// Bytes of a terminal as text, without what steers it.
-fn shown(data: &RawValue) -> String {
+fn terminal_text(data: &RawValue) -> String {
     let bytes = decode(data.get()).and_then(|data| STANDARD.decode(data).ok()).unwrap_or_default();
     String::from_utf8_lossy(&bytes).replace('\r', "")
 }

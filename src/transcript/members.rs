@@ -4,7 +4,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::Budget;
-use crate::acp::Object;
+use crate::acp::RawObject;
 
 /// Raw members in the order of their first appearance.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(super) enum Null {
 impl Members {
     /// Takes the members of an update, also those that this version does not know. What is omitted stays; anything
     /// but null replaces what was there.
-    pub(super) fn merge(&mut self, update: &Object<'_>, leave_out: &[&str], null: Null, budget: &mut Budget) {
+    pub(super) fn merge(&mut self, update: &RawObject<'_>, leave_out: &[&str], null: Null, budget: &mut Budget) {
         for (key, value) in
             update.iter().filter(|(key, _)| *key != "sessionUpdate" && !leave_out.contains(key))
         {
@@ -47,7 +47,7 @@ impl Members {
     }
 
     /// Sets what was counted elsewhere.
-    pub(super) fn put(&mut self, key: &str, value: Box<RawValue>) {
+    pub(super) fn set_uncounted(&mut self, key: &str, value: Box<RawValue>) {
         match self.0.iter_mut().find(|(name, _)| name == key) {
             Some((_, old)) => *old = value,
             None => self.0.push((key.to_owned(), value)),
@@ -57,18 +57,18 @@ impl Members {
     fn clear(&mut self, key: &str, budget: &mut Budget) {
         if let Some(at) = self.0.iter().position(|(name, _)| name == key) {
             let (name, old) = self.0.remove(at);
-            budget.give_back(name.len() + old.get().len());
+            budget.release(name.len() + old.get().len());
         }
     }
 
     pub(super) fn set(&mut self, key: &str, value: &RawValue, budget: &mut Budget) {
         let known = self.0.iter_mut().find(|(name, _)| name == key);
         let room = known.as_ref().map_or(0, |(_, old)| old.get().len());
-        budget.give_back(room);
+        budget.release(room);
         let wanted = value.get().len() + if known.is_some() { 0 } else { key.len() };
-        if !budget.take(wanted) {
+        if !budget.reserve(wanted) {
             // What was taken before still fits, since its room was given back just now.
-            budget.take(room);
+            budget.reserve(room);
             return;
         }
         match known {
@@ -78,7 +78,7 @@ impl Members {
     }
 
     /// An object without these members. `None`: no other member is left.
-    pub(super) fn without(object: &Object<'_>, keys: &[&str]) -> Option<Box<RawValue>> {
+    pub(super) fn without(object: &RawObject<'_>, keys: &[&str]) -> Option<Box<RawValue>> {
         let rest = object.iter().filter(|(key, _)| !keys.contains(key));
         let rest = Self(rest.map(|(key, value)| (key.to_owned(), value.to_owned())).collect());
         (!rest.0.is_empty()).then(|| rest.finish())
@@ -91,7 +91,7 @@ impl Members {
 
 /// An object with the keys of another: null takes one away. None: one of them is no object.
 fn patched(old: &RawValue, patch: &RawValue) -> Option<Box<RawValue>> {
-    let (old, patch) = (Object::parse(old)?, Object::parse(patch)?);
+    let (old, patch) = (RawObject::parse(old)?, RawObject::parse(patch)?);
     let kept = old.iter().filter(|(key, _)| patch.get(key).is_none());
     let new = patch.iter().filter(|(_, value)| value.get() != "null");
     let owned = |(key, value): (&str, &RawValue)| (key.to_owned(), value.to_owned());
@@ -114,7 +114,7 @@ mod tests {
 
     fn merge(members: &mut Members, text: &str, budget: &mut Budget) {
         members.merge(
-            &Object::parse(serde_json::from_str(text).unwrap()).unwrap(),
+            &RawObject::parse(serde_json::from_str(text).unwrap()).unwrap(),
             &["summary"],
             Null::Keeps,
             budget,
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn null_and_omitted_leave_what_was_there() {
+    fn null_keeps_member() {
         let (mut members, mut budget) = (Members::default(), Budget::new(1000));
         merge(&mut members, r#"{"sessionUpdate":"x","a":1.10,"b":[1,2],"n":null,"summary":1}"#, &mut budget);
         merge(&mut members, r#"{"b":[3],"a":null,"new":{"\u0061":1}}"#, &mut budget);
@@ -131,21 +131,21 @@ mod tests {
     }
 
     #[test]
-    fn null_clears_where_it_does() {
+    fn null_clears_member() {
         let (mut members, mut budget) = (Members::default(), Budget::new(20));
         for text in [r#"{"a":"12345","b":1,"c":null}"#, r#"{"a":null,"c":null}"#, r#"{"c":"1234567890"}"#] {
             let update = serde_json::from_str(text).unwrap();
-            members.merge(&Object::parse(update).unwrap(), &[], Null::Clears, &mut budget);
+            members.merge(&RawObject::parse(update).unwrap(), &[], Null::Clears, &mut budget);
         }
         assert_eq!(members.finish().get(), r#"{"b":1,"c":"1234567890"}"#);
         assert!(!budget.exceeded, "what was cleared gave its room back");
     }
 
     #[test]
-    fn meta_is_changed_key_by_key_where_null_clears() {
+    fn meta_is_patched_by_key_when_null_clears() {
         let (mut members, mut budget) = (Members::default(), Budget::new(100));
         let mut patch = |text: &str| {
-            let object = Object::parse(serde_json::from_str(text).unwrap()).unwrap();
+            let object = RawObject::parse(serde_json::from_str(text).unwrap()).unwrap();
             members.merge(&object, &["content"], Null::Clears, &mut budget);
             members.finish().get().to_owned()
         };
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_leaves_what_was_there() {
+    fn oversized_member_keeps_old_value() {
         let (mut members, mut budget) = (Members::default(), Budget::new(8));
         merge(&mut members, r#"{"a":"12345"}"#, &mut budget);
         merge(&mut members, r#"{"a":"123456789"}"#, &mut budget);

@@ -15,7 +15,7 @@ mod parts;
 mod plan_text;
 mod plans;
 mod session_fold;
-mod spelling;
+mod escape;
 mod subagents;
 mod tool_call;
 mod turn_fold;
@@ -37,7 +37,7 @@ impl Budget {
         Self { left: bytes, exceeded: false }
     }
 
-    fn take(&mut self, bytes: usize) -> bool {
+    fn reserve(&mut self, bytes: usize) -> bool {
         let left = self.left.checked_sub(bytes);
         self.exceeded |= left.is_none();
         self.left = left.unwrap_or(self.left);
@@ -45,14 +45,14 @@ impl Budget {
     }
 
     /// Takes as many of these bytes as are left.
-    fn take_part(&mut self, bytes: usize) -> usize {
+    fn reserve_up_to(&mut self, bytes: usize) -> usize {
         self.exceeded |= bytes > self.left;
         let part = bytes.min(self.left);
         self.left -= part;
         part
     }
 
-    fn give_back(&mut self, bytes: usize) {
+    fn release(&mut self, bytes: usize) {
         self.left += bytes;
     }
 }

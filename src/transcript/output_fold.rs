@@ -17,7 +17,7 @@ pub struct OutputFold {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Piece {
+struct OutputChunk {
     terminal_id: String,
     offset: u64,
     data: String,
@@ -34,7 +34,7 @@ impl OutputFold {
         if kind != TerminalOutput::TYPE {
             return;
         }
-        let Ok(piece) = serde_json::from_slice::<Piece>(data) else { return };
+        let Ok(piece) = serde_json::from_slice::<OutputChunk>(data) else { return };
         if piece.terminal_id != self.terminal.to_string() {
             return;
         }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_join_and_a_gap_begins_anew() {
+    fn chunks_join_and_gap_restarts_output() {
         let mut fold = OutputFold::new(TerminalId::new(1), 8);
         fold.event("terminal.output", &output("t1", 0, "one "));
         fold.event("terminal.output", &output("t2", 0, "another's"));

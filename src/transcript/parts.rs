@@ -6,7 +6,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::Budget;
 use super::members::Members;
-use crate::acp::Object;
+use crate::acp::RawObject;
 
 /// Items behind those that the last whole `content` of a tool call had.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(super) struct Chunks(Vec<Box<RawValue>>);
 
 impl Chunks {
     pub(super) fn push(&mut self, item: &RawValue, budget: &mut Budget) {
-        if budget.take(item.get().len() + 1) {
+        if budget.reserve(item.get().len() + 1) {
             self.0.push(item.to_owned());
         }
     }
@@ -22,7 +22,7 @@ impl Chunks {
     /// A whole `content` replaces them too.
     pub(super) fn clear(&mut self, budget: &mut Budget) {
         for item in self.0.drain(..) {
-            budget.give_back(item.get().len() + 1);
+            budget.release(item.get().len() + 1);
         }
     }
 
@@ -34,7 +34,7 @@ impl Chunks {
         let before = members.get("content").and_then(|raw| serde_json::from_str(raw.get()).ok());
         let mut all: Vec<Box<RawValue>> = before.unwrap_or_default();
         all.extend(self.0);
-        members.put("content", to_raw_value(&all).expect("raw values serialize"));
+        members.set_uncounted("content", to_raw_value(&all).expect("raw values serialize"));
     }
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Output {
 impl Output {
     /// The member `output` of a `terminal_update`: null clears it, an object replaces what was there.
     pub(super) fn replace(&mut self, output: &RawValue, budget: &mut Budget) {
-        let Some(object) = Object::parse(output) else {
+        let Some(object) = RawObject::parse(output) else {
             if output.get() == "null" {
                 self.clear(budget);
             }
@@ -68,21 +68,21 @@ impl Output {
     }
 
     fn append(&mut self, bytes: &[u8], budget: &mut Budget) {
-        if budget.take(bytes.len()) {
+        if budget.reserve(bytes.len()) {
             self.bytes.get_or_insert_default().extend_from_slice(bytes);
         }
     }
 
     fn clear(&mut self, budget: &mut Budget) {
         if let Some(bytes) = self.bytes.take() {
-            budget.give_back(bytes.len());
+            budget.release(bytes.len());
         }
     }
 
     pub(super) fn into_members(self, members: &mut Members) {
         let Some(bytes) = self.bytes else { return };
         let output = serde_json::json!({ "data": STANDARD.encode(bytes) });
-        members.put("output", to_raw_value(&output).expect("our own object serializes"));
+        members.set_uncounted("output", to_raw_value(&output).expect("our own object serializes"));
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_replaced_and_grows_by_bytes() {
+    fn output_is_replaced_and_appended_as_bytes() {
         let (mut output, mut budget) = (Output::default(), Budget::new(8));
         output.push(raw("\"YQ==\""), &mut budget);
         output.replace(raw(r#"{"data":"4oI="}"#), &mut budget);
@@ -126,11 +126,11 @@ mod tests {
     }
 
     #[test]
-    fn chunks_stand_behind_the_last_whole_content() {
+    fn chunks_follow_last_complete_content() {
         let (mut chunks, mut members, mut budget) = (Chunks::default(), Members::default(), Budget::new(100));
         chunks.push(raw("1"), &mut budget);
         chunks.clear(&mut budget);
-        members.put("content", raw("[2]").to_owned());
+        members.set_uncounted("content", raw("[2]").to_owned());
         chunks.push(raw("1.10"), &mut budget);
         chunks.into_members(&mut members);
         assert_eq!(members.finish().get(), r#"{"content":[2,1.10]}"#);

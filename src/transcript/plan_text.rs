@@ -3,24 +3,24 @@
 use serde_json::value::RawValue;
 
 use super::markdown::{array, text};
-use super::spelling::{code, inline, quoted};
-use crate::acp::Object;
+use super::escape::{code, inline, blockquote};
+use crate::acp::RawObject;
 
 /// The entries as a list, or what the agent gave instead of entries. None: there is nothing to show.
 pub(super) fn plan_text(plan: &RawValue) -> Option<String> {
-    let plan = Object::parse(plan)?;
+    let plan = RawObject::parse(plan)?;
     let entries = plan.get("entries").map(array).unwrap_or_default();
     let shown = if let Some(uri) = text(&plan, "uri") {
         code(&uri)
     } else if let Some(content) = text(&plan, "content") {
-        quoted(&content)
+        blockquote(&content)
     } else {
-        entries.into_iter().filter_map(Object::parse).map(|entry| line(&entry)).collect()
+        entries.into_iter().filter_map(RawObject::parse).map(|entry| line(&entry)).collect()
     };
     (!shown.is_empty()).then(|| format!("*Plan*\n\n{shown}"))
 }
 
-fn line(entry: &Object<'_>) -> String {
+fn line(entry: &RawObject<'_>) -> String {
     let (mark, rest) = match text(entry, "status").as_deref() {
         Some("completed") => ("x", String::new()),
         Some("in_progress") => (" ", " *(in progress)*".to_owned()),
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_form_of_a_plan_reads_well() {
+    fn every_plan_form_renders() {
         let shown = |plan: &str| plan_text(serde_json::from_str(plan).unwrap());
         let entries = r#"{"entries":[{"content":"a*b","status":"completed"},{"content":"c","status":"in_progress"},
             {"content":"d"},7,{"content":"e","status":"_new"}]}"#;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::acp::{Object, update};
+use crate::acp::{RawObject, update};
 use crate::types::limits::{FOLDED_MEMBER_BYTES, FOLDED_PLANS};
 
 /// In the order of their last change.
@@ -43,7 +43,7 @@ impl Plans {
         if kind == update::PLAN {
             return self.set(None, raw);
         }
-        let Some(object) = Object::parse(raw) else { return Change::None };
+        let Some(object) = RawObject::parse(raw) else { return Change::None };
         match kind {
             update::PLAN_UPDATE => match (object.get("plan"), object.object("plan")) {
                 (Some(raw), Some(plan)) => match plan.text("planId") {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_is_the_one_that_changed_last() {
+    fn plan_is_the_one_that_changed_last() {
         let mut plans = Plans::default();
         assert!(plans.last().is_none());
         let plain = r#"{"sessionUpdate":"plan","entries":[]}"#;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_may_be_a_list_a_file_or_a_text() {
+    fn plan_may_be_list_file_or_text() {
         let mut plans = Plans::default();
         for plan in [
             r#"{"type":"items","planId":"p","entries":[{"content":"a","n":1.10}]}"#,

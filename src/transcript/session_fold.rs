@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::event_view::EventView;
 use super::plans::{Change, Plans};
 use super::subagents::Subagents;
-use crate::acp::{Object, update};
+use crate::acp::{RawObject, update};
 use crate::types::limits::{FOLDED_MEMBER_BYTES, TITLE_BYTES};
 
 /// The folded parts of a session. It is kept as a record; raw members stay as the agent wrote them.
@@ -58,7 +58,7 @@ impl SessionFold {
     /// for the kinds of which there are many it returns at once.
     pub fn update(&mut self, kind: &str, raw: &RawValue) -> bool {
         match kind {
-            update::USAGE => keep(&mut self.usage, Some(raw)),
+            update::USAGE => replace_if_changed(&mut self.usage, Some(raw)),
             update::PLAN | update::PLAN_UPDATE | update::PLAN_REMOVED => {
                 self.plans.update(kind, raw) != Change::None
             }
@@ -66,19 +66,19 @@ impl SessionFold {
             | update::CONFIG_OPTION
             | update::AVAILABLE_COMMANDS
             | update::SESSION_INFO
-            | update::SUBAGENT => Object::parse(raw).is_some_and(|object| self.state(kind, &object)),
+            | update::SUBAGENT => RawObject::parse(raw).is_some_and(|object| self.state(kind, &object)),
             _ => false,
         }
     }
 
-    fn state(&mut self, kind: &str, object: &Object<'_>) -> bool {
+    fn state(&mut self, kind: &str, object: &RawObject<'_>) -> bool {
         match kind {
             update::CURRENT_MODE => self.mode_changed(object),
-            update::CONFIG_OPTION => keep(&mut self.config_options, array(object, "configOptions")),
+            update::CONFIG_OPTION => replace_if_changed(&mut self.config_options, array(object, "configOptions")),
             update::AVAILABLE_COMMANDS => {
-                keep(&mut self.available_commands, array(object, "availableCommands"))
+                replace_if_changed(&mut self.available_commands, array(object, "availableCommands"))
             }
-            update::SESSION_INFO => titled(&mut self.agent_title, object),
+            update::SESSION_INFO => set_title(&mut self.agent_title, object),
             update::SUBAGENT => self.subagents.update(object),
             _ => false,
         }
@@ -87,12 +87,12 @@ impl SessionFold {
     /// The result of what gave the session to a process. What it does not say stays: agents answer `null` to
     /// `session/load` and mean no change.
     pub fn attached(&mut self, result: &RawValue) -> bool {
-        let Some(result) = Object::parse(result) else { return false };
+        let Some(result) = RawObject::parse(result) else { return false };
         let modes = result.get("modes").filter(|modes| modes.get().starts_with('{'));
-        let modes = keep(&mut self.modes, modes);
+        let modes = replace_if_changed(&mut self.modes, modes);
         // v2 tells them here too.
-        let commands = keep(&mut self.available_commands, array(&result, "availableCommands"));
-        keep(&mut self.config_options, array(&result, "configOptions")) || modes || commands
+        let commands = replace_if_changed(&mut self.available_commands, array(&result, "availableCommands"));
+        replace_if_changed(&mut self.config_options, array(&result, "configOptions")) || modes || commands
     }
 
     /// The process is gone: what ran in it does no longer.
@@ -103,14 +103,14 @@ impl SessionFold {
     /// What a client changed: the members of `session.changed`, of which others are ignored. A title or metadata
     /// of null is cleared.
     pub fn changed(&mut self, data: &RawValue) -> bool {
-        let Some(data) = Object::parse(data) else { return false };
-        let title = titled(&mut self.person_title, &data);
+        let Some(data) = RawObject::parse(data) else { return false };
+        let title = set_title(&mut self.person_title, &data);
         let metadata = match data.get("metadata") {
             Some(null) if null.get() == "null" => self.metadata.take().is_some(),
-            metadata => keep(&mut self.metadata, metadata),
+            metadata => replace_if_changed(&mut self.metadata, metadata),
         };
         let mode = self.mode_changed(&data);
-        let options = keep(&mut self.config_options, array(&data, "configOptions"));
+        let options = replace_if_changed(&mut self.config_options, array(&data, "configOptions"));
         title || metadata || mode || options
     }
 
@@ -136,14 +136,14 @@ impl SessionFold {
 
     /// A new session's own title and metadata. A fork has its parent's title until its agent or a person names it.
     fn created(&mut self, session: &RawValue, forked: bool) -> bool {
-        let Some(session) = Object::parse(session) else { return false };
-        let metadata = keep(&mut self.metadata, session.get("metadata").filter(|raw| raw.get() != "null"));
+        let Some(session) = RawObject::parse(session) else { return false };
+        let metadata = replace_if_changed(&mut self.metadata, session.get("metadata").filter(|raw| raw.get() != "null"));
         let title = if forked { &mut self.agent_title } else { &mut self.person_title };
-        titled(title, &session) || metadata
+        set_title(title, &session) || metadata
     }
 
     /// Puts `currentModeId` into the modes and leaves their other bytes alone.
-    fn mode_changed(&mut self, object: &Object<'_>) -> bool {
+    fn mode_changed(&mut self, object: &RawObject<'_>) -> bool {
         let Some(mode) = object.get("currentModeId").filter(|mode| mode.get().starts_with('"')) else {
             return false;
         };
@@ -152,7 +152,7 @@ impl SessionFold {
             None => Some(format!(r#"{{"currentModeId":{},"availableModes":[]}}"#, mode.get())),
         };
         match text.and_then(|text| RawValue::from_string(text).ok()) {
-            Some(modes) => keep(&mut self.modes, Some(&modes)),
+            Some(modes) => replace_if_changed(&mut self.modes, Some(&modes)),
             None => false,
         }
     }
@@ -160,7 +160,7 @@ impl SessionFold {
 
 fn with_mode(modes: &RawValue, mode: &RawValue) -> Option<String> {
     let whole = modes.get();
-    let Some(old) = Object::parse(modes)?.get("currentModeId") else {
+    let Some(old) = RawObject::parse(modes)?.get("currentModeId") else {
         let inside = whole.strip_prefix('{')?;
         let comma = if inside.trim_start().starts_with('}') { "" } else { "," };
         return Some(format!(r#"{{"currentModeId":{}{comma}{inside}"#, mode.get()));
@@ -172,7 +172,7 @@ fn with_mode(modes: &RawValue, mode: &RawValue) -> Option<String> {
 
 /// Takes a new value of a raw member. One that is too large is left out, and so is the old one, which is no longer
 /// true.
-fn keep(member: &mut Option<Box<RawValue>>, new: Option<&RawValue>) -> bool {
+fn replace_if_changed(member: &mut Option<Box<RawValue>>, new: Option<&RawValue>) -> bool {
     let Some(new) = new else { return false };
     let new = (new.get().len() <= FOLDED_MEMBER_BYTES).then(|| new.to_owned());
     let changed = member.as_deref().map(RawValue::get) != new.as_deref().map(RawValue::get);
@@ -180,12 +180,12 @@ fn keep(member: &mut Option<Box<RawValue>>, new: Option<&RawValue>) -> bool {
     changed
 }
 
-fn array<'a>(object: &Object<'a>, key: &str) -> Option<&'a RawValue> {
+fn array<'a>(object: &RawObject<'a>, key: &str) -> Option<&'a RawValue> {
     object.get(key).filter(|value| value.get().starts_with('['))
 }
 
 /// Takes `title` of an object: absent keeps, null clears, text replaces.
-fn titled(title: &mut Option<String>, object: &Object<'_>) -> bool {
+fn set_title(title: &mut Option<String>, object: &RawObject<'_>) -> bool {
     let new = match object.get("title") {
         Some(null) if null.get() == "null" => None,
         Some(_) => match object.text("title") {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_of_each_kind_is_shown() {
+    fn latest_update_of_each_kind_is_shown() {
         let mut fold = SessionFold::default();
         let attached = r#"{"sessionId":"s","models":{},"modes":{"availableModes":[{"id":"a"}] , "currentModeId":"a"},"configOptions":[{"id":"m","n":1.10}]}"#;
         assert!(fold.attached(raw(attached)));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_without_modes_is_shown_too() {
+    fn mode_without_mode_list_is_shown() {
         let mut fold = SessionFold::default();
         assert!(update(&mut fold, r#"{"sessionUpdate":"current_mode_update","currentModeId":"a"}"#));
         assert_eq!(fold.modes.as_ref().unwrap().get(), r#"{"currentModeId":"a","availableModes":[]}"#);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_persons_title_outranks_the_agents() {
+    fn client_title_outranks_agent_title() {
         let mut fold = SessionFold::default();
         update(&mut fold, r#"{"sessionUpdate":"session_info_update","title":"Agent"}"#);
         assert_eq!(fold.title(), Some("Agent"));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn children_are_shown_while_they_run_and_change_nothing_else() {
+    fn running_subagents_are_shown_and_change_nothing_else() {
         let mut fold = SessionFold::default();
         let told = r#"{"sessionUpdate":"subagent_update","sessionId":"c","title":"Look"}"#;
         let event = |members: &str| format!(r#"{{"id":"k-1","seq":1,{members}}}"#);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_leaves_the_snapshot() {
+    fn oversized_members_leave_the_snapshot() {
         let mut fold = SessionFold::default();
         update(&mut fold, r#"{"sessionUpdate":"config_option_update","configOptions":[1]}"#);
         let huge = format!(
@@ -377,7 +377,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_record_in_the_middle_changes_nothing(events in events(), at in any::<prop::sample::Index>()) {
+        fn save_and_load_preserves_fold(events in events(), at in any::<prop::sample::Index>()) {
             let cut = at.index(events.len() + 1);
             let (mut straight, mut restarted) = (SessionFold::default(), SessionFold::default());
             for (n, (kind, members)) in events.iter().enumerate() {

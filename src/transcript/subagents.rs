@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::Budget;
 use super::members::{Members, Null};
-use crate::acp::Object;
+use crate::acp::RawObject;
 use crate::types::limits::{FOLDED_SUBAGENT_BYTES, FOLDED_SUBAGENTS, SUBAGENT_ID_BYTES};
 
 /// In the order in which they were first told of; those that were told of last are kept.
@@ -28,16 +28,16 @@ impl Subagents {
 
     /// A `subagent_update`: what it omits stays, null clears, anything else replaces. Says whether that changed
     /// anything.
-    pub(super) fn update(&mut self, update: &Object<'_>) -> bool {
+    pub(super) fn update(&mut self, update: &RawObject<'_>) -> bool {
         let Some(id) = update.text("sessionId").filter(|id| id.len() <= SUBAGENT_ID_BYTES) else {
             return false;
         };
         let known = self.0.iter().position(|known| {
-            Object::parse(known).is_some_and(|known| known.text("sessionId").as_deref() == Some(&*id))
+            RawObject::parse(known).is_some_and(|known| known.text("sessionId").as_deref() == Some(&*id))
         });
         let mut budget = Budget::new(FOLDED_SUBAGENT_BYTES);
         let mut members = Members::default();
-        if let Some(before) = known.and_then(|at| Object::parse(&self.0[at])) {
+        if let Some(before) = known.and_then(|at| RawObject::parse(&self.0[at])) {
             members.merge(&before, &[], Null::Keeps, &mut budget);
         }
         members.merge(update, &[], Null::Clears, &mut budget);
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     fn update(subagents: &mut Subagents, text: &str) -> bool {
-        subagents.update(&Object::parse(serde_json::from_str(text).unwrap()).unwrap())
+        subagents.update(&RawObject::parse(serde_json::from_str(text).unwrap()).unwrap())
     }
 
     fn shown(subagents: &Subagents) -> Vec<&str> {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_omitted_stays_and_null_clears() {
+    fn omitted_members_stay_and_null_clears() {
         let mut all = Subagents::default();
         let first = r#"{"sessionUpdate":"subagent_update","sessionId":"c","title":"Look","state":{"state":"running"},"cwd":null,"x":1.10}"#;
         assert!(update(&mut all, first) && !update(&mut all, first), "the same again is no change");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_and_the_size_have_a_bound() {
+    fn count_and_size_are_bounded() {
         let mut all = Subagents::default();
         for id in 0..100 {
             update(&mut all, &format!(r#"{{"sessionId":"{id}"}}"#));

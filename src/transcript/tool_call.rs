@@ -6,7 +6,7 @@ use super::Budget;
 use super::command_output::{Commands, META_KEYS};
 use super::members::{Members, Null};
 use super::parts::Chunks;
-use crate::acp::Object;
+use crate::acp::RawObject;
 use crate::api::{CommandOutput, Settled};
 
 /// A tool call as its updates, permission requests and content chunks have described it so far.
@@ -19,7 +19,7 @@ pub(super) struct ToolCall {
 
 impl ToolCall {
     /// A `tool_call`, a `tool_call_update`, or the `toolCall` of a permission request.
-    pub(super) fn update(&mut self, object: &Object<'_>, null: Null, budget: &mut Budget) {
+    pub(super) fn update(&mut self, object: &RawObject<'_>, null: Null, budget: &mut Budget) {
         let replaced = |content: &RawValue| content.get() != "null" || null == Null::Clears;
         if object.get("content").is_some_and(replaced) {
             self.chunks.clear(budget);
@@ -35,7 +35,7 @@ impl ToolCall {
     }
 
     /// A `tool_call_content_chunk` of ACP v2: one more item of the content.
-    pub(super) fn content_chunk(&mut self, object: &Object<'_>, budget: &mut Budget) {
+    pub(super) fn content_chunk(&mut self, object: &RawObject<'_>, budget: &mut Budget) {
         // The `_meta` of a chunk is about the chunk.
         self.members.merge(object, &["content", "_meta"], Null::Keeps, budget);
         if let Some(item) = object.get("content") {
@@ -49,7 +49,7 @@ impl ToolCall {
         let settled = settled.filter(|_| self.is_open());
         if settled.is_some() {
             let failed = RawValue::from_string("\"failed\"".to_owned()).expect("a string");
-            self.members.put("status", failed);
+            self.members.set_uncounted("status", failed);
         }
         self.chunks.into_members(&mut self.members);
         FinishedCall { raw: self.members.finish(), commands: self.commands.finish(), settled }

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use super::event_view::EventView;
 use super::items::{Items, Source};
 use super::plans::{Change, Plans};
-use crate::acp::{Object, method, stop_reason, subject_tool_call, update};
+use crate::acp::{RawObject, method, stop_reason, subject_tool_call, update};
 use crate::api::{PromptStatus, Settled, Turn, TurnRequest};
 use crate::types::limits::FOLDED_MEMBER_BYTES;
 use crate::types::{PromptId, RequestId, Timestamp};
@@ -38,7 +38,7 @@ struct State {
 
 impl State {
     /// A raw member, unless it is too large.
-    fn fitting(&mut self, raw: Option<&RawValue>) -> Option<Box<RawValue>> {
+    fn within_limit(&mut self, raw: Option<&RawValue>) -> Option<Box<RawValue>> {
         let fits = raw.filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
         self.truncated |= raw.is_some() && fits.is_none();
         fits.map(ToOwned::to_owned)
@@ -103,8 +103,8 @@ impl TurnFold {
         self.state.status = Some(if completed { PromptStatus::Completed } else { PromptStatus::Failed });
         self.state.ended_at = Some(time);
         self.state.stop_reason = event.stop_reason.map(Into::into);
-        self.state.usage = self.state.fitting(event.usage);
-        self.state.error = self.state.fitting(event.problem);
+        self.state.usage = self.state.within_limit(event.usage);
+        self.state.error = self.state.within_limit(event.problem);
     }
 
     fn update(&mut self, raw: &RawValue, source: Source<'_>) {
@@ -116,7 +116,7 @@ impl TurnFold {
             kind @ (update::PLAN | update::PLAN_UPDATE | update::PLAN_REMOVED) => {
                 self.state.truncated |= self.state.plans.update(kind, raw) == Change::TooLarge;
             }
-            update::USAGE => self.state.context_usage = self.state.fitting(Some(raw)),
+            update::USAGE => self.state.context_usage = self.state.within_limit(Some(raw)),
             // These tell how the session stands, and its snapshot shows them.
             update::AVAILABLE_COMMANDS
             | update::CURRENT_MODE
@@ -131,12 +131,12 @@ impl TurnFold {
         let (Some(request_id), Some(method)) = (event.request_id, &event.method) else { return };
         let mut request = open_request(request_id, method, created_at);
         request.subagent = event.subagent.as_deref().map(Into::into);
-        let params = event.params.and_then(Object::parse);
+        let params = event.params.and_then(RawObject::parse);
         match params.filter(|_| *method == method::SESSION_REQUEST_PERMISSION) {
             Some(params) => {
                 let subject = params.get("subject");
                 let call = params.get("toolCall").or_else(|| subject_tool_call(subject?));
-                if let Some(call) = call.and_then(Object::parse) {
+                if let Some(call) = call.and_then(RawObject::parse) {
                     let source = Source { subagent: event.subagent.as_deref(), late: false };
                     self.items.tool_call(&call, source);
                     request.tool_call_id = call.text("toolCallId").map(Into::into);

@@ -31,7 +31,7 @@ impl Timestamp {
         Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    fn moment(self) -> jiff::Timestamp {
+    fn to_jiff(self) -> jiff::Timestamp {
         jiff::Timestamp::from_millisecond(self.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
     }
 
@@ -39,13 +39,13 @@ impl Timestamp {
     pub fn http_date(self) -> String {
         let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
         // It fails for years before 0 alone.
-        printer.timestamp_to_rfc9110_string(&self.moment()).unwrap_or_default()
+        printer.timestamp_to_rfc9110_string(&self.to_jiff()).unwrap_or_default()
     }
 }
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.3}", self.moment())
+        write!(f, "{:.3}", self.to_jiff())
     }
 }
 
@@ -73,7 +73,7 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn now(&self) -> Timestamp;
 
     /// Time that nobody sets, to compare the wall clock with.
-    fn steady(&self) -> Instant {
+    fn monotonic(&self) -> Instant {
         Instant::now()
     }
 }
@@ -95,7 +95,7 @@ impl Clock for SystemClock {
     }
 
     /// It goes on while the machine is suspended, which timers do not.
-    fn steady(&self) -> Instant {
+    fn monotonic(&self) -> Instant {
         let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
         let awake = read(ClockId::Monotonic);
         Instant::now() + read(ClockId::Boottime).saturating_sub(awake)
@@ -133,8 +133,8 @@ impl Ids {
     }
 
     /// Time that nobody sets, to compare [`now`](Self::now) with.
-    pub fn steady(&self) -> Instant {
-        self.clock.steady()
+    pub fn monotonic(&self) -> Instant {
+        self.clock.monotonic()
     }
 
     pub fn session(&self) -> SessionId {
@@ -171,10 +171,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_steady_clock_has_slept_as_the_machine_has() {
+    fn the_monotonic_clock_includes_suspend_time() {
         let slept = |now: Instant| {
             let awake = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap();
-            let steady = SystemClock.steady().duration_since(now);
+            let steady = SystemClock.monotonic().duration_since(now);
             let all = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap();
             (steady, all.saturating_sub(awake))
         };
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn timestamps_have_milliseconds_and_z() {
+    fn timestamps_are_rfc_3339_with_milliseconds() {
         let time = Timestamp::from_millis(1_795_299_303_123);
         assert_eq!(time.to_string(), "2026-11-21T22:15:03.123Z");
         assert_eq!(time.http_date(), "Sat, 21 Nov 2026 22:15:03 GMT");

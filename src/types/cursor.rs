@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_round_trip_and_nothing_else_passes() {
+    fn cursors_round_trip_and_malformed_ones_are_rejected() {
         assert_eq!("k3-42".parse::<EventId>().unwrap().to_string(), "k3-42");
         assert_eq!("k3-g42".parse::<Position>().unwrap().to_string(), "k3-g42");
         for wrong in

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_spelling_for_each_id() {
+    fn ids_have_one_text_form() {
         let id = "01938c5e-7a3b-7c4d-8e5f-0123456789ab";
         assert_eq!(id.parse::<SessionId>().unwrap().to_string(), id);
         for wrong in ["01938C5E-7A3B-7C4D-8E5F-0123456789AB", "01938c5e7a3b7c4d8e5f0123456789ab", "", "x\n"] {

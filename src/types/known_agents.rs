@@ -22,26 +22,26 @@ pub struct KnownAgent {
     /// Variables that say where and how the agent reaches its provider. Their values are not masked.
     pub settings: &'static [&'static str],
     /// The variables of `secrets` that an error asks a person to set.
-    pub named: &'static [&'static str],
+    pub suggested_variables: &'static [&'static str],
     /// Methods of `authenticate` that read a key from a variable. Some agents refuse sessions without the call, although
     /// the variable is set.
-    pub from_variable: &'static [(&'static str, &'static str)],
+    pub env_key_methods: &'static [(&'static str, &'static str)],
     /// The command with which a person signs in at a terminal.
     pub login: Option<&'static str>,
 }
 
 /// Where `authenticate` takes an API key in its `_meta`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyPlace {
+pub enum ApiKeyFormat {
     /// `{"api-key": "KEY"}`
-    Text,
+    String,
     /// `{"api-key": {"apiKey": "KEY"}}`
     Object,
 }
 
 /// Methods of `authenticate` that take an API key, by their id. Each id belongs to one agent.
-const KEY_METHODS: [(&str, KeyPlace); 2] =
-    [("gemini-api-key", KeyPlace::Text), ("api-key", KeyPlace::Object)];
+const API_KEY_METHODS: [(&str, ApiKeyFormat); 2] =
+    [("gemini-api-key", ApiKeyFormat::String), ("api-key", ApiKeyFormat::Object)];
 
 /// Keys of the providers that agents for many providers use.
 const PROVIDER_KEYS: [&str; 20] = [
@@ -117,8 +117,8 @@ const CLAUDE: KnownAgent = KnownAgent {
         "CLOUD_ML_REGION",
         "GOOGLE_APPLICATION_CREDENTIALS",
     ],
-    named: &["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"],
-    from_variable: &[],
+    suggested_variables: &["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"],
+    env_key_methods: &[],
     login: Some("claude /login"),
 };
 
@@ -134,8 +134,8 @@ pub const KNOWN: [KnownAgent; 13] = [
         packages: &["@agentclientprotocol/codex-acp", "@zed-industries/codex-acp"],
         secrets: &["CODEX_API_KEY", "OPENAI_API_KEY"],
         settings: &["CODEX_HOME", "CODEX_PATH", "MODEL_PROVIDER", "OPENAI_BASE_URL"],
-        named: &["CODEX_API_KEY", "OPENAI_API_KEY"],
-        from_variable: &[
+        suggested_variables: &["CODEX_API_KEY", "OPENAI_API_KEY"],
+        env_key_methods: &[
             ("api-key", "CODEX_API_KEY"),
             ("api-key", "OPENAI_API_KEY"),
             ("codex-api-key", "CODEX_API_KEY"),
@@ -166,8 +166,8 @@ pub const KNOWN: [KnownAgent; 13] = [
             "GOOGLE_GENAI_USE_VERTEXAI",
             "GOOGLE_VERTEX_BASE_URL",
         ],
-        named: &["GEMINI_API_KEY"],
-        from_variable: &[],
+        suggested_variables: &["GEMINI_API_KEY"],
+        env_key_methods: &[],
         login: Some("gemini"),
     },
     KnownAgent {
@@ -178,8 +178,8 @@ pub const KNOWN: [KnownAgent; 13] = [
         packages: &["opencode-ai"],
         secrets: &PROVIDER_KEYS,
         settings: &PROVIDER_SETTINGS,
-        named: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY"],
-        from_variable: &[],
+        suggested_variables: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY"],
+        env_key_methods: &[],
         login: Some("opencode auth login"),
     },
     KnownAgent {
@@ -190,8 +190,8 @@ pub const KNOWN: [KnownAgent; 13] = [
         packages: &[],
         secrets: &PROVIDER_KEYS,
         settings: &PROVIDER_SETTINGS,
-        named: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY"],
-        from_variable: &[],
+        suggested_variables: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY"],
+        env_key_methods: &[],
         login: Some("goose configure"),
     },
     KnownAgent {
@@ -202,8 +202,8 @@ pub const KNOWN: [KnownAgent; 13] = [
         packages: &["mistral-vibe"],
         secrets: &["MISTRAL_API_KEY"],
         settings: &["VIBE_HOME"],
-        named: &["MISTRAL_API_KEY"],
-        from_variable: &[],
+        suggested_variables: &["MISTRAL_API_KEY"],
+        env_key_methods: &[],
         login: Some("vibe --setup"),
     },
     KnownAgent {
@@ -220,8 +220,8 @@ pub const KNOWN: [KnownAgent; 13] = [
             "OPENAI_API_KEY",
         ],
         settings: &["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_MODEL"],
-        named: &["OPENAI_API_KEY"],
-        from_variable: &[("openai", "OPENAI_API_KEY")],
+        suggested_variables: &["OPENAI_API_KEY"],
+        env_key_methods: &[("openai", "OPENAI_API_KEY")],
         login: Some("qwen"),
     },
     KnownAgent {
@@ -239,8 +239,8 @@ pub const KNOWN: [KnownAgent; 13] = [
             "KIMI_MODEL_NAME",
             "KIMI_MODEL_PROVIDER_TYPE",
         ],
-        named: &["KIMI_MODEL_API_KEY"],
-        from_variable: &[],
+        suggested_variables: &["KIMI_MODEL_API_KEY"],
+        env_key_methods: &[],
         login: Some("kimi login"),
     },
     KnownAgent {
@@ -251,8 +251,8 @@ pub const KNOWN: [KnownAgent; 13] = [
         packages: &["@github/copilot"],
         secrets: &["COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"],
         settings: &["GH_HOST"],
-        named: &["COPILOT_GITHUB_TOKEN"],
-        from_variable: &[],
+        suggested_variables: &["COPILOT_GITHUB_TOKEN"],
+        env_key_methods: &[],
         login: Some("copilot"),
     },
     KnownAgent {
@@ -263,8 +263,8 @@ pub const KNOWN: [KnownAgent; 13] = [
         packages: &[],
         secrets: &["CURSOR_API_KEY"],
         settings: &[],
-        named: &["CURSOR_API_KEY"],
-        from_variable: &[],
+        suggested_variables: &["CURSOR_API_KEY"],
+        env_key_methods: &[],
         login: Some("cursor-agent login"),
     },
     KnownAgent {
@@ -275,8 +275,8 @@ pub const KNOWN: [KnownAgent; 13] = [
         packages: &["@augmentcode/auggie"],
         secrets: &["AUGMENT_API_TOKEN", "AUGMENT_SESSION_AUTH"],
         settings: &["AUGMENT_API_URL"],
-        named: &["AUGMENT_SESSION_AUTH"],
-        from_variable: &[],
+        suggested_variables: &["AUGMENT_SESSION_AUTH"],
+        env_key_methods: &[],
         login: Some("auggie login"),
     },
     KnownAgent {
@@ -287,15 +287,15 @@ pub const KNOWN: [KnownAgent; 13] = [
         packages: &["fast-agent-acp"],
         secrets: &PROVIDER_KEYS,
         settings: &PROVIDER_SETTINGS,
-        named: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY"],
-        from_variable: &[],
+        suggested_variables: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY"],
+        env_key_methods: &[],
         login: None,
     },
 ];
 
 impl KnownAgent {
     /// The known agent that this command runs: by the name of the program, or by a package among the arguments.
-    pub fn of(command: &str, args: &[String]) -> Option<&'static Self> {
+    pub fn find(command: &str, args: &[String]) -> Option<&'static Self> {
         let program = command.rsplit('/').next().unwrap_or(command);
         let by_program = KNOWN.iter().find(|known| known.command == program);
         by_program.or_else(|| KNOWN.iter().find(|known| args.iter().any(|arg| known.has_package(arg))))
@@ -312,8 +312,8 @@ impl KnownAgent {
 }
 
 /// Where the method of this id takes an API key; `None` if it takes none, or if the method is not known.
-pub fn key_place(method_id: &str) -> Option<KeyPlace> {
-    KEY_METHODS.iter().find(|(id, _)| *id == method_id).map(|(_, place)| *place)
+pub fn api_key_format(method_id: &str) -> Option<ApiKeyFormat> {
+    API_KEY_METHODS.iter().find(|(id, _)| *id == method_id).map(|(_, place)| *place)
 }
 
 #[cfg(test)]
@@ -322,7 +322,7 @@ mod tests {
 
     fn of(command: &str, args: &[&str]) -> Option<&'static str> {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        KnownAgent::of(command, &args).map(|known| known.name)
+        KnownAgent::find(command, &args).map(|known| known.name)
     }
 
     #[test]
@@ -345,9 +345,9 @@ mod tests {
             };
             assert!(known.secrets.iter().chain(known.settings).all(is_variable), "{}", known.name);
             assert!(!known.secrets.iter().any(|name| known.settings.contains(name)), "{}", known.name);
-            assert!(known.named.iter().all(|name| known.secrets.contains(name)), "{}", known.name);
+            assert!(known.suggested_variables.iter().all(|name| known.secrets.contains(name)), "{}", known.name);
             assert!(
-                known.from_variable.iter().all(|(_, name)| known.secrets.contains(name)),
+                known.env_key_methods.iter().all(|(_, name)| known.secrets.contains(name)),
                 "{}",
                 known.name
             );

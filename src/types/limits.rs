@@ -341,7 +341,7 @@ pub const FOLDED_MEMBER_BYTES: usize = 1 << 20;
 pub const FOLDED_PLANS: usize = 16;
 /// Tool calls and terminals of an agent that can be cancelled by themselves, of one session: then the one that was
 /// told of longest ago cannot.
-pub const CANCELLABLE_PARTS: usize = 256;
+pub const CANCEL_TARGETS: usize = 256;
 /// Subagents of a session that its process may have: then the updates of further ones are dropped.
 pub const KNOWN_SUBAGENTS: usize = 1024;
 /// Bytes of the agent's id of a subagent: a longer one is not heard.
@@ -359,21 +359,21 @@ pub const FORM_ANSWER_BYTES: usize = 64 << 10;
 /// is refused); steps back while an answer is matched (then 422).
 pub const FORM_PATTERN_BYTES: usize = 1 << 20;
 pub const FORM_PATTERN_LENGTH: usize = 1024;
-pub const FORM_PATTERN_STEPS: usize = 10_000;
+pub const FORM_PATTERN_BACKTRACKS: usize = 10_000;
 /// Bytes of an `elicitationId`: then the agent's request is refused.
 pub const ELICITATION_ID_BYTES: usize = 1024;
 /// Readers of one thread that are told before it runs those of them who were woken: what was just touched is still near the
 /// processor then, and the first of many need not wait for all.
-pub const TOLD_AT_ONCE: usize = 64;
+pub const NOTIFY_BATCH: usize = 64;
 /// Readers whom the log's writer tells itself when it has nothing else to do: no more.
-pub const TOLD_BY_THE_WRITER: usize = 4;
+pub const MAX_WRITER_NOTIFICATIONS: usize = 4;
 /// Bytes of a title: the rest is cut off.
 pub const TITLE_BYTES: usize = 2048;
 /// Bytes of the agent's messages in one folded turn, and as many of everything else in it: the rest is left out, and the
 /// turn is `truncated`. A longer text is truncated.
 pub const FOLDED_TURN_BYTES: usize = 8 << 20;
 /// Sessions of the agent that the pool remembers for one process: then the one held longest ago is forgotten.
-pub const HELD_SESSIONS: usize = 256;
+pub const REMEMBERED_SESSIONS: usize = 256;
 /// How often a session is asked for that the agent does not restore for a reason other than its use elsewhere: then the
 /// turn fails.
 pub const RESTORE_ATTEMPTS: u32 = 4;

@@ -34,7 +34,7 @@ pub fn route_of(method: &str) -> Option<&'static str> {
 }
 
 /// Whether a list names the method: by its name, or by what it begins with, as in `_vendor/*`.
-pub fn lists(list: &[String], method: &str) -> bool {
+pub fn is_listed(list: &[String], method: &str) -> bool {
     list.iter().any(|listed| match listed.strip_suffix('*') {
         Some(start) => !start.is_empty() && method.len() > start.len() && method.starts_with(start),
         None => listed == method,
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_exact_and_a_star_stands_for_the_rest() {
+    fn names_match_exactly_and_a_star_matches_a_suffix() {
         let list = ["session/set_model", "_vendor/*"].map(str::to_owned);
         for (method, listed) in [
             ("session/set_model", true),
@@ -59,17 +59,17 @@ mod tests {
             ("other", false),
             ("", false),
         ] {
-            assert_eq!(lists(&list, method), listed, "{method}");
+            assert_eq!(is_listed(&list, method), listed, "{method}");
         }
-        assert!(!lists(&["*".to_owned()], "anything"), "a star alone stands for nothing");
+        assert!(!is_listed(&["*".to_owned()], "anything"), "a star alone stands for nothing");
     }
 
     #[test]
-    fn what_has_a_route_is_told_and_nothing_else() {
+    fn route_of_knows_only_methods_with_a_route() {
         assert_eq!(route_of("session/prompt"), Some("POST /v1/sessions/{session}/prompts"));
         assert!(route_of("$/cancel_request").is_some());
-        for free in ["session/set_model", "providers/list", "_vendor/a", "auth/status"] {
-            assert_eq!(route_of(free), None, "{free}");
+        for unrouted in ["session/set_model", "providers/list", "_vendor/a", "auth/status"] {
+            assert_eq!(route_of(unrouted), None, "{unrouted}");
         }
     }
 }

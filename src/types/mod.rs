@@ -26,7 +26,7 @@ macro_rules! text_form {
     )*};
 }
 
-mod ages;
+mod expiry;
 mod agent_name;
 pub mod clock;
 pub mod cursor;
@@ -40,7 +40,7 @@ mod principal_limits;
 mod served_by;
 
 pub use agent_name::AgentName;
-pub use ages::Ages;
+pub use expiry::Expiry;
 pub use clock::{Clock, Entropy, Ids, Timestamp};
 pub use cursor::{Epoch, EventId, Position};
 pub use ids::{PromptId, RequestId, SessionId, TerminalId};

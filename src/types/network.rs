@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_contain_what_shares_their_prefix() {
+    fn ranges_contain_addresses_with_their_prefix() {
         let contains =
             |range: &str, address: &str| range.parse::<Network>().unwrap().contains(address.parse().unwrap());
         assert!(contains("10.0.0.1", "10.0.0.1"));

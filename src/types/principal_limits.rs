@@ -60,7 +60,7 @@ impl PrincipalLimit {
         }
     }
 
-    const fn excess(self) -> &'static str {
+    const fn excess_message(self) -> &'static str {
         match self {
             Self::Requests => "too many requests",
             Self::Prompts => "too many prompts",
@@ -76,7 +76,7 @@ impl PrincipalLimit {
 struct Defaults([u32; 5]);
 
 impl Defaults {
-    fn of(limits: &Limits) -> Self {
+    fn new(limits: &Limits) -> Self {
         let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Self(PrincipalLimit::ALL.map(|limit| match limit {
             PrincipalLimit::Requests => limits.requests_per_minute,
@@ -90,7 +90,7 @@ impl Defaults {
 
 impl Limits {
     /// Takes over the limits of principals, which a running gateway can change.
-    pub fn set_principal_limits(&mut self, next: &Self) {
+    pub fn copy_principal_limits(&mut self, next: &Self) {
         self.requests_per_minute = next.requests_per_minute;
         self.prompts_per_minute = next.prompts_per_minute;
         self.streams = next.streams;
@@ -145,12 +145,12 @@ impl From<KeyLimits> for BTreeMap<String, u32> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EffectiveLimits {
     defaults: Defaults,
-    of_keys: KeyLimits,
+    key_limits: KeyLimits,
 }
 
 impl EffectiveLimits {
     pub fn get(&self, limit: PrincipalLimit) -> u32 {
-        self.of_keys.get(limit).unwrap_or(self.defaults.0[limit as usize])
+        self.key_limits.get(limit).unwrap_or(self.defaults.0[limit as usize])
     }
 
     /// Whether one more would be too many.
@@ -159,8 +159,8 @@ impl EffectiveLimits {
     }
 
     pub fn exceeded(&self, limit: PrincipalLimit, retry_after: Duration) -> LimitExceeded {
-        let (max, of_key) = (self.get(limit), self.of_keys.get(limit).is_some());
-        LimitExceeded { limit, max, of_key, retry_after }
+        let (max, of_key) = (self.get(limit), self.key_limits.get(limit).is_some());
+        LimitExceeded { limit, max, set_by_key: of_key, retry_after }
     }
 }
 
@@ -169,7 +169,7 @@ impl EffectiveLimits {
 pub struct LimitExceeded {
     pub limit: PrincipalLimit,
     max: u32,
-    of_key: bool,
+    set_by_key: bool,
     pub retry_after: Duration,
 }
 
@@ -196,8 +196,8 @@ impl LimitExceeded {
 
 impl fmt::Display for LimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (limit {}, ", self.limit.excess(), self.max)?;
-        if self.of_key {
+        write!(f, "{} (limit {}, ", self.limit.excess_message(), self.max)?;
+        if self.set_by_key {
             write!(f, "set with the key: `key update --{}`)", self.limit.flag())
         } else {
             write!(f, "`limits.{}`)", self.limit.key())
@@ -212,35 +212,35 @@ pub struct PrincipalLimits(Arc<RwLock<Inner>>);
 #[derive(Debug)]
 struct Inner {
     defaults: Defaults,
-    of_keys: HashMap<(Tenant, Arc<str>), KeyLimits>,
+    key_limits: HashMap<(Tenant, Arc<str>), KeyLimits>,
 }
 
 impl PrincipalLimits {
     pub fn new(defaults: &Limits) -> Self {
-        let inner = Inner { defaults: Defaults::of(defaults), of_keys: HashMap::new() };
+        let inner = Inner { defaults: Defaults::new(defaults), key_limits: HashMap::new() };
         Self(Arc::new(RwLock::new(inner)))
     }
 
-    pub fn of(&self, principal: &Principal) -> EffectiveLimits {
+    pub fn effective(&self, principal: &Principal) -> EffectiveLimits {
         let inner = self.read();
-        let of_keys = if inner.of_keys.is_empty() {
+        let of_keys = if inner.key_limits.is_empty() {
             KeyLimits::default()
         } else {
-            let who = (principal.tenant.clone(), Arc::clone(&principal.id));
-            inner.of_keys.get(&who).copied().unwrap_or_default()
+            let owner = (principal.tenant.clone(), Arc::clone(&principal.id));
+            inner.key_limits.get(&owner).copied().unwrap_or_default()
         };
-        EffectiveLimits { defaults: inner.defaults, of_keys }
+        EffectiveLimits { defaults: inner.defaults, key_limits: of_keys }
     }
 
     /// Other defaults hold from now on. Returns whether they differ.
     pub fn set_defaults(&self, limits: &Limits) -> bool {
-        let next = Defaults::of(limits);
+        let next = Defaults::new(limits);
         std::mem::replace(&mut self.write().defaults, next) != next
     }
 
     /// The limits that the keys of each principal set, all of them.
-    pub fn set_of_keys(&self, of_keys: HashMap<(Tenant, Arc<str>), KeyLimits>) {
-        self.write().of_keys = of_keys;
+    pub fn set_key_limits(&self, of_keys: HashMap<(Tenant, Arc<str>), KeyLimits>) {
+        self.write().key_limits = of_keys;
     }
 
     /// A writer that panicked may have left the limits half changed: the process aborts.
@@ -263,16 +263,16 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_of_a_key_win_over_the_defaults_for_its_principal_alone() {
+    fn key_limits_override_defaults_for_one_principal() {
         let limits = PrincipalLimits::new(&Limits { streams: 5, ..Limits::default() });
         let of_alice = KeyLimits::default().with(&[(PrincipalLimit::Streams, Some(1))]);
-        limits.set_of_keys(HashMap::from([((Tenant::default(), "alice".into()), of_alice)]));
-        let streams = |id: &str| limits.of(&principal(id)).get(PrincipalLimit::Streams);
+        limits.set_key_limits(HashMap::from([((Tenant::default(), "alice".into()), of_alice)]));
+        let streams = |id: &str| limits.effective(&principal(id)).get(PrincipalLimit::Streams);
         assert_eq!((streams("alice"), streams("bob")), (1, 5));
         assert!(limits.set_defaults(&Limits { streams: 9, ..Limits::default() }));
         assert_eq!((streams("alice"), streams("bob")), (1, 9));
         let exceeded = |id: &str| {
-            limits.of(&principal(id)).exceeded(PrincipalLimit::Streams, Duration::from_millis(1200))
+            limits.effective(&principal(id)).exceeded(PrincipalLimit::Streams, Duration::from_millis(1200))
         };
         let (own, common) = (exceeded("alice"), exceeded("bob"));
         assert_eq!(

@@ -12,13 +12,13 @@ pub enum FileError {
     #[error("the path has to be absolute")]
     Relative,
     #[error("the path leads out of the session's folders")]
-    Outside,
+    OutsideRoots,
     #[error("there is nothing at this path")]
     Missing,
     #[error("it is not a regular file")]
     NotAFile,
     #[error("it is not a folder")]
-    NotAFolder,
+    NotADirectory,
     #[error("the folder is not empty")]
     NotEmpty,
     #[error("a file may have {0} bytes here")]
@@ -29,9 +29,9 @@ pub enum FileError {
     #[error("the file has changed")]
     Changed,
     #[error("the gateway may not do this to the file")]
-    Denied,
+    PermissionDenied,
     #[error("the disk is full")]
-    Full,
+    DiskFull,
     #[error("the file could not be read or written")]
     Io(#[source] io::Error),
 }
@@ -40,15 +40,15 @@ impl From<io::Error> for FileError {
     fn from(error: io::Error) -> Self {
         match Errno::from_io_error(&error) {
             // Without a number of the kernel's it is what cap-std says of a path that leads out.
-            None if error.kind() == io::ErrorKind::PermissionDenied => Self::Outside,
-            Some(Errno::XDEV) => Self::Outside,
+            None if error.kind() == io::ErrorKind::PermissionDenied => Self::OutsideRoots,
+            Some(Errno::XDEV) => Self::OutsideRoots,
             // A loop of links leads to nothing, and nothing lies below a file.
             Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Self::Missing,
             Some(Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ) => Self::Malformed,
             Some(Errno::ISDIR | Errno::NXIO | Errno::NODEV) => Self::NotAFile,
             Some(Errno::NOTEMPTY) => Self::NotEmpty,
-            Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Self::Denied,
-            Some(Errno::NOSPC | Errno::DQUOT) => Self::Full,
+            Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Self::PermissionDenied,
+            Some(Errno::NOSPC | Errno::DQUOT) => Self::DiskFull,
             _ => Self::Io(error),
         }
     }

@@ -6,7 +6,7 @@ use super::error::FileError;
 
 /// The path by its plain names, without `.` and doubled slashes. `..` is refused and not resolved: what it means
 /// depends on links, and nobody needs it.
-pub(super) fn plain(path: &str) -> Result<PathBuf, FileError> {
+pub(super) fn normalize(path: &str) -> Result<PathBuf, FileError> {
     if path.is_empty() || path.contains('\0') {
         return Err(FileError::Malformed);
     }
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_only() {
+    fn path_accepts_plain_names_only() {
         for (path, wanted) in [
             ("a", "a"),
             ("./a//b/./c/", "a/b/c"),
@@ -38,17 +38,17 @@ mod tests {
             ("a..b", "a..b"),
             ("%2e%2e", "%2e%2e"),
         ] {
-            assert_eq!(plain(path).unwrap(), Path::new(wanted), "{path}");
+            assert_eq!(normalize(path).unwrap(), Path::new(wanted), "{path}");
         }
         for path in ["", "..", "a/..", "/..", "a/../b", "../a", "a\0b", "\0"] {
-            assert!(matches!(plain(path), Err(FileError::Malformed)), "{path:?}");
+            assert!(matches!(normalize(path), Err(FileError::Malformed)), "{path:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn what_is_plain_never_leads_up(path in r"[a./\\]{1,12}") {
-            if let Ok(plain) = plain(&path) {
+        fn normalized_path_never_leads_up(path in r"[a./\\]{1,12}") {
+            if let Ok(plain) = normalize(&path) {
                 let normal = |part| matches!(part, Component::Normal(_) | Component::RootDir);
                 prop_assert!(plain.components().all(normal));
                 prop_assert_eq!(plain.is_absolute(), path.starts_with('/'));

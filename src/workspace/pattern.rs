@@ -4,27 +4,27 @@
 #[derive(Debug, Clone)]
 pub struct Pattern {
     /// In lower case.
-    wanted: Vec<char>,
-    whole: bool,
+    pattern: Vec<char>,
+    glob: bool,
 }
 
 impl Pattern {
     pub fn new(text: &str) -> Self {
-        Self { wanted: text.to_lowercase().chars().collect(), whole: text.contains(['*', '?']) }
+        Self { pattern: text.to_lowercase().chars().collect(), glob: text.contains(['*', '?']) }
     }
 
     pub(super) fn matches(&self, path: &str) -> bool {
         let path: Vec<char> = path.to_lowercase().chars().collect();
-        if self.whole {
-            whole(&self.wanted, &path)
+        if self.glob {
+            matches_glob(&self.pattern, &path)
         } else {
-            self.wanted.is_empty() || path.windows(self.wanted.len()).any(|piece| piece == self.wanted)
+            self.pattern.is_empty() || path.windows(self.pattern.len()).any(|piece| piece == self.pattern)
         }
     }
 }
 
 /// Goes back only to the last `*`, so that no pattern takes longer than the product of both lengths.
-fn whole(pattern: &[char], path: &[char]) -> bool {
+fn matches_glob(pattern: &[char], path: &[char]) -> bool {
     let (mut at, mut next) = (0, 0);
     let mut star = None;
     while next < path.len() {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_piece_or_a_pattern_of_the_whole() {
+    fn pattern_matches_substring_or_glob() {
         for (pattern, path, fits) in [
             ("", "a", true),
             ("MAIN", "src/main.rs", true),
@@ -89,9 +89,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_quick_way_is_the_slow_way(pattern in "[ab*?]{1,6}", path in "[ab]{0,8}") {
+        fn glob_agrees_with_exhaustive_search(pattern in "[ab*?]{1,6}", path in "[ab]{0,8}") {
             let (pattern, path): (Vec<char>, Vec<char>) = (pattern.chars().collect(), path.chars().collect());
-            prop_assert_eq!(whole(&pattern, &path), slow(&pattern, &path));
+            prop_assert_eq!(matches_glob(&pattern, &path), slow(&pattern, &path));
         }
     }
 }

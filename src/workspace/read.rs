@@ -9,15 +9,15 @@ use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{OFlags, fstat};
 
 use super::error::FileError;
-use super::roots::{Place, Workspace};
-use super::seen::Seen;
-use super::text::Window;
+use super::roots::{ResolvedPath, Workspace};
+use super::stat::FileStat;
+use super::text::LineRange;
 
 /// A regular file that is open. It stays the same file when another one takes its name.
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
-    pub seen: Seen,
+    pub stat: FileStat,
 }
 
 /// A file with the path that it has behind all links.
@@ -46,7 +46,7 @@ impl OpenFile {
 
     /// The whole file, if it has no more than `max` bytes.
     pub fn read(&self, max: u64) -> Result<Vec<u8>, FileError> {
-        let mut bytes = Vec::with_capacity(usize::try_from(self.seen.size.min(max)).unwrap_or_default());
+        let mut bytes = Vec::with_capacity(usize::try_from(self.stat.size.min(max)).unwrap_or_default());
         (&self.file).take(max.saturating_add(1)).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > max { Err(FileError::TooLarge(max)) } else { Ok(bytes) }
     }
@@ -55,30 +55,30 @@ impl OpenFile {
 impl Workspace {
     /// Opens a regular file.
     pub fn open_file(&self, path: &str) -> Result<OpenFile, FileError> {
-        open(&self.place(path)?)
+        open(&self.resolve(path)?)
     }
 
     /// The same, with its real path.
     pub fn open_real(&self, path: &str) -> Result<RealFile, FileError> {
-        let place = self.place(path)?;
-        let real = Place { root: place.root, path: place.real()? };
+        let place = self.resolve(path)?;
+        let real = ResolvedPath { root: place.root, path: place.real()? };
         Ok(RealFile { file: open(&real)?, path: real.root.path.join(&real.path) })
     }
 
     /// Lines of a text file that has no more than `max` bytes; the path is absolute, as ACP's are.
-    pub fn read_text(&self, path: &str, window: Window, max: u64) -> Result<String, FileError> {
-        let text = String::from_utf8(open(&self.absolute(path)?)?.read(max)?);
+    pub fn read_text(&self, path: &str, window: LineRange, max: u64) -> Result<String, FileError> {
+        let text = String::from_utf8(open(&self.resolve_absolute(path)?)?.read(max)?);
         let text = text.map_err(|_| FileError::NotText)?;
-        Ok(if window == Window::default() { text } else { window.of(&text).to_owned() })
+        Ok(if window == LineRange::default() { text } else { window.slice(&text).to_owned() })
     }
 }
 
-fn open(place: &Place<'_>) -> Result<OpenFile, FileError> {
+fn open(place: &ResolvedPath<'_>) -> Result<OpenFile, FileError> {
     // A FIFO without a writer must not hold us up, and a terminal must not become ours.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(flags.bits().cast_signed());
     let file = place.root.dir.open_with(&place.path, &options)?.into_std();
-    let seen = Seen::from(fstat(&file)?).regular()?;
-    Ok(OpenFile { file, seen })
+    let seen = FileStat::from(fstat(&file)?).require_regular()?;
+    Ok(OpenFile { file, stat: seen })
 }

@@ -11,7 +11,7 @@ use cap_std::fs::Dir;
 use rustix::fs::{Mode, OFlags, openat};
 
 use super::error::FileError;
-use super::path::plain;
+use super::path::normalize;
 
 /// A folder that is open, with the real path that it had when it was opened.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct Workspace(Arc<[Root]>);
 
 /// A path as it is seen from one of a session's folders.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct ResolvedPath<'a> {
     pub(super) root: &'a Root,
     /// Relative; `.` is the folder itself.
     pub(super) path: PathBuf,
@@ -50,14 +50,14 @@ impl Workspaces {
     }
 
     /// Makes a folder below the first root.
-    pub fn create(&self, name: &str) -> io::Result<PathBuf> {
+    pub fn create_directory(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.0[0].path.join(name);
         std::fs::create_dir(&path)?;
         Ok(path)
     }
 
     /// Erases a folder that [`Workspaces::create`] made, with all that is in it.
-    pub fn erase(&self, name: &str) -> io::Result<()> {
+    pub fn remove_directory(&self, name: &str) -> io::Result<()> {
         match std::fs::remove_dir_all(self.0[0].path.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             outcome => outcome,
@@ -65,7 +65,7 @@ impl Workspaces {
     }
 
     /// The real path of a folder that exists and lies below a root; a relative one is taken from the first.
-    pub fn find(&self, wanted: &str) -> Result<PathBuf, FileError> {
+    pub fn resolve_directory(&self, wanted: &str) -> Result<PathBuf, FileError> {
         if wanted.contains('\0') || Path::new(wanted).components().any(|c| c == Component::ParentDir) {
             return Err(FileError::Malformed);
         }
@@ -75,34 +75,34 @@ impl Workspaces {
         let real = match path.canonicalize() {
             Ok(real) if inside(&real) => real,
             Err(_) if inside(&path) => return Err(FileError::Missing),
-            Ok(_) | Err(_) => return Err(FileError::Outside),
+            Ok(_) | Err(_) => return Err(FileError::OutsideRoots),
         };
-        if real.is_dir() { Ok(real) } else { Err(FileError::NotAFolder) }
+        if real.is_dir() { Ok(real) } else { Err(FileError::NotADirectory) }
     }
 
     /// Opens a session's folders, which [`Workspaces::find`] or [`Workspaces::create`] gave.
     pub fn open(&self, cwd: &Path, additional: &[PathBuf]) -> Result<Workspace, FileError> {
         let all = std::iter::once(cwd).chain(additional.iter().map(PathBuf::as_path));
-        all.map(|path| self.below(path)).collect::<Result<_, _>>().map(Workspace)
+        all.map(|path| self.open_beneath(path)).collect::<Result<_, _>>().map(Workspace)
     }
 
     /// Walks down from a root's handle, name by name. The path was real when it was stored, so that a link in it now
     /// was put there since, and is not followed.
-    fn below(&self, path: &Path) -> Result<Root, FileError> {
+    fn open_beneath(&self, path: &Path) -> Result<Root, FileError> {
         let inside = self.0.iter().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
         let nearest = inside.min_by_key(|(_, rest)| rest.components().count());
-        let (root, rest) = nearest.ok_or(FileError::Outside)?;
+        let (root, rest) = nearest.ok_or(FileError::OutsideRoots)?;
         let mut dir = root.dir.try_clone()?;
         for part in rest.components() {
             let Component::Normal(name) = part else { return Err(FileError::Malformed) };
-            dir = step(&dir, name)?;
+            dir = open_child(&dir, name)?;
         }
         Ok(Root { path: path.to_owned(), dir })
     }
 }
 
 /// One name down, which is no link.
-pub(super) fn step(dir: &Dir, name: &OsStr) -> Result<Dir, FileError> {
+pub(super) fn open_child(dir: &Dir, name: &OsStr) -> Result<Dir, FileError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(Dir::from_std_file(File::from(openat(dir, name, flags, Mode::empty())?)))
 }
@@ -110,31 +110,31 @@ pub(super) fn step(dir: &Dir, name: &OsStr) -> Result<Dir, FileError> {
 impl Workspace {
     /// Where a path lies: an absolute one below the nearest of the session's folders, a relative one below its working
     /// folder.
-    pub(super) fn place(&self, path: &str) -> Result<Place<'_>, FileError> {
-        let path = plain(path)?;
+    pub(super) fn resolve(&self, path: &str) -> Result<ResolvedPath<'_>, FileError> {
+        let path = normalize(path)?;
         let inside = self.0.iter().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
         let (root, rest) = if path.is_absolute() {
-            inside.min_by_key(|(_, rest)| rest.components().count()).ok_or(FileError::Outside)?
+            inside.min_by_key(|(_, rest)| rest.components().count()).ok_or(FileError::OutsideRoots)?
         } else {
             (&self.0[0], path.as_path())
         };
         let rest = if rest.as_os_str().is_empty() { Path::new(".") } else { rest };
-        Ok(Place { root, path: rest.to_owned() })
+        Ok(ResolvedPath { root, path: rest.to_owned() })
     }
 
     /// The same for those who have to say it in full.
-    pub(super) fn absolute(&self, path: &str) -> Result<Place<'_>, FileError> {
-        if path.starts_with('/') { self.place(path) } else { Err(FileError::Relative) }
+    pub(super) fn resolve_absolute(&self, path: &str) -> Result<ResolvedPath<'_>, FileError> {
+        if path.starts_with('/') { self.resolve(path) } else { Err(FileError::Relative) }
     }
 
     /// The real path of a folder below the session's folders.
-    pub fn folder(&self, path: &str) -> Result<PathBuf, FileError> {
-        let place = self.absolute(path)?;
+    pub fn real_directory(&self, path: &str) -> Result<PathBuf, FileError> {
+        let place = self.resolve_absolute(path)?;
         let real = place.real()?;
         if place.root.dir.metadata(&real)?.is_dir() {
             Ok(place.root.path.join(real))
         } else {
-            Err(FileError::NotAFolder)
+            Err(FileError::NotADirectory)
         }
     }
 
@@ -144,7 +144,7 @@ impl Workspace {
     }
 }
 
-impl Place<'_> {
+impl ResolvedPath<'_> {
     /// The path behind all links, relative to the root; the file or folder has to exist.
     pub(super) fn real(&self) -> Result<PathBuf, FileError> {
         Ok(self.root.dir.canonicalize(&self.path)?)

@@ -4,53 +4,53 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 
 /// What a terminal may keep when all others together have used up the budget.
-const FLOOR_BYTES: usize = 16 << 10;
+const MIN_BYTES: usize = 16 << 10;
 
 /// Bytes that all scrollbacks together may keep. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Budget {
+pub struct ScrollbackBudget {
     free: Arc<AtomicUsize>,
 }
 
-impl Budget {
+impl ScrollbackBudget {
     pub fn new(bytes: usize) -> Self {
         Self { free: Arc::new(AtomicUsize::new(bytes)) }
     }
 
     /// Takes up to `wanted`; returns how much it got.
-    fn take(&self, wanted: usize) -> usize {
+    fn reserve(&self, wanted: usize) -> usize {
         let took = |free: usize| Some(free - wanted.min(free));
         let before = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, took);
         before.map_or(0, |free| wanted.min(free))
     }
 
-    fn give(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         self.free.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
 /// A cheap handle on one terminal's scrollback.
 #[derive(Debug, Clone)]
-pub struct Scrollback(Arc<Mutex<Kept>>);
+pub struct Scrollback(Arc<Mutex<Buffer>>);
 
 #[derive(Debug)]
-struct Kept {
+struct Buffer {
     text: VecDeque<u8>,
     /// Bytes of the text that came in all.
     total: u64,
     limit: usize,
     /// What the budget gave: from here on it is ours.
-    granted: usize,
-    budget: Budget,
+    reserved: usize,
+    budget: ScrollbackBudget,
 }
 
 impl Scrollback {
     /// Keeps the last `limit` bytes, from a character's start, as far as the budget allows.
-    pub fn new(limit: usize, budget: Budget) -> Self {
-        let kept = Kept { text: VecDeque::new(), total: 0, limit, granted: 0, budget };
+    pub fn new(limit: usize, budget: ScrollbackBudget) -> Self {
+        let kept = Buffer { text: VecDeque::new(), total: 0, limit, reserved: 0, budget };
         Self(Arc::new(Mutex::new(kept)))
     }
 
@@ -59,7 +59,7 @@ impl Scrollback {
     }
 
     /// What is kept, and whether something before it has gone.
-    pub fn shown(&self) -> (String, bool) {
+    pub fn snapshot(&self) -> (String, bool) {
         let (bytes, total) = {
             let mut kept = self.lock();
             (kept.text.make_contiguous().to_vec(), kept.total)
@@ -68,12 +68,12 @@ impl Scrollback {
         (String::from_utf8_lossy(&bytes).into_owned(), cut)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        sound(self.0.lock())
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
+        lock_or_abort(self.0.lock())
     }
 }
 
-impl Kept {
+impl Buffer {
     fn push(&mut self, text: &str) {
         self.total += text.len() as u64;
         let last = &text[text.ceil_char_boundary(text.len().saturating_sub(self.limit))..];
@@ -81,10 +81,10 @@ impl Kept {
             self.text.clear();
         }
         let wanted = (self.text.len() + last.len()).min(self.limit);
-        if wanted > self.granted {
-            self.granted += self.budget.take(wanted - self.granted);
+        if wanted > self.reserved {
+            self.reserved += self.budget.reserve(wanted - self.reserved);
         }
-        let room = self.granted.max(FLOOR_BYTES.min(self.limit));
+        let room = self.reserved.max(MIN_BYTES.min(self.limit));
         let last = &last[last.ceil_char_boundary(last.len().saturating_sub(room))..];
         let surplus = (self.text.len() + last.len()).saturating_sub(room);
         self.text.drain(..surplus.min(self.text.len()));
@@ -95,9 +95,9 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for Buffer {
     fn drop(&mut self) {
-        self.budget.give(self.granted);
+        self.budget.release(self.reserved);
     }
 }
 
@@ -108,28 +108,28 @@ mod tests {
     use super::*;
 
     fn scrollback(limit: usize) -> Scrollback {
-        Scrollback::new(limit, Budget::new(1 << 20))
+        Scrollback::new(limit, ScrollbackBudget::new(1 << 20))
     }
 
     #[test]
     fn the_last_bytes_from_a_character_s_start() {
         let kept = scrollback(4);
         kept.push("ab");
-        assert_eq!(kept.shown(), ("ab".to_owned(), false));
+        assert_eq!(kept.snapshot(), ("ab".to_owned(), false));
         kept.push("éé");
-        assert_eq!(kept.shown(), ("éé".to_owned(), true));
+        assert_eq!(kept.snapshot(), ("éé".to_owned(), true));
         kept.push("x");
-        assert_eq!(kept.shown(), ("éx".to_owned(), true));
+        assert_eq!(kept.snapshot(), ("éx".to_owned(), true));
         kept.push("a longer one €");
-        assert_eq!(kept.shown(), (" €".to_owned(), true));
+        assert_eq!(kept.snapshot(), (" €".to_owned(), true));
         let nothing = scrollback(0);
         nothing.push("x");
-        assert_eq!(nothing.shown(), (String::new(), true));
+        assert_eq!(nothing.snapshot(), (String::new(), true));
     }
 
     #[test]
-    fn all_together_stay_within_the_budget_and_each_has_a_little() {
-        let budget = Budget::new(100 << 10);
+    fn scrollbacks_share_the_budget_with_a_minimum_each() {
+        let budget = ScrollbackBudget::new(100 << 10);
         let first = Scrollback::new(80 << 10, budget.clone());
         let second = Scrollback::new(80 << 10, budget.clone());
         let third = Scrollback::new(80 << 10, budget.clone());
@@ -138,14 +138,14 @@ mod tests {
                 kept.push(&"x".repeat(1 << 10));
             }
         }
-        let sizes = [&first, &second, &third].map(|kept| kept.shown().0.len());
-        assert_eq!(sizes, [80 << 10, 20 << 10, FLOOR_BYTES]);
+        let sizes = [&first, &second, &third].map(|kept| kept.snapshot().0.len());
+        assert_eq!(sizes, [80 << 10, 20 << 10, MIN_BYTES]);
         drop(first);
         third.push("y");
         third.push(&"z".repeat(40 << 10));
         assert_eq!(
-            third.shown().0.len(),
-            FLOOR_BYTES + 1 + (40 << 10),
+            third.snapshot().0.len(),
+            MIN_BYTES + 1 + (40 << 10),
             "what is given back is there for others"
         );
         drop((second, third));
@@ -154,12 +154,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_always_an_end_of_what_came(pieces: Vec<String>, limit in 0_usize..32) {
+        fn scrollback_is_a_suffix_of_the_output(pieces: Vec<String>, limit in 0_usize..32) {
             let kept = scrollback(limit);
             for piece in &pieces {
                 kept.push(piece);
             }
-            let (all, (shown, cut)) = (pieces.concat(), kept.shown());
+            let (all, (shown, cut)) = (pieces.concat(), kept.snapshot());
             prop_assert!(shown.len() <= limit && all.ends_with(&shown), "{:?} of {:?}", shown, all);
             prop_assert_eq!(cut, shown.len() < all.len());
             prop_assert!(all.len() <= limit || shown.len() + 4 > limit);

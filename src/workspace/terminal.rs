@@ -13,23 +13,23 @@ use crate::process::{Exit, SpawnError, TerminalChild, TerminalOutput, TerminalSp
 use crate::types::TerminalId;
 
 /// How long a piece waits for more, and bytes from which on it does not.
-const PIECE_WAIT: Duration = Duration::from_millis(50);
-const PIECE_BYTES: usize = 32 << 10;
+const CHUNK_WAIT: Duration = Duration::from_millis(50);
+const CHUNK_BYTES: usize = 32 << 10;
 /// Bytes that are looked for when a program has ended: what a pipe can hold.
-const LAST_BYTES: usize = 1 << 20;
+const MAX_FINAL_READ_BYTES: usize = 1 << 20;
 
 /// Bytes of a command with its arguments and variables. The kernel takes 128 KiB of each, and about 2 MiB of all.
 const COMMAND_BYTES: usize = 256 << 10;
 
 /// News of one terminal, in their order.
 #[derive(Debug)]
-pub struct TerminalNews {
+pub struct TerminalEvent {
     pub terminal: TerminalId,
-    pub news: News,
+    pub event: OutputEvent,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum News {
+pub enum OutputEvent {
     /// Whole characters, and how many bytes came before them.
     Output { offset: u64, text: String },
     /// The program has ended, and this is the last of the news.
@@ -41,31 +41,31 @@ pub enum News {
 pub enum StartError {
     /// It cannot be run as it was asked for.
     #[error("{0}")]
-    Unfit(String),
+    InvalidSpec(String),
     #[error("the terminal could not be started")]
     Failed(#[source] SpawnError),
 }
 
 /// A terminal whose program runs, and whose output nobody takes yet. Dropping it kills it.
 #[derive(Debug)]
-pub struct Started {
+pub struct StartedTerminal {
     child: TerminalChild,
     output: TerminalOutput,
 }
 
 /// What an agent wants to run, in a folder that it may stand in.
-pub fn command(asked: &acp::CreateTerminal, cwd: PathBuf) -> TerminalSpec {
+pub fn terminal_spec(asked: &acp::CreateTerminal, cwd: PathBuf) -> TerminalSpec {
     TerminalSpec { command: asked.command.clone(), args: asked.args.clone(), env: asked.env.clone(), cwd }
 }
 
 /// Starts `spec` beside the agent that `terminals` is of.
-pub async fn start(terminals: &Terminals, spec: TerminalSpec) -> Result<Started, StartError> {
-    check(&spec).map_err(|detail| StartError::Unfit(detail.to_owned()))?;
+pub async fn start_terminal(terminals: &Terminals, spec: TerminalSpec) -> Result<StartedTerminal, StartError> {
+    check(&spec).map_err(|detail| StartError::InvalidSpec(detail.to_owned()))?;
     match terminals.spawn(spec).await {
-        Ok((child, output)) => Ok(Started { child, output }),
-        Err(error @ (SpawnError::Program { .. } | SpawnError::Folder { .. })) => {
+        Ok((child, output)) => Ok(StartedTerminal { child, output }),
+        Err(error @ (SpawnError::Program { .. } | SpawnError::Directory { .. })) => {
             let cause = std::error::Error::source(&error).map_or(String::new(), |cause| format!(": {cause}"));
-            Err(StartError::Unfit(format!("{error}{cause}")))
+            Err(StartError::InvalidSpec(format!("{error}{cause}")))
         }
         Err(error) => Err(StartError::Failed(error)),
     }
@@ -106,7 +106,7 @@ impl Terminal {
     }
 
     /// It was not killed.
-    pub fn is_held(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         self.child.is_some()
     }
 
@@ -115,7 +115,7 @@ impl Terminal {
     }
 }
 
-impl Started {
+impl StartedTerminal {
     /// A hold on the terminal, and what reads its output for as long as somebody holds its pipe. When the news are not
     /// taken it does not read, so that the program waits and nothing grows. Of the output `log_bytes` become news, and
     /// the end in any case.
@@ -124,11 +124,11 @@ impl Started {
         terminal: TerminalId,
         scrollback: Scrollback,
         log_bytes: u64,
-        news: mpsc::Sender<TerminalNews>,
+        news: mpsc::Sender<TerminalEvent>,
     ) -> (Terminal, impl Future<Output = ()> + Send + 'static) {
         let Self { child, output } = self;
         let exited = child.exited();
-        let follower = Follower { terminal, output, scrollback: scrollback.clone(), news, log_bytes };
+        let follower = Follower { terminal, output, scrollback: scrollback.clone(), events: news, log_bytes };
         (Terminal { child: Some(child), scrollback }, follower.run(exited))
     }
 }
@@ -138,19 +138,19 @@ struct Follower {
     terminal: TerminalId,
     output: TerminalOutput,
     scrollback: Scrollback,
-    news: mpsc::Sender<TerminalNews>,
+    events: mpsc::Sender<TerminalEvent>,
     /// Bytes that go into the log; of what comes after them only the end does.
     log_bytes: u64,
 }
 
 /// What is gathered for the log.
 #[derive(Debug, Default)]
-struct Piece {
+struct OutputChunk {
     text: String,
     /// Bytes that came before it.
     offset: u64,
     /// Bytes that were told.
-    told: u64,
+    logged_bytes: u64,
     due: Option<Instant>,
 }
 
@@ -158,7 +158,7 @@ impl Follower {
     /// Ends when the program has ended and nobody holds the pipe, or when nobody takes the news.
     async fn run(mut self, exited: impl Future<Output = Exit>) {
         let mut exited = std::pin::pin!(exited);
-        let (mut decoder, mut piece, mut open) = (Decoder::default(), Piece::default(), true);
+        let (mut decoder, mut piece, mut open) = (Decoder::default(), OutputChunk::default(), true);
         let exit = loop {
             tokio::select! {
                 read = self.output.read(), if open => {
@@ -167,24 +167,24 @@ impl Follower {
                         Some(bytes) => decoder.push(&bytes),
                         None => decoder.finish(),
                     };
-                    self.take(&mut piece, &text);
+                    self.accept(&mut piece, &text);
                 }
                 exit = &mut exited => {
-                    self.take_last(&mut decoder, &mut piece);
+                    self.read_remaining(&mut decoder, &mut piece);
                     break exit;
                 }
                 () = due(piece.due) => {}
             }
-            if piece.is_due(self.log_bytes) && !self.tell(&mut piece).await {
+            if piece.is_due(self.log_bytes) && !self.send_chunk(&mut piece).await {
                 return;
             }
         };
         // The end goes into the log in any case.
-        if !piece.text.is_empty() && !self.tell(&mut piece).await {
+        if !piece.text.is_empty() && !self.send_chunk(&mut piece).await {
             return;
         }
-        let news = News::Exited(exit);
-        if self.news.send(TerminalNews { terminal: self.terminal, news }).await.is_err() {
+        let news = OutputEvent::Exited(exit);
+        if self.events.send(TerminalEvent { terminal: self.terminal, event: news }).await.is_err() {
             return;
         }
         // What the program has left behind may still show something, to who asks for it.
@@ -194,58 +194,58 @@ impl Follower {
     }
 
     /// What was written before the program ended is there now.
-    fn take_last(&mut self, decoder: &mut Decoder, piece: &mut Piece) {
+    fn read_remaining(&mut self, decoder: &mut Decoder, piece: &mut OutputChunk) {
         let mut read = 0;
-        while read < LAST_BYTES {
+        while read < MAX_FINAL_READ_BYTES {
             match self.output.read_now() {
                 Some(bytes) if bytes.is_empty() => return,
                 Some(bytes) => {
                     read += bytes.len();
                     let text = decoder.push(&bytes);
-                    self.take(piece, &text);
+                    self.accept(piece, &text);
                 }
                 None => {
                     let rest = decoder.finish();
-                    return self.take(piece, &rest);
+                    return self.accept(piece, &rest);
                 }
             }
         }
     }
 
-    fn take(&self, piece: &mut Piece, text: &str) {
+    fn accept(&self, piece: &mut OutputChunk, text: &str) {
         self.scrollback.push(text);
         piece.push(text, self.log_bytes);
     }
 
-    async fn tell(&self, piece: &mut Piece) -> bool {
+    async fn send_chunk(&self, piece: &mut OutputChunk) -> bool {
         let (text, offset) = (std::mem::take(&mut piece.text), piece.offset);
         piece.offset += text.len() as u64;
-        piece.told += text.len() as u64;
+        piece.logged_bytes += text.len() as u64;
         piece.due = None;
-        let news = News::Output { offset, text };
-        self.news.send(TerminalNews { terminal: self.terminal, news }).await.is_ok()
+        let news = OutputEvent::Output { offset, text };
+        self.events.send(TerminalEvent { terminal: self.terminal, event: news }).await.is_ok()
     }
 }
 
-impl Piece {
+impl OutputChunk {
     fn push(&mut self, text: &str, log_bytes: u64) {
         if text.is_empty() {
             return;
         }
         self.text.push_str(text);
-        if self.told < log_bytes {
-            self.due.get_or_insert_with(|| Instant::now() + PIECE_WAIT);
-        } else if self.text.len() > PIECE_BYTES {
+        if self.logged_bytes < log_bytes {
+            self.due.get_or_insert_with(|| Instant::now() + CHUNK_WAIT);
+        } else if self.text.len() > CHUNK_BYTES {
             // Nothing more is told before the end: its last part is kept for then.
-            let over = self.text.ceil_char_boundary(self.text.len() - PIECE_BYTES);
+            let over = self.text.ceil_char_boundary(self.text.len() - CHUNK_BYTES);
             self.text.drain(..over);
             self.offset += over as u64;
         }
     }
 
     fn is_due(&self, log_bytes: u64) -> bool {
-        let ripe = self.text.len() >= PIECE_BYTES || self.due.is_some_and(|due| due <= Instant::now());
-        ripe && self.told < log_bytes
+        let ripe = self.text.len() >= CHUNK_BYTES || self.due.is_some_and(|due| due <= Instant::now());
+        ripe && self.logged_bytes < log_bytes
     }
 }
 

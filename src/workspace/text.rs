@@ -2,27 +2,27 @@
 
 /// What an agent wants of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Window {
+pub struct LineRange {
     /// The first line; the first of the file when absent. 0 is taken for 1, as other clients do.
     pub line: Option<u32>,
     /// How many lines; all that follow when absent.
     pub limit: Option<u32>,
 }
 
-impl Window {
+impl LineRange {
     /// The lines, each with its end, so that windows side by side make the file. Beyond the end there is nothing.
-    pub(super) fn of(self, text: &str) -> &str {
+    pub(super) fn slice(self, text: &str) -> &str {
         let skip = self.line.unwrap_or(1).saturating_sub(1);
-        let rest = &text[lines(text, skip)..];
+        let rest = &text[offset_after_lines(text, skip)..];
         match self.limit {
             None => rest,
-            Some(limit) => &rest[..lines(rest, limit)],
+            Some(limit) => &rest[..offset_after_lines(rest, limit)],
         }
     }
 }
 
 /// Where so many lines end.
-fn lines(text: &str, count: u32) -> usize {
+fn offset_after_lines(text: &str, count: u32) -> usize {
     match count.checked_sub(1) {
         None => 0,
         Some(before) => memchr::memchr_iter(b'\n', text.as_bytes())
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     fn window(text: &str, line: Option<u32>, limit: Option<u32>) -> &str {
-        Window { line, limit }.of(text)
+        LineRange { line, limit }.slice(text)
     }
 
     #[test]
@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn windows_side_by_side_make_the_file(text in "[aé\r\n]{0,40}", size in 1u32..5) {
+        fn adjacent_ranges_form_the_file(text in "[aé\r\n]{0,40}", size in 1u32..5) {
             let mut whole = String::new();
             let mut line = 1;
             while line <= 50 {

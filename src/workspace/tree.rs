@@ -11,70 +11,70 @@ use rustix::fs::{AtFlags, statat};
 
 use super::error::FileError;
 use super::pattern::Pattern;
-use super::roots::{Place, Workspace, step};
-use super::seen::{Kind, Seen};
+use super::roots::{ResolvedPath, Workspace, open_child};
+use super::stat::{EntryKind, FileStat};
 
 /// Folders that a search has open at a time: it does not go deeper.
 const DEPTH: usize = 64;
 
 /// A file as it is listed.
 #[derive(Debug)]
-pub struct Found {
+pub struct ListEntry {
     /// As the routes take it: relative to the working folder, absolute in another one.
     pub path: String,
     pub name: String,
-    pub seen: Seen,
+    pub stat: FileStat,
 }
 
 /// A page of files.
 #[derive(Debug, Default)]
 pub struct Page {
-    pub found: Vec<Found>,
+    pub entries: Vec<ListEntry>,
     /// Where to go on, if there may be more.
     pub next: Option<String>,
 }
 
 /// What a page may take.
 #[derive(Debug, Clone, Copy)]
-pub struct Extent {
+pub struct PageLimits {
     /// Files on it.
-    pub limit: usize,
+    pub max_entries: usize,
     /// Names that are looked at for it.
-    pub names: usize,
+    pub max_names: usize,
 }
 
 /// Where names of a folder begin.
 #[derive(Debug, Clone, Copy)]
-enum From<'a> {
+enum StartAt<'a> {
     First,
     At(&'a str),
     After(&'a str),
 }
 
 /// A folder that a search stands in.
-struct Level {
-    folder: Dir,
+struct SearchLevel {
+    directory: Dir,
     /// Relative to where the search began.
     path: String,
     /// Those it has still to look at.
     names: VecDeque<String>,
     /// Not all could be kept.
-    cut: bool,
+    truncated: bool,
 }
 
 impl Workspace {
     /// What lies in a folder, by name; `after` is the name that the page before ended with.
     pub fn list(&self, path: &str, after: Option<&str>, limit: usize) -> Result<Page, FileError> {
-        let place = self.place(path)?;
-        let folder = place.folder()?;
-        let base = self.base(&place);
-        let (names, cut) = names(&folder, after.map_or(From::First, From::After), limit)?;
+        let place = self.resolve(path)?;
+        let folder = place.open_directory()?;
+        let base = self.path_prefix(&place);
+        let (names, cut) = read_names(&folder, after.map_or(StartAt::First, StartAt::After), limit)?;
         let next = names.back().filter(|_| cut).cloned();
         let found = |name: String| {
-            let seen = look(&folder, &name)?;
-            Some(Found { path: join(&base, &name), name, seen })
+            let seen = stat_entry(&folder, &name)?;
+            Some(ListEntry { path: join(&base, &name), name, stat: seen })
         };
-        Ok(Page { found: names.into_iter().filter_map(found).collect(), next })
+        Ok(Page { entries: names.into_iter().filter_map(found).collect(), next })
     }
 
     /// What lies anywhere below a folder with a path, from there, that fits; `after` is where the page before ended. A
@@ -84,18 +84,18 @@ impl Workspace {
         path: &str,
         pattern: &Pattern,
         after: Option<&str>,
-        extent: Extent,
+        extent: PageLimits,
     ) -> Result<Page, FileError> {
-        let place = self.place(path)?;
-        let base = self.base(&place);
-        let mut left = extent.names;
-        let mut levels = vec![Level::open(place.folder()?, String::new(), after, left)?];
+        let place = self.resolve(path)?;
+        let base = self.path_prefix(&place);
+        let mut left = extent.max_names;
+        let mut levels = vec![SearchLevel::open(place.open_directory()?, String::new(), after, left)?];
         let mut page = Page::default();
         let mut last = after.map(str::to_owned);
         while let Some(level) = levels.last_mut() {
-            let full = left == 0 || page.found.len() == extent.limit;
+            let full = left == 0 || page.entries.len() == extent.max_entries;
             let Some(name) = level.names.pop_front().filter(|_| !full) else {
-                if full || level.cut {
+                if full || level.truncated {
                     page.next = last;
                     return Ok(page);
                 }
@@ -103,7 +103,7 @@ impl Workspace {
                 continue;
             };
             left -= 1;
-            let Some(seen) = look(&level.folder, &name) else { continue };
+            let Some(seen) = stat_entry(&level.directory, &name) else { continue };
             let path = join(&level.path, &name);
             // The page before ended here or below: this is gone through again, and not shown.
             let rest = after.and_then(|after| after.strip_prefix(&*path));
@@ -111,18 +111,18 @@ impl Workspace {
             if !again {
                 last = Some(path.clone());
                 if pattern.matches(&path) {
-                    page.found.push(Found {
+                    page.entries.push(ListEntry {
                         path: join(&base, &path),
                         name: name.clone(),
-                        seen: seen.clone(),
+                        stat: seen.clone(),
                     });
                 }
             }
-            let deeper = seen.kind == Kind::Folder && levels.len() < DEPTH;
+            let deeper = seen.kind == EntryKind::Directory && levels.len() < DEPTH;
             if deeper
-                && let Some(level) = levels.last().and_then(|level| level.below(&name, path, after, left))
+                && let Some(level) = levels.last().and_then(|level| level.open_child(&name, path, after, left))
             {
-                spare(&mut levels, left.saturating_sub(level.names.len()));
+                trim_levels(&mut levels, left.saturating_sub(level.names.len()));
                 levels.push(level);
             }
         }
@@ -130,7 +130,7 @@ impl Workspace {
     }
 
     /// What the paths of a place's files begin with.
-    fn base(&self, place: &Place<'_>) -> String {
+    fn path_prefix(&self, place: &ResolvedPath<'_>) -> String {
         let path = place.path.to_str().filter(|path| *path != ".").unwrap_or_default();
         if self.is_cwd(place.root) {
             return path.to_owned();
@@ -139,17 +139,17 @@ impl Workspace {
     }
 }
 
-impl Place<'_> {
-    fn folder(&self) -> Result<Dir, FileError> {
+impl ResolvedPath<'_> {
+    fn open_directory(&self) -> Result<Dir, FileError> {
         if self.root.dir.metadata(&self.path)?.is_dir() {
             Ok(self.root.dir.open_dir(&self.path)?)
         } else {
-            Err(FileError::NotAFolder)
+            Err(FileError::NotADirectory)
         }
     }
 }
 
-impl Level {
+impl SearchLevel {
     fn open(folder: Dir, path: String, after: Option<&str>, max: usize) -> Result<Self, FileError> {
         // The page before ended here or below, or else all of it is new.
         let rest = match after {
@@ -157,37 +157,37 @@ impl Level {
             Some(after) => after.strip_prefix(&*path).and_then(|rest| rest.strip_prefix('/')),
             None => None,
         };
-        let from = rest.map_or(From::First, |rest| From::At(rest.split('/').next().unwrap_or_default()));
-        let (names, cut) = names(&folder, from, max)?;
-        Ok(Self { folder, path, names, cut })
+        let from = rest.map_or(StartAt::First, |rest| StartAt::At(rest.split('/').next().unwrap_or_default()));
+        let (names, cut) = read_names(&folder, from, max)?;
+        Ok(Self { directory: folder, path, names, truncated: cut })
     }
 
     /// A folder in this one; none if it cannot be read, or is none any more.
-    fn below(&self, name: &str, path: String, after: Option<&str>, max: usize) -> Option<Self> {
-        Self::open(step(&self.folder, OsStr::new(name)).ok()?, path, after, max).ok()
+    fn open_child(&self, name: &str, path: String, after: Option<&str>, max: usize) -> Option<Self> {
+        Self::open(open_child(&self.directory, OsStr::new(name)).ok()?, path, after, max).ok()
     }
 }
 
 /// Lets go of names that will not be looked at, since what lies deeper comes before them: `room` is what is left for all.
-fn spare(levels: &mut [Level], mut room: usize) {
+fn trim_levels(levels: &mut [SearchLevel], mut room: usize) {
     for level in levels.iter_mut().rev() {
         if level.names.len() > room {
             level.names.truncate(room);
-            level.cut = true;
+            level.truncated = true;
         }
         room -= level.names.len();
     }
 }
 
 /// The first `max` names of a folder in their order, and whether there are more. One that is not UTF-8 has no name here.
-fn names(folder: &Dir, from: From<'_>, max: usize) -> Result<(VecDeque<String>, bool), FileError> {
+fn read_names(folder: &Dir, from: StartAt<'_>, max: usize) -> Result<(VecDeque<String>, bool), FileError> {
     let (mut kept, mut cut) = (BTreeSet::new(), false);
     for entry in folder.entries()? {
         let Ok(name) = entry?.file_name().into_string() else { continue };
         let wanted = match from {
-            From::First => true,
-            From::At(first) => &*name >= first,
-            From::After(last) => &*name > last,
+            StartAt::First => true,
+            StartAt::At(first) => &*name >= first,
+            StartAt::After(last) => &*name > last,
         };
         if wanted && kept.insert(name) && kept.len() > max {
             kept.pop_last();
@@ -197,8 +197,8 @@ fn names(folder: &Dir, from: From<'_>, max: usize) -> Result<(VecDeque<String>, 
     Ok((kept.into_iter().collect(), cut))
 }
 
-fn look(folder: &Dir, name: &str) -> Option<Seen> {
-    statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(Seen::from)
+fn stat_entry(folder: &Dir, name: &str) -> Option<FileStat> {
+    statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(FileStat::from)
 }
 
 fn join(folder: &str, name: &str) -> String {
@@ -215,10 +215,10 @@ mod tests {
     use super::*;
 
     fn paths(page: &Page) -> Vec<&str> {
-        page.found.iter().map(|found| &*found.path).collect()
+        page.entries.iter().map(|found| &*found.path).collect()
     }
 
-    fn ground() -> (tempfile::TempDir, Workspace) {
+    fn fixture() -> (tempfile::TempDir, Workspace) {
         let dir = tempfile::tempdir().unwrap();
         for folder in ["w/a/deep", "w/b", "more"] {
             std::fs::create_dir_all(dir.path().join(folder)).unwrap();
@@ -235,30 +235,30 @@ mod tests {
 
     #[test]
     fn a_folder_is_listed_by_name_and_page() {
-        let (dir, workspace) = ground();
+        let (dir, workspace) = fixture();
         let first = workspace.list(".", None, 3).unwrap();
         assert_eq!(paths(&first), ["a", "a.rs", "b"]);
-        let kinds: Vec<Kind> = first.found.iter().map(|found| found.seen.kind).collect();
-        assert_eq!(kinds, [Kind::Folder, Kind::File, Kind::Folder]);
-        assert_eq!(first.found[1].seen.size, 6);
+        let kinds: Vec<EntryKind> = first.entries.iter().map(|found| found.stat.kind).collect();
+        assert_eq!(kinds, [EntryKind::Directory, EntryKind::File, EntryKind::Directory]);
+        assert_eq!(first.entries[1].stat.size, 6);
         let second = workspace.list(".", first.next.as_deref(), 3).unwrap();
         assert_eq!(paths(&second), ["link", "z"]);
-        assert_eq!((second.found[0].seen.kind, second.next), (Kind::Link, None));
+        assert_eq!((second.entries[0].stat.kind, second.next), (EntryKind::Link, None));
         assert_eq!(paths(&workspace.list("link", None, 9).unwrap()), ["link/deep", "link/x.rs"]);
         let more = dir.path().canonicalize().unwrap().join("more");
         let listed = workspace.list(more.to_str().unwrap(), None, 9).unwrap();
-        assert_eq!(listed.found[0].path, format!("{}/x.rs", more.display()));
+        assert_eq!(listed.entries[0].path, format!("{}/x.rs", more.display()));
         assert!(
-            workspace.open_file(&listed.found[0].path).is_ok(),
+            workspace.open_file(&listed.entries[0].path).is_ok(),
             "a path that is shown is one that is taken"
         );
-        assert!(matches!(workspace.list("z", None, 9), Err(FileError::NotAFolder)));
+        assert!(matches!(workspace.list("z", None, 9), Err(FileError::NotADirectory)));
         assert!(matches!(workspace.list("none", None, 9), Err(FileError::Missing)));
     }
 
     #[test]
-    fn a_search_goes_on_where_it_was_cut_whatever_the_size_of_its_pages() {
-        let (_dir, workspace) = ground();
+    fn search_resumes_at_any_page_size() {
+        let (_dir, workspace) = fixture();
         let everything = ["a", "a/deep", "a/deep/x.rs", "a/x.rs", "a.rs", "b", "b/y.rs", "link", "z"];
         let files = ["a/deep/x.rs", "a/x.rs", "a.rs", "b/y.rs"];
         for (text, wanted) in [("", &everything[..]), ("*.rs", &files[..])] {
@@ -266,10 +266,10 @@ mod tests {
             for (limit, names) in [(1, 100), (2, 100), (100, 100), (100, 4), (1, 5)] {
                 let (mut all, mut after) = (Vec::new(), None);
                 for _ in 0..50 {
-                    let extent = Extent { limit, names };
+                    let extent = PageLimits { max_entries: limit, max_names: names };
                     let page = workspace.find(".", &pattern, after.as_deref(), extent).unwrap();
-                    assert!(page.found.len() <= limit);
-                    all.extend(page.found.into_iter().map(|found| found.path));
+                    assert!(page.entries.len() <= limit);
+                    all.extend(page.entries.into_iter().map(|found| found.path));
                     after = page.next;
                     if after.is_none() {
                         break;
@@ -279,15 +279,15 @@ mod tests {
                 assert_eq!(after, None, "it comes to an end");
             }
         }
-        let below = workspace.find("a", &Pattern::new("x"), None, Extent { limit: 9, names: 9 }).unwrap();
+        let below = workspace.find("a", &Pattern::new("x"), None, PageLimits { max_entries: 9, max_names: 9 }).unwrap();
         assert_eq!(paths(&below), ["a/deep/x.rs", "a/x.rs"]);
     }
 
     #[test]
-    fn a_loop_of_folders_is_not_gone_through() {
-        let (dir, workspace) = ground();
+    fn search_does_not_follow_a_link_loop() {
+        let (dir, workspace) = fixture();
         std::os::unix::fs::symlink("..", dir.path().join("w/b/up")).unwrap();
-        let extent = Extent { limit: 1000, names: 1000 };
+        let extent = PageLimits { max_entries: 1000, max_names: 1000 };
         let page = workspace.find(".", &Pattern::new("up"), None, extent).unwrap();
         assert_eq!(paths(&page), ["b/up"]);
     }

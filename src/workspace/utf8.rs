@@ -4,14 +4,14 @@
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     /// The beginning of a character: at most three bytes.
-    held: Vec<u8>,
+    pending: Vec<u8>,
 }
 
 impl Decoder {
     /// The whole characters after `bytes` have come.
     pub(super) fn push(&mut self, bytes: &[u8]) -> String {
-        self.held.extend_from_slice(bytes);
-        let all = std::mem::take(&mut self.held);
+        self.pending.extend_from_slice(bytes);
+        let all = std::mem::take(&mut self.pending);
         let mut text = String::with_capacity(all.len());
         let mut rest = &all[..];
         loop {
@@ -24,7 +24,7 @@ impl Decoder {
                     let (valid, after) = rest.split_at(error.valid_up_to());
                     text.push_str(&String::from_utf8_lossy(valid));
                     let Some(wrong) = error.error_len() else {
-                        self.held = after.to_vec();
+                        self.pending = after.to_vec();
                         return text;
                     };
                     text.push(char::REPLACEMENT_CHARACTER);
@@ -36,7 +36,7 @@ impl Decoder {
 
     /// Nothing more comes: what waited is no character.
     pub(super) fn finish(&mut self) -> String {
-        let held = std::mem::take(&mut self.held);
+        let held = std::mem::take(&mut self.pending);
         String::from_utf8_lossy(&held).into_owned()
     }
 }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_character_waits_for_its_rest() {
+    fn incomplete_character_waits_for_its_bytes() {
         let mut decoder = Decoder::default();
         let [first, second, third, fourth] = "😀".as_bytes().try_into().unwrap();
         assert_eq!(decoder.push(&[b'a', first, second]), "a");
@@ -61,7 +61,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_in_any_pieces_are_what_they_are_whole(bytes: Vec<u8>, piece in 1_usize..5) {
+        fn decoding_is_independent_of_chunking(bytes: Vec<u8>, piece in 1_usize..5) {
             let mut decoder = Decoder::default();
             let mut text: String = bytes.chunks(piece).map(|piece| decoder.push(piece)).collect();
             text.push_str(&decoder.finish());

@@ -12,7 +12,7 @@ use super::flags::Flags;
 use super::session::{Session, Sessions, append};
 use super::turn::Turn;
 use super::wire::{Wire, string};
-use super::{asks, faults, handover, script};
+use super::{client_requests, faults, handover, script};
 
 pub(crate) struct Agent {
     pub(crate) flags: Flags,
@@ -94,7 +94,7 @@ impl Agent {
             (id, None) => {
                 let id = id.map_or("null", RawValue::get);
                 let result = envelope.result.map_or("null", RawValue::get).to_owned();
-                self.wire.answered(id, envelope.error.map_or(Ok(result), |error| Err(error.code)));
+                self.wire.resolve(id, envelope.error.map_or(Ok(result), |error| Err(error.code)));
             }
             _ => {}
         }
@@ -117,7 +117,7 @@ impl Agent {
                 self.wire.answer(id, self.initialize());
                 self.flags.short_life.into_iter().for_each(super::process::exit_after);
             }
-            "authenticate" if self.flags.auth_once && self.asked_before("authenticate") => {}
+            "authenticate" if self.flags.auth_once && self.was_called_before("authenticate") => {}
             "authenticate" => {
                 std::thread::sleep(self.flags.slow_auth);
                 self.auth.set(true);
@@ -128,7 +128,7 @@ impl Agent {
                 self.wire.answer(id, "{}");
             }
             "auth/status" if self.flags.auth_status => {
-                let state = if self.auth.holds() { "authenticated" } else { "unauthenticated" };
+                let state = if self.auth.is_signed_in() { "authenticated" } else { "unauthenticated" };
                 self.wire.answer(id, format_args!(r#"{{"state":"{state}","accounts":[]}}"#));
             }
             _ if method.starts_with("_vendor/") => auth::vendor(&self.wire, id, method, params.all),
@@ -137,7 +137,7 @@ impl Agent {
                 self.wire.fail(id, -32601, "Method not found", None);
             }
             "session/load" | "session/resume"
-                if handover::answered(&self.wire, &self.flags, id, &params.session_id) => {}
+                if handover::answer_by_flag(&self.wire, &self.flags, id, &params.session_id) => {}
             "session/load" if !self.flags.no_load => self.load(id, params),
             "session/resume" if self.flags.resume || self.flags.resume_any => self.resume(id, params),
             "session/fork" if self.flags.fork => self.fork(id, params),
@@ -163,7 +163,7 @@ impl Agent {
     }
 
     /// Whether the log has this method more than once, whichever process got it.
-    fn asked_before(&self, method: &str) -> bool {
+    fn was_called_before(&self, method: &str) -> bool {
         let log = self.flags.log.as_ref().and_then(|log| std::fs::read_to_string(log).ok());
         log.unwrap_or_default().matches(&format!(r#""method":"{method}""#)).count() > 1
     }
@@ -204,7 +204,7 @@ impl Agent {
     }
 
     fn create(&mut self, id: &str, cwd: &str) {
-        if self.flags.auth_required && !self.auth.holds() {
+        if self.flags.auth_required && !self.auth.is_signed_in() {
             return self.wire.fail(id, -32000, "Authentication required", None);
         }
         if self.flags.hang_new {
@@ -213,7 +213,7 @@ impl Agent {
         let name = script::session_id(self.flags.collide_ids, self.made);
         self.made += 1;
         let session = self.sessions.create(&name, cwd);
-        handover::made(&self.flags, &name);
+        handover::session_created(&self.flags, &name);
         if self.flags.early_updates {
             faults::early_updates(&self.wire, &name, 2);
         }
@@ -228,7 +228,7 @@ impl Agent {
         let (wire, id) = (Arc::clone(&self.wire), id.to_owned());
         std::thread::Builder::new()
             .spawn(move || {
-                asks::at_new(&wire, &id);
+                client_requests::request_during_new(&wire, &id);
                 wire.answer(&id, answer);
             })
             .expect("the machine has room for a thread");
@@ -271,7 +271,7 @@ impl Agent {
         let name = script::session_id(self.flags.collide_ids, self.made);
         self.made += 1;
         let session = self.sessions.create(&name, &params.cwd);
-        handover::made(&self.flags, &name);
+        handover::session_created(&self.flags, &name);
         for update in history {
             self.sessions.record(&name, &update);
         }
@@ -327,7 +327,7 @@ impl Agent {
 
     /// Each turn has a thread, so that cancel and answers are read meanwhile.
     fn prompt(&self, id: &str, session: &Arc<Session>, blocks: &[&RawValue]) {
-        if self.flags.auth_at_prompt && !self.auth.holds() {
+        if self.flags.auth_at_prompt && !self.auth.is_signed_in() {
             return self.wire.fail(id, -32000, "Authentication required", None);
         }
         let Some(cancel) = session.begin() else {

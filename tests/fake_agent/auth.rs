@@ -21,7 +21,7 @@ impl Auth {
         Self { file, here: false }
     }
 
-    pub(crate) fn holds(&self) -> bool {
+    pub(crate) fn is_signed_in(&self) -> bool {
         self.file.as_ref().map_or(self.here, |file| file.exists())
     }
 

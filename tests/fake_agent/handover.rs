@@ -11,7 +11,7 @@ use super::wire::{Wire, string};
 /// The pause between two updates that follow the answer to `session/load`.
 const LATE_HISTORY_PAUSE: Duration = Duration::from_millis(40);
 
-fn beside(state: Option<&Path>, ending: &str) -> PathBuf {
+fn state_sibling(state: Option<&Path>, ending: &str) -> PathBuf {
     let mut name = state.expect("this flag needs --state").as_os_str().to_owned();
     name.push(ending);
     name.into()
@@ -19,7 +19,7 @@ fn beside(state: Option<&Path>, ending: &str) -> PathBuf {
 
 /// Takes the lock of a session until this process ends; gives the pid of the process that has it instead.
 fn lock(flags: &Flags, session: &str) -> Result<(), u32> {
-    let folder = beside(flags.state.as_deref(), ".locks");
+    let folder = state_sibling(flags.state.as_deref(), ".locks");
     std::fs::create_dir_all(&folder).expect("the test gave a folder that can be written");
     let file = folder.join(session);
     let holder = std::fs::read_to_string(&file).ok().and_then(|text| text.parse::<u32>().ok());
@@ -33,7 +33,7 @@ fn lock(flags: &Flags, session: &str) -> Result<(), u32> {
 }
 
 /// Counts down the number in the file of `--refuse-restore`; true while it was not 0.
-fn refuses(file: &Path) -> bool {
+fn should_refuse(file: &Path) -> bool {
     let left = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u32>().ok());
     let Some(left) = left.filter(|left| *left > 0) else { return false };
     std::fs::write(file, (left - 1).to_string()).expect("the test gave a file that can be written");
@@ -41,8 +41,8 @@ fn refuses(file: &Path) -> bool {
 }
 
 /// Answers `session/load` or `session/resume` in place of the agent, if a flag asks for it.
-pub(crate) fn answered(wire: &Wire, flags: &Flags, id: &str, session: &str) -> bool {
-    if flags.refuse_restore.as_deref().is_some_and(refuses) {
+pub(crate) fn answer_by_flag(wire: &Wire, flags: &Flags, id: &str, session: &str) -> bool {
+    if flags.refuse_restore.as_deref().is_some_and(should_refuse) {
         let data = r#"{"details":"The service is experiencing high demand."}"#;
         wire.fail(id, -32603, "Internal error", Some(data.to_owned()));
     } else if flags.false_load {
@@ -61,7 +61,7 @@ pub(crate) fn answered(wire: &Wire, flags: &Flags, id: &str, session: &str) -> b
 }
 
 /// A session was made in this process.
-pub(crate) fn made(flags: &Flags, session: &str) {
+pub(crate) fn session_created(flags: &Flags, session: &str) {
     if flags.lock {
         lock(flags, session).expect("a new session has a new id");
     }

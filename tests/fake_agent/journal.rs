@@ -34,7 +34,7 @@ pub(crate) fn received(line: &[u8]) {
 }
 
 /// Bytes on their way out: any number of lines, also a part of one.
-pub(crate) fn written(pieces: &[&[u8]]) {
+pub(crate) fn sent(pieces: &[&[u8]]) {
     keep(|journal| {
         let mut lines = Vec::new();
         for part in pieces.iter().flat_map(|piece| piece.split_inclusive(|byte| *byte == b'\n')) {

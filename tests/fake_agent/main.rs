@@ -112,7 +112,7 @@
 //! | `pid`, `env`, `cwd` | says its pid, its environment (`NAME=value` lines, sorted), its working folder |
 
 mod agent;
-mod asks;
+mod client_requests;
 mod auth;
 mod faults;
 mod files;
@@ -175,7 +175,7 @@ fn main() -> ExitCode {
 }
 
 fn each_line(mut receive: impl FnMut(&[u8])) {
-    for line in BufReader::new(process::Ears::default()).split(b'\n') {
+    for line in BufReader::new(process::PausableStdin::default()).split(b'\n') {
         match line {
             Ok(line) => {
                 journal::received(&line);

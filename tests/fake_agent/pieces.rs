@@ -20,7 +20,7 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Option<Step> {
         "endless" => {
             endless(turn, command.number("bytes", 100_000_000));
             turn.cancel.wait_for_ever();
-            Err(End::Silence)
+            Err(End::NoAnswer)
         }
         "unfinished" => {
             unfinished(turn, command.text("at", "line"));
@@ -28,7 +28,7 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Option<Step> {
         }
         "twice" => {
             twice(turn, command.text("first", "end_turn"), command.text("second", "refusal"));
-            Err(End::Silence)
+            Err(End::NoAnswer)
         }
         _ => return None,
     })

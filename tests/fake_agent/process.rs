@@ -50,16 +50,16 @@ pub(crate) fn set_up_home(time: Duration) {
 }
 
 /// Whether stdin is to be left alone.
-static DEAF: AtomicBool = AtomicBool::new(false);
+static STDIN_STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Stdin, from which one more read comes once the process is deaf, and of it no more than one line: when it went deaf it
 /// was in that read or not, and nobody can tell.
 #[derive(Default)]
-pub(crate) struct Ears {
+pub(crate) struct PausableStdin {
     shut: bool,
 }
 
-impl Read for Ears {
+impl Read for PausableStdin {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.shut {
             loop {
@@ -67,7 +67,7 @@ impl Read for Ears {
             }
         }
         let read = rustix::io::read(rustix::stdio::stdin(), &mut *buffer)?;
-        self.shut = DEAF.load(Ordering::Relaxed);
+        self.shut = STDIN_STOPPED.load(Ordering::Relaxed);
         let line = buffer[..read].iter().position(|byte| *byte == b'\n').filter(|_| self.shut);
         Ok(line.map_or(read, |end| end + 1))
     }
@@ -84,7 +84,7 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Option<Step> {
             "" => stderr("a line of stderr\n".repeat(1 + command.number("bytes", 100_000) / 17).as_bytes()),
             text => stderr(format!("{text}\n").as_bytes()),
         },
-        "deaf" => DEAF.store(true, Ordering::Relaxed),
+        "deaf" => STDIN_STOPPED.store(true, Ordering::Relaxed),
         "freeze" => kill_process(getpid(), Signal::STOP).expect("a process may stop itself"),
         "close-stdout" => return Some(close_stdout(turn)),
         "pid" => turn.say(&format!("pid={}", std::process::id())),
@@ -151,5 +151,5 @@ fn close_stdout(turn: &Turn) -> Step {
     let null = std::fs::File::create("/dev/null").map_err(|error| End::Error(-32603, error.to_string()))?;
     rustix::stdio::dup2_stdout(&null).map_err(|error| End::Error(-32603, error.to_string()))?;
     turn.cancel.wait_for_ever();
-    Err(End::Silence)
+    Err(End::NoAnswer)
 }

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::turn::{End, Step, Turn};
 use super::wire::{chunk, content_chunk, string, update_line};
-use super::{asks, faults, files, flood, pieces, process, raw, requests, terminals};
+use super::{client_requests, faults, files, flood, pieces, process, raw, requests, terminals};
 
 /// A command and its `key=value` words.
 pub(crate) struct Command<'a> {
@@ -80,7 +80,7 @@ fn commands(turn: &mut Turn, text: &str, spelled: &str, next: &str) -> Step {
         let command = Command::parse(part);
         let known = plain(turn, &command)
             .or_else(|| requests::play(turn, &command))
-            .or_else(|| asks::play(turn, &command))
+            .or_else(|| client_requests::play(turn, &command))
             .or_else(|| files::play(turn, &command))
             .or_else(|| faults::play(turn, &command, next))
             .or_else(|| pieces::play(turn, &command))
@@ -160,7 +160,7 @@ fn hang(turn: &Turn, at_cancel: &str) -> Step {
     Err(match at_cancel {
         "no" => {
             std::thread::sleep(std::time::Duration::from_hours(24));
-            End::Silence
+            End::NoAnswer
         }
         "end_turn" => End::Stop("end_turn".to_owned()),
         "error" => End::Error(-32603, "failed at the cancel".to_owned()),

@@ -8,9 +8,9 @@ use super::session::{Cancel, Session, Sessions};
 use super::wire::{Reply, Wire, chunk, string};
 
 /// How often a wait for an answer looks whether the turn was cancelled.
-const LOOK: Duration = Duration::from_millis(5);
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The longest wait for an answer of the client.
-const ANSWER: Duration = Duration::from_mins(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
 
 pub(crate) struct Turn {
     pub(crate) wire: Arc<Wire>,
@@ -31,7 +31,7 @@ pub(crate) enum End {
     Result(String),
     Failure(String),
     /// No answer at all.
-    Silence,
+    NoAnswer,
 }
 
 pub(crate) type Step = Result<(), End>;
@@ -88,9 +88,9 @@ impl Turn {
 
     /// The client's answer; none when the turn was cancelled. `wait`: that is not looked at before the answer came.
     pub(crate) fn reply(&self, receiver: &Receiver<Reply>, wait: bool) -> Result<Reply, End> {
-        let end = Instant::now() + ANSWER;
+        let end = Instant::now() + ANSWER_TIMEOUT;
         while Instant::now() < end {
-            match receiver.recv_timeout(LOOK) {
+            match receiver.recv_timeout(CANCEL_POLL_INTERVAL) {
                 Ok(_) if self.cancel.is_cancelled() => return Err(End::cancelled()),
                 Ok(reply) => return Ok(reply),
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -107,7 +107,7 @@ impl Turn {
     pub(crate) fn end(&self, end: &End) {
         self.session.end();
         match end {
-            End::Silence => {}
+            End::NoAnswer => {}
             End::Error(code, message) => self.wire.fail(&self.id, *code, message, None),
             End::Result(result) => self.wire.answer(&self.id, result),
             End::Failure(error) => {

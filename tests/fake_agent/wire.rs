@@ -30,7 +30,7 @@ impl Wire {
     /// Several writes with nothing of another turn in between.
     pub(crate) fn write_pieces(&self, pieces: &[&[u8]]) {
         let _one_at_a_time = self.stdout.lock().unwrap_or_else(PoisonError::into_inner);
-        super::journal::written(pieces);
+        super::journal::sent(pieces);
         for piece in pieces {
             let mut rest = *piece;
             while !rest.is_empty() {
@@ -87,7 +87,7 @@ impl Wire {
     }
 
     /// An answer of the client. One that nobody waits for is ignored.
-    pub(crate) fn answered(&self, id: &str, reply: Reply) {
+    pub(crate) fn resolve(&self, id: &str, reply: Reply) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         if let Some(sender) = waiting {
             drop(sender.try_send(reply));

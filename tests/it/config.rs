@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use acp_gateway::config::{
-    self, Config, ConfigError, Environment, Flags, Home, Launch, McpServer, Unanswered,
+    self, Config, ConfigError, Environment, Flags, Home, Launch, McpServer, OnTimeout,
 };
 
 const DATA: (&str, &str) = ("ACP_GATEWAY_DATA", "/data");
@@ -46,7 +46,7 @@ fn nothing_is_needed() {
     let environment: Environment = [("HOME", "/home/alice"), ("PATH", "/usr/bin")].into_iter().collect();
     let config = config::load(&Flags::default(), &environment, &|_| false).unwrap();
     assert_eq!(config.listen.address.to_string(), "127.0.0.1:8080");
-    assert!(!config.listen.asked);
+    assert!(!config.listen.explicit);
     assert_eq!(config.data.path(), Path::new("/home/alice/.local/share/acp-gateway"));
     assert_eq!(config.workspaces.root, Path::new("/home/alice/.local/share/acp-gateway/workspaces"));
     assert_eq!(config.agents.keys().map(ToString::to_string).collect::<Vec<_>>(), ["demo"]);
@@ -108,9 +108,9 @@ fn the_whole_file_of_the_documentation_is_read() {
     assert_eq!(headers["Authorization"].expose(), "t0ken-from-a-file");
     let claude = &config.agents[&"claude".parse().unwrap()];
     assert_eq!(claude.env["ANTHROPIC_API_KEY"].expose(), "sk-from-the-environment");
-    assert_eq!((claude.home, claude.permissions.unanswered), (Home::User, Unanswered::Wait));
-    assert_eq!(claude.permissions.after, Duration::from_mins(90));
-    assert_eq!((claude.pool.max, claude.pool.warm, claude.limits.line), (4, 0, 32 << 20));
+    assert_eq!((claude.home, claude.permissions.on_timeout), (Home::User, OnTimeout::Wait));
+    assert_eq!(claude.permissions.timeout, Duration::from_mins(90));
+    assert_eq!((claude.pool.max_size, claude.pool.min_idle, claude.limits.max_line_bytes), (4, 0, 32 << 20));
     assert_eq!(config.agents[&"demo".parse().unwrap()].launch, Launch::Demo);
     assert_eq!(config.limits.body_bytes, 2 << 20);
     assert_eq!(config.limits.keep_alive, Duration::from_millis(500));
@@ -372,7 +372,7 @@ fn flags_win_over_the_environment_and_the_environment_over_the_file() {
     assert_eq!(config.listen.address.port(), 2);
     assert_eq!((config.limits.streams, config.limits.body_bytes), (2, 1));
     let a = &config.agents[&"a".parse().unwrap()];
-    assert_eq!((a.pool.max, a.pool.warm), (6, 2));
+    assert_eq!((a.pool.max_size, a.pool.min_idle), (6, 2));
     assert_eq!(a.launch, Launch::Command { command: "x".into(), args: vec!["--fast".into(), "-v".into()] });
     assert_eq!(a.env["Mixed__Case"].expose(), "kept as it is");
     assert_eq!(config.agents[&"b".parse().unwrap()].home, Home::User);
@@ -434,7 +434,7 @@ fn known_agents_are_offered_only_when_nobody_named_one_and_only_here() {
     let environment = [DATA].into_iter().collect();
     let config = config::load(&here, &environment, &|program| program == "gemini").unwrap();
     let gemini = &config.agents[&"gemini".parse().unwrap()];
-    assert_eq!((gemini.home, gemini.pool.warm), (Home::User, 0));
+    assert_eq!((gemini.home, gemini.pool.min_idle), (Home::User, 0));
 
     let named = load("[agents.mine]\ncommand = \"x\"", &[]).unwrap();
     assert_eq!(named.agents.len(), 1);

@@ -119,7 +119,7 @@ fn named_keys_are_bounded_and_link_keys_replace_the_oldest() {
     let links: Vec<_> = (0..3)
         .map(|_| {
             house.clock.advance(Duration::from_secs(1));
-            keys.mint_link().unwrap()
+            keys.create_link_key().unwrap()
         })
         .collect();
     let holds: Vec<_> = links.iter().map(|link| keys.verify(link.expose()).is_some()).collect();
@@ -131,7 +131,7 @@ fn named_keys_are_bounded_and_link_keys_replace_the_oldest() {
 fn a_link_key_ends_when_nobody_uses_it() {
     let house = House::new();
     let keys = house.keys();
-    let (used, unused) = (keys.mint_link().unwrap(), keys.mint_link().unwrap());
+    let (used, unused) = (keys.create_link_key().unwrap(), keys.create_link_key().unwrap());
     let (named, _) = keys.create(&new_key("alice")).unwrap();
     house.clock.advance(DAY * 29);
     let owner = keys.verify(used.expose()).unwrap();
@@ -143,7 +143,7 @@ fn a_link_key_ends_when_nobody_uses_it() {
     let kinds: Vec<_> = keys.list().iter().map(|key| key.kind).collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == KeyKind::Link).count(), 1);
     house.clock.advance(DAY * 31);
-    assert!(!keys.holds(&owner));
+    assert!(!keys.is_valid(&owner));
     // What ended is forgotten at the next start.
     assert_eq!(house.keys().list().len(), 1);
     assert_eq!(house.store.scan(Table::Key, b"", None, 10).unwrap().len(), 1);
@@ -171,7 +171,7 @@ fn an_admin_key_is_in_memory_only() {
     let keys = Keys::open(house.store.clone(), house.ids.clone(), &Limits::default(), admin).unwrap();
     let verified = keys.verify(text).unwrap();
     assert_eq!(&*verified.principal.id, "admin");
-    assert!(verified.principal.scopes.contains(Scope::Files) && keys.holds(&verified));
+    assert!(verified.principal.scopes.contains(Scope::Files) && keys.is_valid(&verified));
     assert_eq!(house.store.scan(Table::Key, b"", None, 10).unwrap(), []);
     assert!(house.keys().verify(text).is_none());
 }
@@ -181,7 +181,7 @@ async fn rotate_revokes_live_stream() {
     let house = House::new();
     let gateway = house.keys();
     let shutdown = Shutdown::new();
-    shutdown.spawn(gateway.clone().follow(shutdown.clone()));
+    shutdown.spawn(gateway.clone().run(shutdown.clone()));
     // The command line works on the same store with its own copy of the keys.
     let command_line = house.keys();
     let (text, _) = command_line.create(&new_key("alice")).unwrap();
@@ -191,16 +191,16 @@ async fn rotate_revokes_live_stream() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let verified = gateway.verify(text.expose()).unwrap();
-    let stream = tokio::time::timeout(Duration::from_millis(100), gateway.ended(&verified));
+    let stream = tokio::time::timeout(Duration::from_millis(100), gateway.wait_ended(&verified));
     assert!(stream.await.is_err(), "the stream ended though its key holds");
     let began = tokio::time::Instant::now();
     command_line.revoke("alice").unwrap();
-    gateway.ended(&verified).await;
+    gateway.wait_ended(&verified).await;
     // A second of ours, and one for a machine that has other things to do.
     assert!(began.elapsed() <= Duration::from_secs(2), "{:?}", began.elapsed());
     assert!(gateway.verify(text.expose()).is_none());
-    shutdown.begin();
-    assert!(shutdown.finished(Duration::from_secs(5)).await);
+    shutdown.start_drain();
+    assert!(shutdown.wait_for_tasks(Duration::from_secs(5)).await);
 }
 
 #[tokio::test]
@@ -212,8 +212,8 @@ async fn the_last_use_is_written_and_never_brings_back_a_revoked_key() {
     assert!(gateway.verify(alice.expose()).is_some() && gateway.verify(bob.expose()).is_some());
     house.keys().revoke("bob").unwrap();
     let shutdown = Shutdown::new();
-    let following = shutdown.spawn(gateway.clone().follow(shutdown.clone()));
-    shutdown.begin();
+    let following = shutdown.spawn(gateway.clone().run(shutdown.clone()));
+    shutdown.start_drain();
     following.await.unwrap();
     let after: Vec<_> =
         house.keys().list().into_iter().map(|key| (key.name.to_string(), key.last_used_at)).collect();

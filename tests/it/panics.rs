@@ -5,7 +5,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use acp_gateway::shutdown::{Shutdown, sound};
+use acp_gateway::shutdown::{Shutdown, lock_or_abort};
 
 use crate::support::gateway::command;
 
@@ -41,22 +41,22 @@ async fn alone_a_task_panics_on_which_others_rely() {
 fn alone_a_lock_is_taken_after_a_panic_under_it() {
     let lock = Arc::new(Mutex::new(0));
     let held = Arc::clone(&lock);
-    let thread = Shutdown::thread("panics", move || {
-        let _held = sound(held.lock());
+    let thread = Shutdown::spawn_thread("panics", move || {
+        let _held = lock_or_abort(held.lock());
         panic!("on purpose");
     });
     assert!(thread.unwrap().join().is_err());
-    *sound(lock.lock()) += 1;
+    *lock_or_abort(lock.lock()) += 1;
 }
 
 #[tokio::test]
 #[ignore = "another test runs it alone, beside those whose process aborts"]
 async fn alone_a_confined_task_panics() {
     let shutdown = Shutdown::new();
-    let panicked = shutdown.spawn_confined(async { panic!("on purpose") }).await;
+    let panicked = shutdown.spawn_isolated(async { panic!("on purpose") }).await;
     assert!(panicked.unwrap_err().is_panic());
     let panicked = shutdown.spawn_client(async { panic!("on purpose") }).await;
     assert!(panicked.unwrap_err().is_panic());
-    shutdown.begin();
-    assert!(shutdown.finished(LIMIT).await, "it is not waited for");
+    shutdown.start_drain();
+    assert!(shutdown.wait_for_tasks(LIMIT).await, "it is not waited for");
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use acp_gateway::auth::{Admission, Keys, Policy, PolicyOptions, Refusal, Tickets};
+use acp_gateway::auth::{Admission, Keys, Policy, PolicyOptions, AdmissionError, Tickets};
 use acp_gateway::store::MemoryStore;
 use acp_gateway::types::{Ids, Limits};
 use http::Request;
@@ -33,7 +33,7 @@ fn gate(bound: &str, public: Option<&str>) -> Gate {
         allowed_origins: vec!["https://app.example".to_owned()],
         proxies: vec!["10.0.0.0/8".parse().unwrap()],
     };
-    let key = keys.mint_link().unwrap().expose().to_owned();
+    let key = keys.create_link_key().unwrap().expose().to_owned();
     Gate { policy: Policy::new(&options, keys.clone(), tickets.clone(), &limits), keys, tickets, key }
 }
 
@@ -44,12 +44,12 @@ fn request(uri: &str, headers: &[(&str, &str)]) -> Parts {
 }
 
 impl Gate {
-    fn admit(&self, parts: &Parts) -> Result<Admission, Refusal> {
+    fn admit(&self, parts: &Parts) -> Result<Admission, AdmissionError> {
         self.policy.admit(parts, PEER.parse::<SocketAddr>().unwrap())
     }
 
     /// With the key and with what is given on top.
-    fn with_key(&self, uri: &str, headers: &[(&str, &str)]) -> Result<Admission, Refusal> {
+    fn with_key(&self, uri: &str, headers: &[(&str, &str)]) -> Result<Admission, AdmissionError> {
         let bearer = format!("Bearer {}", self.key);
         let mut all = vec![("authorization", bearer.as_str())];
         all.extend_from_slice(headers);
@@ -106,16 +106,16 @@ fn host_rebind() {
     for host in foreign {
         for path in ["/", "/v1/sessions", "/livez", "/docs", "/openapi.json", "/assets/x.js", "/nowhere"] {
             let refused = gate.with_key(path, &[("host", host)]).unwrap_err();
-            assert_eq!(refused, Refusal::HostRefused, "{host} {path}");
+            assert_eq!(refused, AdmissionError::MisdirectedRequest, "{host} {path}");
         }
     }
     let two = gate.with_key("/v1/sessions", &[("host", "localhost:8080"), ("host", "localhost:8080")]);
-    assert_eq!(two.unwrap_err(), Refusal::HostRefused);
+    assert_eq!(two.unwrap_err(), AdmissionError::MisdirectedRequest);
     let none = gate.with_key("/v1/sessions", &[]);
-    assert_eq!(none.unwrap_err(), Refusal::HostRefused);
+    assert_eq!(none.unwrap_err(), AdmissionError::MisdirectedRequest);
     for (target, host) in [("evil.example", "localhost:8080"), ("localhost:8080", "evil.example")] {
         let mixed = gate.with_key(&format!("http://{target}/v1/sessions"), &[("host", host)]);
-        assert_eq!(mixed.unwrap_err(), Refusal::HostRefused, "{target} {host}");
+        assert_eq!(mixed.unwrap_err(), AdmissionError::MisdirectedRequest, "{target} {host}");
     }
 }
 
@@ -140,7 +140,7 @@ fn only_listed_origins_pass() {
         gate.with_key(path, &all)
     };
     let cross = |origin: &str| {
-        gate.policy.cross_origin(&request("/v1", &[("origin", origin)]).headers).map(str::to_owned)
+        gate.policy.allowed_cross_origin(&request("/v1", &[("origin", origin)]).headers).map(str::to_owned)
     };
     for origin in
         ["http://localhost:8080", "http://127.0.0.1:8080", "http://[::1]:8080", "https://gateway.example"]
@@ -167,11 +167,11 @@ fn only_listed_origins_pass() {
         "http://localhost:8080 x",
     ] {
         for path in ["/v1", "/", "/livez"] {
-            assert_eq!(ask(path, &[("origin", origin)]).unwrap_err(), Refusal::OriginForbidden, "{origin}");
+            assert_eq!(ask(path, &[("origin", origin)]).unwrap_err(), AdmissionError::OriginForbidden, "{origin}");
         }
     }
     let twice = [("origin", "http://localhost:8080"), ("origin", "http://localhost:8080")];
-    assert_eq!(ask("/v1", &twice).unwrap_err(), Refusal::OriginForbidden);
+    assert_eq!(ask("/v1", &twice).unwrap_err(), AdmissionError::OriginForbidden);
     for (site, passes) in
         [("same-origin", true), ("none", true), ("same-site", false), ("cross-site", false), ("x", false)]
     {
@@ -181,7 +181,7 @@ fn only_listed_origins_pass() {
     }
     // It only ever takes away.
     let lies = [("origin", "https://evil.example"), ("sec-fetch-site", "same-origin")];
-    assert_eq!(ask("/v1", &lies).unwrap_err(), Refusal::OriginForbidden);
+    assert_eq!(ask("/v1", &lies).unwrap_err(), AdmissionError::OriginForbidden);
 }
 
 #[test]
@@ -196,9 +196,9 @@ fn a_preflight_needs_no_key_but_a_listed_origin() {
     let method = [("access-control-request-method", "POST")];
     let admitted = ask("https://app.example", &method).unwrap();
     assert!(admitted.preflight && admitted.credential.is_none());
-    assert_eq!(ask("https://app.example", &[]).unwrap_err(), Refusal::KeyMissing);
-    assert_eq!(ask("https://evil.example", &method).unwrap_err(), Refusal::OriginForbidden);
-    assert_eq!(ask("http://localhost:8080", &method).unwrap_err(), Refusal::KeyMissing);
+    assert_eq!(ask("https://app.example", &[]).unwrap_err(), AdmissionError::MissingKey);
+    assert_eq!(ask("https://evil.example", &method).unwrap_err(), AdmissionError::OriginForbidden);
+    assert_eq!(ask("http://localhost:8080", &method).unwrap_err(), AdmissionError::MissingKey);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn only_a_right_key_opens_what_is_not_public() {
         assert!(admitted.principal().is_none(), "{path}");
     }
     for path in ["/v1", "/v1/sessions", "/metrics", "/acp", "/docsx", "/livez/", "/assets", "//", "/%76%31"] {
-        assert_eq!(gate.admit(&request(path, &[host])).unwrap_err(), Refusal::KeyMissing, "{path}");
+        assert_eq!(gate.admit(&request(path, &[host])).unwrap_err(), AdmissionError::MissingKey, "{path}");
     }
     let key = &gate.key;
     for right in [format!("Bearer {key}"), format!("bearer {key}"), format!("BEARER  {key}")] {
@@ -239,9 +239,9 @@ fn only_a_right_key_opens_what_is_not_public() {
     for (index, wrong) in wrong.iter().enumerate() {
         let refused = gate.admit(&request("/v1", &[host, ("authorization", wrong)])).unwrap_err();
         let told = if index < 2 {
-            refused == Refusal::KeyWrong
+            refused == AdmissionError::InvalidKey
         } else {
-            matches!(refused, Refusal::TooManyWrongKeys { .. })
+            matches!(refused, AdmissionError::TooManyInvalidKeys { .. })
         };
         assert!(told, "{wrong} {refused:?}");
     }
@@ -260,16 +260,16 @@ fn bruteforce_throttled() {
             [("host", "localhost:8080"), ("authorization", "Bearer guess"), ("x-forwarded-for", forwarded)];
         gate.policy.admit(&request("/v1", &headers), peer.parse().unwrap()).unwrap_err()
     };
-    assert_eq!(guess("10.0.0.1:1", "198.51.100.1"), Refusal::KeyWrong);
-    assert_eq!(guess("10.0.0.1:2", "198.51.100.1"), Refusal::KeyWrong);
-    let Refusal::TooManyWrongKeys { retry_after } = guess("10.0.0.1:3", "198.51.100.1") else {
+    assert_eq!(guess("10.0.0.1:1", "198.51.100.1"), AdmissionError::InvalidKey);
+    assert_eq!(guess("10.0.0.1:2", "198.51.100.1"), AdmissionError::InvalidKey);
+    let AdmissionError::TooManyInvalidKeys { retry_after } = guess("10.0.0.1:3", "198.51.100.1") else {
         panic!("the third guess in a minute passed");
     };
     assert!(
         retry_after > Duration::from_secs(50) && retry_after <= Duration::from_mins(1),
         "{retry_after:?}"
     );
-    assert_eq!(guess("10.0.0.1:4", "198.51.100.2"), Refusal::KeyWrong);
+    assert_eq!(guess("10.0.0.1:4", "198.51.100.2"), AdmissionError::InvalidKey);
 }
 
 #[test]
@@ -303,17 +303,17 @@ fn a_ticket_opens_its_paths_and_nothing_else() {
     assert_eq!(stream.principal().unwrap().id, holder.principal.id);
     assert!(stream.credential.as_ref().unwrap().is_ticket());
     let other_path = request(&format!("/v1/sessions?ticket={ticket}"), &[host]);
-    assert_eq!(gate.admit(&other_path).unwrap_err(), Refusal::TicketWrong);
+    assert_eq!(gate.admit(&other_path).unwrap_err(), AdmissionError::InvalidTicket);
     let twice = request(&format!("/v1/events?ticket={ticket}&ticket={ticket}"), &[host]);
-    assert_eq!(gate.admit(&twice).unwrap_err(), Refusal::KeyMissing);
+    assert_eq!(gate.admit(&twice).unwrap_err(), AdmissionError::MissingKey);
     let post = Request::post(format!("/v1/events?ticket={ticket}")).header("host", "localhost:8080");
-    assert_eq!(gate.admit(&post.body(()).unwrap().into_parts().0).unwrap_err(), Refusal::KeyMissing);
+    assert_eq!(gate.admit(&post.body(()).unwrap().into_parts().0).unwrap_err(), AdmissionError::MissingKey);
     // A wrong key beside it is a wrong key.
     let beside = request(&format!("/v1/events?ticket={ticket}"), &[host, ("authorization", "Bearer x")]);
-    assert_eq!(gate.admit(&beside).unwrap_err(), Refusal::KeyWrong);
+    assert_eq!(gate.admit(&beside).unwrap_err(), AdmissionError::InvalidKey);
     assert!(open().is_ok());
     gate.keys.revoke("owner").unwrap();
-    assert_eq!(open().unwrap_err(), Refusal::TicketWrong);
+    assert_eq!(open().unwrap_err(), AdmissionError::InvalidTicket);
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn a_ticket_holds_while_its_stream_lives_and_a_while_after() {
         let store = Arc::new(MemoryStore::new(Ids::system()));
         let tickets = Tickets::open(store, Ids::system(), &limits, &gate.keys).unwrap();
         let ticket = tickets.issue(&holder, vec![path.to_owned()]).unwrap().ticket;
-        move || tickets.use_for(&ticket, path).ok()
+        move || tickets.open_stream(&ticket, path).ok()
     };
     let pass = || std::thread::sleep(short * 2);
 
@@ -358,12 +358,12 @@ fn tickets_of_one_principal_are_bounded() {
     let holder = gate.keys.verify(&gate.key).unwrap();
     let path = "/v1/events";
     let used = gate.tickets.issue(&holder, vec![path.to_owned()]).unwrap().ticket;
-    let stream = gate.tickets.use_for(&used, path).unwrap();
+    let stream = gate.tickets.open_stream(&used, path).unwrap();
     let unused = gate.tickets.issue(&holder, vec![path.to_owned()]).unwrap().ticket;
     for _ in 0..Limits::default().tickets {
         gate.tickets.issue(&holder, vec![path.to_owned()]).unwrap();
     }
-    assert!(gate.tickets.use_for(&unused, path).is_err());
-    assert!(gate.tickets.use_for(&used, path).is_ok());
+    assert!(gate.tickets.open_stream(&unused, path).is_err());
+    assert!(gate.tickets.open_stream(&used, path).is_ok());
     drop(stream);
 }

@@ -182,7 +182,7 @@ async fn the_keeper_does_not_hold_the_pipes_open() {
     assert_eq!(child.exit(), None, "only stdout was closed");
     assert_eq!(child.stop_reason(), None);
     assert_eq!(soon(child.stop()).await, code(8));
-    assert_eq!(child.stop_reason(), Some(StopReason::Ordered));
+    assert_eq!(child.stop_reason(), Some(StopReason::Requested));
 }
 
 #[tokio::test]
@@ -288,7 +288,7 @@ async fn what_cannot_be_executed_is_a_typed_error() {
 
     spec.cwd = bench.path("missing");
     let folder = soon(bench.spawner.spawn(spec)).await.unwrap_err();
-    assert!(matches!(folder, SpawnError::Folder { .. }), "{folder:?}");
+    assert!(matches!(folder, SpawnError::Directory { .. }), "{folder:?}");
     assert_eq!(bench.run_files(), Vec::<PathBuf>::new());
 }
 

@@ -11,12 +11,12 @@ fn form(properties: &Value) -> Form {
 }
 
 /// The pointers of what is wrong.
-fn wrong(form: &Form, content: &Value) -> Vec<String> {
-    form.check(Some(&raw(content))).into_iter().map(|misfit| misfit.pointer).collect()
+fn error_pointers(form: &Form, content: &Value) -> Vec<String> {
+    form.validate(Some(&raw(content))).into_iter().map(|misfit| misfit.pointer).collect()
 }
 
 #[test]
-fn every_keyword_of_acp_counts() {
+fn every_keyword_of_acp_is_validated() {
     for (property, good, bad) in [
         (json!({ "type": "string" }), json!("x"), json!(1)),
         (json!({ "type": "string", "minLength": 2 }), json!("é√"), json!("é")),
@@ -50,14 +50,14 @@ fn every_keyword_of_acp_counts() {
         ),
     ] {
         let form = form(&json!({ "f": property }));
-        assert!(wrong(&form, &json!({ "f": good })).is_empty(), "{property} {good}");
-        assert_eq!(wrong(&form, &json!({ "f": bad })), ["/content/f"], "{property} {bad}");
-        assert!(wrong(&form, &json!({})).is_empty(), "nothing is required");
+        assert!(error_pointers(&form, &json!({ "f": good })).is_empty(), "{property} {good}");
+        assert_eq!(error_pointers(&form, &json!({ "f": bad })), ["/content/f"], "{property} {bad}");
+        assert!(error_pointers(&form, &json!({})).is_empty(), "nothing is required");
     }
 }
 
 #[test]
-fn what_is_wrong_is_told_place_by_place_and_without_the_values() {
+fn errors_name_pointers_and_not_values() {
     let schema = json!({
         "type": "object",
         "required": ["name", "a/b~c"],
@@ -69,7 +69,7 @@ fn what_is_wrong_is_told_place_by_place_and_without_the_values() {
     });
     let form = Form::parse(&raw(&schema)).unwrap();
     let content = json!({ "name": "S3", "tags": ["x", "hush", "y", "hush"], "other": 1, "_meta": {} });
-    let misfits = form.check(Some(&raw(&content)));
+    let misfits = form.validate(Some(&raw(&content)));
     let mut pointers: Vec<&str> = misfits.iter().map(|misfit| &*misfit.pointer).collect();
     pointers.sort_unstable();
     assert_eq!(
@@ -85,30 +85,30 @@ fn what_is_wrong_is_told_place_by_place_and_without_the_values() {
         ]
     );
     assert!(misfits.iter().all(|misfit| !misfit.detail.contains("hush") && !misfit.detail.contains("S3")));
-    assert_eq!(form.check(None).len(), 2, "both that are required are missing");
+    assert_eq!(form.validate(None).len(), 2, "both that are required are missing");
     for no_object in ["[]", "1", r#"{"name":"abc","name":"abcd","a/b~c":true}"#] {
-        let misfits = form.check(Some(&RawValue::from_string(no_object.to_owned()).unwrap()));
+        let misfits = form.validate(Some(&RawValue::from_string(no_object.to_owned()).unwrap()));
         assert_eq!(misfits.iter().map(|m| &*m.pointer).collect::<Vec<_>>(), ["/content"], "{no_object}");
     }
     let half = RawValue::from_string(r#"{"name":"\ud800","a/b~c":true}"#.to_owned()).unwrap();
-    assert_eq!(form.check(Some(&half))[0].pointer, "/content/name");
+    assert_eq!(form.validate(Some(&half))[0].pointer, "/content/name");
 }
 
 #[test]
-fn what_acp_may_add_passes_and_is_left_to_the_agent() {
+fn unknown_types_and_formats_are_accepted() {
     let later = form(&json!({
         "colour": { "type": "_colour", "palette": [1] },
         "tags": { "type": "array", "items": { "type": "_tag" } },
         "plain": { "type": "string", "format": "iban", "default": 3, "title": null, "minLength": null, "x": [] },
     }));
-    assert!(wrong(&later, &json!({ "colour": [1, 2], "tags": [{}], "plain": "" })).is_empty());
+    assert!(error_pointers(&later, &json!({ "colour": [1, 2], "tags": [{}], "plain": "" })).is_empty());
     let none = Form::parse(&raw(&json!({ "required": null }))).unwrap();
-    assert!(none.check(None).is_empty());
-    assert_eq!(wrong(&none, &json!({ "x": 1 })), ["/content/x"]);
+    assert!(none.validate(None).is_empty());
+    assert_eq!(error_pointers(&none, &json!({ "x": 1 })), ["/content/x"]);
 }
 
 #[test]
-fn a_schema_that_cannot_be_used_is_refused() {
+fn invalid_schemas_are_rejected() {
     for properties in [
         json!([]),
         json!({ "f": 1 }),
@@ -135,15 +135,15 @@ fn a_schema_that_cannot_be_used_is_refused() {
 }
 
 #[test]
-fn references_and_other_keywords_do_nothing() {
+fn references_and_unknown_keywords_are_ignored() {
     let hostile = form(&json!({
         "f": { "type": "string", "$ref": "#/properties/f", "allOf": [{ "$ref": "file:///etc/passwd" }], "not": {} },
     }));
-    assert!(wrong(&hostile, &json!({ "f": "x" })).is_empty());
+    assert!(error_pointers(&hostile, &json!({ "f": "x" })).is_empty());
 }
 
 #[test]
-fn a_hostile_schema_costs_little() {
+fn hostile_schemas_have_bounded_cost() {
     let began = Instant::now();
     let nested = format!("{}a{}", "(".repeat(60), "){99}".repeat(60));
     let looking = format!("(?=x){nested}");
@@ -160,7 +160,7 @@ fn a_hostile_schema_costs_little() {
     let text = "a".repeat(FORM_ANSWER_BYTES / 2);
     for pattern in ["^(a+)+$x", "^(?=a)(a|a)*\\1$x", "(a*)*(?!a)b", "(.*)*\\1x"] {
         let form = form(&json!({ "f": { "type": "string", "pattern": pattern } }));
-        assert_eq!(wrong(&form, &json!({ "f": text })), ["/content/f"], "{pattern}");
+        assert_eq!(error_pointers(&form, &json!({ "f": text })), ["/content/f"], "{pattern}");
     }
     let many: Map<String, Value> = (0..FORM_FIELDS)
         .map(|n| (n.to_string(), json!({ "type": "string", "pattern": "(\\w{99}){9}" })))
@@ -172,7 +172,7 @@ fn a_hostile_schema_costs_little() {
     let long = json!({ "description": "x".repeat(FORM_BYTES) });
     assert_eq!(Form::parse(&raw(&long)).map(drop), Err(FormError::TooLarge));
     assert_eq!(
-        wrong(&form(&json!({})), &json!({ "f": "x".repeat(FORM_ANSWER_BYTES) })),
+        error_pointers(&form(&json!({})), &json!({ "f": "x".repeat(FORM_ANSWER_BYTES) })),
         ["/content"],
         "an answer has a size too"
     );

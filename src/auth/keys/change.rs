@@ -11,7 +11,7 @@ use crate::store::{Batch, CommitError, Expect, Put, Table};
 use crate::types::{KeyLimits, LimitChange, Scopes, Tenant};
 
 /// How often a change is tried again when another process has changed the same keys.
-const TRIES: usize = 5;
+const MAX_TRIES: usize = 5;
 
 /// A change of keys that exist.
 #[derive(Debug, Clone, Default)]
@@ -39,7 +39,7 @@ impl Keys {
         }
         let named = |key: &Key| key.id.as_str() == id_or_name || &*key.name == id_or_name;
         let mut conflict = None;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             self.reload()?;
             let principals: Vec<_> =
                 self.list().into_iter().filter(named).map(|key| (key.tenant, key.name)).collect();
@@ -56,7 +56,7 @@ impl Keys {
                     key.limits = key.limits.with(&change.limits);
                 }
                 if key != entry.key {
-                    replace(&mut batch, *hash, &key, entry.stored.clone());
+                    push_replace(&mut batch, *hash, &key, entry.stored.clone());
                     changed.push(key);
                 }
             }
@@ -77,7 +77,7 @@ impl Keys {
 }
 
 /// The limits that the keys of each principal set. They are the same in each of its keys; the newest decides.
-pub(super) fn limits_of<'a>(keys: impl Iterator<Item = &'a Key>) -> HashMap<(Tenant, Arc<str>), KeyLimits> {
+pub(super) fn limits_by_principal<'a>(keys: impl Iterator<Item = &'a Key>) -> HashMap<(Tenant, Arc<str>), KeyLimits> {
     let mut keys: Vec<_> = keys.collect();
     keys.sort_by_key(|key| key.created_at);
     let all = keys.into_iter().map(|key| ((key.tenant.clone(), key.name.clone()), key.limits));
@@ -87,7 +87,7 @@ pub(super) fn limits_of<'a>(keys: impl Iterator<Item = &'a Key>) -> HashMap<(Ten
 }
 
 /// Writes another record of a key if the store still has `stored`.
-pub(super) fn replace(batch: &mut Batch, hash: KeyHash, key: &Key, stored: Bytes) {
+pub(super) fn push_replace(batch: &mut Batch, hash: KeyHash, key: &Key, stored: Bytes) {
     let id = hash.as_bytes().to_vec();
     batch.puts.push(Put { table: Table::Key, key: id.clone(), value: encode(key) });
     batch.expect.push(Expect { table: Table::Key, key: id, value: Some(stored) });

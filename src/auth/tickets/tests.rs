@@ -8,44 +8,44 @@ use crate::types::{Clock, Scope, Tenant};
 
 /// Wall time that goes on with the timers' time.
 #[derive(Debug)]
-struct Wall(Instant);
+struct TimerClock(Instant);
 
-impl Clock for Wall {
+impl Clock for TimerClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(1_800_000_000_000).after(self.0.elapsed())
     }
 }
 
-struct Life {
+struct Instance {
     keys: Keys,
     tickets: Tickets,
 }
 
-struct World {
+struct Fixture {
     store: Arc<FaultyStore>,
     ids: Ids,
 }
 
 const PATH: &str = "/v1/events";
 
-impl World {
+impl Fixture {
     fn new() -> Self {
-        let ids = Ids::new(Arc::new(Wall(Instant::now())), Arc::new(SystemEntropy));
-        Self { store: Arc::new(FaultyStore::new(Outcome::Take)), ids }
+        let ids = Ids::new(Arc::new(TimerClock(Instant::now())), Arc::new(SystemEntropy));
+        Self { store: Arc::new(FaultyStore::new(Outcome::Commit)), ids }
     }
 
     /// A gateway that has started on the store.
-    fn life(&self) -> Life {
+    fn start(&self) -> Instance {
         let limits = Limits::default();
         let store: Arc<dyn EventStore> = self.store.clone();
         let keys = Keys::open(Arc::clone(&store), self.ids.clone(), &limits, None).unwrap();
         let tickets = Tickets::open(store, self.ids.clone(), &limits, &keys).unwrap();
-        Life { keys, tickets }
+        Instance { keys, tickets }
     }
 }
 
-impl Life {
-    fn ticket(&self) -> String {
+impl Instance {
+    fn issue_ticket(&self) -> String {
         let new = NewKey {
             name: "alice",
             tenant: Tenant::default(),
@@ -57,158 +57,158 @@ impl Life {
         self.tickets.issue(&holder, vec![PATH.to_owned()]).unwrap().ticket
     }
 
-    fn holds(&self, ticket: &str) -> bool {
-        self.tickets.use_for(ticket, PATH).is_ok()
+    fn is_valid(&self, ticket: &str) -> bool {
+        self.tickets.open_stream(ticket, PATH).is_ok()
     }
 }
 
-const UNUSED: Duration = Duration::from_secs(59);
-const AFTER: Duration = Duration::from_secs(599);
+const ALMOST_UNUSED_TTL: Duration = Duration::from_secs(59);
+const ALMOST_RECONNECT_TTL: Duration = Duration::from_secs(599);
 
 #[tokio::test(start_paused = true)]
-async fn an_unused_ticket_ends_a_minute_after_it_was_given_whatever_restarts() {
-    let world = World::new();
-    let ticket = world.life().ticket();
-    tokio::time::advance(UNUSED).await;
-    let life = world.life();
+async fn unused_ticket_expires_after_a_minute_despite_restart() {
+    let fixture = Fixture::new();
+    let ticket = fixture.start().issue_ticket();
+    tokio::time::advance(ALMOST_UNUSED_TTL).await;
+    let instance = fixture.start();
     tokio::time::advance(Duration::from_secs(2)).await;
-    assert!(!life.holds(&ticket));
-    assert!(!world.life().holds(&ticket));
+    assert!(!instance.is_valid(&ticket));
+    assert!(!fixture.start().is_valid(&ticket));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ticket_in_use_holds_ten_minutes_after_a_crash() {
-    let world = World::new();
-    let life = world.life();
-    let ticket = life.ticket();
-    let stream = life.tickets.use_for(&ticket, PATH).unwrap();
-    life.tickets.flush().unwrap();
+async fn used_ticket_is_valid_for_ten_minutes_after_crash() {
+    let fixture = Fixture::new();
+    let instance = fixture.start();
+    let ticket = instance.issue_ticket();
+    let stream = instance.tickets.open_stream(&ticket, PATH).unwrap();
+    instance.tickets.flush().unwrap();
     for _ in 0..30 {
-        tokio::time::advance(STAMP).await;
-        life.tickets.flush().unwrap();
+        tokio::time::advance(REFRESH_INTERVAL).await;
+        instance.tickets.flush().unwrap();
     }
     // What ends by a crash tells the store nothing.
     std::mem::forget(stream);
-    tokio::time::advance(AFTER).await;
-    let life = world.life();
-    assert_eq!(life.tickets.use_for(&ticket, "/v1/sessions").unwrap_err(), TicketError::OtherPath);
-    assert!(life.holds(&ticket));
-    tokio::time::advance(AFTER + STAMP + STAMP).await;
-    assert!(!world.life().holds(&ticket));
+    tokio::time::advance(ALMOST_RECONNECT_TTL).await;
+    let instance = fixture.start();
+    assert_eq!(instance.tickets.open_stream(&ticket, "/v1/sessions").unwrap_err(), TicketError::WrongPath);
+    assert!(instance.is_valid(&ticket));
+    tokio::time::advance(ALMOST_RECONNECT_TTL + REFRESH_INTERVAL + REFRESH_INTERVAL).await;
+    assert!(!fixture.start().is_valid(&ticket));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ticket_ends_ten_minutes_after_its_last_stream() {
-    let world = World::new();
-    let life = world.life();
-    let ticket = life.ticket();
-    assert!(life.holds(&ticket));
-    life.tickets.flush().unwrap();
-    tokio::time::advance(AFTER).await;
-    let next = world.life();
+async fn ticket_expires_ten_minutes_after_last_stream() {
+    let fixture = Fixture::new();
+    let instance = fixture.start();
+    let ticket = instance.issue_ticket();
+    assert!(instance.is_valid(&ticket));
+    instance.tickets.flush().unwrap();
+    tokio::time::advance(ALMOST_RECONNECT_TTL).await;
+    let next = fixture.start();
     tokio::time::advance(Duration::from_secs(2)).await;
-    assert!(!next.holds(&ticket));
+    assert!(!next.is_valid(&ticket));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revoked_key_takes_its_tickets_with_it() {
-    let world = World::new();
-    let life = world.life();
-    let ticket = life.ticket();
-    life.keys.revoke("alice").unwrap();
-    assert!(!world.life().holds(&ticket));
-    assert_eq!(world.store.scan(Table::Ticket, b"", None, 9).unwrap(), [], "and nothing of it is left");
+async fn revoking_a_key_revokes_its_tickets() {
+    let fixture = Fixture::new();
+    let instance = fixture.start();
+    let ticket = instance.issue_ticket();
+    instance.keys.revoke("alice").unwrap();
+    assert!(!fixture.start().is_valid(&ticket));
+    assert_eq!(fixture.store.scan(Table::Ticket, b"", None, 9).unwrap(), [], "and nothing of it is left");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_full_disk_refused_is_written_again_the_next_time() {
-    let world = World::new();
-    let life = world.life();
-    let (ticket, ended) = (life.ticket(), life.ticket());
-    let stream = life.tickets.use_for(&ticket, PATH).unwrap();
-    world.store.set(Outcome::Full);
-    life.tickets.flush().unwrap_err();
-    tokio::time::advance(UNUSED + Duration::from_secs(2)).await;
-    life.tickets.flush().unwrap_err();
-    assert!(!life.holds(&ended));
-    world.store.set(Outcome::Take);
-    life.tickets.flush().unwrap();
-    assert_eq!(world.store.scan(Table::Ticket, b"", None, 9).unwrap().len(), 1, "what is over is gone");
+async fn flush_retries_after_full_disk() {
+    let fixture = Fixture::new();
+    let instance = fixture.start();
+    let (ticket, ended) = (instance.issue_ticket(), instance.issue_ticket());
+    let stream = instance.tickets.open_stream(&ticket, PATH).unwrap();
+    fixture.store.set(Outcome::Full);
+    instance.tickets.flush().unwrap_err();
+    tokio::time::advance(ALMOST_UNUSED_TTL + Duration::from_secs(2)).await;
+    instance.tickets.flush().unwrap_err();
+    assert!(!instance.is_valid(&ended));
+    fixture.store.set(Outcome::Commit);
+    instance.tickets.flush().unwrap();
+    assert_eq!(fixture.store.scan(Table::Ticket, b"", None, 9).unwrap().len(), 1, "what is over is gone");
     std::mem::forget(stream);
-    tokio::time::advance(AFTER).await;
-    assert!(world.life().holds(&ticket));
+    tokio::time::advance(ALMOST_RECONNECT_TTL).await;
+    assert!(fixture.start().is_valid(&ticket));
 }
 
 /// A gateway that gives one ticket to each, with a key and the ticket that it gave to that.
-struct Single {
-    world: World,
-    life: Life,
+struct OneTicketFixture {
+    fixture: Fixture,
+    instance: Instance,
     holder: Verified,
     first: String,
 }
 
-impl Single {
+impl OneTicketFixture {
     fn new() -> Self {
-        let world = World::new();
+        let fixture = Fixture::new();
         let limits = Limits { tickets: 1, ..Limits::default() };
-        let store: Arc<dyn EventStore> = world.store.clone();
-        let keys = Keys::open(Arc::clone(&store), world.ids.clone(), &limits, None).unwrap();
-        let tickets = Tickets::open(store, world.ids.clone(), &limits, &keys).unwrap();
-        let life = Life { keys, tickets };
+        let store: Arc<dyn EventStore> = fixture.store.clone();
+        let keys = Keys::open(Arc::clone(&store), fixture.ids.clone(), &limits, None).unwrap();
+        let tickets = Tickets::open(store, fixture.ids.clone(), &limits, &keys).unwrap();
+        let instance = Instance { keys, tickets };
         let scopes = [Scope::Read].into_iter().collect();
-        let (key, _) = life
+        let (key, _) = instance
             .keys
             .create(&NewKey { name: "alice", tenant: Tenant::default(), scopes, limits: Vec::new() })
             .unwrap();
-        let holder = life.keys.verify(key.expose()).unwrap();
-        let first = life.tickets.issue(&holder, vec![PATH.to_owned()]).unwrap().ticket;
-        Self { world, life, holder, first }
+        let holder = instance.keys.verify(key.expose()).unwrap();
+        let first = instance.tickets.issue(&holder, vec![PATH.to_owned()]).unwrap().ticket;
+        Self { fixture, instance, holder, first }
     }
 
     fn issue(&self) -> String {
-        self.life.tickets.issue(&self.holder, vec![PATH.to_owned()]).unwrap().ticket
+        self.instance.tickets.issue(&self.holder, vec![PATH.to_owned()]).unwrap().ticket
     }
 
     /// Runs `work` beside, and returns once the store was asked to commit by it.
-    fn beside<'scope>(
+    fn run_until_commit<'scope>(
         &self,
         scope: &'scope std::thread::Scope<'scope, '_>,
         work: impl FnOnce() + Send + 'scope,
     ) {
-        let before = self.world.store.asked();
+        let before = self.fixture.store.attempts();
         scope.spawn(work);
-        while self.world.store.asked() == before {
+        while self.fixture.store.attempts() == before {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
 
 #[test]
-fn a_ticket_that_is_used_while_it_is_given_up_goes_on() {
-    let single = Single::new();
-    single.world.store.set(Outcome::Hold);
+fn ticket_used_during_eviction_stays_valid() {
+    let single = OneTicketFixture::new();
+    single.fixture.store.set(Outcome::Block);
     let stream = std::thread::scope(|scope| {
-        single.beside(scope, || drop(single.issue()));
-        let stream = single.life.tickets.use_for(&single.first, PATH).expect("it still holds");
-        single.world.store.set(Outcome::Take);
+        single.run_until_commit(scope, || drop(single.issue()));
+        let stream = single.instance.tickets.open_stream(&single.first, PATH).expect("it still holds");
+        single.fixture.store.set(Outcome::Commit);
         stream
     });
-    assert!(single.life.holds(&single.first), "a stream of it lives");
-    single.life.tickets.flush().unwrap();
+    assert!(single.instance.is_valid(&single.first), "a stream of it lives");
+    single.instance.tickets.flush().unwrap();
     std::mem::forget(stream);
-    assert!(single.world.life().holds(&single.first), "also after a crash");
+    assert!(single.fixture.start().is_valid(&single.first), "also after a crash");
 }
 
 #[test]
-fn a_ticket_that_was_given_up_does_not_come_back_by_a_write_that_was_slow() {
-    let single = Single::new();
-    assert!(single.life.holds(&single.first));
+fn slow_flush_does_not_restore_evicted_ticket() {
+    let single = OneTicketFixture::new();
+    assert!(single.instance.is_valid(&single.first));
     // The store is told now that it was used; meanwhile it makes room for another.
-    single.world.store.next([Outcome::Slow(Duration::from_millis(300))]);
+    single.fixture.store.next([Outcome::Slow(Duration::from_millis(300))]);
     std::thread::scope(|scope| {
-        single.beside(scope, || single.life.tickets.flush().unwrap());
+        single.run_until_commit(scope, || single.instance.tickets.flush().unwrap());
         drop(single.issue());
     });
-    assert_eq!(single.world.store.scan(Table::Ticket, b"", None, 9).unwrap().len(), 1);
-    assert!(!single.world.life().holds(&single.first));
+    assert_eq!(single.fixture.store.scan(Table::Ticket, b"", None, 9).unwrap().len(), 1);
+    assert!(!single.fixture.start().is_valid(&single.first));
 }

@@ -7,7 +7,7 @@ use super::super::turn::{Step, Turn};
 use super::{text, work};
 
 /// Characters of the user's message that the answer repeats.
-const QUOTE: usize = 120;
+const MAX_QUOTE_CHARS: usize = 120;
 
 const STEPS: [&str; 4] = ["Read the message", "Look around in the workspace", "Run the tests", "Answer"];
 
@@ -46,15 +46,15 @@ pub(super) async fn answer(turn: &mut Turn, prompt: &Prompt, number: u64) -> Ste
         text.split(|letter: char| !letter.is_alphanumeric()).any(|word| words.contains(&word))
     };
     if speaks_of(&["edit", "change", "fix", "write", "add", "rename", "refactor", "diff"]) {
-        heard(turn, prompt).await?;
+        acknowledge(turn, prompt).await?;
         return work::edit(turn).await;
     }
     if speaks_of(&["run", "test", "tests", "build", "command", "terminal"]) {
-        heard(turn, prompt).await?;
+        acknowledge(turn, prompt).await?;
         return work::terminal(turn).await;
     }
     if speaks_of(&["plan", "steps"]) {
-        heard(turn, prompt).await?;
+        acknowledge(turn, prompt).await?;
         return work::plan(turn).await;
     }
     if speaks_of(&["help", "commands"]) {
@@ -73,7 +73,7 @@ pub(super) async fn tour(turn: &mut Turn, prompt: &Prompt) -> Step {
     turn.plan(&STEPS, 2).await?;
     work::tests(turn).await?;
     turn.plan(&STEPS, 3).await?;
-    heard(turn, prompt).await?;
+    acknowledge(turn, prompt).await?;
     turn.say(INTRODUCTION).await?;
     let length = turn.options().length;
     if length != Length::Short {
@@ -89,7 +89,7 @@ pub(super) async fn tour(turn: &mut Turn, prompt: &Prompt) -> Step {
 async fn small_talk(turn: &mut Turn, prompt: &Prompt) -> Step {
     turn.think(&thought(prompt)).await?;
     turn.pause(8).await?;
-    heard(turn, prompt).await?;
+    acknowledge(turn, prompt).await?;
     turn.say(NO_MODEL).await?;
     let length = turn.options().length;
     if length != Length::Short {
@@ -109,14 +109,14 @@ fn thought(prompt: &Prompt) -> String {
     format!(
         "The user writes “{}”. I have no model to think with, so these thoughts are part of the show: \
          an agent's reasoning streams to the client before its answer.",
-        one_line(&prompt.text, QUOTE)
+        one_line(&prompt.text, MAX_QUOTE_CHARS)
     )
 }
 
 /// Says what was understood of the message.
-async fn heard(turn: &mut Turn, prompt: &Prompt) -> Step {
+async fn acknowledge(turn: &mut Turn, prompt: &Prompt) -> Step {
     if !prompt.text.trim().is_empty() && prompt.command().is_none() {
-        turn.say(&format!("You wrote {}.\n\n", quoted(&prompt.text, QUOTE))).await?;
+        turn.say(&format!("You wrote {}.\n\n", quoted(&prompt.text, MAX_QUOTE_CHARS))).await?;
     }
     turn.say(&prompt.acknowledgement()).await
 }

@@ -14,7 +14,7 @@ use super::error_text;
 use super::work::{call, denied, done, failed};
 
 /// Characters of a file that the answer shows.
-const SHOWN: usize = 4000;
+const MAX_SHOWN_CHARS: usize = 4000;
 /// Characters of a path that is repeated.
 const PATH_MAX: usize = 200;
 
@@ -39,7 +39,7 @@ pub(super) async fn read(turn: &mut Turn, input: &str) -> Step {
     match turn.request::<_, ReadTextFileResponse>("fs/read_text_file", params).await? {
         Ok(file) => {
             let (letters, lines) = (file.content.chars().count(), file.content.lines().count());
-            let text = fenced("", &excerpt(&file.content, SHOWN));
+            let text = fenced("", &excerpt(&file.content, MAX_SHOWN_CHARS));
             turn.progress(&tool, done(&text)).await?;
             turn.say(&format!("{} has {letters} characters here, and {lines} lines.", quoted(name, PATH_MAX)))
                 .await

@@ -10,7 +10,7 @@ use super::super::version::Version;
 /// Characters of a word.
 const WORD_MAX: usize = 80;
 /// Characters of a path or a name.
-const SHOWN: usize = 200;
+const MAX_SHOWN_CHARS: usize = 200;
 
 pub(super) async fn remember(turn: &mut Turn, input: &str) -> Step {
     let word = one_line(input, WORD_MAX);
@@ -36,9 +36,9 @@ pub(super) async fn about(turn: &mut Turn, meta: Option<&Meta>) -> Step {
     let mut text = {
         let record = turn.record();
         let list = |of: Vec<String>| if of.is_empty() { "none".to_owned() } else { of.join(", ") };
-        let path = |path: &std::path::PathBuf| quoted(&path.to_string_lossy(), SHOWN);
+        let path = |path: &std::path::PathBuf| quoted(&path.to_string_lossy(), MAX_SHOWN_CHARS);
         let more = list(record.place.additional_directories.iter().map(path).collect());
-        let servers = list(record.place.mcp_servers.iter().map(|name| quoted(name, SHOWN)).collect());
+        let servers = list(record.place.mcp_servers.iter().map(|name| quoted(name, MAX_SHOWN_CHARS)).collect());
         let version = match turn.version() {
             Version::V1 => "v1",
             Version::V2 => "v2",
@@ -53,7 +53,7 @@ pub(super) async fn about(turn: &mut Turn, meta: Option<&Meta>) -> Step {
         )
     };
     let trace = meta.and_then(|meta| meta.get("traceparent")).and_then(|trace| trace.as_str());
-    let trace = trace.map(|trace| format!("| trace | {} |\n", quoted(trace, SHOWN)));
+    let trace = trace.map(|trace| format!("| trace | {} |\n", quoted(trace, MAX_SHOWN_CHARS)));
     text.extend(trace);
     text.push_str("\n| Your client offers | |\n| --- | --- |\n");
     let rows = turn

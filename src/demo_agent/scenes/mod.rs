@@ -19,7 +19,7 @@ use super::commands::Command;
 use super::options::{Choice as _, Mode, Pace};
 use super::prompt::Prompt;
 use super::text::quoted;
-use super::turn::{Step, Stop, Turn};
+use super::turn::{Step, StepError, Turn};
 
 /// Plays the turn with this number to its end, whatever ends it: why it ended, and what it cost.
 pub(super) async fn play(
@@ -36,15 +36,15 @@ pub(super) async fn play(
 }
 
 /// What the agent does without having been asked.
-pub(super) async fn play_alone(turn: &mut Turn) -> Result<(StopReason, Usage), Error> {
-    let reason = only_v2::awake(turn).await.map(|()| StopReason::EndTurn).or_else(ended)?;
+pub(super) async fn play_background_work(turn: &mut Turn) -> Result<(StopReason, Usage), Error> {
+    let reason = only_v2::background_message(turn).await.map(|()| StopReason::EndTurn).or_else(ended)?;
     Ok((reason, turn.usage()))
 }
 
-fn ended(stop: Stop) -> Result<StopReason, Error> {
+fn ended(stop: StepError) -> Result<StopReason, Error> {
     match stop {
-        Stop::Cancelled => Ok(StopReason::Cancelled),
-        Stop::Failed(error) => Err(error),
+        StepError::Cancelled => Ok(StopReason::Cancelled),
+        StepError::Failed(error) => Err(error),
     }
 }
 
@@ -82,7 +82,7 @@ async fn scene(turn: &mut Turn, prompt: &Prompt, number: u64, meta: Option<&Meta
         Command::Late => updates::late(turn).await?,
         Command::Part => only_v2::part(turn, input).await?,
         Command::Correct => only_v2::correct(turn).await?,
-        Command::Wake => only_v2::wake(turn, input).await?,
+        Command::Wake => only_v2::start_background_work(turn, input).await?,
         Command::Extension => questions::extension(turn).await?,
         Command::Remember => memory::remember(turn, input).await?,
         Command::Recall => memory::recall(turn).await?,

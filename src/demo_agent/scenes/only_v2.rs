@@ -37,16 +37,16 @@ pub(super) async fn correct(turn: &mut Turn) -> Step {
 }
 
 /// The turn ends, and the agent works again without a prompt.
-pub(super) async fn wake(turn: &mut Turn, input: &str) -> Step {
+pub(super) async fn start_background_work(turn: &mut Turn, input: &str) -> Step {
     if turn.version() == Version::V1 {
         return turn.say(OLDER).await;
     }
     let seconds = number(input, 5, 600);
-    turn.afterword.wake = Some(Duration::from_secs(seconds.into()));
+    turn.afterword.background_work_after = Some(Duration::from_secs(seconds.into()));
     turn.say(&format!("This turn ends now. In {seconds} s I work again, and nobody has to ask me.")).await
 }
 
 /// What the agent says when it works by itself.
-pub(in super::super) async fn awake(turn: &mut Turn) -> Step {
+pub(in super::super) async fn background_message(turn: &mut Turn) -> Step {
     turn.say("Here I am again, by myself.").await
 }

@@ -16,7 +16,7 @@ use super::work::{call, denied, failed};
 use super::{error_text, number};
 
 /// Between two looks at a command that is killed in time.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Characters of a command line that a title shows.
 const TITLE_MAX: usize = 120;
 
@@ -40,7 +40,7 @@ pub(super) async fn timeout(turn: &mut Turn, input: &str) -> Step {
     let looks = seconds * 5;
     let mut running = true;
     for _ in 0..looks {
-        turn.wait(LOOK).await?;
+        turn.wait(POLL_INTERVAL).await?;
         match turn.terminal_output(&terminal).await? {
             Ok(output) if output.exit_status.is_none() => {}
             // What went wrong is told by the last look.

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use agent_client_protocol_schema::v1::{Error, StopReason, ToolCall, ToolKind};
 
-use super::super::turn::{Step, Stop, Turn};
+use super::super::turn::{Step, StepError, Turn};
 use super::number;
 use super::work;
 
 /// The code with which `/crash` ends the process.
 const CRASH_CODE: i32 = 42;
 
-const LAST_WORDS: &str = "The process of this agent ends now, in the middle of the turn. Send another message: the \
+const CRASH_MESSAGE: &str = "The process of this agent ends now, in the middle of the turn. Send another message: the \
 gateway starts a new process, and the session goes on.";
 
 /// A tick each second; the pace does not change it.
@@ -50,13 +50,13 @@ pub(super) async fn fail(turn: &mut Turn, input: &str) -> Step<StopReason> {
         }
         _ => {
             turn.say("This turn ends with an error, as you asked.").await?;
-            Err(Stop::Failed(Error::internal_error().data("the demo agent failed because it was asked to")))
+            Err(StepError::Failed(Error::internal_error().data("the demo agent failed because it was asked to")))
         }
     }
 }
 
 pub(super) async fn crash(turn: &mut Turn) -> Step {
-    turn.say(LAST_WORDS).await?;
+    turn.say(CRASH_MESSAGE).await?;
     // What was said has to leave the process first.
     turn.wait(Duration::from_millis(100)).await?;
     drop(writeln!(std::io::stderr(), "demo agent: ended by /crash"));

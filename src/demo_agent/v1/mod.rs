@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::agent::{Agent, parse};
-use super::offer::Offer;
+use super::client_support::ClientSupport;
 use super::options::{Choice as _, Mode};
 use super::session::Record;
 use super::turn::Turn;
@@ -31,19 +31,19 @@ impl Agent {
             "logout" => peer.answer(id, self.sign_in.logout().map(|()| LogoutResponse::new())).await,
             "session/new" => {
                 let made = self.create(params);
-                self.opened(id, made).await;
+                self.answer_set_up(id, made).await;
             }
             "session/load" => {
                 let loaded = self.load(params).await;
-                self.opened(id, loaded).await;
+                self.answer_set_up(id, loaded).await;
             }
             "session/resume" => {
                 let resumed = self.resume(params);
-                self.opened(id, resumed).await;
+                self.answer_set_up(id, resumed).await;
             }
             "session/fork" => {
                 let forked = self.fork(params);
-                self.opened(id, forked).await;
+                self.answer_set_up(id, forked).await;
             }
             "session/list" => peer.answer(id, self.list(params)).await,
             "session/close" => peer.answer(id, self.close(params).await).await,
@@ -55,13 +55,13 @@ impl Agent {
                     peer.answer::<()>(id, Err(error)).await;
                 }
             }
-            other => self.unknown(id, other).await,
+            other => self.method_not_found(id, other).await,
         }
     }
 
     fn initialize(&mut self, params: &RawValue) -> Result<InitializeResponse, Error> {
         let request: InitializeRequest = parse(params)?;
-        self.offer = Offer::of(request.client_capabilities);
+        self.offer = ClientSupport::of(request.client_capabilities);
         let sessions = SessionCapabilities::new()
             .additional_directories(SessionAdditionalDirectoriesCapabilities::new())
             .list(SessionListCapabilities::new())
@@ -73,7 +73,7 @@ impl Agent {
             .load_session(true)
             .prompt_capabilities(PromptCapabilities::new().image(true).audio(true).embedded_context(true))
             .session_capabilities(sessions);
-        if self.sign_in.exists() {
+        if self.sign_in.is_configured() {
             capabilities = capabilities.auth(AgentAuthCapabilities::new().logout(LogoutCapabilities::new()));
         }
         let info =
@@ -91,7 +91,7 @@ impl Agent {
     }
 
     /// Answers what set a session up, and tells what commands it has.
-    async fn opened<T: Serialize>(&self, id: &RawValue, opened: Result<(SessionId, T), Error>) {
+    async fn answer_set_up<T: Serialize>(&self, id: &RawValue, opened: Result<(SessionId, T), Error>) {
         match opened {
             Ok((session, response)) => {
                 self.peer.answer(id, Ok(response)).await;
@@ -127,7 +127,7 @@ impl Agent {
         let request: PromptRequest = parse(params)?;
         self.sign_in.check()?;
         let session = self.sessions.get(&request.session_id)?;
-        let (running, answered) = session.begin(Some(id)).ok_or_else(Turn::refused)?;
+        let (running, answered) = session.begin(Some(id)).ok_or_else(Turn::already_running)?;
         let (peer, id) = (self.peer.clone(), id.to_owned());
         let mut turn = Turn::new(running, peer.clone(), self.ids.clone(), self.offer);
         drop(self.shutdown.spawn(async move {
@@ -139,7 +139,7 @@ impl Agent {
             };
             let response = outcome.map(|(reason, usage)| PromptResponse::new(reason).usage(usage));
             // The turn is over before its answer is sent: whoever reads the answer may prompt again.
-            let afterword = turn.over();
+            let afterword = turn.finish();
             peer.answer(&id, response).await;
             drop(answered);
             for update in afterword.updates {
@@ -155,6 +155,6 @@ pub(super) fn mode_changed(mode: Mode) -> SessionUpdate {
 }
 
 /// The client gets its complete list of options after the agent changed one itself.
-pub(super) fn options_changed(record: &Record, offer: Offer) -> SessionUpdate {
+pub(super) fn options_changed(record: &Record, offer: ClientSupport) -> SessionUpdate {
     SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(record.options.list(offer.booleans)))
 }

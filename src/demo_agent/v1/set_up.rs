@@ -9,7 +9,7 @@ use agent_client_protocol_schema::v1::{
 use serde_json::value::RawValue;
 
 use super::super::agent::{Agent, parse};
-use super::super::session::Place;
+use super::super::session::Workspace;
 
 impl Agent {
     pub(super) fn create(&mut self, params: &RawValue) -> Result<(SessionId, NewSessionResponse), Error> {
@@ -69,12 +69,12 @@ impl Agent {
     }
 }
 
-fn place(cwd: PathBuf, directories: Vec<PathBuf>, servers: &[McpServer]) -> Result<Place, Error> {
+fn place(cwd: PathBuf, directories: Vec<PathBuf>, servers: &[McpServer]) -> Result<Workspace, Error> {
     let name = |server: &McpServer| match server {
         McpServer::Http(server) => Some(server.name.clone()),
         McpServer::Sse(server) => Some(server.name.clone()),
         McpServer::Stdio(server) => Some(server.name.clone()),
         _ => None,
     };
-    Place::new(cwd, directories, servers.iter().filter_map(name).collect())
+    Workspace::new(cwd, directories, servers.iter().filter_map(name).collect())
 }

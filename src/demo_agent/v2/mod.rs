@@ -5,7 +5,7 @@ mod permission;
 mod prompt;
 mod set_up;
 mod settings;
-mod shown;
+mod display;
 mod updates;
 
 use agent_client_protocol_schema::ProtocolVersion;
@@ -21,7 +21,7 @@ use agent_client_protocol_schema::v2::{
 use serde_json::value::RawValue;
 
 use super::agent::{Agent, parse};
-use super::offer::Offer;
+use super::client_support::ClientSupport;
 pub(super) use permission::question;
 pub(super) use updates::update;
 
@@ -46,13 +46,13 @@ impl Agent {
             }
             "tool_call/cancel" => peer.answer(id, self.cancel_call(params)).await,
             "terminal/cancel" => peer.answer(id, self.cancel_terminal(params)).await,
-            other => self.unknown(id, other).await,
+            other => self.method_not_found(id, other).await,
         }
     }
 
     fn initialize_v2(&mut self, params: &RawValue) -> Result<InitializeResponse, Error> {
         let request: InitializeRequest = parse(params)?;
-        self.offer = Offer::of_v2(request.capabilities);
+        self.offer = ClientSupport::of_v2(request.capabilities);
         let prompt = PromptCapabilities::new()
             .image(PromptImageCapabilities::new())
             .audio(PromptAudioCapabilities::new())
@@ -66,7 +66,7 @@ impl Agent {
             .fork(SessionForkCapabilities::new())
             .delete(SessionDeleteCapabilities::new());
         let mut capabilities = AgentCapabilities::new().session(session);
-        if self.sign_in.exists() {
+        if self.sign_in.is_configured() {
             capabilities = capabilities.auth(AgentAuthCapabilities::new());
         }
         let info = Implementation::new("acp-gateway-demo", env!("CARGO_PKG_VERSION"));

@@ -7,7 +7,7 @@ use agent_client_protocol_schema::v2::{
 };
 
 use super::super::session::Record;
-use super::updates::{call_fields, same};
+use super::updates::{call_fields, convert};
 
 pub(in super::super) fn question(
     record: &Record,
@@ -26,6 +26,6 @@ pub(in super::super) fn question(
         let call = call_fields(&call, content);
         RequestPermissionSubject::ToolCall(Box::new(ToolCallPermissionSubject::new(call)))
     };
-    RequestPermissionRequest::new(record.session_id.0.clone(), title, same::<_, Vec<_>>(&options))
+    RequestPermissionRequest::new(record.session_id.0.clone(), title, convert::<_, Vec<_>>(&options))
         .subject(subject)
 }

@@ -11,13 +11,13 @@ use agent_client_protocol_schema::v2::{
 use serde_json::value::RawValue;
 
 use super::super::agent::{Agent, parse};
-use super::super::offer::Offer;
+use super::super::client_support::ClientSupport;
 use super::super::peer::Peer;
 use super::super::scenes;
 use super::super::session::Session;
 use super::super::turn::Turn;
 use super::super::version::Version;
-use super::updates::{message_id, same};
+use super::updates::{message_id, convert};
 use crate::types::Ids;
 
 impl Agent {
@@ -25,7 +25,7 @@ impl Agent {
         let request: PromptRequest = parse(params)?;
         self.sign_in.check()?;
         let session = self.sessions.get(&request.session_id)?;
-        let stage = Stage { peer: self.peer.clone(), ids: self.ids.clone(), offer: self.offer, session };
+        let stage = PromptTask { peer: self.peer.clone(), ids: self.ids.clone(), offer: self.offer, session };
         let id = id.to_owned();
         drop(self.shutdown.spawn(async move { stage.play(&id, &request).await }));
         Ok(())
@@ -33,18 +33,18 @@ impl Agent {
 }
 
 /// Where the turns of a session play.
-struct Stage {
+struct PromptTask {
     peer: Peer,
     ids: Ids,
-    offer: Offer,
+    offer: ClientSupport,
     session: Arc<Session>,
 }
 
-impl Stage {
+impl PromptTask {
     async fn play(&self, id: &RawValue, request: &PromptRequest) {
-        self.session.own_work_over().await;
+        self.session.background_work_ended().await;
         let Some((running, answered)) = self.session.begin(Some(id)) else {
-            return self.peer.answer::<()>(id, Err(Turn::refused())).await;
+            return self.peer.answer::<()>(id, Err(Turn::already_running())).await;
         };
         let mut turn = Turn::new(running, self.peer.clone(), self.ids.clone(), self.offer);
         let (number, message) = match turn.begin(&request.prompt) {
@@ -53,19 +53,19 @@ impl Stage {
         };
         self.peer.answer(id, Ok(PromptResponse::new(message.clone()))).await;
         turn.send_v2(SessionUpdate::UserMessage(
-            UserMessage::new(message).content(same::<_, Vec<_>>(&request.prompt)),
+            UserMessage::new(message).content(convert::<_, Vec<_>>(&request.prompt)),
         ))
         .await;
-        turn.tell_state(false).await;
+        turn.send_state(false).await;
         let outcome = scenes::play(&mut turn, &request.prompt, number, request.meta.as_ref()).await;
         // The turn is over before that is said: whoever hears it may prompt again.
-        let afterword = turn.over();
+        let afterword = turn.finish();
         self.idle(outcome).await;
         for update in afterword.updates {
             self.peer.update(&self.session.id, update).await;
         }
         drop(answered);
-        if let Some(time) = afterword.wake {
+        if let Some(time) = afterword.background_work_after {
             self.wake(time).await;
         }
     }
@@ -73,13 +73,13 @@ impl Stage {
     /// Works by itself, unless somebody has asked for something meanwhile.
     async fn wake(&self, time: Duration) {
         tokio::select! {
-            () = self.session.gone() => return,
+            () = self.session.wait_retired() => return,
             () = tokio::time::sleep(time) => {}
         }
         let Some((running, answered)) = self.session.begin(None) else { return };
         let mut turn = Turn::new(running, self.peer.clone(), self.ids.clone(), self.offer);
-        turn.tell_state(false).await;
-        let outcome = scenes::play_alone(&mut turn).await;
+        turn.send_state(false).await;
+        let outcome = scenes::play_background_work(&mut turn).await;
         self.idle(outcome).await;
         // Only now, so that the end of this work is not taken for that of the next prompt's.
         drop(turn);
@@ -89,10 +89,10 @@ impl Stage {
     async fn idle(&self, outcome: Result<(v1::StopReason, Usage), Error>) {
         let state = match outcome {
             Ok((reason, usage)) => {
-                IdleStateUpdate::new().stop_reason(stop_reason(reason)).usage(same::<_, v2::Usage>(&usage))
+                IdleStateUpdate::new().stop_reason(stop_reason(reason)).usage(convert::<_, v2::Usage>(&usage))
             }
             Err(error) => {
-                let error = ErrorStopReason::new().error(same::<_, v2::Error>(&error));
+                let error = ErrorStopReason::new().error(convert::<_, v2::Error>(&error));
                 IdleStateUpdate::new().stop_reason(StopReason::Error(error))
             }
         };
@@ -113,7 +113,7 @@ fn stop_reason(reason: v1::StopReason) -> StopReason {
 
 impl Turn {
     /// Tells that the turn runs, or waits for a person. In v1 there is nothing to tell.
-    pub(in super::super) async fn tell_state(&self, waits: bool) {
+    pub(in super::super) async fn send_state(&self, waits: bool) {
         if self.version() == Version::V1 {
             return;
         }

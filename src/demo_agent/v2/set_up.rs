@@ -9,7 +9,7 @@ use agent_client_protocol_schema::v2::{
 use serde_json::value::RawValue;
 
 use super::super::agent::{Agent, parse};
-use super::super::session::Place;
+use super::super::session::Workspace;
 use super::settings::{available, options};
 use super::updates::{replay, session_id_v1};
 
@@ -63,12 +63,12 @@ impl Agent {
     }
 }
 
-fn place(cwd: AbsolutePath, directories: Vec<AbsolutePath>, servers: Vec<McpServer>) -> Result<Place, Error> {
+fn place(cwd: AbsolutePath, directories: Vec<AbsolutePath>, servers: Vec<McpServer>) -> Result<Workspace, Error> {
     let name = |server| match server {
         McpServer::Http(server) => Some(server.name),
         McpServer::Stdio(server) => Some(server.name),
         _ => None,
     };
     let directories = directories.into_iter().map(AbsolutePath::into_inner).collect();
-    Place::new(cwd.into_inner(), directories, servers.into_iter().filter_map(name).collect())
+    Workspace::new(cwd.into_inner(), directories, servers.into_iter().filter_map(name).collect())
 }

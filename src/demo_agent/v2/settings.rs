@@ -14,14 +14,14 @@ use super::super::commands;
 use super::super::options::{Choice as _, Mode, select_values};
 use super::super::session::Record;
 use super::super::turn::{Step, Turn};
-use super::updates::{same, session_id_v1};
+use super::updates::{convert, session_id_v1};
 
 /// The option that is the session's mode.
 const MODE: &str = "mode";
 
 /// The complete list. There are no modes beside it.
 pub(super) fn options(record: &Record) -> Vec<SessionConfigOption> {
-    let values: SessionConfigSelectOptions = same(&select_values::<Mode>());
+    let values: SessionConfigSelectOptions = convert(&select_values::<Mode>());
     let mode = SessionConfigOption::select(MODE, "Mode", record.mode.id(), values)
         .description("What the demo may do without asking".to_owned())
         .category(SessionConfigOptionCategory::Mode);
@@ -33,13 +33,13 @@ fn option(option: &v1::SessionConfigOption) -> SessionConfigOption {
     let id = option.id.to_string();
     let made = match &option.kind {
         v1::SessionConfigKind::Select(select) => {
-            let values: SessionConfigSelectOptions = same(&select.options);
+            let values: SessionConfigSelectOptions = convert(&select.options);
             SessionConfigOption::select(id, option.name.clone(), select.current_value.to_string(), values)
         }
         v1::SessionConfigKind::Boolean(boolean) => {
             SessionConfigOption::boolean(id, option.name.clone(), boolean.current_value)
         }
-        _ => same(option),
+        _ => convert(option),
     };
     made.description(option.description.clone())
 }
@@ -102,7 +102,7 @@ impl Agent {
 
 impl Turn {
     /// The client gets its complete list of options after the agent changed one itself.
-    pub(in super::super) async fn tell_options(&mut self) -> Step {
+    pub(in super::super) async fn send_options(&mut self) -> Step {
         self.step()?;
         let update = ConfigOptionUpdate::new(options(&self.record()));
         self.send_v2(SessionUpdate::ConfigOptionUpdate(update)).await;

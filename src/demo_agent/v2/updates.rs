@@ -19,7 +19,7 @@ use super::super::turn::Turn;
 const PLAN: &str = "plan";
 
 /// Of what both versions spell alike.
-pub(super) fn same<A: Serialize, B: DeserializeOwned>(value: &A) -> B {
+pub(super) fn convert<A: Serialize, B: DeserializeOwned>(value: &A) -> B {
     let spelled = serde_json::to_value(value).and_then(serde_json::from_value);
     spelled.expect("the versions spell alike what the scenes send: a test compares them")
 }
@@ -35,7 +35,7 @@ pub(super) fn message_id(id: &v1::MessageId) -> MessageId {
 pub(in super::super) fn update(update: v1::SessionUpdate) -> SessionUpdate {
     match update {
         v1::SessionUpdate::ToolCall(call) => {
-            let mut call: v1::ToolCallUpdate = same(&call);
+            let mut call: v1::ToolCallUpdate = convert(&call);
             let content = call.fields.content.take();
             tool_call(&call, content)
         }
@@ -44,10 +44,10 @@ pub(in super::super) fn update(update: v1::SessionUpdate) -> SessionUpdate {
             tool_call(&call, content)
         }
         v1::SessionUpdate::Plan(plan) => {
-            let items = PlanItems::new(PLAN, same::<_, Vec<_>>(&plan.entries));
+            let items = PlanItems::new(PLAN, convert::<_, Vec<_>>(&plan.entries));
             SessionUpdate::PlanUpdate(PlanUpdate::new(PlanUpdateContent::Items(items)))
         }
-        other => same(&other),
+        other => convert(&other),
     }
 }
 
@@ -60,17 +60,17 @@ pub(super) fn call_fields(
     call: &v1::ToolCallUpdate,
     content: Option<Vec<v1::ToolCallContent>>,
 ) -> ToolCallUpdate {
-    let update: ToolCallUpdate = same(call);
+    let update: ToolCallUpdate = convert(call);
     match content {
-        Some(content) => update.content(content.iter().map(shown).collect::<Vec<_>>()),
+        Some(content) => update.content(content.iter().map(tool_call_content).collect::<Vec<_>>()),
         None => update,
     }
 }
 
-fn shown(content: &v1::ToolCallContent) -> ToolCallContent {
+fn tool_call_content(content: &v1::ToolCallContent) -> ToolCallContent {
     match content {
         v1::ToolCallContent::Diff(diff) => ToolCallContent::Diff(changed(diff)),
-        other => same(other),
+        other => convert(other),
     }
 }
 
@@ -124,7 +124,7 @@ pub(super) fn replay(history: &History) -> Vec<SessionUpdate> {
             replayed.push(self::update(update.clone()));
             continue;
         };
-        let block = same(&chunk.content);
+        let block = convert(&chunk.content);
         match (&mut open, &chunk.message_id) {
             (Some(message), id) if message.speaker == speaker && message.said_as == *id => {
                 message.content.push(block);

@@ -19,7 +19,7 @@ async fn spoilt(which: &str) -> Spoilt {
             let session = super::open(&log, number).await;
             // The writer is held up until both are said, so that they are one run.
             let (go, held) = std::sync::mpsc::sync_channel::<()>(1);
-            log.shared.queue.push_upkeep(Upkeep(Box::new(move |_| {
+            log.shared.queue.push_maintenance(MaintenanceJob(Box::new(move |_| {
                 held.recv().expect("it is let go");
                 Ok(())
             })));
@@ -63,7 +63,7 @@ async fn read(spoilt: &Spoilt, start: Start) -> (Vec<u64>, Vec<u64>) {
 }
 
 #[tokio::test]
-async fn a_reader_is_reset_past_damaged_events() {
+async fn reader_is_reset_past_damage() {
     // Of session 1 the events 3 to 6, in the middle.
     let log = spoilt("pos IN (6, 10)").await;
     assert_eq!(read(&log, Start::Beginning).await, (vec![1, 2, 7, 8, 9, 10], vec![6]));
@@ -76,7 +76,7 @@ async fn a_reader_is_reset_past_damaged_events() {
 }
 
 #[tokio::test]
-async fn a_log_with_a_damaged_end_goes_on() {
+async fn log_with_damaged_end_accepts_appends() {
     let log = spoilt("pos > 10").await;
     assert_eq!(read(&log, Start::Beginning).await, ((1..=6).collect(), vec![10]));
     let session = open(&log.log, 1).await;
@@ -89,49 +89,49 @@ async fn a_log_with_a_damaged_end_goes_on() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_all_damaged_has_a_reader_too() {
+async fn fully_damaged_log_has_a_reader() {
     let log = spoilt("pos > 0").await;
     assert_eq!(read(&log, Start::Beginning).await, (vec![], vec![10]));
 }
 
 #[tokio::test]
-async fn damage_of_one_session_resets_nobody_else_on_the_whole_log() {
+async fn damage_resets_only_readers_of_that_session() {
     let spoilt = spoilt("pos IN (6, 10)").await;
     let tenant = Tenant::default();
     let only = |sessions: &[(u8, Option<u64>)]| {
         Some(sessions.iter().map(|(number, start)| (id(*number), *start)).collect::<HashMap<_, _>>())
     };
-    let told = |before| AllItem::Reset { reason: ResetReason::Damaged, before, session: Some(id(1)) };
+    let told = |before| GlobalItem::Reset { reason: ResetReason::Damaged, before, session: Some(id(1)) };
     for (sessions, start, resets, of_the_first, of_the_second) in [
-        (None, AllStart::After(0), vec![told(6), told(10)], vec![1, 2, 7, 8, 9, 10], 10),
-        (None, AllStart::After(5), vec![told(6), told(10)], vec![7, 8, 9, 10], 8),
-        (None, AllStart::After(10), vec![], vec![7, 8, 9, 10], 6),
+        (None, GlobalStart::After(0), vec![told(6), told(10)], vec![1, 2, 7, 8, 9, 10], 10),
+        (None, GlobalStart::After(5), vec![told(6), told(10)], vec![7, 8, 9, 10], 8),
+        (None, GlobalStart::After(10), vec![], vec![7, 8, 9, 10], 6),
         (
             only(&[(1, None), (2, None)]),
-            AllStart::Beginning,
+            GlobalStart::Beginning,
             vec![told(6), told(10)],
             vec![1, 2, 7, 8, 9, 10],
             10,
         ),
-        (only(&[(2, None)]), AllStart::Beginning, vec![], vec![], 10),
-        (only(&[(1, Some(6)), (2, Some(0))]), AllStart::Beginning, vec![], vec![7, 8, 9, 10], 10),
+        (only(&[(2, None)]), GlobalStart::Beginning, vec![], vec![], 10),
+        (only(&[(1, Some(6)), (2, Some(0))]), GlobalStart::Beginning, vec![], vec![7, 8, 9, 10], 10),
         (
             only(&[(1, Some(3)), (2, Some(9))]),
-            AllStart::Beginning,
+            GlobalStart::Beginning,
             vec![told(6), told(10)],
             vec![7, 8, 9, 10],
             1,
         ),
     ] {
-        let scope = AllScope { tenant: tenant.clone(), sessions };
-        let mut reader = in_time(spoilt.log.reader_all(scope.clone(), start)).await.unwrap();
+        let scope = GlobalScope { tenant: tenant.clone(), sessions };
+        let mut reader = in_time(spoilt.log.global_reader(scope.clone(), start)).await.unwrap();
         let (mut first, mut second, mut found) = (Vec::new(), 0, Vec::new());
         loop {
             match in_time(reader.next()).await.unwrap() {
-                AllItem::Run(run) if run.session == id(1) => first.extend(seqs(&run)),
-                AllItem::Run(run) => second += run.count(),
-                AllItem::Ready { .. } => break,
-                reset @ AllItem::Reset { .. } => found.push(reset),
+                GlobalItem::Run(run) if run.session == id(1) => first.extend(seqs(&run)),
+                GlobalItem::Run(run) => second += run.count(),
+                GlobalItem::Ready { .. } => break,
+                reset @ GlobalItem::Reset { .. } => found.push(reset),
             }
         }
         assert_eq!((found, first, second), (resets, of_the_first, of_the_second), "{scope:?} {start:?}");

@@ -25,9 +25,9 @@ fn start_to_fail(store: &Arc<FaultyStore>, limits: Limits) -> (EventLog, mpsc::R
 }
 
 #[tokio::test]
-async fn a_slow_commit_delays_what_is_seen_and_not_what_is_appended() {
+async fn slow_commit_delays_readers_not_appends() {
     const SLOW: Duration = Duration::from_millis(200);
-    let store = Arc::new(FaultyStore::new(Outcome::Hold));
+    let store = Arc::new(FaultyStore::new(Outcome::Block));
     let log = start(store.clone(), Limits::default());
     let session = open(&log, 1).await;
     let mut reader = session.reader(Start::Tail);
@@ -46,8 +46,8 @@ async fn a_slow_commit_delays_what_is_seen_and_not_what_is_appended() {
 }
 
 #[tokio::test]
-async fn a_disk_that_is_full_now_and_then_keeps_each_batch_whole() {
-    let store = Arc::new(FaultyStore::new(Outcome::Take));
+async fn intermittently_full_disk_keeps_batches_atomic() {
+    let store = Arc::new(FaultyStore::new(Outcome::Commit));
     let log = start(store.clone(), Limits::default());
     let session = open(&log, 1).await;
     let mut reader = session.reader(Start::Tail);
@@ -57,7 +57,7 @@ async fn a_disk_that_is_full_now_and_then_keeps_each_batch_whole() {
         session.append(&event(""), Records::new().put(Table::Fold, "f", n.to_string()));
         until("the alarm stands", || log.alarm() == Some(Alarm::StorageFull)).await;
         assert_eq!(session.committed(), n - 1);
-        store.set(Outcome::Take);
+        store.set(Outcome::Commit);
         let write = log.write(Records::new().put(Table::Meta, "w", n.to_string()));
         in_time(write).await.expect("it waits for room");
         assert_eq!(next_seqs(&mut reader).await, [n]);
@@ -68,8 +68,8 @@ async fn a_disk_that_is_full_now_and_then_keeps_each_batch_whole() {
 }
 
 #[tokio::test]
-async fn upkeep_waits_for_room_and_ends_the_process_when_it_fails() {
-    let store = Arc::new(FaultyStore::new(Outcome::Take));
+async fn maintenance_waits_for_space_and_failure_is_fatal() {
+    let store = Arc::new(FaultyStore::new(Outcome::Commit));
     let (log, why) = start_to_fail(&store, Limits::default());
     let session = open(&log, 1).await;
     for n in 1..=5 {
@@ -78,7 +78,7 @@ async fn upkeep_waits_for_room_and_ends_the_process_when_it_fails() {
     }
     let prune = || {
         let cut = Cut { session: id(1), through: 4 };
-        in_time(log.shared.upkeep(move |store| store.prune(&[cut], 100)))
+        in_time(log.shared.run_maintenance(move |store| store.prune(&[cut], 100)))
     };
     store.next([Outcome::Full]);
     assert!(prune().await.is_none(), "a full disk takes no deletes");
@@ -91,8 +91,8 @@ async fn upkeep_waits_for_room_and_ends_the_process_when_it_fails() {
 }
 
 #[tokio::test]
-async fn a_reader_whose_read_failed_goes_on_where_it_was() {
-    let store = Arc::new(FaultyStore::new(Outcome::Take));
+async fn reader_resumes_after_failed_read() {
+    let store = Arc::new(FaultyStore::new(Outcome::Commit));
     let log = start(store.clone(), no_tails());
     let session = open(&log, 1).await;
     for n in 1..=60 {
@@ -100,8 +100,8 @@ async fn a_reader_whose_read_failed_goes_on_where_it_was() {
         in_time(session.wait(n)).await.unwrap();
     }
     let mut reader = session.reader(Start::Beginning);
-    let scope = AllScope { tenant: Tenant::default(), sessions: None };
-    let mut all = log.reader_all(scope, AllStart::Beginning).await.unwrap();
+    let scope = GlobalScope { tenant: Tenant::default(), sessions: None };
+    let mut all = log.global_reader(scope, GlobalStart::Beginning).await.unwrap();
     let (mut seen, mut of_all, mut failures) = (Vec::new(), Vec::new(), 0);
     for turn in 0.. {
         store.set_reads(if turn % 2 == 0 { Some(unreadable) } else { None });
@@ -112,9 +112,9 @@ async fn a_reader_whose_read_failed_goes_on_where_it_was() {
             Err(error) => failures += usize::from(matches!(error, ReadError::Failed(_))),
         }
         let of_many = if of_all.last() == Some(&60) { None } else { Some(in_time(all.next()).await) };
-        match of_many.unwrap_or(Ok(AllItem::Ready { last_pos: 60 })) {
-            Ok(AllItem::Run(run)) => of_all.extend(seqs(&run)),
-            Ok(other) => assert_eq!(other, AllItem::Ready { last_pos: 60 }),
+        match of_many.unwrap_or(Ok(GlobalItem::Ready { last_pos: 60 })) {
+            Ok(GlobalItem::Run(run)) => of_all.extend(seqs(&run)),
+            Ok(other) => assert_eq!(other, GlobalItem::Ready { last_pos: 60 }),
             Err(error) => failures += usize::from(matches!(error, ReadError::Failed(_))),
         }
         if seen.last() == Some(&60) && of_all.last() == Some(&60) {
@@ -127,8 +127,8 @@ async fn a_reader_whose_read_failed_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn who_follows_the_tail_does_not_notice_that_nothing_can_be_read() {
-    let store = Arc::new(FaultyStore::new(Outcome::Take));
+async fn tail_readers_do_not_need_the_store() {
+    let store = Arc::new(FaultyStore::new(Outcome::Commit));
     let log = start(store.clone(), Limits::default());
     let session = open(&log, 1).await;
     let mut reader = session.reader(Start::Tail);
@@ -141,8 +141,8 @@ async fn who_follows_the_tail_does_not_notice_that_nothing_can_be_read() {
 }
 
 #[tokio::test]
-async fn a_damaged_part_is_passed_over_once() {
-    let store = Arc::new(FaultyStore::new(Outcome::Take));
+async fn damage_is_skipped_once() {
+    let store = Arc::new(FaultyStore::new(Outcome::Commit));
     let log = start(store.clone(), no_tails());
     let session = open(&log, 1).await;
     for n in 1..=60 {

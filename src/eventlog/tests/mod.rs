@@ -1,9 +1,9 @@
 //! The log as its users see it.
 
-mod all;
+mod global_reader;
 mod damage;
 mod faults;
-mod pages;
+mod read_cache;
 mod readers;
 mod retention;
 mod writer;
@@ -82,7 +82,7 @@ async fn follow(reader: &mut Reader, last: u64) -> (Vec<u64>, Vec<u64>) {
 }
 
 #[tokio::test]
-async fn what_was_appended_is_read_after_its_commit() {
+async fn appended_event_is_readable_after_commit() {
     let log = memory_log(Limits::default());
     let session = open(&log, 1).await;
     let mut live = session.reader(Start::Beginning);
@@ -104,7 +104,7 @@ async fn what_was_appended_is_read_after_its_commit() {
 }
 
 #[tokio::test]
-async fn a_session_leaves_memory_with_its_last_handle() {
+async fn session_state_is_freed_with_last_handle() {
     let log = memory_log(Limits::default());
     let session = open(&log, 1).await;
     let other = open(&log, 1).await;
@@ -119,7 +119,7 @@ async fn a_session_leaves_memory_with_its_last_handle() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_is_committed_at_the_end() {
+async fn pending_events_are_committed_on_close() {
     let store = Arc::new(MemoryStore::new(Ids::system()));
     let log = start(store.clone(), Limits::default());
     let session = open(&log, 1).await;

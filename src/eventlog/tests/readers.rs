@@ -60,7 +60,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_gap_and_no_double(
+    fn readers_see_no_gap_and_no_duplicate(
         bursts in prop::collection::vec(1_u64..60, 1..6),
         starts in prop::collection::vec((0_usize..6, 0_u64..200), 0..6),
         (run, tail, page) in (1_usize..2000, 1_usize..4000, 1_usize..4000),
@@ -85,7 +85,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_reader_that_is_dropped_in_the_middle_of_a_wait_loses_nothing() {
+async fn dropped_next_future_loses_nothing() {
     let log = memory_log(tight(300, 1, 500));
     let session = open(&log, 1).await;
     let mut reader = session.reader(Start::Beginning);
@@ -109,7 +109,7 @@ async fn a_reader_that_is_dropped_in_the_middle_of_a_wait_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_stalled_reader_costs_nothing_and_then_gets_everything() {
+async fn stalled_reader_costs_nothing_and_catches_up() {
     const EVENTS: u64 = 100_000;
     let limits = Limits::default();
     let bound = limits.tail_bytes + limits.run_bytes;
@@ -130,7 +130,7 @@ async fn a_stalled_reader_costs_nothing_and_then_gets_everything() {
 }
 
 #[tokio::test]
-async fn many_readers_share_the_same_bytes() {
+async fn readers_share_bytes() {
     let log = memory_log(Limits::default());
     let session = open(&log, 1).await;
     let mut readers: Vec<Reader> = (0..1000).map(|_| session.reader(Start::Tail)).collect();
@@ -147,7 +147,7 @@ async fn many_readers_share_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn where_a_reader_begins() {
+async fn reader_start_positions() {
     let log = memory_log(Limits::default());
     let session = open(&log, 1).await;
     for _ in 0..5 {
@@ -169,7 +169,7 @@ async fn where_a_reader_begins() {
 }
 
 #[tokio::test]
-async fn erasing_ends_readers_after_the_last_event() {
+async fn erase_ends_readers_after_last_event() {
     let store = Arc::new(MemoryStore::new(Ids::system()));
     let log = start(store.clone(), tight(200, 1, 100));
     let session = open(&log, 1).await;

@@ -63,7 +63,7 @@ impl Aging {
 }
 
 #[tokio::test]
-async fn a_large_log_loses_its_oldest_events_and_readers_are_told() {
+async fn large_log_is_pruned_and_readers_are_reset() {
     let aging = Aging::new(Limits { session_log_bytes: 10_000, tail_bytes: 1, ..Limits::default() });
     let large = aging.fill(1, 200).await;
     aging.fill(2, 10).await;
@@ -81,18 +81,18 @@ async fn a_large_log_loses_its_oldest_events_and_readers_are_told() {
     lagging = large.reader(Start::After(before));
     assert_eq!(follow(&mut lagging, 200).await.0.len() as u64, 200 - before, "what is left needs no reset");
 
-    let scope = AllScope { tenant: Tenant::default(), sessions: None };
-    let mut all = aging.log.reader_all(scope.clone(), AllStart::After(1)).await.unwrap();
-    let reset = AllItem::Reset { reason: ResetReason::Pruned, before: 0, session: None };
+    let scope = GlobalScope { tenant: Tenant::default(), sessions: None };
+    let mut all = aging.log.global_reader(scope.clone(), GlobalStart::After(1)).await.unwrap();
+    let reset = GlobalItem::Reset { reason: ResetReason::Pruned, before: 0, session: None };
     assert_eq!(in_time(all.next()).await.unwrap(), reset);
-    let AllItem::Run(run) = in_time(all.next()).await.unwrap() else { panic!("a run") };
+    let GlobalItem::Run(run) = in_time(all.next()).await.unwrap() else { panic!("a run") };
     assert_eq!((run.session, run.first_seq), (id(1), before + 1));
-    let mut recent = aging.log.reader_all(scope, AllStart::After(200)).await.unwrap();
-    assert!(matches!(in_time(recent.next()).await.unwrap(), AllItem::Run(run) if run.session == id(2)));
+    let mut recent = aging.log.global_reader(scope, GlobalStart::After(200)).await.unwrap();
+    assert!(matches!(in_time(recent.next()).await.unwrap(), GlobalItem::Run(run) if run.session == id(2)));
 }
 
 #[tokio::test]
-async fn all_logs_together_lose_the_oldest_events_of_the_largest() {
+async fn total_limit_prunes_largest_logs() {
     let aging = Aging::new(Limits { logs_bytes: 20_000, ..Limits::default() });
     aging.fill(1, 10).await;
     aging.fill(2, 60).await;
@@ -110,7 +110,7 @@ async fn all_logs_together_lose_the_oldest_events_of_the_largest() {
 }
 
 #[tokio::test]
-async fn large_logs_shrink_to_the_same_size() {
+async fn large_logs_shrink_to_same_size() {
     let aging = Aging::new(Limits { logs_bytes: 30_000, ..Limits::default() });
     for (number, events) in [(1, 90), (2, 60), (3, 20)] {
         aging.fill(number, events).await;
@@ -124,7 +124,7 @@ async fn large_logs_shrink_to_the_same_size() {
 }
 
 #[tokio::test]
-async fn an_old_log_keeps_its_last_run_and_is_reported() {
+async fn expired_log_keeps_last_run_and_is_listed() {
     let aging = Aging::new(Limits::default());
     let old = aging.fill(1, 100).await;
     aging.set(20);
@@ -142,7 +142,7 @@ async fn an_old_log_keeps_its_last_run_and_is_reported() {
 }
 
 #[tokio::test]
-async fn a_tombstone_goes_when_its_time_has_come() {
+async fn tombstone_is_deleted_after_its_age() {
     let aging = Aging::new(Limits::default());
     let erased = aging.fill(1, 3).await;
     let last = erased.erase(&event(""), Records::new());
@@ -159,7 +159,7 @@ async fn a_tombstone_goes_when_its_time_has_come() {
 }
 
 #[tokio::test]
-async fn a_clock_that_jumps_by_years_deletes_nothing() {
+async fn clock_jump_forward_deletes_nothing() {
     let aging = Aging::settling(Limits::default());
     aging.fill(1, 100).await;
     let erased = aging.fill(2, 3).await;
@@ -175,7 +175,7 @@ async fn a_clock_that_jumps_by_years_deletes_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_written_while_the_clock_is_behind_is_no_older_once_it_is_right() {
+async fn events_written_with_slow_clock_do_not_expire_early() {
     let aging = Aging::begun(100, Limits::default());
     aging.fill(1, 2).await;
     aging.set(20);

@@ -12,15 +12,15 @@ fn runs(batch: &Batch) -> Vec<(SessionId, u64, u64)> {
 
 /// A log whose writer holds a commit with one event of session 9, so that what is appended now waits in line.
 async fn held(limits: Limits) -> (Arc<FaultyStore>, EventLog) {
-    let store = Arc::new(FaultyStore::new(Outcome::Hold));
+    let store = Arc::new(FaultyStore::new(Outcome::Block));
     let log = start(store.clone(), limits);
     say(&open(&log, 9).await, "");
-    until("the writer holds a commit", || store.asked() == 1).await;
+    until("the writer holds a commit", || store.attempts() == 1).await;
     (store, log)
 }
 
 #[tokio::test]
-async fn a_flood_does_not_delay_another_session() {
+async fn flood_does_not_delay_other_sessions() {
     let limits = Limits { run_bytes: 1000, transaction_bytes: 20_000, ..Limits::default() };
     let (store, log) = held(limits).await;
     let (flood, calm) = (open(&log, 1).await, open(&log, 2).await);
@@ -31,7 +31,7 @@ async fn a_flood_does_not_delay_another_session() {
     let last = flood.appended();
     say(&calm, "");
     assert!(flood.pending_bytes() > 100_000);
-    store.set(Outcome::Take);
+    store.set(Outcome::Commit);
     in_time(flood.wait(last)).await.unwrap();
     let batches = store.batches();
     let first = runs(&batches[1]);
@@ -44,7 +44,7 @@ async fn a_flood_does_not_delay_another_session() {
 }
 
 #[tokio::test]
-async fn a_transaction_is_bounded_and_a_large_event_goes_alone() {
+async fn transaction_is_bounded_and_large_event_is_alone() {
     let (store, log) = held(Limits { run_bytes: 500, transaction_bytes: 2000, ..Limits::default() }).await;
     let large = format!("\"x\":\"{}\"", "x".repeat(5000));
     let mut sessions = Vec::new();
@@ -55,7 +55,7 @@ async fn a_transaction_is_bounded_and_a_large_event_goes_alone() {
         }
         sessions.push(session);
     }
-    store.set(Outcome::Take);
+    store.set(Outcome::Commit);
     for session in &sessions {
         in_time(session.wait(3)).await.unwrap();
     }
@@ -70,7 +70,7 @@ async fn a_transaction_is_bounded_and_a_large_event_goes_alone() {
 }
 
 #[tokio::test]
-async fn records_go_with_their_event_and_the_last_change_wins() {
+async fn records_commit_with_event_and_last_change_wins() {
     let (store, log) = held(Limits { run_bytes: 400, ..Limits::default() }).await;
     let session = open(&log, 1).await;
     let records = || Records::new();
@@ -78,7 +78,7 @@ async fn records_go_with_their_event_and_the_last_change_wins() {
     session.append(&event(""), records().delete(Table::Request, "r1").put(Table::Fold, "f", "2"));
     session.append(&event(""), records().put(Table::Request, "r1", "again").put(Table::Prompt, "p3", "3"));
     session.put(records().put(Table::Open, "o", "1"));
-    store.set(Outcome::Take);
+    store.set(Outcome::Commit);
     in_time(session.wait(3)).await.unwrap();
     let batches = store.batches();
     for batch in &batches[1..] {
@@ -92,7 +92,7 @@ async fn records_go_with_their_event_and_the_last_change_wins() {
 }
 
 #[tokio::test]
-async fn a_conflict_fails_only_the_write_that_compared() {
+async fn conflict_fails_only_its_own_write() {
     let (store, log) = held(Limits::default()).await;
     let session = open(&log, 1).await;
     say(&session, "");
@@ -104,7 +104,7 @@ async fn a_conflict_fails_only_the_write_that_compared() {
     };
     let writes = [write(None, "1"), write(None, "2"), write(Some("1"), "3")];
     let plain = log.write(Records::new().put(Table::Meta, "other", "1"));
-    store.set(Outcome::Take);
+    store.set(Outcome::Commit);
     in_time(plain).await.unwrap();
     let mut results = Vec::new();
     for write in writes {
@@ -119,7 +119,7 @@ async fn a_conflict_fails_only_the_write_that_compared() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_and_loses_nothing() {
+async fn full_disk_raises_alarm_and_loses_nothing() {
     let store = Arc::new(FaultyStore::new(Outcome::Full));
     let log = start(store.clone(), Limits::default());
     let session = open(&log, 1).await;
@@ -129,18 +129,18 @@ async fn a_full_disk_is_told_and_loses_nothing() {
         say(&session, "");
     }
     until("the alarm stands", || log.alarm() == Some(Alarm::StorageFull)).await;
-    until("it is tried again", || store.asked() >= 2).await;
+    until("it is tried again", || store.attempts() >= 2).await;
     assert_eq!((session.committed(), store.batches().len()), (0, 0));
     assert!(session.pending_bytes() > 0, "what waits is counted");
     say(&session, "");
-    store.set(Outcome::Take);
+    store.set(Outcome::Commit);
     assert_eq!(follow(&mut reader, 11).await.0, (1..=11).collect::<Vec<_>>());
     assert_eq!((log.alarm(), session.pending_bytes()), (None, 0));
 }
 
 #[tokio::test]
-async fn a_disk_with_little_room_is_told_and_so_is_its_end() {
-    let store = Arc::new(FaultyStore::new(Outcome::Take));
+async fn low_disk_raises_and_clears_alarm() {
+    let store = Arc::new(FaultyStore::new(Outcome::Commit));
     let log = start(store.clone(), Limits::default());
     let session = open(&log, 1).await;
     assert_eq!(log.alarm(), None);
@@ -161,7 +161,7 @@ async fn a_disk_with_little_room_is_told_and_so_is_its_end() {
 }
 
 #[tokio::test]
-async fn closing_with_a_full_disk_ends() {
+async fn close_returns_with_full_disk() {
     let log = start(Arc::new(FaultyStore::new(Outcome::Full)), Limits::default());
     let session = open(&log, 1).await;
     say(&session, "");
@@ -171,8 +171,8 @@ async fn closing_with_a_full_disk_ends() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_ends_the_process_and_shows_nothing() {
-    let store = Arc::new(FaultyStore::new(Outcome::Take));
+async fn failed_store_is_fatal_and_publishes_nothing() {
+    let store = Arc::new(FaultyStore::new(Outcome::Commit));
     let (told, why) = mpsc::sync_channel(1);
     let fatal: Fatal = Box::new(move |why| told.send(why.to_owned()).expect("the test listens"));
     let limits = Arc::new(Limits::default());
@@ -191,7 +191,7 @@ async fn a_store_that_fails_ends_the_process_and_shows_nothing() {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_writer_is_fatal_and_nobody_waits_for_it() {
+async fn writer_panic_is_fatal_and_unblocks_waiters() {
     let (tell, told) = mpsc::sync_channel(1);
     let fatal: Fatal = Box::new(move |why| tell.send(why.to_owned()).expect("the test listens"));
     let store = Arc::new(FaultyStore::new(Outcome::Panic));

@@ -10,16 +10,16 @@ fn acceptor(limits: Limits, proxies: Vec<Network>) -> Acceptor {
     Acceptor {
         limits: Arc::new(limits),
         proxies,
-        only_proxies: false,
-        lanes: Lanes::start().unwrap(),
+        require_proxy: false,
+        stream_workers: StreamWorkers::start().unwrap(),
         shutdown: Shutdown::new(),
     }
 }
 
 #[test]
-fn behind_a_proxy_nobody_comes_past_it() {
+fn only_proxies_and_loopback_are_accepted_behind_a_proxy() {
     let open = acceptor(Limits::default(), vec!["10.0.0.0/8".parse().unwrap()]);
-    let behind = Acceptor { only_proxies: true, ..open.clone() };
+    let behind = Acceptor { require_proxy: true, ..open.clone() };
     for (peer, served) in [
         ("10.1.2.3", true),
         ("::ffff:10.1.2.3", true),
@@ -30,26 +30,26 @@ fn behind_a_proxy_nobody_comes_past_it() {
         ("2001:db8::1", false),
     ] {
         let peer = peer.parse().unwrap();
-        assert_eq!((behind.serves(peer), open.serves(peer)), (served, true), "{peer}");
+        assert_eq!((behind.accepts_peer(peer), open.accepts_peer(peer)), (served, true), "{peer}");
     }
 }
 
 #[test]
-fn who_left_the_queue_keeps_nobody_behind_it_out() {
+fn aborted_connections_do_not_end_the_accept_queue() {
     use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
     let mut queue = [Ok(1), Err(ConnectionAborted), Ok(2), Err(Interrupted), Ok(3), Err(WouldBlock), Ok(4)]
         .map(|accepted| accepted.map_err(io::Error::from))
         .into_iter();
-    let taken: Vec<_> = waiting(|| queue.next().expect("it stops at the queue's end")).collect();
+    let taken: Vec<_> = drain_accept_queue(|| queue.next().expect("it stops at the queue's end")).collect();
     assert_eq!(taken, [1, 2, 3]);
-    assert_eq!(waiting(|| Err::<(), _>(ConnectionAborted.into())).count(), 0, "and it has an end");
+    assert_eq!(drain_accept_queue(|| Err::<(), _>(ConnectionAborted.into())).count(), 0, "and it has an end");
 }
 
 #[test]
-fn connections_are_counted_in_all_and_by_address_but_for_proxies() {
+fn connections_are_limited_in_total_and_per_address_except_proxies() {
     let limits = Limits { connections: 4, connections_per_address: 2, ..Limits::default() };
     let connections = Connections::new(&acceptor(limits, vec!["10.0.0.0/8".parse().unwrap()]));
-    let take = |address: &str| connections.take(address.parse().unwrap());
+    let take = |address: &str| connections.acquire(address.parse().unwrap());
     let first = take("192.0.2.1").unwrap();
     let _second = take("::ffff:192.0.2.1").unwrap();
     assert!(take("192.0.2.1").is_none(), "one address, however it is spelled");
@@ -65,7 +65,7 @@ async fn in_time<T>(what: impl Future<Output = T>) -> T {
 }
 
 /// What one connection is answered up to the end of a chunk that holds `last`, or to its own end.
-async fn asked(stream: &mut TcpStream, path: &str, last: &str) -> String {
+async fn request(stream: &mut TcpStream, path: &str, last: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let (mut answer, mut chunk) = (String::new(), [0; 1024]);
@@ -79,7 +79,7 @@ async fn asked(stream: &mut TcpStream, path: &str, last: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_panic_in_a_handler_is_a_500_for_its_request_alone() {
+async fn a_handler_panic_is_a_500_for_its_request_only() {
     async fn panics() -> &'static str {
         panic!("on purpose")
     }
@@ -89,23 +89,23 @@ async fn a_panic_in_a_handler_is_a_500_for_its_request_alone() {
         .route("/panics", get(panics))
         .route("/panics-later", get(move || async move { Body::from_stream(body()).into_response() }))
         .route("/fine", get(|| async { "it is fine" }))
-        .layer(CatchPanicLayer::custom(layers::panicked));
+        .layer(CatchPanicLayer::custom(layers::panic_response));
     let acceptor = acceptor(Limits::default(), Vec::new());
     let shutdown = acceptor.shutdown.clone();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    drop(shutdown.spawn_door(serve(listener, router, acceptor)));
+    drop(shutdown.spawn_critical(serve(listener, router, acceptor)));
 
     let mut first = TcpStream::connect(address).await.unwrap();
-    assert!(asked(&mut first, "/panics", "\r\n\r\n").await.starts_with("HTTP/1.1 500 "));
+    assert!(request(&mut first, "/panics", "\r\n\r\n").await.starts_with("HTTP/1.1 500 "));
     assert!(
-        asked(&mut first, "/fine", "fine").await.starts_with("HTTP/1.1 200 "),
+        request(&mut first, "/fine", "fine").await.starts_with("HTTP/1.1 200 "),
         "the same connection goes on"
     );
     let mut second = TcpStream::connect(address).await.unwrap();
-    let cut = asked(&mut second, "/panics-later", "0\r\n\r\n").await;
+    let cut = request(&mut second, "/panics-later", "0\r\n\r\n").await;
     assert!(!cut.contains("0\r\n\r\n"), "what broke does not look whole: {cut}");
-    assert!(asked(&mut first, "/fine", "fine").await.starts_with("HTTP/1.1 200 "), "and so do all others");
-    shutdown.begin();
-    assert!(in_time(shutdown.finished(Duration::from_secs(10))).await);
+    assert!(request(&mut first, "/fine", "fine").await.starts_with("HTTP/1.1 200 "), "and so do all others");
+    shutdown.start_drain();
+    assert!(in_time(shutdown.wait_for_tasks(Duration::from_secs(10))).await);
 }

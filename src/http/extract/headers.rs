@@ -13,13 +13,13 @@ use sha2::{Digest, Sha256};
 use crate::acp::TraceContext;
 use crate::http::error::ApiError;
 use crate::session::IdempotencyKey;
-use crate::workspace::{Expected, Tags};
+use crate::workspace::{Precondition, EntityTags};
 
 /// `Prefer: wait=N` (RFC 7240): how long a client lets us wait. What it spells otherwise is no preference.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Wait(Option<u64>);
+pub struct PreferWait(Option<u64>);
 
-impl Wait {
+impl PreferWait {
     /// At most `max` seconds.
     pub fn seconds(self, max: u64) -> Option<u64> {
         self.0.map(|seconds| seconds.min(max))
@@ -30,7 +30,7 @@ impl Wait {
     }
 }
 
-impl<G: Send + Sync> FromRequestParts<G> for Wait {
+impl<G: Send + Sync> FromRequestParts<G> for PreferWait {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, Infallible> {
@@ -53,7 +53,7 @@ pub struct IdempotencyHeader {
 
 impl IdempotencyHeader {
     /// With what the key is bound to: the route and this body.
-    pub fn with(self, body: &[u8]) -> Option<IdempotencyKey> {
+    pub fn bind(self, body: &[u8]) -> Option<IdempotencyKey> {
         let key = self.key?;
         Some(IdempotencyKey { key, route: self.route, body_hash: Sha256::digest(body).into() })
     }
@@ -65,10 +65,10 @@ impl<G: Send + Sync> FromRequestParts<G> for IdempotencyHeader {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
-        let key = match once(&parts.headers, &IDEMPOTENCY_KEY) {
-            Once::Absent => None,
-            Once::Text(key) if plain_key(key) => Some(key.to_owned()),
-            Once::Text(_) | Once::Unclear => {
+        let key = match single_header(&parts.headers, &IDEMPOTENCY_KEY) {
+            SingleHeader::Absent => None,
+            SingleHeader::Text(key) if is_valid_key(key) => Some(key.to_owned()),
+            SingleHeader::Text(_) | SingleHeader::Invalid => {
                 let detail = "one header of 1 to 255 printable ASCII characters";
                 return Err(ApiError::invalid("Idempotency-Key", detail));
             }
@@ -79,7 +79,7 @@ impl<G: Send + Sync> FromRequestParts<G> for IdempotencyHeader {
     }
 }
 
-fn plain_key(key: &str) -> bool {
+fn is_valid_key(key: &str) -> bool {
     (1..=255).contains(&key.len()) && key.bytes().all(|b| (0x20..0x7f).contains(&b))
 }
 
@@ -95,8 +95,8 @@ impl<G: Send + Sync> FromRequestParts<G> for IfMatch {
         let mut tags = None;
         for value in parts.headers.get_all(IF_MATCH) {
             let value = value.to_str().ok().map(str::trim);
-            match value.and_then(entity_tags) {
-                Some(more) => tags.get_or_insert_with(Vec::new).extend(strong(more)),
+            match value.and_then(parse_entity_tags) {
+                Some(more) => tags.get_or_insert_with(Vec::new).extend(strong_tags(more)),
                 None if value == Some("*") => return Ok(Self(None)),
                 None => return Err(ApiError::invalid("If-Match", "expected ETags, or *")),
             }
@@ -107,27 +107,27 @@ impl<G: Send + Sync> FromRequestParts<G> for IfMatch {
 
 /// `If-Match` and `If-None-Match` of what may not exist yet.
 #[derive(Debug)]
-pub struct Conditions(pub Expected);
+pub struct Conditions(pub Precondition);
 
 impl<G: Send + Sync> FromRequestParts<G> for Conditions {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
-        let if_match = tags(&parts.headers, &IF_MATCH, "If-Match", strong)?;
+        let if_match = parse_tag_list(&parts.headers, &IF_MATCH, "If-Match", strong_tags)?;
         let IfNoneMatch(if_none_match) = IfNoneMatch::read(&parts.headers)?;
-        Ok(Self(Expected { if_match, if_none_match }))
+        Ok(Self(Precondition { if_match, if_none_match }))
     }
 }
 
 /// `If-None-Match` (RFC 9110): the entity tags that the client has already. The comparison is weak: the gateway's tags
 /// are strong, but a proxy that compresses an answer weakens its tag.
 #[derive(Debug)]
-pub(crate) struct IfNoneMatch(Option<Tags>);
+pub(crate) struct IfNoneMatch(Option<EntityTags>);
 
 impl IfNoneMatch {
     fn read(headers: &HeaderMap) -> Result<Self, ApiError> {
         let all = |tags: Vec<EntityTag>| tags.into_iter().map(|tag| tag.text).collect();
-        tags(headers, &IF_NONE_MATCH, "If-None-Match", all).map(Self)
+        parse_tag_list(headers, &IF_NONE_MATCH, "If-None-Match", all).map(Self)
     }
 
     /// 304 if the client has the representation with this tag already; else the answer, with the tag.
@@ -149,22 +149,22 @@ impl<G: Send + Sync> FromRequestParts<G> for IfNoneMatch {
     }
 }
 
-fn tags(
+fn parse_tag_list(
     headers: &HeaderMap,
     name: &HeaderName,
     shown: &str,
-    kept: impl Fn(Vec<EntityTag>) -> Vec<String>,
-) -> Result<Option<Tags>, ApiError> {
+    keep: impl Fn(Vec<EntityTag>) -> Vec<String>,
+) -> Result<Option<EntityTags>, ApiError> {
     let mut listed = None;
     for value in headers.get_all(name) {
         let value = value.to_str().ok().map(str::trim);
-        match value.and_then(entity_tags) {
-            Some(more) => listed.get_or_insert_with(Vec::new).extend(kept(more)),
-            None if value == Some("*") => return Ok(Some(Tags::Any)),
+        match value.and_then(parse_entity_tags) {
+            Some(more) => listed.get_or_insert_with(Vec::new).extend(keep(more)),
+            None if value == Some("*") => return Ok(Some(EntityTags::Any)),
             None => return Err(ApiError::invalid(shown, "expected ETags, or *")),
         }
     }
-    Ok(listed.map(Tags::Listed))
+    Ok(listed.map(EntityTags::Listed))
 }
 
 /// A tag as it is spelled, without the mark of a weak one.
@@ -173,12 +173,12 @@ struct EntityTag {
     text: String,
 }
 
-fn strong(tags: Vec<EntityTag>) -> Vec<String> {
+fn strong_tags(tags: Vec<EntityTag>) -> Vec<String> {
     tags.into_iter().filter(|tag| !tag.weak).map(|tag| tag.text).collect()
 }
 
 /// The tags of a list such as `"a", W/"b"`; `None` when it is malformed. A tag may have commas of its own.
-fn entity_tags(mut list: &str) -> Option<Vec<EntityTag>> {
+fn parse_entity_tags(mut list: &str) -> Option<Vec<EntityTag>> {
     let mut tags = Vec::new();
     loop {
         let (weak, tag) = list.strip_prefix("W/").map_or((false, list), |tag| (true, tag));
@@ -198,7 +198,7 @@ pub enum LastEventId {
     Absent,
     Text(String),
     /// Sent twice, or not as text.
-    Unclear,
+    Invalid,
 }
 
 impl<G: Send + Sync> FromRequestParts<G> for LastEventId {
@@ -206,11 +206,11 @@ impl<G: Send + Sync> FromRequestParts<G> for LastEventId {
 
     async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, Infallible> {
         const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-        Ok(match once(&parts.headers, &LAST_EVENT_ID) {
+        Ok(match single_header(&parts.headers, &LAST_EVENT_ID) {
             // An empty id is none: the EventSource has not seen one.
-            Once::Absent | Once::Text("") => Self::Absent,
-            Once::Text(id) => Self::Text(id.to_owned()),
-            Once::Unclear => Self::Unclear,
+            SingleHeader::Absent | SingleHeader::Text("") => Self::Absent,
+            SingleHeader::Text(id) => Self::Text(id.to_owned()),
+            SingleHeader::Invalid => Self::Invalid,
         })
     }
 }
@@ -228,18 +228,18 @@ impl<G: Send + Sync> FromRequestParts<G> for Trace {
     }
 }
 
-enum Once<'a> {
+enum SingleHeader<'a> {
     Absent,
     Text(&'a str),
-    Unclear,
+    Invalid,
 }
 
-fn once<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Once<'a> {
+fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> SingleHeader<'a> {
     let mut values = headers.get_all(name).iter();
     match (values.next().map(http::HeaderValue::to_str), values.next()) {
-        (None, _) => Once::Absent,
-        (Some(Ok(text)), None) => Once::Text(text),
-        _ => Once::Unclear,
+        (None, _) => SingleHeader::Absent,
+        (Some(Ok(text)), None) => SingleHeader::Text(text),
+        _ => SingleHeader::Invalid,
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn wait_is_one_preference_among_others_and_capped() {
+    async fn prefer_wait_is_parsed_and_capped() {
         for (prefer, wait) in [
             ("wait=5", Some(5)),
             ("respond-async, Wait = 7", Some(7)),
@@ -268,13 +268,13 @@ mod tests {
             ("wait", None),
             ("return=minimal", None),
         ] {
-            let Ok(got) = Wait::from_request_parts(&mut parts(&[("prefer", prefer)]), &()).await;
+            let Ok(got) = PreferWait::from_request_parts(&mut parts(&[("prefer", prefer)]), &()).await;
             assert_eq!(got.seconds(300), wait, "{prefer}");
         }
     }
 
     #[tokio::test]
-    async fn if_match_is_a_list_of_strong_tags() {
+    async fn if_match_keeps_only_strong_tags() {
         for (headers, tags) in [
             (vec![], Some(None)),
             (vec!["*"], Some(None)),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_idempotency_key_is_short_and_printable() {
+    async fn idempotency_key_is_short_and_printable() {
         let long = "x".repeat(256);
         for (headers, holds) in [
             (vec![], true),
@@ -311,7 +311,7 @@ mod tests {
         }
         let header =
             IdempotencyHeader::from_request_parts(&mut parts(&[("idempotency-key", "k")]), &()).await;
-        let key = header.unwrap().with(b"{}").unwrap();
+        let key = header.unwrap().bind(b"{}").unwrap();
         assert_eq!((key.key.as_str(), key.route.as_str()), ("k", "POST /v1/sessions"));
     }
 }

@@ -23,31 +23,31 @@ use crate::http::state::Gateway;
 use crate::types::Limits;
 
 /// A DTO that comes in bodies.
-pub(crate) trait Input: DeserializeOwned {
+pub(crate) trait JsonInput: DeserializeOwned {
     /// How large its body may be.
     fn max_bytes(limits: &Limits) -> usize {
         limits.body_bytes
     }
 }
 
-impl Input for CreateSession {}
-impl Input for SessionPatch {}
-impl Input for SignIn {}
-impl Input for CreateTicket {}
-impl Input for ElicitationAnswer {}
-impl Input for PermissionAnswer {}
-impl Input for RpcCall {}
-impl Input for SetConfigOption {}
-impl Input for SetMode {}
+impl JsonInput for CreateSession {}
+impl JsonInput for SessionPatch {}
+impl JsonInput for SignIn {}
+impl JsonInput for CreateTicket {}
+impl JsonInput for ElicitationAnswer {}
+impl JsonInput for PermissionAnswer {}
+impl JsonInput for RpcCall {}
+impl JsonInput for SetConfigOption {}
+impl JsonInput for SetMode {}
 
-impl Input for RequestAnswer {
+impl JsonInput for RequestAnswer {
     /// A client that serves files answers with a whole one.
     fn max_bytes(limits: &Limits) -> usize {
         limits.prompt_bytes
     }
 }
 
-impl Input for CreatePrompt {
+impl JsonInput for CreatePrompt {
     fn max_bytes(limits: &Limits) -> usize {
         limits.prompt_bytes
     }
@@ -61,7 +61,7 @@ pub(crate) struct JsonBody<T> {
     pub(crate) bytes: Bytes,
 }
 
-impl<T: Input> FromRequest<Gateway> for JsonBody<T> {
+impl<T: JsonInput> FromRequest<Gateway> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, gateway: &Gateway) -> Result<Self, ApiError> {
@@ -88,8 +88,8 @@ fn is_json(headers: &HeaderMap, method: &Method) -> bool {
 
 async fn collect(headers: &HeaderMap, body: Body, max: usize, deadline: Duration) -> Result<Bytes, ApiError> {
     let too_large = || ApiError::new(ProblemCode::TooLarge, format!("the body may have {max} bytes"));
-    let told = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if told.is_some_and(|told| told > max as u64) {
+    let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if declared.is_some_and(|told| told > max as u64) {
         return Err(too_large());
     }
     match tokio::time::timeout(deadline, Limited::new(body, max).collect()).await {
@@ -106,13 +106,13 @@ fn parse<T: DeserializeOwned>(bytes: &[u8], max_depth: usize) -> Result<T, ApiEr
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let pointer = pointer(error.path());
-        refused(error.inner(), pointer)
+        parse_error(error.inner(), pointer)
     })?;
-    deserializer.end().map_err(|error| refused(&error, String::new()))?;
+    deserializer.end().map_err(|error| parse_error(&error, String::new()))?;
     Ok(value)
 }
 
-fn refused(error: &serde_json::Error, pointer: String) -> ApiError {
+fn parse_error(error: &serde_json::Error, pointer: String) -> ApiError {
     let text = error.to_string();
     match error.classify() {
         Category::Data => {
@@ -135,8 +135,8 @@ fn pointer(path: &Path) -> String {
 }
 
 /// A client's raw JSON, in the one line that agents and events need.
-pub(crate) fn raw(raw: Box<RawValue>) -> Box<RawValue> {
-    acp::one_line(raw)
+pub(crate) fn to_one_line(raw: Box<RawValue>) -> Box<RawValue> {
+    acp::to_one_line(raw)
 }
 
 #[cfg(test)]
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_malformed() {
+    fn invalid_json_is_malformed() {
         for json in ["", "{", "{]", "{\"agent\":\"a\"} x", "{\"agent\":\"a\u{1}\"}", "nul"] {
             assert_eq!(problem::<CreateSession>(json).0, ProblemCode::Malformed, "{json:?}");
         }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_invalid_with_its_place() {
+    fn wrong_members_are_invalid_with_a_pointer() {
         for (json, pointer) in [
             (r#"{"agent":1}"#, "/agent"),
             (r#"{"agent":"A b"}"#, "/agent"),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_checked_before_anything_is_parsed() {
+    fn depth_is_checked_before_parsing() {
         let deep = format!(r#"{{"value":{}{}}}"#, "[".repeat(20), "]".repeat(20));
         assert_eq!(problem::<SetConfigOption>(&deep).0, ProblemCode::Invalid);
         let raw: SetConfigOption = parse(br#"{"value": [1e999, "\ud800"]}"#, 16).unwrap();

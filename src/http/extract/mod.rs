@@ -1,15 +1,15 @@
 //! What handlers take from a request, each with its problem when it is not there as it should be.
 
-mod by;
+mod authorized;
 mod headers;
 mod json;
 mod path;
 mod query;
 
-pub(crate) use by::{By, CanAdmin, CanApprove, CanFiles, CanPrompt, CanRead, HasKey};
-pub use headers::{Conditions, IdempotencyHeader, IfMatch, LastEventId, Wait};
+pub(crate) use authorized::{Authorized, CanAdmin, CanApprove, CanFiles, CanPrompt, CanRead, HasKey};
+pub use headers::{Conditions, IdempotencyHeader, IfMatch, LastEventId, PreferWait};
 pub(crate) use headers::{IfNoneMatch, Trace};
-pub(crate) use json::{JsonBody, raw};
+pub(crate) use json::{JsonBody, to_one_line};
 pub(crate) use path::{
     AgentPath, AgentTerminalPath, FilePath, OptionPath, PromptPath, RequestPath, SessionPath, SignInPath,
     TerminalPath, ToolCallPath,

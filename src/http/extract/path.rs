@@ -39,7 +39,7 @@ pub(crate) struct AgentTerminalPath(pub(crate) SessionId, pub(crate) String);
 struct Segments(RawPathParams);
 
 impl Segments {
-    async fn of<G: Send + Sync>(parts: &mut Parts, state: &G) -> Result<Self, ApiError> {
+    async fn from_parts<G: Send + Sync>(parts: &mut Parts, state: &G) -> Result<Self, ApiError> {
         RawPathParams::from_request_parts(parts, state).await.map(Self).map_err(|_| ApiError::not_found())
     }
 
@@ -55,7 +55,7 @@ macro_rules! paths {
             type Rejection = ApiError;
 
             async fn from_request_parts(parts: &mut Parts, state: &G) -> Result<Self, ApiError> {
-                let segments = Segments::of(parts, state).await?;
+                let segments = Segments::from_parts(parts, state).await?;
                 Ok(Self($(segments.get($segment)?),*))
             }
         }

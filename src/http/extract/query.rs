@@ -66,7 +66,7 @@ impl Params {
     }
 
     /// Nothing may be left.
-    pub fn end(self) -> Result<(), ApiError> {
+    pub fn finish(self) -> Result<(), ApiError> {
         match self.0.into_iter().next() {
             None => Ok(()),
             Some((name, _)) => Err(ApiError::invalid(name, "there is no such parameter here")),
@@ -94,6 +94,6 @@ impl<G: Send + Sync> FromRequestParts<G> for NoQuery {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &G) -> Result<Self, ApiError> {
-        Params::from_request_parts(parts, state).await?.end().map(|()| Self)
+        Params::from_request_parts(parts, state).await?.finish().map(|()| Self)
     }
 }

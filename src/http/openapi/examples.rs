@@ -24,19 +24,19 @@ static EXAMPLES: LazyLock<HashMap<String, Examples>> = LazyLock::new(|| {
 });
 
 /// Puts the examples of an operation into each of its media types.
-pub(super) fn add(id: &str, operation: &mut Operation) {
+pub(super) fn add_examples(id: &str, operation: &mut Operation) {
     let Some(examples) = EXAMPLES.get(id) else { return };
     if let (Some(example), Some(RefOr::T(body))) = (&examples.request, &mut operation.request_body) {
-        body.content.values_mut().for_each(|content| show(content, example));
+        body.content.values_mut().for_each(|content| set_example(content, example));
     }
     for (status, example) in &examples.responses {
         if let Some(RefOr::T(response)) = operation.responses.responses.get_mut(status) {
-            response.content.values_mut().for_each(|content| show(content, example));
+            response.content.values_mut().for_each(|content| set_example(content, example));
         }
     }
 }
 
-fn show(content: &mut RefOr<Content>, example: &Value) {
+fn set_example(content: &mut RefOr<Content>, example: &Value) {
     if let RefOr::T(content) = content {
         content.example = Some(example.clone());
     }

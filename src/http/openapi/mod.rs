@@ -15,8 +15,8 @@ use utoipa::openapi::security::{
 use utoipa::openapi::{ComponentsBuilder, Header, HeaderBuilder, OpenApi, Ref, RefOr, Required};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::router::contract;
-use super::web::etag;
+use super::router::api_router;
+use super::page::etag;
 use crate::api::event::SessionEvent;
 use crate::api::{Problem, ProblemCode};
 
@@ -33,7 +33,7 @@ pub(super) struct Document {
 }
 
 /// Made for who asks first: it would be most of a start, and megabytes that nobody may ever want.
-pub(super) fn served() -> &'static Document {
+pub(super) fn served_document() -> &'static Document {
     static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
         let json = Bytes::from(document_json());
         let etag = etag(&Sha256::digest(&json).into());
@@ -44,21 +44,21 @@ pub(super) fn served() -> &'static Document {
 
 /// The whole document.
 pub fn document() -> OpenApi {
-    completed(contract().into_openapi())
+    complete_document(api_router().into_openapi())
 }
 
 /// The document as `openapi/openapi.json` has it.
 pub fn document_json() -> String {
-    json(&document())
+    pretty_json(&document())
 }
 
-fn json(document: &OpenApi) -> String {
+fn pretty_json(document: &OpenApi) -> String {
     let mut text = document.to_pretty_json().expect("the document has string keys and serializes");
     text.push('\n');
     text
 }
 
-fn completed(mut document: OpenApi) -> OpenApi {
+fn complete_document(mut document: OpenApi) -> OpenApi {
     document.info = about::info();
     document.servers = Some(about::servers());
     document.tags = Some(about::tags());
@@ -67,15 +67,15 @@ fn completed(mut document: OpenApi) -> OpenApi {
     document.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {
-            complete(path, method, operation);
+            complete_operation(path, method, operation);
         }
     }
-    let mut named = Vec::new();
-    <SessionEvent as ToSchema>::schemas(&mut named);
-    <Problem as ToSchema>::schemas(&mut named);
+    let mut event_schemas = Vec::new();
+    <SessionEvent as ToSchema>::schemas(&mut event_schemas);
+    <Problem as ToSchema>::schemas(&mut event_schemas);
     let base = document.components.take().unwrap_or_default();
     let mut components = ComponentsBuilder::from(base)
-        .schemas_from_iter(named)
+        .schemas_from_iter(event_schemas)
         .schema("SessionEvent", SessionEvent::schema())
         .schema("Problem", Problem::schema())
         .security_scheme(
@@ -116,17 +116,17 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut O
 }
 
 /// Path parameters, the key, and every problem that can be met.
-fn complete(path: &str, method: &str, operation: &mut Operation) {
+fn complete_operation(path: &str, method: &str, operation: &mut Operation) {
     let mut parameters = path_parameters(path);
-    let own = operation.parameters.take().unwrap_or_default();
-    parameters.extend(own.into_iter().map(sendable));
+    let declared = operation.parameters.take().unwrap_or_default();
+    parameters.extend(declared.into_iter().map(without_null_type));
     operation.parameters = (!parameters.is_empty()).then_some(parameters);
     let public = !path.starts_with("/v1");
     operation.security = Some(security(path, public));
     let id = operation.operation_id.clone().unwrap_or_default();
     let body = operation.request_body.is_some();
-    let mut codes = problems::common(path, method, body, public);
-    codes.extend(problems::own(&id));
+    let mut codes = problems::common_codes(path, method, body, public);
+    codes.extend(problems::operation_codes(&id));
     if method == "get" && path.ends_with("/events/stream") {
         // An EventSource never comes back from these statuses, so a stream reports them in an event.
         codes.retain(|code| code.status() != 429 && code.status() < 500);
@@ -136,7 +136,7 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
     for codes in codes.chunk_by(|a, b| a.status() == b.status()) {
         operation.responses.responses.insert(codes[0].status().to_string(), problem_response(codes));
     }
-    examples::add(&id, operation);
+    examples::add_examples(&id, operation);
 }
 
 /// One of these lets a request in: a key, and for streams a ticket too.
@@ -156,7 +156,7 @@ fn security(path: &str, public: bool) -> Vec<SecurityRequirement> {
 }
 
 /// What may be left out is absent in a URL or a header; there is no null.
-fn sendable(parameter: RefOr<Parameter>) -> RefOr<Parameter> {
+fn without_null_type(parameter: RefOr<Parameter>) -> RefOr<Parameter> {
     let RefOr::T(mut parameter) = parameter else { return parameter };
     parameter.schema = parameter.schema.map(without_null);
     RefOr::T(parameter)
@@ -165,11 +165,11 @@ fn sendable(parameter: RefOr<Parameter>) -> RefOr<Parameter> {
 fn without_null(schema: RefOr<Schema>) -> RefOr<Schema> {
     match schema {
         RefOr::T(Schema::Object(mut object)) => {
-            object.schema_type = type_without_null(object.schema_type);
+            object.schema_type = non_null_type(object.schema_type);
             RefOr::T(Schema::Object(object))
         }
         RefOr::T(Schema::Array(mut array)) => {
-            array.schema_type = type_without_null(array.schema_type);
+            array.schema_type = non_null_type(array.schema_type);
             RefOr::T(Schema::Array(array))
         }
         RefOr::T(Schema::OneOf(mut union)) if union.items.len() == 2 => union.items.swap_remove(0),
@@ -177,7 +177,7 @@ fn without_null(schema: RefOr<Schema>) -> RefOr<Schema> {
     }
 }
 
-fn type_without_null(schema: SchemaType) -> SchemaType {
+fn non_null_type(schema: SchemaType) -> SchemaType {
     match schema {
         SchemaType::Array(mut types) => {
             types.retain(|one| *one != Type::Null);

@@ -3,7 +3,7 @@
 use crate::api::ProblemCode as C;
 
 /// What is true by the shape of a route.
-pub(super) fn common(path: &str, method: &str, body: bool, public: bool) -> Vec<C> {
+pub(super) fn common_codes(path: &str, method: &str, body: bool, public: bool) -> Vec<C> {
     let mut codes = vec![C::HostRefused, C::Internal];
     if !public {
         codes.extend([C::Unauthorized, C::Forbidden, C::RateLimited, C::Invalid]);
@@ -21,7 +21,7 @@ pub(super) fn common(path: &str, method: &str, body: bool, public: bool) -> Vec<
 }
 
 /// What calls an agent can meet all of these.
-const AGENT: [C; 6] = [
+const AGENT_CODES: [C; 6] = [
     C::AgentAuthRequired,
     C::AgentUnsupported,
     C::AgentError,
@@ -31,8 +31,8 @@ const AGENT: [C; 6] = [
 ];
 
 /// What only some operations can meet, by their id.
-pub(super) fn own(operation: &str) -> Vec<C> {
-    let agent = || AGENT.to_vec();
+pub(super) fn operation_codes(operation: &str) -> Vec<C> {
+    let agent = || AGENT_CODES.to_vec();
     let mut codes = Vec::new();
     match operation {
         "create_session" => {

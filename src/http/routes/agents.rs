@@ -7,9 +7,9 @@ use serde::Deserialize;
 use crate::agent::AgentSpec;
 use crate::api::{Agent, AgentList, AgentSessionList, PoolFigures};
 use crate::http::error::ApiError;
-use crate::http::extract::{AgentPath, By, CanAdmin, CanRead, NoQuery, Params, Trace};
+use crate::http::extract::{AgentPath, Authorized, CanAdmin, CanRead, NoQuery, Params, Trace};
 use crate::http::state::Gateway;
-use crate::pool::Figures;
+use crate::pool::PoolStats;
 
 /// Every agent that sessions can be made of.
 #[utoipa::path(
@@ -20,10 +20,10 @@ use crate::pool::Figures;
 )]
 pub(in crate::http) async fn list_agents(
     State(gateway): State<Gateway>,
-    _by: By<CanRead>,
+    _by: Authorized<CanRead>,
     NoQuery: NoQuery,
 ) -> Json<AgentList> {
-    let agents = gateway.catalogue.now().agents().map(|spec| shown(&gateway, spec)).collect();
+    let agents = gateway.catalogue.load().agents().map(|spec| agent_info(&gateway, spec)).collect();
     Json(AgentList { agents, next_cursor: None })
 }
 
@@ -36,12 +36,12 @@ pub(in crate::http) async fn list_agents(
 )]
 pub(in crate::http) async fn get_agent(
     State(gateway): State<Gateway>,
-    _by: By<CanRead>,
+    _by: Authorized<CanRead>,
     AgentPath(name): AgentPath,
     NoQuery: NoQuery,
 ) -> Result<Json<Agent>, ApiError> {
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
-    Ok(Json(shown(&gateway, &spec)))
+    Ok(Json(agent_info(&gateway, &spec)))
 }
 
 /// The sessions that the agent itself knows of.
@@ -60,54 +60,54 @@ pub(in crate::http) async fn get_agent(
 )]
 pub(in crate::http) async fn list_agent_sessions(
     State(gateway): State<Gateway>,
-    by: By<CanAdmin>,
+    by: Authorized<CanAdmin>,
     AgentPath(name): AgentPath,
     Trace(trace): Trace,
     mut params: Params,
 ) -> Result<Json<AgentSessionList>, ApiError> {
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
     let (cwd, cursor) = (params.short("cwd", 4096)?, params.short("cursor", 4096)?);
-    params.end()?;
+    params.finish()?;
     let query = (cwd, cursor.as_deref());
     Ok(Json(gateway.sessions.agent_sessions(&by, &spec, query, trace.as_ref()).await?))
 }
 
 /// The entry, with what its process said when it last started.
-fn shown(gateway: &Gateway, spec: &AgentSpec) -> Agent {
-    let (figures, initialized) = gateway.pool.agent(&spec.name).unzip();
+fn agent_info(gateway: &Gateway, spec: &AgentSpec) -> Agent {
+    let (figures, initialized) = gateway.pool.agent_stats(&spec.name).unzip();
     let initialized = initialized.flatten();
     let said = initialized.as_deref();
     let info = said.and_then(|said| said.agent_info.clone());
-    let names: Names =
+    let names: DisplayNames =
         info.as_ref().and_then(|info| serde_json::from_str(info.get()).ok()).unwrap_or_default();
     Agent {
         name: spec.name.clone(),
         title: names.title.or_else(|| Some(spec.title.clone())),
         version: names.version,
-        protocol_version: said.map(|said| said.dialect.version()),
+        protocol_version: said.map(|said| said.acp_version.number()),
         agent_info: info,
         capabilities: said.map(|said| said.raw_capabilities.clone()),
         auth_methods: said.and_then(|said| said.auth_methods.clone()),
-        pool: figures.as_ref().map(pool).unwrap_or_default(),
+        pool: figures.as_ref().map(pool_figures).unwrap_or_default(),
     }
 }
 
 /// What people read of an agent's `agentInfo`.
 #[derive(Debug, Default, Deserialize)]
-struct Names {
+struct DisplayNames {
     title: Option<String>,
     version: Option<String>,
 }
 
-fn pool(figures: &Figures) -> PoolFigures {
+fn pool_figures(figures: &PoolStats) -> PoolFigures {
     PoolFigures {
-        max: figures.max,
+        max: figures.max_size,
         processes: figures.live,
         starting: figures.starting,
         leased: figures.leased,
-        warm: figures.warm,
-        spare: figures.spare,
-        waiting: figures.waiting,
+        warm: figures.min_idle,
+        spare: figures.idle,
+        waiting: figures.queued,
         keeps_sessions_locked: figures.keeps_sessions_locked,
         idle_timeout_seconds: figures.idle_timeout.as_secs(),
         no_load_idle_timeout_seconds: figures.no_load_idle_timeout.as_secs(),

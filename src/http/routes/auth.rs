@@ -9,17 +9,17 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::value::RawValue;
 
 use crate::acp::auth::{self, AuthMethod, AuthMethodError, TerminalAuth};
-use crate::acp::gate::check_meta;
-use crate::acp::{InitializeResult, traced};
+use crate::acp::client_input_policy::check_meta;
+use crate::acp::{InitializeResult, with_trace};
 use crate::agent::AgentSpec;
 use crate::api::{AgentAuth, ApiKey, ProblemCode, SignIn, SignInTerminal};
 use crate::http::error::ApiError;
-use crate::http::extract::{AgentPath, By, CanAdmin, CanRead, JsonBody, NoQuery, Trace};
+use crate::http::extract::{AgentPath, Authorized, CanAdmin, CanRead, JsonBody, NoQuery, Trace};
 use crate::http::state::Gateway;
-use crate::pool::Manner;
+use crate::pool::Priority;
 use crate::session::Refusal;
 use crate::types::Principal;
-use crate::types::known_agents::key_place;
+use crate::types::known_agents::api_key_format;
 
 /// What is known of the sign-in to an agent.
 #[utoipa::path(
@@ -30,20 +30,20 @@ use crate::types::known_agents::key_place;
 )]
 pub(in crate::http) async fn get_auth(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     AgentPath(name): AgentPath,
     Trace(trace): Trace,
     NoQuery: NoQuery,
 ) -> Result<Json<AgentAuth>, ApiError> {
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
-    let initialized = gateway.pool.agent(&name).and_then(|(_, initialized)| initialized);
+    let initialized = gateway.pool.agent_stats(&name).and_then(|(_, initialized)| initialized);
     let status = if initialized.as_deref().is_some_and(|said| said.capabilities.auth.status) {
         let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
-        status(&gateway, &spec, &by, &traced(&empty, trace.as_ref())).await
+        agent_status(&gateway, &spec, &by, &with_trace(&empty, trace.as_ref())).await
     } else {
         None
     };
-    let said = status.as_deref().and_then(auth::state_of).map(std::borrow::Cow::into_owned);
+    let said = status.as_deref().and_then(auth::auth_state).map(std::borrow::Cow::into_owned);
     let seen = || gateway.pool.auth_state(&name, &by.tenant).as_str().to_owned();
     Ok(Json(AgentAuth {
         auth_methods: initialized.as_deref().and_then(|said| said.auth_methods.clone()),
@@ -55,16 +55,16 @@ pub(in crate::http) async fn get_auth(
 }
 
 /// The agent's own word. Without it there is still what its sessions have met.
-async fn status(
+async fn agent_status(
     gateway: &Gateway,
     spec: &AgentSpec,
     by: &Principal,
     params: &RawValue,
 ) -> Option<Box<RawValue>> {
     let asked = async {
-        let mut visit = gateway.pool.visit(spec, by, Manner::Pressing).await.map_err(Refusal::from)?;
+        let mut visit = gateway.pool.short_lease(spec, by, Priority::Reclaim).await.map_err(Refusal::from)?;
         let status = visit.call(auth::STATUS, params, gateway.limits.call).await?;
-        visit.leave_untouched();
+        visit.release_untouched();
         Ok::<_, Refusal>(status)
     };
     asked.await.inspect_err(|refusal| tracing::info!(agent = %spec.name, %refusal, "it does not say")).ok()
@@ -90,7 +90,7 @@ async fn status(
 )]
 pub(in crate::http) async fn sign_in(
     State(gateway): State<Gateway>,
-    by: By<CanAdmin>,
+    by: Authorized<CanAdmin>,
     AgentPath(name): AgentPath,
     Trace(trace): Trace,
     NoQuery: NoQuery,
@@ -99,49 +99,49 @@ pub(in crate::http) async fn sign_in(
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
     let SignIn { method_id, api_key, meta } = body.value;
     if let Some(meta) = &meta {
-        check_meta(&spec.meta, meta).map_err(|gated| Refusal::gated(&gated, ""))?;
+        check_meta(&spec.allowed_meta_keys, meta).map_err(|gated| Refusal::from_policy(&gated, ""))?;
     }
     let meta = match api_key {
-        Some(key) => Some(with_key(&method_id, &key, meta.as_deref())?),
+        Some(key) => Some(meta_with_key(&method_id, &key, meta.as_deref())?),
         None => meta,
     };
     // What an earlier process said is enough to refuse a name without disturbing anybody.
-    let known = gateway.pool.agent(&name).and_then(|(_, initialized)| initialized);
+    let known = gateway.pool.agent_stats(&name).and_then(|(_, initialized)| initialized);
     if let Some(known) = &known
-        && let AuthMethod::Terminal(terminal) = method(known, &method_id)?
+        && let AuthMethod::Terminal(terminal) = find_method(known, &method_id)?
     {
-        return offer_terminal(&gateway, &spec, &by, terminal);
+        return offer_terminal_sign_in(&gateway, &spec, &by, terminal);
     }
-    let mut visit = gateway.pool.visit(&spec, &by, Manner::Pressing).await.map_err(Refusal::from)?;
+    let mut visit = gateway.pool.short_lease(&spec, &by, Priority::Reclaim).await.map_err(Refusal::from)?;
     let initialized = visit.initialized();
-    if let AuthMethod::Terminal(terminal) = method(initialized, &method_id)? {
-        return offer_terminal(&gateway, &spec, &by, terminal);
+    if let AuthMethod::Terminal(terminal) = find_method(initialized, &method_id)? {
+        return offer_terminal_sign_in(&gateway, &spec, &by, terminal);
     }
-    let login = initialized.dialect.login();
-    let told = auth::authenticate(&method_id, meta.as_deref());
-    let params = traced(&told, trace.as_ref());
+    let login = initialized.acp_version.login_method();
+    let sign_in_params = auth::authenticate(&method_id, meta.as_deref());
+    let params = with_trace(&sign_in_params, trace.as_ref());
     visit.call(login, &params, gateway.limits.sign_in).await.map_err(Refusal::from)?;
-    visit.signed_in(told);
+    visit.signed_in(sign_in_params);
     tracing::info!(agent = %name, by = %by.id, "signed in to an agent");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// `_meta` with the key at the place where the agent of this method expects it.
-fn with_key(method_id: &str, key: &ApiKey, meta: Option<&RawValue>) -> Result<Box<RawValue>, ApiError> {
+fn meta_with_key(method_id: &str, key: &ApiKey, meta: Option<&RawValue>) -> Result<Box<RawValue>, ApiError> {
     if meta.is_some() {
         return Err(ApiError::invalid("/apiKey", "send apiKey or _meta, not both"));
     }
-    let Some(place) = key_place(method_id) else {
+    let Some(place) = api_key_format(method_id) else {
         let detail = "this method takes no apiKey, or the gateway does not know where: send it in _meta, with a key that \
                       the agent's entry lists in `meta`";
         return Err(ApiError::invalid("/apiKey", detail));
     };
     let key =
-        key.usable().ok_or_else(|| ApiError::invalid("/apiKey", "expected one line of 1 to 4096 bytes"))?;
-    Ok(auth::key_meta(place, key))
+        key.validated().ok_or_else(|| ApiError::invalid("/apiKey", "expected one line of 1 to 4096 bytes"))?;
+    Ok(auth::api_key_meta(place, key))
 }
 
-fn offer_terminal(
+fn offer_terminal_sign_in(
     gateway: &Gateway,
     spec: &Arc<AgentSpec>,
     by: &Principal,
@@ -158,7 +158,7 @@ fn offer_terminal(
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(SignInTerminal { url })).into_response())
 }
 
-fn method(initialized: &InitializeResult, id: &str) -> Result<AuthMethod, ApiError> {
+fn find_method(initialized: &InitializeResult, id: &str) -> Result<AuthMethod, ApiError> {
     initialized.auth_method(id).map_err(|error| match error {
         AuthMethodError::Unknown => ApiError::invalid("/methodId", error.to_string()),
         AuthMethodError::Malformed(_) => ApiError::new(ProblemCode::AgentError, error.to_string()),
@@ -174,17 +174,17 @@ fn method(initialized: &InitializeResult, id: &str) -> Result<AuthMethod, ApiErr
 )]
 pub(in crate::http) async fn sign_out(
     State(gateway): State<Gateway>,
-    by: By<CanAdmin>,
+    by: Authorized<CanAdmin>,
     AgentPath(name): AgentPath,
     Trace(trace): Trace,
     NoQuery: NoQuery,
 ) -> Result<StatusCode, ApiError> {
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
-    let visit = gateway.pool.visit_for("logout", &spec, &by, InitializeResult::can_log_out).await;
+    let visit = gateway.pool.short_lease_for("logout", &spec, &by, InitializeResult::can_log_out).await;
     let mut visit = visit.map_err(Refusal::from)?;
-    let logout = visit.initialized().dialect.logout();
+    let logout = visit.initialized().acp_version.logout_method();
     let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
-    let params = traced(&empty, trace.as_ref());
+    let params = with_trace(&empty, trace.as_ref());
     visit.call(logout, &params, gateway.limits.call).await.map_err(Refusal::from)?;
     visit.signed_out();
     tracing::info!(agent = %name, by = %by.id, "signed out of an agent");

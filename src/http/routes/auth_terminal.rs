@@ -9,10 +9,10 @@ use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::response::Response;
 
 use crate::api::ProblemCode;
-use crate::http::accept::Held;
+use crate::http::accept::ConnectionPermit;
 use crate::http::error::ApiError;
-use crate::http::extract::{By, CanAdmin, Params, SignInPath};
-use crate::http::socket::SignInSocket;
+use crate::http::extract::{Authorized, CanAdmin, Params, SignInPath};
+use crate::http::sign_in_socket::SignInSocket;
 use crate::http::state::Gateway;
 use crate::session::Refusal;
 
@@ -33,9 +33,9 @@ use crate::session::Refusal;
 )]
 pub(in crate::http) async fn open_terminal(
     State(gateway): State<Gateway>,
-    by: By<CanAdmin>,
+    by: Authorized<CanAdmin>,
     SignInPath(name, id): SignInPath,
-    held: Option<Extension<Held>>,
+    held: Option<Extension<ConnectionPermit>>,
     mut params: Params,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
@@ -45,7 +45,7 @@ pub(in crate::http) async fn open_terminal(
         Ok::<_, ApiError>(given.map_or(default, NonZeroU16::get))
     };
     let size = (characters("cols", 80)?, characters("rows", 24)?);
-    params.end()?;
+    params.finish()?;
     let Some(Extension(held)) = held else {
         return Err(ApiError::internal("a request came without its connection"));
     };
@@ -58,14 +58,14 @@ pub(in crate::http) async fn open_terminal(
             return Err(ApiError::new(ProblemCode::Malformed, detail));
         }
     };
-    let counted = gateway.streams().take(&by)?;
+    let counted = gateway.streams().acquire(&by)?;
     let opened = gateway.pool.open_sign_in(&spec, &by.tenant, id, size).await.map_err(Refusal::from)?;
     let sign_in = opened.ok_or_else(ApiError::not_found)?;
     tracing::info!(agent = %name, by = %by.id, "a sign-in in a terminal begins");
     let (bytes, shutdown) = (gateway.limits.socket_bytes, gateway.shutdown.clone());
     let admission = by.admission().clone();
-    let carried = SignInSocket { gateway, sign_in, admission, counted, held };
+    let sign_in_socket = SignInSocket { gateway, sign_in, admission, stream_guard: counted, connection_permit: held };
     let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes);
     // The task that hands the socket over is not ours; the one that carries it is, so that a stop waits for it.
-    Ok(upgrade.on_upgrade(move |socket| async move { drop(shutdown.spawn_client(carried.run(socket))) }))
+    Ok(upgrade.on_upgrade(move |socket| async move { drop(shutdown.spawn_client(sign_in_socket.run(socket))) }))
 }

@@ -3,26 +3,26 @@
 use axum::Json;
 use axum::extract::State;
 
-use super::sessions::{metadata, state};
+use super::sessions::{metadata_filter, parse_state};
 use crate::api::{BulkResults, SessionState};
 use crate::http::error::ApiError;
-use crate::http::extract::{By, CanPrompt, Params, Trace};
+use crate::http::extract::{Authorized, CanPrompt, Params, Trace};
 use crate::http::state::Gateway;
 use crate::session::{BulkAction, ListQuery};
 use crate::types::AgentName;
 
 /// The sessions of one batch. Without a filter it would be all sessions, so there has to be one.
-fn batch(mut params: Params) -> Result<ListQuery, ApiError> {
+fn parse_batch(mut params: Params) -> Result<ListQuery, ApiError> {
     let query = ListQuery {
         agent: params.parsed("agent", "an agent's name")?,
-        state: params.text("state")?.as_deref().map(state).transpose()?,
+        state: params.text("state")?.as_deref().map(parse_state).transpose()?,
         q: None,
         cwd: params.short("cwd", 4096)?,
-        metadata: metadata(&mut params)?,
+        metadata: metadata_filter(&mut params)?,
         cursor: params.short("cursor", 1024)?,
         limit: params.limit(50, 100)?,
     };
-    params.end()?;
+    params.finish()?;
     let filters =
         [query.agent.is_some(), query.state.is_some(), query.cwd.is_some(), !query.metadata.is_empty()];
     if filters.contains(&true) {
@@ -51,11 +51,11 @@ fn batch(mut params: Params) -> Result<ListQuery, ApiError> {
 )]
 pub(in crate::http) async fn close_sessions(
     State(gateway): State<Gateway>,
-    by: By<CanPrompt>,
+    by: Authorized<CanPrompt>,
     Trace(trace): Trace,
     params: Params,
 ) -> Result<Json<BulkResults>, ApiError> {
-    let query = batch(params)?;
+    let query = parse_batch(params)?;
     Ok(Json(gateway.sessions.bulk(&by, BulkAction::Close, &query, trace).await?))
 }
 
@@ -78,10 +78,10 @@ pub(in crate::http) async fn close_sessions(
 )]
 pub(in crate::http) async fn delete_sessions(
     State(gateway): State<Gateway>,
-    by: By<CanPrompt>,
+    by: Authorized<CanPrompt>,
     Trace(trace): Trace,
     params: Params,
 ) -> Result<Json<BulkResults>, ApiError> {
-    let query = batch(params)?;
+    let query = parse_batch(params)?;
     Ok(Json(gateway.sessions.bulk(&by, BulkAction::Delete, &query, trace).await?))
 }

@@ -12,14 +12,14 @@ use crate::api::ProblemCode;
 use crate::http::backlog::SharedBody;
 use crate::http::error::ApiError;
 use crate::http::openapi;
-use crate::http::web::embedded;
+use crate::http::page::embedded;
 
 /// The page's own scripts and styles, and the document that it shows.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(in crate::http) async fn openapi(headers: HeaderMap) -> Response {
-    let document = openapi::served();
+    let document = openapi::served_document();
     let known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == document.etag);
     let mut response = if known {
         StatusCode::NOT_MODIFIED.into_response()
@@ -40,14 +40,14 @@ pub(in crate::http) async fn index_without_slash() -> Redirect {
 }
 
 pub(in crate::http) async fn index() -> Result<Response, ApiError> {
-    served("index.html")
+    serve_file("index.html")
 }
 
 pub(in crate::http) async fn file(Path(name): Path<String>) -> Result<Response, ApiError> {
-    served(&name)
+    serve_file(&name)
 }
 
-fn served(name: &str) -> Result<Response, ApiError> {
+fn serve_file(name: &str) -> Result<Response, ApiError> {
     static CONFIG: LazyLock<Arc<Config<'static>>> =
         LazyLock::new(|| Arc::new(Config::from("/openapi.json").validator_url("none").deep_linking(true)));
     let file = utoipa_swagger_ui::serve(name, Arc::clone(&CONFIG))
@@ -60,7 +60,7 @@ fn served(name: &str) -> Result<Response, ApiError> {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=3600"));
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_CSP));
     Ok(response)
 }
 
@@ -80,7 +80,7 @@ pub(in crate::http) async fn problems() -> Html<&'static str> {
                 code.as_str(),
                 code.title(),
                 code.status(),
-                coded(code.meaning()),
+                render_code_spans(code.meaning()),
             )
             .expect("writing to a string cannot fail");
         }
@@ -90,7 +90,7 @@ pub(in crate::http) async fn problems() -> Html<&'static str> {
 }
 
 /// Words between backticks as code.
-fn coded(text: &str) -> String {
+fn render_code_spans(text: &str) -> String {
     text.split('`')
         .enumerate()
         .map(|(at, part)| if at % 2 == 1 { format!("<code>{part}</code>") } else { part.to_owned() })

@@ -10,46 +10,46 @@ use http::{HeaderMap, StatusCode};
 use crate::api::EventPage;
 use crate::api::event::SessionEvent;
 use crate::auth::Admission;
-use crate::eventlog::{AllScope, AllStart, ResetReason, Start};
+use crate::eventlog::{GlobalScope, GlobalStart, ResetReason, Start};
 use crate::http::error::ApiError;
-use crate::http::extract::{By, CanRead, LastEventId, Params, PromptPath, SessionPath, Wait};
+use crate::http::extract::{Authorized, CanRead, LastEventId, Params, PromptPath, SessionPath, PreferWait};
 use crate::http::limits::StreamGuard;
-use crate::http::negotiate::{Form, choose};
+use crate::http::negotiate::{Representation, negotiate};
 use crate::http::state::Gateway;
-use crate::http::stream::{Cursor, EventsQuery, Feed, Shape, Source, Turn, Types, page, respond};
-use crate::session::{Admitted, SessionHandle};
+use crate::http::stream::{Cursor, EventsQuery, Feed, Encoder, Source, TurnFilter, EventTypes, page_response, respond};
+use crate::session::{AdmittedPrompt, SessionHandle};
 use crate::types::{Epoch, EventId, Position, Principal, PromptId, SessionId};
 
 /// The client's cursor, and the longest wait for a page.
-type Resume = (LastEventId, Wait);
+type ResumeOptions = (LastEventId, PreferWait);
 
 /// How long an empty page may be held, in seconds.
-const MAX_WAIT: u64 = 60;
+const MAX_WAIT_SECONDS: u64 = 60;
 
 /// Answers with a stream or a page, as the client asked.
-async fn answer(
+async fn stream_or_page(
     gateway: &Gateway,
-    by: &By<CanRead>,
+    by: &Authorized<CanRead>,
     feed: Feed,
     query: &EventsQuery,
-    form: Form,
-    wait: Wait,
+    form: Representation,
+    wait: PreferWait,
 ) -> Result<Response, ApiError> {
-    if let Some(shape) = query.shape(form) {
-        let counted = gateway.streams().take(by)?;
+    if let Some(shape) = query.encoder(form) {
+        let counted = gateway.streams().acquire(by)?;
         return Ok(respond(gateway, by.admission(), counted, feed, shape, query.follow));
     }
-    let wait = wait.duration(MAX_WAIT);
+    let wait = wait.duration(MAX_WAIT_SECONDS);
     // A page that is held is a stream to those who count.
-    let _counted = wait.map(|_| gateway.streams().take(by)).transpose()?;
-    page(gateway, by.admission(), feed, query.limit, wait).await
+    let _counted = wait.map(|_| gateway.streams().acquire(by)).transpose()?;
+    page_response(gateway, by.admission(), feed, query.limit, wait).await
 }
 
-fn feed(gateway: &Gateway, source: Source, query: &EventsQuery) -> Feed {
+fn build_feed(gateway: &Gateway, source: Source, query: &EventsQuery) -> Feed {
     Feed {
-        held: source.cursor(),
+        client_cursor: source.cursor(),
         source,
-        types: query.types.clone().unwrap_or(Types::All),
+        types: query.types.clone().unwrap_or(EventTypes::All),
         turn: None,
         from_tail: query.cursor == Cursor::Tail,
         epoch: gateway.epoch(),
@@ -79,14 +79,14 @@ fn feed(gateway: &Gateway, source: Source, query: &EventsQuery) -> Feed {
 )]
 pub(in crate::http) async fn session_events(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     SessionPath(session): SessionPath,
     headers: HeaderMap,
-    resume: Resume,
+    resume: ResumeOptions,
     params: Params,
 ) -> Result<Response, ApiError> {
-    let form = choose(&headers, &[Form::Json, Form::EventStream, Form::Ndjson])?;
-    of_session(&gateway, &by, session, form, resume, params).await
+    let form = negotiate(&headers, &[Representation::Json, Representation::EventStream, Representation::Ndjson])?;
+    respond_session(&gateway, &by, session, form, resume, params).await
 }
 
 /// The session's log as Server-Sent Events, for any `Accept`.
@@ -111,34 +111,34 @@ pub(in crate::http) async fn session_events(
 )]
 pub(in crate::http) async fn session_events_stream(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     SessionPath(session): SessionPath,
     last: LastEventId,
     params: Params,
 ) -> Result<Response, ApiError> {
-    of_session(&gateway, &by, session, Form::EventStream, (last, Wait::default()), params).await
+    respond_session(&gateway, &by, session, Representation::EventStream, (last, PreferWait::default()), params).await
 }
 
-async fn of_session(
+async fn respond_session(
     gateway: &Gateway,
-    by: &By<CanRead>,
+    by: &Authorized<CanRead>,
     session: SessionId,
-    form: Form,
-    (last, wait): Resume,
+    form: Representation,
+    (last, wait): ResumeOptions,
     mut params: Params,
 ) -> Result<Response, ApiError> {
-    let query = EventsQuery::read::<EventId>(&mut params, &last, &gateway.epoch())?;
-    params.end()?;
+    let query = EventsQuery::parse::<EventId>(&mut params, &last, &gateway.epoch())?;
+    params.finish()?;
     let session = gateway.sessions.open(by, session).await?;
-    if form != Form::Json && !query.follow && query.cursor == Cursor::After(session.log().committed()) {
+    if form != Representation::Json && !query.follow && query.cursor == Cursor::After(session.log().committed()) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let reader = session.log().reader(start(query.cursor));
-    let feed = feed(gateway, Source::Session { reader, session }, &query);
-    answer(gateway, by, feed, &query, form, wait).await
+    let reader = session.log().reader(reader_start(query.cursor));
+    let feed = build_feed(gateway, Source::Session { reader, session }, &query);
+    stream_or_page(gateway, by, feed, &query, form, wait).await
 }
 
-const fn start(cursor: Cursor) -> Start {
+const fn reader_start(cursor: Cursor) -> Start {
     match cursor {
         Cursor::None => Start::Beginning,
         Cursor::After(seq) => Start::After(seq),
@@ -169,14 +169,14 @@ const fn start(cursor: Cursor) -> Start {
 )]
 pub(in crate::http) async fn prompt_events(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     PromptPath(session, prompt): PromptPath,
     headers: HeaderMap,
-    resume: Resume,
+    resume: ResumeOptions,
     params: Params,
 ) -> Result<Response, ApiError> {
-    let form = choose(&headers, &[Form::Json, Form::EventStream, Form::Ndjson])?;
-    of_turn(&gateway, &by, (session, prompt), form, resume, params).await
+    let form = negotiate(&headers, &[Representation::Json, Representation::EventStream, Representation::Ndjson])?;
+    respond_turn(&gateway, &by, (session, prompt), form, resume, params).await
 }
 
 /// This turn's events as Server-Sent Events, for any `Accept`. The stream ends with the turn.
@@ -198,27 +198,27 @@ pub(in crate::http) async fn prompt_events(
 )]
 pub(in crate::http) async fn prompt_events_stream(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     PromptPath(session, prompt): PromptPath,
     last: LastEventId,
     params: Params,
 ) -> Result<Response, ApiError> {
-    let resume = (last, Wait::default());
-    of_turn(&gateway, &by, (session, prompt), Form::EventStream, resume, params).await
+    let resume = (last, PreferWait::default());
+    respond_turn(&gateway, &by, (session, prompt), Representation::EventStream, resume, params).await
 }
 
-async fn of_turn(
+async fn respond_turn(
     gateway: &Gateway,
-    by: &By<CanRead>,
+    by: &Authorized<CanRead>,
     (session, prompt): (SessionId, PromptId),
-    form: Form,
-    (last, wait): Resume,
+    form: Representation,
+    (last, wait): ResumeOptions,
     mut params: Params,
 ) -> Result<Response, ApiError> {
-    let mut query = EventsQuery::read::<EventId>(&mut params, &last, &gateway.epoch())?;
-    params.end()?;
+    let mut query = EventsQuery::parse::<EventId>(&mut params, &last, &gateway.epoch())?;
+    params.finish()?;
     let session = gateway.sessions.open(by, session).await?;
-    let turn = session.prompt_place(prompt).await?.ok_or_else(ApiError::not_found)?;
+    let turn = session.prompt_range(prompt).await?.ok_or_else(ApiError::not_found)?;
     let committed = session.log().committed();
     let over = match query.cursor {
         Cursor::After(seq) if seq <= committed => {
@@ -226,7 +226,7 @@ async fn of_turn(
         }
         _ => false,
     };
-    if over && form != Form::Json {
+    if over && form != Representation::Json {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     query.cursor = match query.cursor {
@@ -234,32 +234,32 @@ async fn of_turn(
         Cursor::After(seq) => Cursor::After(seq.max(turn.first_seq - 1)),
         other => other,
     };
-    let reader = session.log().reader(start(query.cursor));
+    let reader = session.log().reader(reader_start(query.cursor));
     let source = Source::Session { reader, session };
-    let turn = Some(Turn { prompt, last_seq: turn.last_seq });
-    let feed = Feed { turn, ..feed(gateway, source, &query) };
-    answer(gateway, by, feed, &query, form, wait).await
+    let turn = Some(TurnFilter { prompt, last_seq: turn.last_seq });
+    let feed = Feed { turn, ..build_feed(gateway, source, &query) };
+    stream_or_page(gateway, by, feed, &query, form, wait).await
 }
 
 /// The stream of a turn that was just admitted, for who posted it.
-pub(super) fn turn_from_start(
+pub(super) fn stream_new_turn(
     gateway: &Gateway,
     admission: &Arc<Admission>,
     counted: StreamGuard,
     session: SessionHandle,
-    admitted: &Admitted,
+    admitted: &AdmittedPrompt,
 ) -> Response {
     let reader = session.log().reader(Start::After(admitted.first_seq - 1));
     let feed = Feed {
-        held: reader.cursor(),
+        client_cursor: reader.cursor(),
         source: Source::Session { reader, session },
-        types: Types::All,
-        turn: Some(Turn { prompt: admitted.prompt.prompt_id, last_seq: admitted.last_seq }),
+        types: EventTypes::All,
+        turn: Some(TurnFilter { prompt: admitted.prompt.prompt_id, last_seq: admitted.last_seq }),
         from_tail: false,
         epoch: gateway.epoch(),
         ids: gateway.ids.clone(),
     };
-    respond(gateway, admission, counted, feed, Shape::Sse { named: true }, true)
+    respond(gateway, admission, counted, feed, Encoder::Sse { named: true }, true)
 }
 
 /// The events of many sessions in commit order, page by page.
@@ -286,13 +286,13 @@ pub(super) fn turn_from_start(
 )]
 pub(in crate::http) async fn all_events(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     headers: HeaderMap,
-    resume: Resume,
+    resume: ResumeOptions,
     params: Params,
 ) -> Result<Response, ApiError> {
-    let form = choose(&headers, &[Form::Json, Form::EventStream])?;
-    of_all(&gateway, &by, form, resume, params).await
+    let form = negotiate(&headers, &[Representation::Json, Representation::EventStream])?;
+    respond_all(&gateway, &by, form, resume, params).await
 }
 
 /// The events of many sessions in commit order as Server-Sent Events, for any `Accept`.
@@ -318,56 +318,56 @@ pub(in crate::http) async fn all_events(
 )]
 pub(in crate::http) async fn all_events_stream(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     last: LastEventId,
     params: Params,
 ) -> Result<Response, ApiError> {
-    of_all(&gateway, &by, Form::EventStream, (last, Wait::default()), params).await
+    respond_all(&gateway, &by, Representation::EventStream, (last, PreferWait::default()), params).await
 }
 
-async fn of_all(
+async fn respond_all(
     gateway: &Gateway,
-    by: &By<CanRead>,
-    form: Form,
-    (last, wait): Resume,
+    by: &Authorized<CanRead>,
+    form: Representation,
+    (last, wait): ResumeOptions,
     mut params: Params,
 ) -> Result<Response, ApiError> {
-    let mut query = EventsQuery::read::<Position>(&mut params, &last, &gateway.epoch())?;
-    let chosen = chosen(&params.all("session"))?;
-    params.end()?;
-    let sessions = open_all(gateway, by, &chosen).await?;
+    let mut query = EventsQuery::parse::<Position>(&mut params, &last, &gateway.epoch())?;
+    let chosen = parse_selected(&params.all("session"))?;
+    params.finish()?;
+    let sessions = open_selected(gateway, by, &chosen).await?;
     if chosen.is_empty() {
-        query.types.get_or_insert(Types::Calm);
+        query.types.get_or_insert(EventTypes::NoBulk);
         if query.cursor == Cursor::None {
             query.cursor = Cursor::Tail;
         }
     }
     let log = &gateway.log;
-    if form != Form::Json && !query.follow && query.cursor == Cursor::After(log.position().pos) {
+    if form != Representation::Json && !query.follow && query.cursor == Cursor::After(log.position().pos) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let starts = own_starts(&gateway.epoch(), &chosen);
+    let starts = selected_starts(&gateway.epoch(), &chosen);
     let start = match query.cursor {
         // A place in the whole log says that its client has seen a reset that an own start would bring again.
-        Cursor::After(pos) => AllStart::After(pos),
-        Cursor::None | Cursor::Tail if starts.is_none() => AllStart::Reset(ResetReason::NewEpoch),
-        Cursor::None => AllStart::Beginning,
-        Cursor::Tail => AllStart::Tail,
-        Cursor::Reset(reason) => AllStart::Reset(reason),
+        Cursor::After(pos) => GlobalStart::After(pos),
+        Cursor::None | Cursor::Tail if starts.is_none() => GlobalStart::Reset(ResetReason::NewEpoch),
+        Cursor::None => GlobalStart::Beginning,
+        Cursor::Tail => GlobalStart::Tail,
+        Cursor::Reset(reason) => GlobalStart::Reset(reason),
     };
     let none = || chosen.iter().map(|(id, _)| (*id, None)).collect();
     let sessions_from = starts.unwrap_or_else(none);
     let scope =
-        AllScope { tenant: by.tenant.clone(), sessions: (!chosen.is_empty()).then_some(sessions_from) };
-    let reader = log.reader_all(scope, start).await?;
-    let feed = feed(gateway, Source::All { reader: Box::new(reader), sessions }, &query);
-    answer(gateway, by, feed, &query, form, wait).await
+        GlobalScope { tenant: by.tenant.clone(), sessions: (!chosen.is_empty()).then_some(sessions_from) };
+    let reader = log.global_reader(scope, start).await?;
+    let feed = build_feed(gateway, Source::All { reader: Box::new(reader), sessions }, &query);
+    stream_or_page(gateway, by, feed, &query, form, wait).await
 }
 
 /// A session that a client chose, and its own start.
-type Chosen = (SessionId, Option<EventId>);
+type SelectedSession = (SessionId, Option<EventId>);
 
-fn chosen(texts: &[String]) -> Result<Vec<Chosen>, ApiError> {
+fn parse_selected(texts: &[String]) -> Result<Vec<SelectedSession>, ApiError> {
     const MAX: usize = 256;
     if texts.len() > MAX {
         return Err(ApiError::invalid("session", format!("at most {MAX} sessions")));
@@ -386,10 +386,10 @@ fn chosen(texts: &[String]) -> Result<Vec<Chosen>, ApiError> {
     texts.iter().map(one).collect()
 }
 
-async fn open_all(
+async fn open_selected(
     gateway: &Gateway,
     by: &Principal,
-    chosen: &[Chosen],
+    chosen: &[SelectedSession],
 ) -> Result<Vec<SessionHandle>, ApiError> {
     let mut sessions = Vec::with_capacity(chosen.len());
     for (id, _) in chosen {
@@ -399,8 +399,8 @@ async fn open_all(
 }
 
 /// Where each chosen session begins; `None` when a start is of another epoch.
-fn own_starts(epoch: &Epoch, chosen: &[Chosen]) -> Option<HashMap<SessionId, Option<u64>>> {
-    let one = |(id, start): &Chosen| match start {
+fn selected_starts(epoch: &Epoch, chosen: &[SelectedSession]) -> Option<HashMap<SessionId, Option<u64>>> {
+    let one = |(id, start): &SelectedSession| match start {
         None => Some((*id, None)),
         Some(start) => (start.epoch == *epoch).then_some((*id, Some(start.seq))),
     };

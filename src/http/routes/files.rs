@@ -10,18 +10,18 @@ use http_body_util::BodyExt as _;
 
 use crate::acp;
 use crate::api::{FileEntry, FileKind, FileList, Problem, ProblemCode};
-use crate::http::body::written;
+use crate::http::body::body_from;
 use crate::http::error::ApiError;
-use crate::http::extract::{By, CanFiles, Conditions, FilePath, NoQuery, Params, SessionPath};
-use crate::http::range::{Part, part};
+use crate::http::extract::{Authorized, CanFiles, Conditions, FilePath, NoQuery, Params, SessionPath};
+use crate::http::range::{RequestedRange, requested_range};
 use crate::http::state::Gateway;
 use crate::shutdown::Shutdown;
 use crate::workspace::{
-    Expected, Extent, FileError, Found, Kind, OpenFile, Pattern, Saved, Upload, media_type,
+    Precondition, PageLimits, FileError, ListEntry, EntryKind, OpenFile, Pattern, WriteOutcome, Upload, media_type,
 };
 
 /// Bytes that are read at a time, and gathered before they are written.
-const PIECE: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 
 impl From<FileError> for ApiError {
     fn from(error: FileError) -> Self {
@@ -30,22 +30,22 @@ impl From<FileError> for ApiError {
             FileError::Malformed
             | FileError::Relative
             | FileError::NotAFile
-            | FileError::NotAFolder
+            | FileError::NotADirectory
             | FileError::NotEmpty
             | FileError::NotText => return Self::invalid("path", detail),
             FileError::Io(_) => return Self::internal(error),
-            FileError::Outside | FileError::Denied => ProblemCode::Forbidden,
+            FileError::OutsideRoots | FileError::PermissionDenied => ProblemCode::Forbidden,
             FileError::Missing => ProblemCode::NotFound,
             FileError::TooLarge(_) => ProblemCode::TooLarge,
             FileError::Changed => ProblemCode::PreconditionFailed,
-            FileError::Full => ProblemCode::StorageFull,
+            FileError::DiskFull => ProblemCode::StorageFull,
         };
         Self::new(code, detail)
     }
 }
 
 /// Runs what asks the file system.
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     shutdown: &Shutdown,
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -69,7 +69,7 @@ async fn blocking<T: Send + 'static>(
 )]
 pub(in crate::http) async fn list_files(
     State(gateway): State<Gateway>,
-    by: By<CanFiles>,
+    by: Authorized<CanFiles>,
     SessionPath(session): SessionPath,
     mut params: Params,
 ) -> Result<Json<FileList>, ApiError> {
@@ -77,24 +77,24 @@ pub(in crate::http) async fn list_files(
     let pattern = params.short("match", 256)?.map(|text| Pattern::new(&text));
     let cursor = params.short("cursor", 4096)?;
     let limit = params.limit(50, 200)?;
-    params.end()?;
-    let extent = Extent { limit, names: gateway.limits.file_names };
+    params.finish()?;
+    let extent = PageLimits { max_entries: limit, max_names: gateway.limits.file_names };
     let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
-    let page = blocking(&gateway.shutdown, move || match pattern {
+    let page = run_blocking(&gateway.shutdown, move || match pattern {
         None => workspace.list(&path, cursor.as_deref(), limit),
         Some(pattern) => workspace.find(&path, &pattern, cursor.as_deref(), extent),
     });
     let page = page.await?;
-    Ok(Json(FileList { files: page.found.into_iter().map(entry).collect(), next_cursor: page.next }))
+    Ok(Json(FileList { files: page.entries.into_iter().map(file_entry).collect(), next_cursor: page.next }))
 }
 
-fn entry(found: Found) -> FileEntry {
-    let Found { path, name, seen } = found;
+fn file_entry(found: ListEntry) -> FileEntry {
+    let ListEntry { path, name, stat: seen } = found;
     let kind = match seen.kind {
-        Kind::File => FileKind::File,
-        Kind::Folder => FileKind::Folder,
-        Kind::Link => FileKind::Link,
-        Kind::Other => FileKind::Other,
+        EntryKind::File => FileKind::File,
+        EntryKind::Directory => FileKind::Folder,
+        EntryKind::Link => FileKind::Link,
+        EntryKind::Other => FileKind::Other,
     };
     let is_file = kind == FileKind::File;
     let mime_type = media_type(&name).filter(|_| is_file).map(str::to_owned);
@@ -135,7 +135,7 @@ fn entry(found: Found) -> FileEntry {
 )]
 pub(in crate::http) async fn read_file(
     State(gateway): State<Gateway>,
-    by: By<CanFiles>,
+    by: Authorized<CanFiles>,
     FilePath(session, path): FilePath,
     Conditions(expected): Conditions,
     headers: HeaderMap,
@@ -143,20 +143,20 @@ pub(in crate::http) async fn read_file(
 ) -> Result<Response, ApiError> {
     let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
     let name = path.rsplit('/').find(|name| !name.is_empty()).unwrap_or_default().to_owned();
-    let file = blocking(&gateway.shutdown, move || workspace.open_file(&path)).await?;
-    let etag = HeaderValue::try_from(&file.seen.etag).expect("it is made of digits");
-    let Expected { if_match, if_none_match } = expected;
-    if if_match.is_some_and(|tags| !tags.matches(Some(&file.seen.etag))) {
+    let file = run_blocking(&gateway.shutdown, move || workspace.open_file(&path)).await?;
+    let etag = HeaderValue::try_from(&file.stat.etag).expect("it is made of digits");
+    let Precondition { if_match, if_none_match } = expected;
+    if if_match.is_some_and(|tags| !tags.matches(Some(&file.stat.etag))) {
         return Err(FileError::Changed.into());
     }
-    if if_none_match.is_some_and(|tags| tags.matches(Some(&file.seen.etag))) {
+    if if_none_match.is_some_and(|tags| tags.matches(Some(&file.stat.etag))) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
     }
-    let size = file.seen.size;
-    let (status, bytes) = match part(&headers, size, &file.seen.etag) {
-        Part::Whole => (StatusCode::OK, 0..size),
-        Part::Bytes(bytes) => (StatusCode::PARTIAL_CONTENT, bytes),
-        Part::Unsatisfiable => return Ok(unsatisfiable(size)),
+    let size = file.stat.size;
+    let (status, bytes) = match requested_range(&headers, size, &file.stat.etag) {
+        RequestedRange::Full => (StatusCode::OK, 0..size),
+        RequestedRange::Bytes(bytes) => (StatusCode::PARTIAL_CONTENT, bytes),
+        RequestedRange::Unsatisfiable => return Ok(range_not_satisfiable(size)),
     };
     let mut response = (status, [(header::ETAG, etag)]).into_response();
     let headers = response.headers_mut();
@@ -166,12 +166,12 @@ pub(in crate::http) async fn read_file(
     }
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.end - bytes.start));
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    inert(headers, &name);
-    *response.body_mut() = body(gateway.shutdown.clone(), file, bytes);
+    set_download_headers(headers, &name);
+    *response.body_mut() = file_body(gateway.shutdown.clone(), file, bytes);
     Ok(response)
 }
 
-fn unsatisfiable(size: u64) -> Response {
+fn range_not_satisfiable(size: u64) -> Response {
     let detail = format!("the file has {size} bytes");
     let mut response = ApiError::from(Problem::new(ProblemCode::RangeNotSatisfiable, detail)).into_response();
     let range = HeaderValue::try_from(format!("bytes */{size}")).expect("digits are plain ASCII");
@@ -180,8 +180,8 @@ fn unsatisfiable(size: u64) -> Response {
 }
 
 /// Whatever an agent wrote into it, a browser only stores it.
-fn inert(headers: &mut HeaderMap, name: &str) {
-    let disposition = format!("attachment; filename*=UTF-8''{}", acp::escaped(name));
+fn set_download_headers(headers: &mut HeaderMap, name: &str) {
+    let disposition = format!("attachment; filename*=UTF-8''{}", acp::percent_encode_path(name));
     let disposition = HeaderValue::try_from(disposition).expect("it is plain ASCII");
     headers.insert(header::CONTENT_DISPOSITION, disposition);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
@@ -191,11 +191,11 @@ fn inert(headers: &mut HeaderMap, name: &str) {
 
 /// Piece by piece, each read when the connection has taken the one before. A file that got shorter meanwhile breaks
 /// the answer off, by the length that was promised.
-fn body(shutdown: Shutdown, file: OpenFile, bytes: std::ops::Range<u64>) -> Body {
-    written(|mut out| async move {
+fn file_body(shutdown: Shutdown, file: OpenFile, bytes: std::ops::Range<u64>) -> Body {
+    body_from(|mut out| async move {
         let (mut file, mut at) = (file, bytes.start);
         while at < bytes.end {
-            let max = usize::try_from(bytes.end - at).unwrap_or(PIECE).min(PIECE);
+            let max = usize::try_from(bytes.end - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
             let read = shutdown.spawn_blocking(move || (file.read_at(at, max), file));
             let Ok((Ok(piece), same)) = read.await else { return };
             if piece.is_empty() {
@@ -233,7 +233,7 @@ fn body(shutdown: Shutdown, file: OpenFile, bytes: std::ops::Range<u64>) -> Body
 )]
 pub(in crate::http) async fn write_file(
     State(gateway): State<Gateway>,
-    by: By<CanFiles>,
+    by: Authorized<CanFiles>,
     FilePath(session, path): FilePath,
     Conditions(expected): Conditions,
     (OriginalUri(uri), headers): (OriginalUri, HeaderMap),
@@ -241,16 +241,16 @@ pub(in crate::http) async fn write_file(
     body: Body,
 ) -> Result<Response, ApiError> {
     let max = gateway.limits.file_bytes;
-    check_upload(&headers, max)?;
+    check_upload_headers(&headers, max)?;
     let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
     if gateway.log.alarm().is_some() {
         return Err(ApiError::new(ProblemCode::StorageFull, "the storage is nearly full; reads go on"));
     }
-    let upload = blocking(&gateway.shutdown, move || workspace.begin(&path, expected, max)).await?;
-    let saved = tokio::time::timeout(gateway.limits.body, received(&gateway.shutdown, upload, body)).await;
+    let upload = run_blocking(&gateway.shutdown, move || workspace.begin(&path, expected, max)).await?;
+    let saved = tokio::time::timeout(gateway.limits.body, receive_upload(&gateway.shutdown, upload, body)).await;
     // What is left of the body is never read, so the connection closes after the answer.
-    let late = |_| ApiError::new(ProblemCode::Malformed, "the body took too long");
-    let Saved { created, etag } = saved.map_err(late)??;
+    let timed_out = |_| ApiError::new(ProblemCode::Malformed, "the body took too long");
+    let WriteOutcome { created, etag } = saved.map_err(timed_out)??;
     let etag = HeaderValue::try_from(etag).expect("it is made of digits");
     let status = if created { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
     let mut response = (status, [(header::ETAG, etag)]).into_response();
@@ -261,7 +261,7 @@ pub(in crate::http) async fn write_file(
 }
 
 /// What the headers say of the body.
-fn check_upload(headers: &HeaderMap, max: u64) -> Result<(), ApiError> {
+fn check_upload_headers(headers: &HeaderMap, max: u64) -> Result<(), ApiError> {
     if headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
         let detail = "the body is taken as it is: send it without Content-Encoding";
         return Err(ApiError::new(ProblemCode::UnsupportedMediaType, detail));
@@ -269,26 +269,26 @@ fn check_upload(headers: &HeaderMap, max: u64) -> Result<(), ApiError> {
     if headers.contains_key(header::CONTENT_RANGE) {
         return Err(ApiError::new(ProblemCode::Malformed, "a file is written as a whole"));
     }
-    let told = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if told.is_some_and(|told| told > max) { Err(FileError::TooLarge(max).into()) } else { Ok(()) }
+    let content_length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if content_length.is_some_and(|told| told > max) { Err(FileError::TooLarge(max).into()) } else { Ok(()) }
 }
 
 /// Writes a body as it comes. Left in the middle, it leaves nothing.
-async fn received(shutdown: &Shutdown, mut upload: Upload, mut body: Body) -> Result<Saved, ApiError> {
+async fn receive_upload(shutdown: &Shutdown, mut upload: Upload, mut body: Body) -> Result<WriteOutcome, ApiError> {
     let mut gathered = BytesMut::new();
     loop {
         let frame = body.frame().await.transpose();
         let frame = frame.map_err(|_| ApiError::new(ProblemCode::Malformed, "the body ended too early"))?;
-        let over = frame.is_none();
+        let is_last = frame.is_none();
         if let Some(data) = frame.and_then(|frame| frame.into_data().ok()) {
             gathered.extend_from_slice(&data);
         }
-        if over || gathered.len() >= PIECE {
+        if is_last || gathered.len() >= CHUNK_BYTES {
             let piece = gathered.split();
-            upload = blocking(shutdown, move || upload.write(&piece).map(|()| upload)).await?;
+            upload = run_blocking(shutdown, move || upload.write(&piece).map(|()| upload)).await?;
         }
-        if over {
-            return blocking(shutdown, move || upload.finish()).await;
+        if is_last {
+            return run_blocking(shutdown, move || upload.finish()).await;
         }
     }
 }
@@ -303,12 +303,12 @@ async fn received(shutdown: &Shutdown, mut upload: Upload, mut body: Body) -> Re
 )]
 pub(in crate::http) async fn delete_file(
     State(gateway): State<Gateway>,
-    by: By<CanFiles>,
+    by: Authorized<CanFiles>,
     FilePath(session, path): FilePath,
     Conditions(expected): Conditions,
     NoQuery: NoQuery,
 ) -> Result<StatusCode, ApiError> {
     let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
-    blocking(&gateway.shutdown, move || workspace.delete(&path, &expected)).await?;
+    run_blocking(&gateway.shutdown, move || workspace.delete(&path, &expected)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 
 use crate::api::{GatewayInfo, GatewayLimits, PrincipalInfo};
-use crate::http::extract::{By, HasKey, NoQuery};
+use crate::http::extract::{Authorized, HasKey, NoQuery};
 use crate::http::state::Gateway;
 
 /// The version, who this key is, and the limits.
@@ -16,7 +16,7 @@ use crate::http::state::Gateway;
 )]
 pub(in crate::http) async fn get_gateway(
     State(gateway): State<Gateway>,
-    by: By<HasKey>,
+    by: Authorized<HasKey>,
     NoQuery: NoQuery,
 ) -> Json<GatewayInfo> {
     Json(GatewayInfo {
@@ -25,6 +25,6 @@ pub(in crate::http) async fn get_gateway(
         epoch: gateway.epoch(),
         principal: PrincipalInfo { id: by.id.to_string(), tenant: by.tenant.as_str().to_owned() },
         scopes: by.scopes.iter().collect(),
-        limits: GatewayLimits::of(&gateway.limits, &gateway.principal_limits.of(&by)),
+        limits: GatewayLimits::of(&gateway.limits, &gateway.principal_limits.effective(&by)),
     })
 }

@@ -25,7 +25,7 @@ pub(in crate::http) async fn livez() -> &'static str {
     responses((status = 200, body = String, content_type = "text/plain", description = "`ok`"))
 )]
 pub(in crate::http) async fn readyz(State(gateway): State<Gateway>) -> Result<&'static str, ApiError> {
-    if gateway.shutdown.draining() {
+    if gateway.shutdown.is_draining() {
         return Err(ApiError::draining());
     }
     if gateway.log.alarm().is_some() {

@@ -9,7 +9,7 @@ pub(super) mod events;
 pub(super) mod files;
 pub(super) mod gateway;
 pub(super) mod health;
-pub(super) mod parts;
+pub(super) mod cancellations;
 pub(super) mod prompts;
 pub(super) mod requests;
 pub(super) mod rpc;

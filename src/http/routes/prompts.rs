@@ -9,21 +9,21 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::value::RawValue;
 
 use super::events;
-use super::sessions::REPLAYED;
+use super::sessions::IDEMPOTENCY_REPLAYED;
 use crate::api::event::SessionEvent;
 use crate::api::{Cancelled, CreatePrompt, Prompt, PromptList};
 use crate::http::error::ApiError;
 use crate::http::extract::{
-    By, CanPrompt, CanRead, IdempotencyHeader, JsonBody, NoQuery, Params, PromptPath, SessionPath, Trace,
-    Wait, raw,
+    Authorized, CanPrompt, CanRead, IdempotencyHeader, JsonBody, NoQuery, Params, PromptPath, SessionPath, Trace,
+    PreferWait, to_one_line,
 };
-use crate::http::negotiate::{Form, choose};
+use crate::http::negotiate::{Representation, negotiate};
 use crate::http::state::Gateway;
-use crate::session::{Admitted, PromptRequest, SessionHandle};
+use crate::session::{AdmittedPrompt, PromptRequest, SessionHandle};
 use crate::types::{PromptId, SessionId};
 
 /// How long an answer may be held, in seconds.
-const MAX_WAIT: u64 = 300;
+const MAX_WAIT_SECONDS: u64 = 300;
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 /// Begins a turn.
@@ -60,15 +60,15 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
 )]
 pub(in crate::http) async fn create_prompt(
     State(gateway): State<Gateway>,
-    by: By<CanPrompt>,
+    by: Authorized<CanPrompt>,
     SessionPath(session): SessionPath,
     headers: HeaderMap,
-    (trace, wait, key): (Trace, Wait, IdempotencyHeader),
+    (trace, wait, key): (Trace, PreferWait, IdempotencyHeader),
     NoQuery: NoQuery,
     body: JsonBody<CreatePrompt>,
 ) -> Result<Response, ApiError> {
-    let form = choose(&headers, &[Form::Json, Form::EventStream])?;
-    begin(&gateway, &by, session, form, (trace, wait, key), body).await
+    let form = negotiate(&headers, &[Representation::Json, Representation::EventStream])?;
+    begin_prompt(&gateway, &by, session, form, (trace, wait, key), body).await
 }
 
 /// Begins a turn and streams its events, from the first to the last, as Server-Sent Events, for any `Accept`.
@@ -91,89 +91,89 @@ pub(in crate::http) async fn create_prompt(
 )]
 pub(in crate::http) async fn create_prompt_stream(
     State(gateway): State<Gateway>,
-    by: By<CanPrompt>,
+    by: Authorized<CanPrompt>,
     SessionPath(session): SessionPath,
     (trace, key): (Trace, IdempotencyHeader),
     NoQuery: NoQuery,
     body: JsonBody<CreatePrompt>,
 ) -> Result<Response, ApiError> {
-    begin(&gateway, &by, session, Form::EventStream, (trace, Wait::default(), key), body).await
+    begin_prompt(&gateway, &by, session, Representation::EventStream, (trace, PreferWait::default(), key), body).await
 }
 
-async fn begin(
+async fn begin_prompt(
     gateway: &Gateway,
-    by: &By<CanPrompt>,
+    by: &Authorized<CanPrompt>,
     session: SessionId,
-    form: Form,
-    (Trace(trace), wait, key): (Trace, Wait, IdempotencyHeader),
+    form: Representation,
+    (Trace(trace), wait, key): (Trace, PreferWait, IdempotencyHeader),
     body: JsonBody<CreatePrompt>,
 ) -> Result<Response, ApiError> {
-    let key = key.with(&body.bytes);
+    let key = key.bind(&body.bytes);
     let session = gateway.sessions.open(by, session).await?;
-    let blocks = blocks(body.value.prompt)?;
+    let blocks = content_blocks(body.value.prompt)?;
     // A stream that could not be opened after the turn began would leave its client without both; a wait is one to
     // those who count.
-    let held = form == Form::EventStream || wait.duration(MAX_WAIT).is_some();
-    let counted = held.then(|| gateway.streams().take(by)).transpose()?;
-    gateway.rates().prompt(by)?;
+    let held = form == Representation::EventStream || wait.duration(MAX_WAIT_SECONDS).is_some();
+    let counted = held.then(|| gateway.streams().acquire(by)).transpose()?;
+    gateway.rates().check_prompt(by)?;
     let CreatePrompt { attachments, queue, .. } = body.value;
     let request = PromptRequest { blocks, attachments, queue, key, trace };
     let admitted = session.prompt(by, request).await?;
-    let (location, replayed) = (location(&admitted.prompt), admitted.replayed);
+    let (location, replayed) = (prompt_location(&admitted.prompt), admitted.replayed);
     let mut response = match (form, counted) {
-        (Form::EventStream, Some(counted)) => {
-            events::turn_from_start(gateway, by.admission(), counted, session, &admitted)
+        (Representation::EventStream, Some(counted)) => {
+            events::stream_new_turn(gateway, by.admission(), counted, session, &admitted)
         }
-        (_, _counted) => waited(by, &session, admitted, wait).await?,
+        (_, _counted) => wait_and_respond(by, &session, admitted, wait).await?,
     };
     response.headers_mut().insert(header::LOCATION, location);
     if replayed {
-        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+        response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
     }
     Ok(response)
 }
 
-fn location(prompt: &Prompt) -> HeaderValue {
+fn prompt_location(prompt: &Prompt) -> HeaderValue {
     let path = format!("/v1/sessions/{}/prompts/{}", prompt.session_id, prompt.prompt_id);
     HeaderValue::try_from(path).expect("ids are plain ASCII")
 }
 
 /// 200 with the turn if it has ended, else 202.
-async fn waited(
-    by: &By<CanPrompt>,
+async fn wait_and_respond(
+    by: &Authorized<CanPrompt>,
     session: &SessionHandle,
-    admitted: Admitted,
-    wait: Wait,
+    admitted: AdmittedPrompt,
+    wait: PreferWait,
 ) -> Result<Response, ApiError> {
     let mut prompt = admitted.prompt;
-    let mut ended = admitted.replayed && prompt.status.ended();
-    if let Some(limit) = wait.duration(MAX_WAIT)
+    let mut ended = admitted.replayed && prompt.status.has_ended();
+    if let Some(limit) = wait.duration(MAX_WAIT_SECONDS)
         && !ended
-        && let Some(end) = ended_in_time(by, session, prompt.prompt_id, limit).await?
+        && let Some(end) = wait_ended(by, session, prompt.prompt_id, limit).await?
     {
         prompt = end;
         ended = true;
     }
     let status = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok(applied(wait, (status, Json(prompt)).into_response()))
+    Ok(with_preference_applied(wait, (status, Json(prompt)).into_response()))
 }
 
 /// The turn once it has ended, if that is within `limit`; not for a key that ends before.
-async fn ended_in_time<S>(
-    by: &By<S>,
+async fn wait_ended<S>(
+    by: &Authorized<S>,
     session: &SessionHandle,
     prompt: PromptId,
     limit: Duration,
 ) -> Result<Option<Prompt>, ApiError> {
     tokio::select! {
         biased;
-        () = by.admission().key_ended() => Err(ApiError::key_ended()),
-        ended = session.ended(prompt, limit) => Ok(ended?),
+        () = by.admission().wait_key_ended() => Err(ApiError::key_ended()),
+        ended = session.wait_ended(prompt, limit) => Ok(ended?),
     }
 }
 
-fn applied(wait: Wait, mut response: Response) -> Response {
-    if let Some(seconds) = wait.seconds(MAX_WAIT) {
+fn with_preference_applied(wait: PreferWait, mut response: Response) -> Response {
+    if let Some(seconds) = wait.seconds(MAX_WAIT_SECONDS) {
         let applied = HeaderValue::try_from(format!("wait={seconds}")).expect("digits are plain ASCII");
         response.headers_mut().insert(PREFERENCE_APPLIED, applied);
     }
@@ -181,14 +181,14 @@ fn applied(wait: Wait, mut response: Response) -> Response {
 }
 
 /// The content blocks of a prompt: a text is one block. Whether the agent takes them is for the session to say.
-fn blocks(prompt: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
+fn content_blocks(prompt: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
     match prompt.get().as_bytes().first() {
         Some(b'"') if prompt.get() == "\"\"" => Err(ApiError::invalid("/prompt", "the prompt is empty")),
         Some(b'"') => {
             let block = format!("[{{\"type\":\"text\",\"text\":{}}}]", prompt.get());
             Ok(RawValue::from_string(block).expect("a string in an object in an array is JSON"))
         }
-        Some(b'[') => Ok(raw(prompt)),
+        Some(b'[') => Ok(to_one_line(prompt)),
         _ => Err(ApiError::invalid("/prompt", "expected a text or an array of content blocks")),
     }
 }
@@ -206,13 +206,13 @@ fn blocks(prompt: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
 )]
 pub(in crate::http) async fn list_prompts(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     SessionPath(session): SessionPath,
     mut params: Params,
 ) -> Result<Json<PromptList>, ApiError> {
     let before: Option<PromptId> = params.parsed("cursor", "a nextCursor of this list")?;
     let limit = params.limit(50, 200)?;
-    params.end()?;
+    params.finish()?;
     let session = gateway.sessions.open(&by, session).await?;
     Ok(Json(session.prompts(before, limit).await?))
 }
@@ -230,23 +230,23 @@ pub(in crate::http) async fn list_prompts(
 )]
 pub(in crate::http) async fn get_prompt(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     PromptPath(session, prompt): PromptPath,
-    wait: Wait,
+    wait: PreferWait,
     NoQuery: NoQuery,
 ) -> Result<Response, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    if let Some(limit) = wait.duration(MAX_WAIT)
-        && session.prompt_place(prompt).await?.is_some_and(|turn| turn.last_seq.is_none())
+    if let Some(limit) = wait.duration(MAX_WAIT_SECONDS)
+        && session.prompt_range(prompt).await?.is_some_and(|turn| turn.last_seq.is_none())
     {
         // An answer that is held is a stream to those who count.
-        let _counted = gateway.streams().take(&by)?;
-        if let Some(ended) = ended_in_time(&by, &session, prompt, limit).await? {
-            return Ok(applied(wait, Json(ended).into_response()));
+        let _counted = gateway.streams().acquire(&by)?;
+        if let Some(ended) = wait_ended(&by, &session, prompt, limit).await? {
+            return Ok(with_preference_applied(wait, Json(ended).into_response()));
         }
     }
     let turn = session.prompt_state(prompt).await?.ok_or_else(ApiError::not_found)?;
-    Ok(applied(wait, Json(turn).into_response()))
+    Ok(with_preference_applied(wait, Json(turn).into_response()))
 }
 
 /// Cancels the running turn and all that wait.
@@ -261,13 +261,13 @@ pub(in crate::http) async fn get_prompt(
 )]
 pub(in crate::http) async fn cancel_session(
     State(gateway): State<Gateway>,
-    by: By<CanPrompt>,
+    by: Authorized<CanPrompt>,
     SessionPath(session): SessionPath,
     Trace(trace): Trace,
     NoQuery: NoQuery,
 ) -> Result<Response, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    Ok(cancelled(session.cancel(None, trace).await?))
+    Ok(cancelled_response(session.cancel(None, trace).await?))
 }
 
 /// Cancels only this turn.
@@ -282,16 +282,16 @@ pub(in crate::http) async fn cancel_session(
 )]
 pub(in crate::http) async fn cancel_prompt(
     State(gateway): State<Gateway>,
-    by: By<CanPrompt>,
+    by: Authorized<CanPrompt>,
     PromptPath(session, prompt): PromptPath,
     Trace(trace): Trace,
     NoQuery: NoQuery,
 ) -> Result<Response, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    Ok(cancelled(session.cancel(Some(prompt), trace).await?))
+    Ok(cancelled_response(session.cancel(Some(prompt), trace).await?))
 }
 
-fn cancelled(prompt_ids: Vec<PromptId>) -> Response {
+fn cancelled_response(prompt_ids: Vec<PromptId>) -> Response {
     if prompt_ids.is_empty() {
         return StatusCode::NO_CONTENT.into_response();
     }
@@ -303,8 +303,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prompt_is_a_text_or_blocks() {
-        let of = |json: &str| blocks(RawValue::from_string(json.to_owned()).unwrap());
+    fn prompt_is_text_or_content_blocks() {
+        let of = |json: &str| content_blocks(RawValue::from_string(json.to_owned()).unwrap());
         assert_eq!(of(r#""a\"b\ud800""#).unwrap().get(), r#"[{"type":"text","text":"a\"b\ud800"}]"#);
         assert_eq!(of("[{\n}]").unwrap().get(), "[{ }]");
         for wrong in ["\"\"", "{}", "1", "null"] {

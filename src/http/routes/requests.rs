@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::api::{ElicitationAction, ElicitationAnswer, PendingRequests, PermissionAnswer, RequestAnswer};
 use crate::http::error::ApiError;
-use crate::http::extract::{By, CanApprove, CanRead, JsonBody, NoQuery, RequestPath, SessionPath, raw};
+use crate::http::extract::{Authorized, CanApprove, CanRead, JsonBody, NoQuery, RequestPath, SessionPath, to_one_line};
 use crate::http::state::Gateway;
 use crate::session::Answer;
 use crate::types::{RequestId, SessionId};
@@ -21,7 +21,7 @@ use crate::types::{RequestId, SessionId};
 )]
 pub(in crate::http) async fn list_requests(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     SessionPath(session): SessionPath,
     NoQuery: NoQuery,
 ) -> Result<Json<PendingRequests>, ApiError> {
@@ -29,9 +29,9 @@ pub(in crate::http) async fn list_requests(
     Ok(Json(PendingRequests { requests: session.requests().await?, next_cursor: None }))
 }
 
-async fn answer(
+async fn submit_answer(
     gateway: &Gateway,
-    by: &By<CanApprove>,
+    by: &Authorized<CanApprove>,
     session: SessionId,
     request: RequestId,
     answer: Answer,
@@ -50,17 +50,17 @@ async fn answer(
 )]
 pub(in crate::http) async fn answer_request(
     State(gateway): State<Gateway>,
-    by: By<CanApprove>,
+    by: Authorized<CanApprove>,
     RequestPath(session, request): RequestPath,
     NoQuery: NoQuery,
     body: JsonBody<RequestAnswer>,
 ) -> Result<StatusCode, ApiError> {
     let given = match (body.value.result, body.value.error) {
-        (Some(result), None) => Answer::Result(raw(result)),
-        (None, Some(error)) => Answer::Error(raw(error)),
+        (Some(result), None) => Answer::Result(to_one_line(result)),
+        (None, Some(error)) => Answer::Error(to_one_line(error)),
         _ => return Err(ApiError::invalid("", "expected either result or error")),
     };
-    answer(&gateway, &by, session, request, given).await
+    submit_answer(&gateway, &by, session, request, given).await
 }
 
 /// Answers a permission request with one of its options, or with none.
@@ -73,7 +73,7 @@ pub(in crate::http) async fn answer_request(
 )]
 pub(in crate::http) async fn answer_permission(
     State(gateway): State<Gateway>,
-    by: By<CanApprove>,
+    by: Authorized<CanApprove>,
     RequestPath(session, request): RequestPath,
     NoQuery: NoQuery,
     body: JsonBody<PermissionAnswer>,
@@ -83,7 +83,7 @@ pub(in crate::http) async fn answer_permission(
         PermissionAnswer { option_id: None, cancelled: Some(true) } => Answer::Cancelled,
         _ => return Err(ApiError::invalid("", "expected either optionId or cancelled: true")),
     };
-    answer(&gateway, &by, session, request, given).await
+    submit_answer(&gateway, &by, session, request, given).await
 }
 
 /// Answers a form of the agent.
@@ -96,23 +96,23 @@ pub(in crate::http) async fn answer_permission(
 )]
 pub(in crate::http) async fn answer_elicitation(
     State(gateway): State<Gateway>,
-    by: By<CanApprove>,
+    by: Authorized<CanApprove>,
     RequestPath(session, request): RequestPath,
     NoQuery: NoQuery,
     body: JsonBody<ElicitationAnswer>,
 ) -> Result<StatusCode, ApiError> {
-    let result = elicitation(body.value)?;
-    answer(&gateway, &by, session, request, Answer::Elicitation(result)).await
+    let result = elicitation_result(body.value)?;
+    submit_answer(&gateway, &by, session, request, Answer::Elicitation(result)).await
 }
 
 /// ACP's result of `elicitation/create`.
-fn elicitation(answer: ElicitationAnswer) -> Result<Box<RawValue>, ApiError> {
+fn elicitation_result(answer: ElicitationAnswer) -> Result<Box<RawValue>, ApiError> {
     let action = match answer.action {
         ElicitationAction::Accept => "accept",
         ElicitationAction::Decline => "decline",
         ElicitationAction::Cancel => "cancel",
     };
-    let content = answer.content.map(raw);
+    let content = answer.content.map(to_one_line);
     let json = match (answer.action, content) {
         (_, None) => format!("{{\"action\":\"{action}\"}}"),
         (ElicitationAction::Accept, Some(content)) if content.get().starts_with('{') => {

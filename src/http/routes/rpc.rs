@@ -6,14 +6,14 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::value::RawValue;
 
-use crate::acp::gate::{check_method, check_params};
-use crate::acp::traced;
+use crate::acp::client_input_policy::{check_method, check_params};
+use crate::acp::with_trace;
 use crate::agent::AgentSpec;
 use crate::api::{RpcCall, RpcResult};
 use crate::http::error::ApiError;
-use crate::http::extract::{AgentPath, By, CanAdmin, JsonBody, NoQuery, Trace, raw};
+use crate::http::extract::{AgentPath, Authorized, CanAdmin, JsonBody, NoQuery, Trace, to_one_line};
 use crate::http::state::Gateway;
-use crate::pool::Manner;
+use crate::pool::Priority;
 use crate::session::Refusal;
 
 /// Calls a method of the agent that belongs to no session.
@@ -31,7 +31,7 @@ use crate::session::Refusal;
 )]
 pub(in crate::http) async fn call_agent(
     State(gateway): State<Gateway>,
-    by: By<CanAdmin>,
+    by: Authorized<CanAdmin>,
     AgentPath(name): AgentPath,
     Trace(trace): Trace,
     NoQuery: NoQuery,
@@ -39,25 +39,25 @@ pub(in crate::http) async fn call_agent(
 ) -> Result<Response, ApiError> {
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
     let RpcCall { method, params, notify } = body.value;
-    let params = traced(&passed(&spec, &method, params)?, trace.as_ref());
-    let mut visit = gateway.pool.visit(&spec, &by, Manner::Pressing).await.map_err(Refusal::from)?;
+    let params = with_trace(&check_call(&spec, &method, params)?, trace.as_ref());
+    let mut visit = gateway.pool.short_lease(&spec, &by, Priority::Reclaim).await.map_err(Refusal::from)?;
     if notify {
         visit.notify(&method, &params).map_err(Refusal::from)?;
         return Ok(StatusCode::ACCEPTED.into_response());
     }
     let result = visit.call(&method, &params, gateway.limits.call).await.map_err(Refusal::from)?;
-    Ok(Json(RpcResult { result: raw(result) }).into_response())
+    Ok(Json(RpcResult { result: to_one_line(result) }).into_response())
 }
 
 /// The params, if both they and the method may go to the agent.
-pub(in crate::http) fn passed(
+pub(in crate::http) fn check_call(
     spec: &AgentSpec,
     method: &str,
     params: Option<Box<RawValue>>,
 ) -> Result<Box<RawValue>, ApiError> {
-    check_method(&spec.rpc, method).map_err(|gated| Refusal::gated(&gated, "/method"))?;
+    check_method(&spec.allowed_rpc_methods, method).map_err(|gated| Refusal::from_policy(&gated, "/method"))?;
     let params =
-        raw(params.unwrap_or_else(|| RawValue::from_string("{}".to_owned()).expect("an object is JSON")));
-    check_params(&spec.meta, &params).map_err(|gated| Refusal::gated(&gated, "/params"))?;
+        to_one_line(params.unwrap_or_else(|| RawValue::from_string("{}".to_owned()).expect("an object is JSON")));
+    check_params(&spec.allowed_meta_keys, &params).map_err(|gated| Refusal::from_policy(&gated, "/params"))?;
     Ok(params)
 }

@@ -8,17 +8,17 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use crate::api::{CreateSession, Session, SessionList, SessionPatch, SessionState};
 use crate::http::error::ApiError;
 use crate::http::extract::{
-    By, CanPrompt, CanRead, IdempotencyHeader, IfMatch, IfNoneMatch, JsonBody, NoQuery, Params, SessionPath,
+    Authorized, CanPrompt, CanRead, IdempotencyHeader, IfMatch, IfNoneMatch, JsonBody, NoQuery, Params, SessionPath,
     Trace,
 };
 use crate::http::state::Gateway;
 use crate::session::{Created, FILTER_KEY_BYTES, FILTER_VALUE_BYTES, ListQuery, MetadataFilter};
 use crate::types::AgentName;
 
-pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+pub(super) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// A session with its `ETag`.
-fn shown(status: StatusCode, session: Session) -> Response {
+fn session_response(status: StatusCode, session: Session) -> Response {
     let etag = HeaderValue::try_from(session.etag()).expect("event ids are plain ASCII");
     (status, [(header::ETAG, etag)], Json(session)).into_response()
 }
@@ -43,13 +43,13 @@ fn shown(status: StatusCode, session: Session) -> Response {
 )]
 pub(in crate::http) async fn create_session(
     State(gateway): State<Gateway>,
-    by: By<CanPrompt>,
+    by: Authorized<CanPrompt>,
     (Trace(trace), key): (Trace, IdempotencyHeader),
     NoQuery: NoQuery,
     body: JsonBody<CreateSession>,
 ) -> Result<Response, ApiError> {
-    let key = key.with(&body.bytes);
-    Ok(made(gateway.sessions.create(&by, body.value, key, trace).await?))
+    let key = key.bind(&body.bytes);
+    Ok(created_response(gateway.sessions.create(&by, body.value, key, trace).await?))
 }
 
 /// Makes a session of this one: the agent copies what was said, and the two go on apart.
@@ -72,23 +72,23 @@ pub(in crate::http) async fn create_session(
 )]
 pub(in crate::http) async fn fork_session(
     State(gateway): State<Gateway>,
-    by: By<CanPrompt>,
+    by: Authorized<CanPrompt>,
     SessionPath(session): SessionPath,
     (Trace(trace), key): (Trace, IdempotencyHeader),
     NoQuery: NoQuery,
 ) -> Result<Response, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    Ok(made(gateway.sessions.fork(&by, &session, key.with(&[]), trace).await?))
+    Ok(created_response(gateway.sessions.fork(&by, &session, key.bind(&[]), trace).await?))
 }
 
 /// The answer to who made a session.
-fn made(created: Created) -> Response {
+fn created_response(created: Created) -> Response {
     let location = format!("/v1/sessions/{}", created.session.session_id);
-    let mut response = shown(StatusCode::CREATED, created.session);
+    let mut response = session_response(StatusCode::CREATED, created.session);
     let headers = response.headers_mut();
     headers.insert(header::LOCATION, HeaderValue::try_from(location).expect("ids are plain ASCII"));
     if created.replayed {
-        headers.insert(REPLAYED, HeaderValue::from_static("true"));
+        headers.insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
     }
     response
 }
@@ -121,20 +121,20 @@ fn made(created: Created) -> Response {
 )]
 pub(in crate::http) async fn list_sessions(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     known: IfNoneMatch,
     mut params: Params,
 ) -> Result<Response, ApiError> {
     let query = ListQuery {
         agent: params.parsed("agent", "an agent's name")?,
-        state: params.text("state")?.as_deref().map(state).transpose()?,
+        state: params.text("state")?.as_deref().map(parse_state).transpose()?,
         q: params.short("q", 256)?,
         cwd: params.short("cwd", 4096)?,
-        metadata: metadata(&mut params)?,
+        metadata: metadata_filter(&mut params)?,
         cursor: params.short("cursor", 1024)?,
         limit: params.limit(50, 200)?,
     };
-    params.end()?;
+    params.finish()?;
     let page = gateway.sessions.list(&by, &query).await?;
     // The position is read before the list. No event was appended since means that the list is the same.
     let etag = format!("\"{}\"", page.last_event_id);
@@ -142,7 +142,7 @@ pub(in crate::http) async fn list_sessions(
 }
 
 /// The filters by metadata: each key once, keys and values within the bounds of the index.
-pub(super) fn metadata(params: &mut Params) -> Result<MetadataFilter, ApiError> {
+pub(super) fn metadata_filter(params: &mut Params) -> Result<MetadataFilter, ApiError> {
     const MAX: usize = 8;
     let filter = params.members("metadata");
     if filter.len() > MAX {
@@ -166,7 +166,7 @@ pub(super) fn metadata(params: &mut Params) -> Result<MetadataFilter, ApiError> 
     Ok(filter)
 }
 
-pub(super) fn state(text: &str) -> Result<SessionState, ApiError> {
+pub(super) fn parse_state(text: &str) -> Result<SessionState, ApiError> {
     Ok(match text {
         "idle" => SessionState::Idle,
         "running" => SessionState::Running,
@@ -195,7 +195,7 @@ pub(super) fn state(text: &str) -> Result<SessionState, ApiError> {
 )]
 pub(in crate::http) async fn get_session(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     SessionPath(session): SessionPath,
     known: IfNoneMatch,
     NoQuery: NoQuery,
@@ -218,14 +218,14 @@ pub(in crate::http) async fn get_session(
 )]
 pub(in crate::http) async fn patch_session(
     State(gateway): State<Gateway>,
-    by: By<CanPrompt>,
+    by: Authorized<CanPrompt>,
     SessionPath(session): SessionPath,
     IfMatch(if_match): IfMatch,
     NoQuery: NoQuery,
     body: JsonBody<SessionPatch>,
 ) -> Result<Response, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    Ok(shown(StatusCode::OK, session.patch(&by, body.value, if_match).await?))
+    Ok(session_response(StatusCode::OK, session.patch(&by, body.value, if_match).await?))
 }
 
 /// Ends the session and erases all that is kept of it.
@@ -240,7 +240,7 @@ pub(in crate::http) async fn patch_session(
 )]
 pub(in crate::http) async fn delete_session(
     State(gateway): State<Gateway>,
-    by: By<CanPrompt>,
+    by: Authorized<CanPrompt>,
     SessionPath(session): SessionPath,
     Trace(trace): Trace,
     NoQuery: NoQuery,
@@ -261,13 +261,13 @@ pub(in crate::http) async fn delete_session(
 )]
 pub(in crate::http) async fn attach_session(
     State(gateway): State<Gateway>,
-    by: By<CanPrompt>,
+    by: Authorized<CanPrompt>,
     SessionPath(session): SessionPath,
     Trace(trace): Trace,
     NoQuery: NoQuery,
 ) -> Result<Response, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    Ok(shown(StatusCode::OK, session.attach(trace).await?))
+    Ok(session_response(StatusCode::OK, session.attach(trace).await?))
 }
 
 /// Closes the session: its log stays readable, prompts are refused until `attach`.
@@ -282,11 +282,11 @@ pub(in crate::http) async fn attach_session(
 )]
 pub(in crate::http) async fn close_session(
     State(gateway): State<Gateway>,
-    by: By<CanPrompt>,
+    by: Authorized<CanPrompt>,
     SessionPath(session): SessionPath,
     Trace(trace): Trace,
     NoQuery: NoQuery,
 ) -> Result<Response, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    Ok(shown(StatusCode::OK, session.close(&by, trace).await?))
+    Ok(session_response(StatusCode::OK, session.close(&by, trace).await?))
 }

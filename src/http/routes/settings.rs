@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::acp::ConfigValue;
 use crate::api::{ConfigOptions, Modes, RpcCall, RpcResult, SetConfigOption, SetMode};
 use crate::http::error::ApiError;
-use crate::http::extract::{By, CanApprove, JsonBody, NoQuery, OptionPath, SessionPath, Trace, raw};
+use crate::http::extract::{Authorized, CanApprove, JsonBody, NoQuery, OptionPath, SessionPath, Trace, to_one_line};
 use crate::http::state::Gateway;
 
 /// Sets the agent's mode.
@@ -22,7 +22,7 @@ use crate::http::state::Gateway;
 )]
 pub(in crate::http) async fn set_mode(
     State(gateway): State<Gateway>,
-    by: By<CanApprove>,
+    by: Authorized<CanApprove>,
     SessionPath(session): SessionPath,
     Trace(trace): Trace,
     NoQuery: NoQuery,
@@ -43,14 +43,14 @@ pub(in crate::http) async fn set_mode(
 )]
 pub(in crate::http) async fn set_config_option(
     State(gateway): State<Gateway>,
-    by: By<CanApprove>,
+    by: Authorized<CanApprove>,
     OptionPath(session, option): OptionPath,
     Trace(trace): Trace,
     NoQuery: NoQuery,
     body: JsonBody<SetConfigOption>,
 ) -> Result<Json<ConfigOptions>, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    let value = checked(body.value.value)?;
+    let value = checked_value(body.value.value)?;
     let options = session.set_config(&by, option, value, trace).await?;
     Ok(Json(ConfigOptions { config_options: Some(options) }))
 }
@@ -71,7 +71,7 @@ pub(in crate::http) async fn set_config_option(
 )]
 pub(in crate::http) async fn call_session(
     State(gateway): State<Gateway>,
-    by: By<CanApprove>,
+    by: Authorized<CanApprove>,
     SessionPath(session): SessionPath,
     Trace(trace): Trace,
     NoQuery: NoQuery,
@@ -79,14 +79,14 @@ pub(in crate::http) async fn call_session(
 ) -> Result<Response, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
     let RpcCall { method, params, notify } = body.value;
-    let result = session.call(&by, method, params.map(raw), notify, trace).await?;
+    let result = session.call(&by, method, params.map(to_one_line), notify, trace).await?;
     Ok(if notify { StatusCode::ACCEPTED.into_response() } else { Json(RpcResult { result }).into_response() })
 }
 
 /// ACP knows the ids of a choice, and switches.
-fn checked(value: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
+fn checked_value(value: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
     match ConfigValue::parse(&value) {
-        Ok(_) => Ok(raw(value)),
+        Ok(_) => Ok(to_one_line(value)),
         Err(_) => Err(ApiError::invalid("/value", "expected the id of a choice, true or false")),
     }
 }

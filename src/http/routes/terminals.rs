@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use crate::api::{TerminalList, TerminalWindow};
 use crate::http::error::ApiError;
-use crate::http::extract::{By, CanApprove, CanRead, NoQuery, Params, SessionPath, TerminalPath};
+use crate::http::extract::{Authorized, CanApprove, CanRead, NoQuery, Params, SessionPath, TerminalPath};
 use crate::http::state::Gateway;
 
 /// The session's terminals that the gateway ran, the newest first.
@@ -24,13 +24,13 @@ use crate::http::state::Gateway;
 )]
 pub(in crate::http) async fn list_terminals(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     SessionPath(session): SessionPath,
     mut query: Params,
 ) -> Result<Json<TerminalList>, ApiError> {
     let before = query.parsed("cursor", "a cursor of a page before")?;
     let limit = query.limit(50, 200)?;
-    query.end()?;
+    query.finish()?;
     let session = gateway.sessions.open(&by, session).await?;
     Ok(Json(session.terminals(before, limit).await?))
 }
@@ -44,7 +44,7 @@ pub(in crate::http) async fn list_terminals(
 )]
 pub(in crate::http) async fn get_terminal(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     TerminalPath(session, terminal): TerminalPath,
     NoQuery: NoQuery,
 ) -> Result<Json<TerminalWindow>, ApiError> {
@@ -63,7 +63,7 @@ pub(in crate::http) async fn get_terminal(
 )]
 pub(in crate::http) async fn kill_terminal(
     State(gateway): State<Gateway>,
-    by: By<CanApprove>,
+    by: Authorized<CanApprove>,
     TerminalPath(session, terminal): TerminalPath,
     NoQuery: NoQuery,
 ) -> Result<StatusCode, ApiError> {

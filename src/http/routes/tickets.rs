@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use crate::api::{CreateTicket, ProblemCode, Ticket};
 use crate::http::error::ApiError;
-use crate::http::extract::{By, CanRead, JsonBody, NoQuery};
+use crate::http::extract::{Authorized, CanRead, JsonBody, NoQuery};
 use crate::http::state::Gateway;
 use crate::types::Scope;
 
@@ -21,7 +21,7 @@ use crate::types::Scope;
 )]
 pub(in crate::http) async fn create_ticket(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     NoQuery: NoQuery,
     body: JsonBody<CreateTicket>,
 ) -> Result<Response, ApiError> {
@@ -37,7 +37,7 @@ pub(in crate::http) async fn create_ticket(
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'_' | b'-');
         let known = path.len() <= 256 && path.starts_with("/v1/") && path.bytes().all(plain);
         // Only streams and WebSockets need one, and what stands in a URL may be read by others.
-        let socket = is_socket(path);
+        let socket = is_sign_in_socket(path);
         if !known || !(socket || path.ends_with("/events") || path.ends_with("/events/stream")) {
             return Err(ApiError::invalid(
                 format!("/paths/{index}"),
@@ -56,7 +56,7 @@ pub(in crate::http) async fn create_ticket(
 }
 
 /// `/v1/agents/{agent}/auth/terminals/{signIn}`.
-fn is_socket(path: &str) -> bool {
+fn is_sign_in_socket(path: &str) -> bool {
     let mut parts = path.split('/').skip(1);
     let part = |expected: Option<&str>, got: Option<&str>| {
         got.is_some_and(|got| expected.is_none_or(|it| it == got))

@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderValue, header};
 
 use crate::api::Transcript;
 use crate::http::error::ApiError;
-use crate::http::extract::{By, CanRead, IfNoneMatch, NoQuery, Params, SessionPath};
-use crate::http::negotiate::{Form, choose};
+use crate::http::extract::{Authorized, CanRead, IfNoneMatch, NoQuery, Params, SessionPath};
+use crate::http::negotiate::{Representation, negotiate};
 use crate::http::state::Gateway;
 use crate::transcript::markdown;
 use crate::types::{PromptId, SessionId};
@@ -39,18 +39,18 @@ use crate::types::{PromptId, SessionId};
 )]
 pub(in crate::http) async fn get_transcript(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     SessionPath(session): SessionPath,
     (headers, known): (HeaderMap, IfNoneMatch),
     mut params: Params,
 ) -> Result<Response, ApiError> {
     let form = match params.text("format")?.as_deref() {
-        None => choose(&headers, &[Form::Json, Form::Markdown])?,
-        Some("json") => Form::Json,
-        Some("md") => Form::Markdown,
+        None => negotiate(&headers, &[Representation::Json, Representation::Markdown])?,
+        Some("json") => Representation::Json,
+        Some("md") => Representation::Markdown,
         Some(_) => return Err(ApiError::invalid("format", "expected json or md")),
     };
-    page(&gateway, &by, session, form, &known, params).await
+    respond_page(&gateway, &by, session, form, &known, params).await
 }
 
 /// The session's turns as Markdown, for any `Accept`.
@@ -76,32 +76,32 @@ pub(in crate::http) async fn get_transcript(
 )]
 pub(in crate::http) async fn get_transcript_markdown(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     SessionPath(session): SessionPath,
     known: IfNoneMatch,
     params: Params,
 ) -> Result<Response, ApiError> {
-    page(&gateway, &by, session, Form::Markdown, &known, params).await
+    respond_page(&gateway, &by, session, Representation::Markdown, &known, params).await
 }
 
-async fn page(
+async fn respond_page(
     gateway: &Gateway,
-    by: &By<CanRead>,
+    by: &Authorized<CanRead>,
     session: SessionId,
-    form: Form,
+    form: Representation,
     known: &IfNoneMatch,
     mut params: Params,
 ) -> Result<Response, ApiError> {
     let before: Option<PromptId> = params.parsed("before", "a nextCursor of this transcript")?;
     let limit = params.limit(50, 200)?;
-    params.end()?;
+    params.finish()?;
     let session = gateway.sessions.open(by, session).await?;
     let page = session.transcript(before, limit).await?;
     // Weak: retention may drop the beginning of a turn, which appends no event.
-    let format = if form == Form::Json { "" } else { "-md" };
+    let format = if form == Representation::Json { "" } else { "-md" };
     let etag = format!("W/\"{}{format}\"", page.last_event_id);
     Ok(known.respond(&etag, || match form {
-        Form::Markdown => {
+        Representation::Markdown => {
             let kind = HeaderValue::from_static("text/markdown; charset=utf-8");
             ([(header::CONTENT_TYPE, kind)], markdown(&page.session, &page.turns)).into_response()
         }
@@ -118,7 +118,7 @@ async fn page(
 )]
 pub(in crate::http) async fn get_stderr(
     State(gateway): State<Gateway>,
-    by: By<CanRead>,
+    by: Authorized<CanRead>,
     SessionPath(session): SessionPath,
     NoQuery: NoQuery,
 ) -> Result<Response, ApiError> {

@@ -5,42 +5,42 @@ use std::sync::Mutex;
 
 use bytes::{Buf, Bytes};
 
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 
 /// Pieces of one chunk. More of them than a write takes go with the next write.
-pub(super) const PIECES: usize = 16;
+pub(super) const MAX_PIECES: usize = 16;
 
 /// Up to so many bytes a chunk is one piece, its frame and all: then what a write costs is not its bytes.
-const SMALL: usize = 4 << 10;
+const SMALL_CHUNK_BYTES: usize = 4 << 10;
 
-const END: &[u8] = b"\r\n";
-const LAST_END: &[u8] = b"\r\n0\r\n\r\n";
-const LAST: &[u8] = b"0\r\n\r\n";
+const CHUNK_END: &[u8] = b"\r\n";
+const CHUNK_END_AND_LAST: &[u8] = b"\r\n0\r\n\r\n";
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// What is to be written: first it is gathered, then it is a chunk of which less and less is left.
 #[derive(Debug)]
-pub(super) struct Chunk {
+pub(super) struct ChunkWriter {
     /// The answer's head, before the first one.
     head: Bytes,
-    line: Line,
+    size_line: SizeLine,
     pieces: Vec<Bytes>,
     /// What ends the chunk, and the answer after its last one.
-    tail: &'static [u8],
+    suffix: &'static [u8],
     /// It is on its way, and nothing can be added.
-    begun: bool,
+    started: bool,
 }
 
 /// The line before a chunk: how long that is.
 #[derive(Debug)]
-struct Line {
+struct SizeLine {
     text: [u8; 10],
     from: u8,
 }
 
-impl Line {
-    const NONE: Self = Self { text: [0; 10], from: 10 };
+impl SizeLine {
+    const EMPTY: Self = Self { text: [0; 10], from: 10 };
 
-    fn of(mut bytes: usize) -> Self {
+    fn encode(mut bytes: usize) -> Self {
         let mut line = Self { text: *b"        \r\n", from: 8 };
         while bytes > 0 && line.from > 0 {
             line.from -= 1;
@@ -50,7 +50,7 @@ impl Line {
         line
     }
 
-    fn left(&self) -> &[u8] {
+    fn remaining(&self) -> &[u8] {
         &self.text[usize::from(self.from)..]
     }
 }
@@ -60,33 +60,33 @@ impl Line {
 /// It is known by its bytes. To hold what it was made of would hold the whole run, however large, until another one is
 /// made, and to look at so few bytes is nothing beside the write that follows.
 #[derive(Debug, Default)]
-pub(in crate::http) struct Made(Mutex<Bytes>);
+pub(in crate::http) struct ChunkCache(Mutex<Bytes>);
 
-impl Made {
-    fn chunk(&self, piece: &Bytes) -> Bytes {
-        let line = Line::of(piece.len());
-        let mut made = sound(self.0.lock());
-        let says = made.strip_prefix(line.left()).and_then(|rest| rest.strip_suffix(END));
-        if says != Some(&**piece) {
-            *made = [line.left(), piece, END].concat().into();
+impl ChunkCache {
+    fn encode(&self, piece: &Bytes) -> Bytes {
+        let line = SizeLine::encode(piece.len());
+        let mut made = lock_or_abort(self.0.lock());
+        let payload = made.strip_prefix(line.remaining()).and_then(|rest| rest.strip_suffix(CHUNK_END));
+        if payload != Some(&**piece) {
+            *made = [line.remaining(), piece, CHUNK_END].concat().into();
         }
         made.clone()
     }
 }
 
-impl Chunk {
-    pub(super) fn after(head: Bytes) -> Self {
-        Self { head, line: Line::NONE, pieces: Vec::new(), tail: &[], begun: false }
+impl ChunkWriter {
+    pub(super) fn with_head(head: Bytes) -> Self {
+        Self { head, size_line: SizeLine::EMPTY, pieces: Vec::new(), suffix: &[], started: false }
     }
 
     pub(super) fn push(&mut self, piece: Bytes) {
-        debug_assert!(!self.begun, "what was begun is written first");
+        debug_assert!(!self.started, "what was begun is written first");
         self.pieces.push(piece);
     }
 
     /// It is on its way, and to be through before anything is added.
-    pub(super) fn is_begun(&self) -> bool {
-        self.begun
+    pub(super) fn is_started(&self) -> bool {
+        self.started
     }
 
     /// How many bytes were gathered, and in how many pieces.
@@ -95,29 +95,29 @@ impl Chunk {
     }
 
     /// Makes a chunk of what was gathered, if it is none yet; the last one when `last`.
-    pub(super) fn begin(&mut self, last: bool, made: &Made) {
-        if std::mem::replace(&mut self.begun, true) {
+    pub(super) fn start(&mut self, last: bool, cache: &ChunkCache) {
+        if std::mem::replace(&mut self.started, true) {
             return;
         }
         if let ([piece], false) = (&mut self.pieces[..], last)
-            && (1..=SMALL).contains(&piece.len())
+            && (1..=SMALL_CHUNK_BYTES).contains(&piece.len())
         {
-            *piece = made.chunk(piece);
+            *piece = cache.encode(piece);
             return;
         }
         let (bytes, _) = self.gathered();
-        (self.line, self.tail) = match (bytes, last) {
-            (0, false) => (Line::NONE, &[][..]),
-            (0, true) => (Line::NONE, LAST),
-            (_, false) => (Line::of(bytes), END),
-            (_, true) => (Line::of(bytes), LAST_END),
+        (self.size_line, self.suffix) = match (bytes, last) {
+            (0, false) => (SizeLine::EMPTY, &[][..]),
+            (0, true) => (SizeLine::EMPTY, LAST_CHUNK),
+            (_, false) => (SizeLine::encode(bytes), CHUNK_END),
+            (_, true) => (SizeLine::encode(bytes), CHUNK_END_AND_LAST),
         };
     }
 
     /// What is left of it, as far as one write goes.
-    pub(super) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; PIECES + 3]) -> usize {
-        let edges = [&*self.head, self.line.left()];
-        let parts = edges.into_iter().chain(self.pieces.iter().map(|piece| &**piece)).chain([self.tail]);
+    pub(super) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; MAX_PIECES + 3]) -> usize {
+        let edges = [&*self.head, self.size_line.remaining()];
+        let parts = edges.into_iter().chain(self.pieces.iter().map(|piece| &**piece)).chain([self.suffix]);
         let mut count = 0;
         for (slice, part) in slices.iter_mut().zip(parts.filter(|part| !part.is_empty())) {
             *slice = IoSlice::new(part);
@@ -137,7 +137,7 @@ impl Chunk {
         if self.head.is_empty() {
             self.head = Bytes::new();
         }
-        self.line.from += u8::try_from(take(self.line.left().len())).expect("a line has ten bytes");
+        self.size_line.from += u8::try_from(take(self.size_line.remaining().len())).expect("a line has ten bytes");
         let mut whole = 0;
         for piece in &mut self.pieces {
             piece.advance(take(piece.len()));
@@ -147,18 +147,18 @@ impl Chunk {
             whole += 1;
         }
         self.pieces.drain(..whole);
-        self.tail = &self.tail[take(self.tail.len())..];
+        self.suffix = &self.suffix[take(self.suffix.len())..];
     }
 
     /// Whether it is through; then it keeps no room for the next.
-    pub(super) fn is_over(&mut self) -> bool {
+    pub(super) fn finish_if_written(&mut self) -> bool {
         let over = self.head.is_empty()
-            && self.line.left().is_empty()
+            && self.size_line.remaining().is_empty()
             && self.pieces.is_empty()
-            && self.tail.is_empty();
+            && self.suffix.is_empty();
         if over {
             self.pieces = Vec::new();
-            self.begun = false;
+            self.started = false;
         }
         over
     }
@@ -171,55 +171,55 @@ mod tests {
     use super::*;
 
     /// Everything that is written, in steps of these sizes.
-    fn written(
-        chunk: &mut Chunk,
+    fn write_in_steps(
+        chunk: &mut ChunkWriter,
         last: bool,
-        made: &Made,
+        made: &ChunkCache,
         steps: &mut impl Iterator<Item = usize>,
     ) -> Vec<u8> {
         let mut out = Vec::new();
-        chunk.begin(last, made);
-        while !chunk.is_over() {
-            let mut slices = [IoSlice::new(&[]); PIECES + 3];
+        chunk.start(last, made);
+        while !chunk.finish_if_written() {
+            let mut slices = [IoSlice::new(&[]); MAX_PIECES + 3];
             let count = chunk.slices(&mut slices);
             let all: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
             let step = steps.next().expect("they have no end").min(all.len());
             out.extend_from_slice(&all[..step]);
             chunk.advance(step);
             // As when a write had to wait.
-            chunk.begin(last, made);
+            chunk.start(last, made);
         }
         out
     }
 
     #[test]
-    fn a_chunk_says_how_long_it_is_and_the_last_one_that_it_is() {
-        let (mut chunk, made) = (Chunk::after(Bytes::from_static(b"head\r\n\r\n")), Made::default());
+    fn chunks_have_a_size_line_and_the_last_chunk_ends_the_body() {
+        let (mut chunk, made) = (ChunkWriter::with_head(Bytes::from_static(b"head\r\n\r\n")), ChunkCache::default());
         let mut steps = std::iter::repeat(1000);
         for piece in ["0123456789", "abcdef"] {
             chunk.push(Bytes::from(piece));
         }
-        assert_eq!(written(&mut chunk, false, &made, &mut steps), b"head\r\n\r\n10\r\n0123456789abcdef\r\n");
+        assert_eq!(write_in_steps(&mut chunk, false, &made, &mut steps), b"head\r\n\r\n10\r\n0123456789abcdef\r\n");
         assert_eq!(
-            written(&mut chunk, false, &made, &mut steps),
+            write_in_steps(&mut chunk, false, &made, &mut steps),
             b"",
             "nothing to say is no chunk: it would be the last"
         );
         chunk.push(Bytes::from_static(b"end"));
-        assert_eq!(written(&mut chunk, true, &made, &mut steps), b"3\r\nend\r\n0\r\n\r\n");
-        assert_eq!(written(&mut chunk, true, &made, &mut steps), b"0\r\n\r\n");
+        assert_eq!(write_in_steps(&mut chunk, true, &made, &mut steps), b"3\r\nend\r\n0\r\n\r\n");
+        assert_eq!(write_in_steps(&mut chunk, true, &made, &mut steps), b"0\r\n\r\n");
     }
 
     #[test]
-    fn a_small_chunk_that_many_write_is_made_once() {
-        let (made, piece) = (Made::default(), Bytes::from(vec![b'x'; 300]));
+    fn a_small_shared_chunk_is_encoded_once() {
+        let (made, piece) = (ChunkCache::default(), Bytes::from(vec![b'x'; 300]));
         let mut steps = std::iter::repeat(1000);
         let mut write = |piece: &Bytes, last| {
-            let mut chunk = Chunk::after(Bytes::new());
+            let mut chunk = ChunkWriter::with_head(Bytes::new());
             chunk.push(piece.clone());
-            chunk.begin(last, &made);
+            chunk.start(last, &made);
             let whole = chunk.pieces[0].clone();
-            (whole, written(&mut chunk, last, &made, &mut steps))
+            (whole, write_in_steps(&mut chunk, last, &made, &mut steps))
         };
         let (first, out) = write(&piece, false);
         assert_eq!(out, [b"12c\r\n", &piece[..], b"\r\n"].concat());
@@ -228,18 +228,18 @@ mod tests {
         let (_, other) = write(&piece.slice(..200), false);
         assert_eq!(other, [b"c8\r\n", &piece[..200], b"\r\n"].concat(), "it begins at the same byte");
         let (_, last) = write(&piece, true);
-        assert_eq!(last, [&out[..], LAST].concat());
-        let large = Bytes::from(vec![b'x'; SMALL + 1]);
+        assert_eq!(last, [&out[..], LAST_CHUNK].concat());
+        let large = Bytes::from(vec![b'x'; SMALL_CHUNK_BYTES + 1]);
         assert_eq!(write(&large, false).0.as_ptr(), large.as_ptr(), "many bytes are not copied");
     }
 
     #[test]
-    fn a_run_is_freed_although_a_small_chunk_of_it_was_made_last() {
-        let (made, run) = (Made::default(), Bytes::from(vec![b'x'; 1 << 20]));
-        let mut chunk = Chunk::after(Bytes::new());
+    fn the_chunk_cache_does_not_keep_the_run() {
+        let (made, run) = (ChunkCache::default(), Bytes::from(vec![b'x'; 1 << 20]));
+        let mut chunk = ChunkWriter::with_head(Bytes::new());
         chunk.push(run.slice(run.len() - 300..));
         assert!(!run.is_unique(), "it is held until it is written");
-        let out = written(&mut chunk, false, &made, &mut std::iter::repeat(1000));
+        let out = write_in_steps(&mut chunk, false, &made, &mut std::iter::repeat(1000));
         assert_eq!(out, [b"12c\r\n", &run[..300], b"\r\n"].concat());
         assert!(run.is_unique());
         assert_eq!(made.0.lock().unwrap().len(), out.len(), "the chunk is there for the next");
@@ -247,11 +247,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_does_not_depend_on_the_steps(
+        fn output_does_not_depend_on_write_sizes(
             chunks in prop::collection::vec(prop::collection::vec(1_usize..5000, 0..40), 1..5),
             steps in prop::collection::vec(1_usize..3000, 1..20),
         ) {
-            let (mut chunk, made) = (Chunk::after(Bytes::from_static(b"head")), Made::default());
+            let (mut chunk, made) = (ChunkWriter::with_head(Bytes::from_static(b"head")), ChunkCache::default());
             let (mut out, mut expected) = (Vec::new(), b"head".to_vec());
             let mut steps = steps.into_iter().cycle();
             for pieces in chunks {
@@ -264,7 +264,7 @@ mod tests {
                 for piece in pieces {
                     chunk.push(Bytes::from(vec![b'x'; piece]));
                 }
-                out.extend(written(&mut chunk, false, &made, &mut steps));
+                out.extend(write_in_steps(&mut chunk, false, &made, &mut steps));
             }
             prop_assert_eq!(out, expected);
         }

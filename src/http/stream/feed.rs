@@ -2,9 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::frame::{Own, Shape, prompt_of};
+use super::frame::{ControlFrame, Encoder, prompt_of};
 use super::source::{Next, Reset, Source};
-use super::types::Types;
+use super::types::EventTypes;
 use crate::api::event::{self, EndFrame, EndReason, PositionFrame, Ready, ResetReason as ApiReason};
 use crate::eventlog::{Frame, ReadError, ResetReason, Run, TailCursor};
 use crate::session::SessionHandle;
@@ -12,7 +12,7 @@ use crate::types::{Epoch, Ids, PromptId};
 
 /// One turn of a session.
 #[derive(Debug, Clone)]
-pub(crate) struct Turn {
+pub(crate) struct TurnFilter {
     pub(crate) prompt: PromptId,
     /// Its last event, if it had ended when the stream began.
     pub(crate) last_seq: Option<u64>,
@@ -22,10 +22,10 @@ pub(crate) struct Turn {
 #[derive(Debug)]
 pub(crate) struct Feed {
     pub(crate) source: Source,
-    pub(crate) types: Types,
-    pub(crate) turn: Option<Turn>,
+    pub(crate) types: EventTypes,
+    pub(crate) turn: Option<TurnFilter>,
     /// The cursor that the client holds: of the last event that it was given, or where it began.
-    pub(crate) held: u64,
+    pub(crate) client_cursor: u64,
     /// `ready` has an id when it may be the first that a client gets to hold.
     pub(crate) from_tail: bool,
     pub(crate) epoch: Epoch,
@@ -40,10 +40,10 @@ pub(super) enum Piece {
         run: Run,
         end: Option<End>,
     },
-    Own(Own<'static>),
+    Control(ControlFrame<'static>),
     /// The replay is over; the feed may be complete with it.
     Ready {
-        own: Own<'static>,
+        frame: ControlFrame<'static>,
         end: Option<End>,
     },
     End(End),
@@ -58,7 +58,7 @@ pub(super) struct End {
 }
 
 impl End {
-    pub(super) const fn of(reason: EndReason) -> Self {
+    pub(super) const fn new(reason: EndReason) -> Self {
         Self { reason, cursor: None }
     }
 }
@@ -69,7 +69,7 @@ impl Feed {
         let next = self.source.next().await?;
         Ok(match self.piece(next) {
             Ok(piece) => vec![piece],
-            Err(reset) => self.reset(reset).await,
+            Err(reset) => self.reset_frames(reset).await,
         })
     }
 
@@ -82,11 +82,11 @@ impl Feed {
                 Piece::Events { run, end: last.map(|_| End { reason: EndReason::TurnEnded, cursor: last }) }
             }
             Next::Ready { cursor } => {
-                let over = self.turn.as_ref().and_then(|turn| turn.last_seq).is_some_and(|seq| seq <= cursor);
-                Piece::Ready { own: self.ready(cursor), end: over.then_some(End::of(EndReason::TurnEnded)) }
+                let ended = self.turn.as_ref().and_then(|turn| turn.last_seq).is_some_and(|seq| seq <= cursor);
+                Piece::Ready { frame: self.ready_frame(cursor), end: ended.then_some(End::new(EndReason::TurnEnded)) }
             }
             Next::Reset(reset) => return Err(reset),
-            Next::End => Piece::End(End::of(EndReason::SessionDeleted)),
+            Next::End => Piece::End(End::new(EndReason::SessionDeleted)),
         })
     }
 
@@ -94,108 +94,108 @@ impl Feed {
     fn turn_end(&self, run: &Run) -> Option<u64> {
         let turn = self.turn.as_ref()?;
         let ends = |frame: &Frame<'_>| {
-            matches!(frame.kind, "prompt.completed" | "prompt.failed") && is_of(turn.prompt, frame)
+            matches!(frame.kind, "prompt.completed" | "prompt.failed") && belongs_to(turn.prompt, frame)
         };
         run.events().find(ends).map(|frame| frame.seq)
     }
 
-    fn ready(&self, cursor: u64) -> Own<'static> {
+    fn ready_frame(&self, cursor: u64) -> ControlFrame<'static> {
         let id = self.source.id(&self.epoch, cursor);
-        let own = Own::new(&Ready { last_event_id: &id }, self.ids.now());
-        Own { id: self.from_tail.then_some(id), ..own }
+        let own = ControlFrame::new(&Ready { last_event_id: &id }, self.ids.now());
+        ControlFrame { id: self.from_tail.then_some(id), ..own }
     }
 
     /// One for each session that it is about and that the client named, with its snapshot; one without a snapshot when
     /// it named none.
-    pub(super) async fn reset(&self, Reset { reason, before, about }: Reset) -> Vec<Piece> {
+    pub(super) async fn reset_frames(&self, Reset { reason, before, session: session_id }: Reset) -> Vec<Piece> {
         let mut resets = Vec::new();
         let sessions = self.source.sessions().iter();
-        for session in sessions.filter(|session| about.is_none_or(|id| session.id() == id)) {
-            resets.extend(self.reset_of(session, reason).await);
+        for session in sessions.filter(|session| session_id.is_none_or(|id| session.id() == id)) {
+            resets.extend(self.reset_frame(session, reason).await);
         }
         if resets.is_empty() {
-            let own = Own::new(&event::Reset { reason: told(reason), session: None }, self.ids.now());
-            resets.push(Own { session: about, ..own });
+            let own = ControlFrame::new(&event::Reset { reason: api_reason(reason), session: None }, self.ids.now());
+            resets.push(ControlFrame { session: session_id, ..own });
         }
         // Who holds the id has seen all of them; who breaks off before gets them again.
         if let Some(last) = resets.last_mut() {
             last.id = Some(self.source.id(&self.epoch, before));
         }
-        resets.into_iter().map(Piece::Own).collect()
+        resets.into_iter().map(Piece::Control).collect()
     }
 
     /// `None` when the session is gone meanwhile; its end follows.
-    async fn reset_of(&self, session: &SessionHandle, reason: ResetReason) -> Option<Own<'static>> {
+    async fn reset_frame(&self, session: &SessionHandle, reason: ResetReason) -> Option<ControlFrame<'static>> {
         let snapshot = session.snapshot().await.ok()?;
-        let own = Own::new(&event::Reset { reason: told(reason), session: Some(&snapshot) }, self.ids.now());
-        Some(Own { session: Some(session.id()), ..own })
+        let own = ControlFrame::new(&event::Reset { reason: api_reason(reason), session: Some(&snapshot) }, self.ids.now());
+        Some(ControlFrame { session: Some(session.id()), ..own })
     }
 
     /// Whether every event passes, so that there is nothing to filter.
     fn passes_all(&self) -> bool {
-        self.types == Types::All && self.turn.is_none()
+        self.types == EventTypes::All && self.turn.is_none()
     }
 
-    pub(super) fn keeps(&self, frame: &Frame<'_>) -> bool {
-        self.types.keep(frame.kind) && self.turn.as_ref().is_none_or(|turn| is_of(turn.prompt, frame))
+    pub(super) fn is_selected(&self, frame: &Frame<'_>) -> bool {
+        self.types.contains(frame.kind) && self.turn.as_ref().is_none_or(|turn| belongs_to(turn.prompt, frame))
     }
 
     /// Whether frames are given as they were stored, unless they are left out.
-    fn stored(&self, shape: Shape) -> bool {
-        self.source.stored_ids() && shape == (Shape::Sse { named: true })
+    fn uses_stored_frames(&self, shape: Encoder) -> bool {
+        self.source.has_stored_ids() && shape == (Encoder::Sse { named: true })
     }
 
     /// Where it waits, if what comes next will be given as it was stored.
-    pub(super) fn place(&self, shape: Shape) -> Option<TailCursor> {
-        if self.stored(shape) && self.passes_all() { self.source.place() } else { None }
+    pub(super) fn tail_cursor(&self, shape: Encoder) -> Option<TailCursor> {
+        if self.uses_stored_frames(shape) && self.passes_all() { self.source.tail_cursor() } else { None }
     }
 
     /// What comes up to there was given.
-    pub(super) fn go_on(&mut self, from: &TailCursor) {
+    pub(super) fn resume(&mut self, from: &TailCursor) {
         if from.cursor() > self.source.cursor() {
-            self.source.go_on(from);
-            self.held = from.cursor();
+            self.source.resume(from);
+            self.client_cursor = from.cursor();
         }
     }
 
     /// A run as the client gets it. In the common case these are the bytes that were stored, and not a copy.
-    pub(super) fn write(&mut self, run: &Run, shape: Shape) -> Bytes {
-        let stored = self.stored(shape);
+    pub(super) fn write(&mut self, run: &Run, shape: Encoder) -> Bytes {
+        let stored = self.uses_stored_frames(shape);
         if stored && self.passes_all() {
-            self.held = run.last_seq;
+            self.client_cursor = run.last_seq;
             return run.frames.clone();
         }
         let mut out = BytesMut::with_capacity(if self.passes_all() { run.frames.len() } else { 0 });
-        let mut held = self.held;
-        for frame in run.events().filter(|frame| self.keeps(frame)) {
+        let mut held = self.client_cursor;
+        for frame in run.events().filter(|frame| self.is_selected(frame)) {
             held = self.source.cursor_of(run, frame.seq);
             if stored {
                 out.extend_from_slice(frame.bytes);
             } else {
-                shape.put(&mut out, Some(&self.source.id(&self.epoch, held)), frame.kind, frame.data);
+                shape.encode_into(&mut out, Some(&self.source.id(&self.epoch, held)), frame.kind, frame.data);
             }
         }
-        self.held = held;
+        self.client_cursor = held;
         out.freeze()
     }
 
     /// The frame that advances the client's cursor to that of the source; `None` if the client already holds it.
-    pub(super) fn position(&mut self) -> Option<Own<'static>> {
+    pub(super) fn position_frame(&mut self) -> Option<ControlFrame<'static>> {
         let cursor = self.source.cursor();
-        let moved = std::mem::replace(&mut self.held, cursor) != cursor;
-        let own = |id| Own { id: Some(id), ..Own::new(&PositionFrame {}, self.ids.now()) };
+        let moved = std::mem::replace(&mut self.client_cursor, cursor) != cursor;
+        let own = |id| ControlFrame { id: Some(id), ..ControlFrame::new(&PositionFrame {}, self.ids.now()) };
         moved.then(|| own(self.source.id(&self.epoch, cursor)))
     }
 
     /// The last frame of a complete stream. A client that reconnects with its id gets 204.
-    pub(super) fn end(&self, End { reason, cursor }: End) -> Own<'static> {
+    pub(super) fn end_frame(&self, End { reason, cursor }: End) -> ControlFrame<'static> {
         let id = self.source.id(&self.epoch, cursor.unwrap_or_else(|| self.source.cursor()));
-        let own = Own::new(&EndFrame { reason, last_event_id: &id }, self.ids.now());
-        Own { id: Some(id), ..own }
+        let own = ControlFrame::new(&EndFrame { reason, last_event_id: &id }, self.ids.now());
+        ControlFrame { id: Some(id), ..own }
     }
 }
 
-const fn told(reason: ResetReason) -> ApiReason {
+const fn api_reason(reason: ResetReason) -> ApiReason {
     match reason {
         ResetReason::Pruned => ApiReason::Pruned,
         ResetReason::UnknownCursor => ApiReason::UnknownCursor,
@@ -204,6 +204,6 @@ const fn told(reason: ResetReason) -> ApiReason {
     }
 }
 
-fn is_of(prompt: PromptId, frame: &Frame<'_>) -> bool {
+fn belongs_to(prompt: PromptId, frame: &Frame<'_>) -> bool {
     prompt_of(frame).is_some_and(|of| of == prompt.to_string().as_bytes())
 }

@@ -8,7 +8,7 @@ use crate::types::{SessionId, Timestamp};
 
 /// How events are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum Encoder {
     /// SSE with `event:`, or without it, so that one `onmessage` gets all.
     Sse { named: bool },
     /// One object a line.
@@ -17,7 +17,7 @@ pub enum Shape {
 
 /// A frame of ours: what is not in the log.
 #[derive(Debug)]
-pub(super) struct Own<'a> {
+pub(super) struct ControlFrame<'a> {
     /// The cursor that a client holds once it has this frame.
     pub(super) id: Option<String>,
     pub(super) session: Option<SessionId>,
@@ -26,7 +26,7 @@ pub(super) struct Own<'a> {
     pub(super) members: Vec<u8>,
 }
 
-impl Own<'_> {
+impl ControlFrame<'_> {
     pub(super) fn new<E: EventMembers>(event: &E, time: Timestamp) -> Self {
         Self { id: None, session: None, time, kind: E::TYPE, members: event.members() }
     }
@@ -51,17 +51,17 @@ impl Own<'_> {
         data
     }
 
-    pub(super) fn write(&self, shape: Shape) -> Bytes {
+    pub(super) fn encode(&self, shape: Encoder) -> Bytes {
         let data = self.data();
         let mut out = BytesMut::with_capacity(data.len() + 96);
-        shape.put(&mut out, self.id.as_deref(), self.kind, &data);
+        shape.encode_into(&mut out, self.id.as_deref(), self.kind, &data);
         out.freeze()
     }
 }
 
-impl Shape {
+impl Encoder {
     /// `id` and `kind` come from us, and `data` is one line, so nothing in a frame can end it early.
-    pub fn put(self, out: &mut BytesMut, id: Option<&str>, kind: &str, data: &[u8]) {
+    pub fn encode_into(self, out: &mut BytesMut, id: Option<&str>, kind: &str, data: &[u8]) {
         if let Self::Sse { named } = self {
             if let Some(id) = id {
                 out.put_slice(format!("id: {id}\n").as_bytes());
@@ -80,7 +80,7 @@ impl Shape {
 
     /// The delay before a client reconnects. This is a line of the block that the next frame completes: some clients
     /// deliver a block without data as an event with empty data.
-    pub fn retry(self, milliseconds: u64) -> Bytes {
+    pub fn encode_retry(self, milliseconds: u64) -> Bytes {
         match self {
             Self::Sse { .. } => format!("retry: {milliseconds}\n").into(),
             Self::Ndjson => Bytes::new(),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_turn_is_read_from_the_head_only() {
+    fn prompt_id_is_read_from_the_head_only() {
         let head = r#"{"id":"k-1","seq":1,"type":"session.update","sessionId":"s","time":"2026-11-21T22:15:03.123Z""#;
         let with = format!(r#"{head},"promptId":"p2","update":{{"promptId":"p9"}}}}"#);
         assert_eq!(prompt_of(&frame(&with)), Some(&b"p2"[..]));
@@ -128,15 +128,15 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_ours_have_an_id_only_when_they_move_the_cursor() {
-        let mut ready = Own::new(&Ready { last_event_id: "k3-42" }, Timestamp::from_millis(0));
+    fn control_frames_have_an_id_only_when_they_move_the_cursor() {
+        let mut ready = ControlFrame::new(&Ready { last_event_id: "k3-42" }, Timestamp::from_millis(0));
         let data = r#"{"type":"ready","time":"1970-01-01T00:00:00.000Z","lastEventId":"k3-42"}"#;
-        let named = Shape::Sse { named: true };
-        assert_eq!(ready.write(named), format!("event: ready\ndata: {data}\n\n"));
-        assert_eq!(ready.write(Shape::Sse { named: false }), format!("data: {data}\n\n"));
-        assert_eq!(ready.write(Shape::Ndjson), format!("{data}\n"));
+        let named = Encoder::Sse { named: true };
+        assert_eq!(ready.encode(named), format!("event: ready\ndata: {data}\n\n"));
+        assert_eq!(ready.encode(Encoder::Sse { named: false }), format!("data: {data}\n\n"));
+        assert_eq!(ready.encode(Encoder::Ndjson), format!("{data}\n"));
         ready.id = Some("k3-42".to_owned());
         let data = data.replacen('{', r#"{"id":"k3-42","#, 1);
-        assert_eq!(ready.write(named), format!("id: k3-42\nevent: ready\ndata: {data}\n\n"));
+        assert_eq!(ready.encode(named), format!("id: k3-42\nevent: ready\ndata: {data}\n\n"));
     }
 }

@@ -5,22 +5,22 @@
 
 mod chunk;
 mod feed;
-mod follow;
+mod write_loop;
 mod frame;
 mod page;
-mod pulse;
+mod keep_alive;
 mod query;
 mod socket;
 mod source;
 mod types;
 
-pub(in crate::http) use chunk::Made;
-pub(crate) use feed::{Feed, Turn};
-pub(crate) use follow::{Live, Stream, is_stream, refused, respond};
-pub use frame::Shape;
-pub(crate) use page::page;
-pub(crate) use pulse::Pulse;
-pub use query::{Cursor, EventsQuery, Place};
-pub(in crate::http) use socket::Socket;
+pub(in crate::http) use chunk::ChunkCache;
+pub(crate) use feed::{Feed, TurnFilter};
+pub(crate) use write_loop::{StreamingBody, Stream, is_stream, problem_response, respond};
+pub use frame::Encoder;
+pub(crate) use page::page_response;
+pub(crate) use keep_alive::KeepAliveTicker;
+pub use query::{Cursor, EventsQuery, CursorId};
+pub(in crate::http) use socket::SocketSink;
 pub(crate) use source::Source;
-pub use types::Types;
+pub use types::EventTypes;

@@ -14,7 +14,7 @@ use crate::http::error::ApiError;
 use crate::http::state::Gateway;
 
 /// A page of at most `limit` events. An empty one is held until something comes, or until `wait` is over.
-pub(crate) async fn page(
+pub(crate) async fn page_response(
     gateway: &Gateway,
     admission: &Admission,
     mut feed: Feed,
@@ -30,17 +30,17 @@ pub(crate) async fn page(
         cursor: feed.source.cursor(),
     };
     let deadline = wait.map(|wait| Instant::now() + wait);
-    let drained = gateway.shutdown.draining();
-    let mut key_ended = pin!(admission.key_ended());
-    let mut replayed = false;
+    let was_draining = gateway.shutdown.is_draining();
+    let mut key_ended = pin!(admission.wait_key_ended());
+    let mut caught_up = false;
     let more = loop {
-        let next = if replayed {
+        let next = if caught_up {
             let Some(deadline) = deadline.filter(|_| page.count == 0) else { break false };
             tokio::select! {
                 biased;
                 // Who asks again is told when to, or it would ask without a pause.
-                () = gateway.shutdown.soft(), if drained => return Err(ApiError::draining()),
-                () = gateway.shutdown.soft() => break false,
+                () = gateway.shutdown.drain_started(), if was_draining => return Err(ApiError::draining()),
+                () = gateway.shutdown.drain_started() => break false,
                 () = key_ended.as_mut() => return Err(ApiError::key_ended()),
                 // Before the events, for those that a filter leaves out may come without a pause.
                 () = tokio::time::sleep_until(deadline) => break false,
@@ -49,10 +49,10 @@ pub(crate) async fn page(
         } else {
             feed.next().await
         };
-        match page.take(&feed, next?) {
-            Taken::More => break true,
-            Taken::All { ready } => replayed |= ready,
-            Taken::End => break false,
+        match page.push_pieces(&feed, next?) {
+            PageState::Full => break true,
+            PageState::Accepted { ready } => caught_up |= ready,
+            PageState::Ended => break false,
         }
     };
     let id = feed.source.id(&feed.epoch, page.cursor);
@@ -77,55 +77,55 @@ struct Page {
     cursor: u64,
 }
 
-enum Taken {
+enum PageState {
     /// The page is full.
-    More,
-    All {
+    Full,
+    Accepted {
         ready: bool,
     },
-    End,
+    Ended,
 }
 
 impl Page {
-    fn take(&mut self, feed: &Feed, pieces: Vec<Piece>) -> Taken {
+    fn push_pieces(&mut self, feed: &Feed, pieces: Vec<Piece>) -> PageState {
         let mut ready = false;
         for piece in pieces {
             match piece {
                 Piece::Events { run, end } => {
-                    if !self.run(feed, &run) {
-                        return Taken::More;
+                    if !self.push_run(feed, &run) {
+                        return PageState::Full;
                     }
                     if end.is_some() {
-                        return Taken::End;
+                        return PageState::Ended;
                     }
                 }
-                Piece::Own(own) => {
-                    self.push(&own.data());
+                Piece::Control(own) => {
+                    self.push_event(&own.data());
                     self.cursor = feed.source.cursor();
                 }
                 Piece::Ready { end, .. } => {
                     self.cursor = feed.source.cursor();
                     if end.is_some() {
-                        return Taken::End;
+                        return PageState::Ended;
                     }
                     ready = true;
                 }
-                Piece::End(_) => return Taken::End,
+                Piece::End(_) => return PageState::Ended,
             }
         }
-        Taken::All { ready }
+        PageState::Accepted { ready }
     }
 
     /// False when the page was full before the run's end.
-    fn run(&mut self, feed: &Feed, run: &Run) -> bool {
+    fn push_run(&mut self, feed: &Feed, run: &Run) -> bool {
         for frame in run.events() {
-            let keep = feed.keeps(&frame);
+            let keep = feed.is_selected(&frame);
             let full = self.count >= self.limit || self.events.len() + frame.data.len() > self.max_bytes;
             if (keep && full && self.count > 0) || self.scanned > 4 * self.max_bytes {
                 return false;
             }
             if keep {
-                self.push(frame.data);
+                self.push_event(frame.data);
             }
             self.scanned += frame.bytes.len();
             self.cursor = feed.source.cursor_of(run, frame.seq);
@@ -133,7 +133,7 @@ impl Page {
         true
     }
 
-    fn push(&mut self, object: &[u8]) {
+    fn push_event(&mut self, object: &[u8]) {
         if self.count > 0 {
             self.events.push(b',');
         }

@@ -3,36 +3,36 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::frame::Shape;
-use super::types::Types;
+use super::frame::Encoder;
+use super::types::EventTypes;
 use crate::eventlog::ResetReason;
 use crate::http::error::ApiError;
 use crate::http::extract::{LastEventId, Params};
-use crate::http::negotiate::Form;
+use crate::http::negotiate::Representation;
 use crate::types::{Epoch, EventId, Position};
 
 /// A place that a client names: in one session, or in the whole log.
-pub trait Place: FromStr + fmt::Display {
+pub trait CursorId: FromStr + fmt::Display {
     fn epoch(&self) -> &Epoch;
-    fn number(&self) -> u64;
+    fn position(&self) -> u64;
 }
 
-impl Place for EventId {
+impl CursorId for EventId {
     fn epoch(&self) -> &Epoch {
         &self.epoch
     }
 
-    fn number(&self) -> u64 {
+    fn position(&self) -> u64 {
         self.seq
     }
 }
 
-impl Place for Position {
+impl CursorId for Position {
     fn epoch(&self) -> &Epoch {
         &self.epoch
     }
 
-    fn number(&self) -> u64 {
+    fn position(&self) -> u64 {
         self.pos
     }
 }
@@ -48,22 +48,22 @@ pub enum Cursor {
 }
 
 impl Cursor {
-    pub fn of(place: &impl Place, epoch: &Epoch) -> Self {
-        if place.epoch() == epoch { Self::After(place.number()) } else { Self::Reset(ResetReason::NewEpoch) }
+    pub fn from_id(place: &impl CursorId, epoch: &Epoch) -> Self {
+        if place.epoch() == epoch { Self::After(place.position()) } else { Self::Reset(ResetReason::NewEpoch) }
     }
 
     /// `Last-Event-ID` wins, because an EventSource repeats its URL when it reconnects; what it says may be of a life
     /// before this one, so nonsense in it is a reset and not a refusal.
-    fn read<P: Place>(last: &LastEventId, after: Option<&str>, epoch: &Epoch) -> Result<Self, ApiError> {
+    fn parse<P: CursorId>(last: &LastEventId, after: Option<&str>, epoch: &Epoch) -> Result<Self, ApiError> {
         match (last, after) {
             (LastEventId::Text(id), _) => Ok(id
                 .parse::<P>()
-                .map_or(Self::Reset(ResetReason::UnknownCursor), |place| Self::of(&place, epoch))),
-            (LastEventId::Unclear, _) => Ok(Self::Reset(ResetReason::UnknownCursor)),
+                .map_or(Self::Reset(ResetReason::UnknownCursor), |place| Self::from_id(&place, epoch))),
+            (LastEventId::Invalid, _) => Ok(Self::Reset(ResetReason::UnknownCursor)),
             (LastEventId::Absent, None) => Ok(Self::None),
             (LastEventId::Absent, Some("tail")) => Ok(Self::Tail),
             (LastEventId::Absent, Some(id)) => match id.parse::<P>() {
-                Ok(place) => Ok(Self::of(&place, epoch)),
+                Ok(place) => Ok(Self::from_id(&place, epoch)),
                 Err(_) => {
                     Err(ApiError::invalid("after", "expected the id of an event of this stream, or tail"))
                 }
@@ -76,18 +76,18 @@ impl Cursor {
 #[derive(Debug)]
 pub struct EventsQuery {
     pub cursor: Cursor,
-    pub types: Option<Types>,
+    pub types: Option<EventTypes>,
     pub named: bool,
     pub follow: bool,
     pub limit: usize,
 }
 
 impl EventsQuery {
-    pub fn read<P: Place>(params: &mut Params, last: &LastEventId, epoch: &Epoch) -> Result<Self, ApiError> {
+    pub fn parse<P: CursorId>(params: &mut Params, last: &LastEventId, epoch: &Epoch) -> Result<Self, ApiError> {
         let after = params.text("after")?;
         Ok(Self {
-            cursor: Cursor::read::<P>(last, after.as_deref(), epoch)?,
-            types: params.text("types")?.as_deref().map(Types::parse).transpose()?,
+            cursor: Cursor::parse::<P>(last, after.as_deref(), epoch)?,
+            types: params.text("types")?.as_deref().map(EventTypes::parse).transpose()?,
             named: params.flag("named", true)?,
             follow: params.flag("follow", true)?,
             limit: params.limit(500, 1000)?,
@@ -95,11 +95,11 @@ impl EventsQuery {
     }
 
     /// `None` for a page.
-    pub fn shape(&self, form: Form) -> Option<Shape> {
+    pub fn encoder(&self, form: Representation) -> Option<Encoder> {
         match form {
-            Form::EventStream => Some(Shape::Sse { named: self.named }),
-            Form::Ndjson => Some(Shape::Ndjson),
-            Form::Json | Form::Markdown => None,
+            Representation::EventStream => Some(Encoder::Sse { named: self.named }),
+            Representation::Ndjson => Some(Encoder::Ndjson),
+            Representation::Json | Representation::Markdown => None,
         }
     }
 }
@@ -109,10 +109,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_header_wins_and_nonsense_in_it_is_a_reset() {
+    fn last_event_id_wins_and_an_unknown_id_is_a_reset() {
         let epoch: Epoch = "k3".parse().unwrap();
         let header = |text: &str| LastEventId::Text(text.to_owned());
-        let read = |last, after| Cursor::read::<EventId>(&last, after, &epoch).ok();
+        let read = |last, after| Cursor::parse::<EventId>(&last, after, &epoch).ok();
         assert_eq!(read(LastEventId::Absent, None), Some(Cursor::None));
         assert_eq!(read(LastEventId::Absent, Some("tail")), Some(Cursor::Tail));
         assert_eq!(read(LastEventId::Absent, Some("k3-7")), Some(Cursor::After(7)));
@@ -128,6 +128,6 @@ mod tests {
                 "{nonsense}"
             );
         }
-        assert_eq!(read(LastEventId::Unclear, None), Some(Cursor::Reset(ResetReason::UnknownCursor)));
+        assert_eq!(read(LastEventId::Invalid, None), Some(Cursor::Reset(ResetReason::UnknownCursor)));
     }
 }

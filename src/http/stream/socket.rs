@@ -12,70 +12,70 @@ use rustix::net::{self, SendAncillaryBuffer, SendFlags};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use super::chunk::{Chunk, Made, PIECES};
-use super::follow::{Gone, Waits, Wire};
-use crate::eventlog::{Later, Outlet, Took};
-use crate::http::accept::{Held, Home};
-use crate::shutdown::sound;
+use super::chunk::{ChunkWriter, ChunkCache, MAX_PIECES};
+use super::write_loop::{Disconnected, Parked, StreamSink};
+use crate::eventlog::{NotReady, DirectSink, Delivery};
+use crate::http::accept::{ConnectionPermit, ReturnPath};
+use crate::shutdown::lock_or_abort;
 
 /// What is gathered for one write. For a client that takes nothing more so much of the log is kept.
-const GATHERED: usize = 64 << 10;
+const MAX_GATHERED_BYTES: usize = 64 << 10;
 /// Bytes that a client may send before its stream is complete: its next requests.
-const EARLY: usize = 64 << 10;
+const MAX_EARLY_BYTES: usize = 64 << 10;
 
 /// The way to one client, for its stream.
 #[derive(Debug)]
-pub(in crate::http) struct Socket {
-    peer: Arc<Peer>,
-    held: Held,
-    home: Option<Box<Home>>,
+pub(in crate::http) struct SocketSink {
+    shared: Arc<SharedSocket>,
+    permit: ConnectionPermit,
+    return_path: Option<Box<ReturnPath>>,
     ended: bool,
     progressed: bool,
     /// Bytes that the client sent after its request.
-    early: Vec<u8>,
+    read_buf: Vec<u8>,
 }
 
 /// The way to one client, for its stream and for who writes while that waits.
 #[derive(Debug)]
-struct Peer {
+struct SharedSocket {
     stream: TcpStream,
-    made: Arc<Made>,
-    out: Mutex<Outgoing>,
+    chunk_cache: Arc<ChunkCache>,
+    outgoing: Mutex<Outgoing>,
 }
 
 #[derive(Debug)]
 struct Outgoing {
-    waits: Option<Waits>,
-    chunk: Chunk,
+    parked: Option<Parked>,
+    writer: ChunkWriter,
 }
 
-impl Socket {
+impl SocketSink {
     /// For an answer that begins with this head, which announces a chunked body.
-    pub(in crate::http) fn new(stream: TcpStream, held: Held, begins: Bytes, made: Arc<Made>) -> Self {
-        let peer = Arc::new(Peer::new(stream, begins, made));
-        Self { peer, held, home: None, ended: false, progressed: false, early: Vec::new() }
+    pub(in crate::http) fn new(stream: TcpStream, held: ConnectionPermit, begins: Bytes, made: Arc<ChunkCache>) -> Self {
+        let peer = Arc::new(SharedSocket::new(stream, begins, made));
+        Self { shared: peer, permit: held, return_path: None, ended: false, progressed: false, read_buf: Vec::new() }
     }
 
     /// Hands the socket to `home` after a complete stream, with the bytes that came early, beginning with these.
-    pub(in crate::http) fn and_then(self, home: Option<Box<Home>>, early: Bytes) -> Self {
-        Self { home, early: early.into(), ..self }
+    pub(in crate::http) fn return_to(self, home: Option<Box<ReturnPath>>, early: Bytes) -> Self {
+        Self { return_path: home, read_buf: early.into(), ..self }
     }
 }
 
-impl Peer {
-    fn new(stream: TcpStream, begins: Bytes, made: Arc<Made>) -> Self {
-        Self { stream, made, out: Mutex::new(Outgoing { waits: None, chunk: Chunk::after(begins) }) }
+impl SharedSocket {
+    fn new(stream: TcpStream, begins: Bytes, made: Arc<ChunkCache>) -> Self {
+        Self { stream, chunk_cache: made, outgoing: Mutex::new(Outgoing { parked: None, writer: ChunkWriter::with_head(begins) }) }
     }
 
-    fn out(&self) -> MutexGuard<'_, Outgoing> {
-        sound(self.out.lock())
+    fn lock(&self) -> MutexGuard<'_, Outgoing> {
+        lock_or_abort(self.outgoing.lock())
     }
 
     /// Writes what was begun, until it is over or the peer takes no more; whether anything was written, and how it ended.
-    fn write(&self, chunk: &mut Chunk) -> (bool, io::Result<()>) {
+    fn write(&self, chunk: &mut ChunkWriter) -> (bool, io::Result<()>) {
         let mut any = false;
-        while !chunk.is_over() {
-            let mut slices = [IoSlice::new(&[]); PIECES + 3];
+        while !chunk.finish_if_written() {
+            let mut slices = [IoSlice::new(&[]); MAX_PIECES + 3];
             let count = chunk.slices(&mut slices);
             match send(&self.stream, &slices[..count]) {
                 Ok(0) => return (any, Err(io::ErrorKind::WriteZero.into())),
@@ -88,40 +88,40 @@ impl Peer {
     }
 }
 
-impl Outlet for Peer {
-    fn take(&self) -> Took {
-        let Outgoing { waits, chunk } = &mut *self.out();
+impl DirectSink for SharedSocket {
+    fn try_deliver(&self) -> Delivery {
+        let Outgoing { parked: waits, writer: chunk } = &mut *self.lock();
         // What was begun and what was signalled is for its stream, which may not know of either yet.
-        let Some(Waits { place, deputy }) =
-            waits.as_mut().filter(|waits| !chunk.is_begun() && !waits.deputy.is_signalled())
+        let Some(Parked { tail_cursor: place, keep_alive: deputy }) =
+            waits.as_mut().filter(|waits| !chunk.is_started() && !waits.keep_alive.is_signalled())
         else {
-            return Took::Nothing;
+            return Delivery::WakeTask;
         };
-        let mut later = None;
-        while !is_full(chunk) && later.is_none() {
+        let mut not_ready = None;
+        while !is_full(chunk) && not_ready.is_none() {
             match place.try_next() {
                 Ok(run) => chunk.push(run.frames),
-                Err(why) => later = Some(why),
+                Err(reason) => not_ready = Some(reason),
             }
         }
-        chunk.begin(false, &self.made);
+        chunk.start(false, &self.chunk_cache);
         let (any, written) = self.write(chunk);
         // What is left is the stream's to flush, and was said by then too.
-        if any || chunk.is_begun() {
-            deputy.told();
+        if any || chunk.is_started() {
+            deputy.data_sent();
         }
-        match (written, later) {
+        match (written, not_ready) {
             // Its stream flushes the rest, reads the store, or ends.
-            (Err(_), _) | (Ok(()), Some(Later::Read)) => Took::Nothing,
-            (Ok(()), Some(Later::Wait)) => Took::All,
-            (Ok(()), None) => Took::Part,
+            (Err(_), _) | (Ok(()), Some(NotReady::ReadStore)) => Delivery::WakeTask,
+            (Ok(()), Some(NotReady::AtTail)) => Delivery::CaughtUp,
+            (Ok(()), None) => Delivery::More,
         }
     }
 }
 
-fn is_full(chunk: &Chunk) -> bool {
+fn is_full(chunk: &ChunkWriter) -> bool {
     let (bytes, pieces) = chunk.gathered();
-    bytes >= GATHERED || pieces >= PIECES
+    bytes >= MAX_GATHERED_BYTES || pieces >= MAX_PIECES
 }
 
 /// As a message, since a write goes to a socket through all that is made for files.
@@ -133,24 +133,24 @@ fn send(stream: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     Ok(net::sendmsg(stream, slices, &mut SendAncillaryBuffer::default(), flags)?)
 }
 
-impl Wire for Socket {
+impl StreamSink for SocketSink {
     fn push(&mut self, piece: Bytes) {
-        self.peer.out().chunk.push(piece);
+        self.shared.lock().writer.push(piece);
     }
 
     fn is_full(&self) -> bool {
-        is_full(&self.peer.out().chunk)
+        is_full(&self.shared.lock().writer)
     }
 
     fn end(&mut self) {
         self.ended = true;
     }
 
-    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Gone>> {
-        let Self { peer, ended, progressed, .. } = self;
-        let chunk = &mut peer.out().chunk;
-        chunk.begin(*ended, &peer.made);
-        while !chunk.is_over() {
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
+        let Self { shared: peer, ended, progressed, .. } = self;
+        let chunk = &mut peer.lock().writer;
+        chunk.start(*ended, &peer.chunk_cache);
+        while !chunk.finish_if_written() {
             let written = peer.stream.try_io(Interest::WRITABLE, || {
                 let (any, written) = peer.write(chunk);
                 *progressed |= any;
@@ -159,53 +159,53 @@ impl Wire for Socket {
             match written {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(peer.stream.poll_write_ready(context)).map_err(|_| Gone)?;
+                    ready!(peer.stream.poll_write_ready(context)).map_err(|_| Disconnected)?;
                 }
-                Err(_) => return Poll::Ready(Err(Gone)),
+                Err(_) => return Poll::Ready(Err(Disconnected)),
             }
         }
         Poll::Ready(Ok(()))
     }
 
-    fn took(&mut self) -> Option<bool> {
+    fn took_progress(&mut self) -> Option<bool> {
         Some(std::mem::take(&mut self.progressed))
     }
 
-    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let mut said = [0; 512];
+    fn poll_disconnected(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut discarded = [0; 512];
         loop {
-            if ready!(self.peer.stream.poll_read_ready(context)).is_err() {
+            if ready!(self.shared.stream.poll_read_ready(context)).is_err() {
                 return Poll::Ready(());
             }
-            match self.peer.stream.try_read(&mut said) {
+            match self.shared.stream.try_read(&mut discarded) {
                 Ok(0) => return Poll::Ready(()),
-                Ok(read) => self.early.extend_from_slice(&said[..read]),
+                Ok(read) => self.read_buf.extend_from_slice(&discarded[..read]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return Poll::Ready(()),
             }
-            if self.early.len() > EARLY {
+            if self.read_buf.len() > MAX_EARLY_BYTES {
                 return Poll::Ready(());
             }
         }
     }
 
-    fn outlet(&self) -> Option<Arc<dyn Outlet>> {
-        Some(Arc::<Peer>::clone(&self.peer))
+    fn direct_sink(&self) -> Option<Arc<dyn DirectSink>> {
+        Some(Arc::<SharedSocket>::clone(&self.shared))
     }
 
-    fn leave(&mut self, waits: Waits) {
-        self.peer.out().waits = Some(waits);
+    fn park(&mut self, waits: Parked) {
+        self.shared.lock().parked = Some(waits);
     }
 
-    fn come_back(&mut self) -> Option<Waits> {
-        self.peer.out().waits.take()
+    fn unpark(&mut self) -> Option<Parked> {
+        self.shared.lock().parked.take()
     }
 
     /// Serves the next request on the socket, unless the client was not to send any: then the socket closes.
-    fn complete(self) {
-        let Self { peer, held, home, early, .. } = self;
+    fn finish(self) {
+        let Self { shared: peer, permit: held, return_path: home, read_buf: early, .. } = self;
         if let (Some(home), Some(peer)) = (home, Arc::into_inner(peer)) {
-            home.serve(peer.stream, held, early.into());
+            home.resume_http(peer.stream, held, early.into());
         }
     }
 }
@@ -216,7 +216,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpSocket};
     use tokio::sync::watch;
 
-    use super::super::pulse::{Heart, Pulse};
+    use super::super::keep_alive::{KeepAlive, KeepAliveTicker};
     use super::*;
     use crate::eventlog::tests::{in_time, memory_log, open, say};
     use crate::eventlog::{EventLog, Item, Reader, SessionLog, Start};
@@ -224,73 +224,73 @@ mod tests {
     use crate::types::Limits;
 
     /// A peer whose kernel keeps little of what it does not take, and its own end.
-    async fn peer() -> (Peer, TcpStream) {
+    async fn shared_socket() -> (SharedSocket, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.set_recv_buffer_size(8 << 10).expect("a buffer");
         let other = socket.connect(listener.local_addr().expect("an address")).await.expect("it listens");
         let (stream, _) = listener.accept().await.expect("it came");
         rustix::net::sockopt::set_socket_send_buffer_size(&stream, 8 << 10).expect("a buffer");
-        (Peer::new(stream, Bytes::new(), Arc::default()), other)
+        (SharedSocket::new(stream, Bytes::new(), Arc::default()), other)
     }
 
-    fn waiting(session: &SessionLog) -> Reader {
+    fn tail_reader(session: &SessionLog) -> Reader {
         let mut reader = session.reader(Start::Tail);
         assert!(matches!(reader.try_next(), Ok(Item::Ready { .. })));
-        assert_eq!(reader.try_next(), Err(Later::Wait));
+        assert_eq!(reader.try_next(), Err(NotReady::AtTail));
         reader
     }
 
-    async fn said(session: &SessionLog) {
+    async fn append_event(session: &SessionLog) {
         let seq = say(session, &format!("\"text\":\"{}\"", "x".repeat(3000)));
         in_time(session.wait(seq)).await.expect("the log is open");
     }
 
     /// A log with a reader at its end, and the peer that it reads for.
-    struct Scene {
+    struct Fixture {
         log: EventLog,
         session: SessionLog,
         reader: Reader,
         keys: watch::Sender<u64>,
-        heart: Heart,
-        peer: Peer,
+        heart: KeepAlive,
+        peer: SharedSocket,
         other: TcpStream,
     }
 
-    async fn scene() -> Scene {
-        let (log, keys, (peer, other)) = (memory_log(Limits::default()), watch::Sender::new(0), peer().await);
+    async fn fixture() -> Fixture {
+        let (log, keys, (peer, other)) = (memory_log(Limits::default()), watch::Sender::new(0), shared_socket().await);
         let session = open(&log, 1).await;
-        let reader = waiting(&session);
-        let mut heart = Pulse::new(&Limits::default(), Shutdown::new(), keys.subscribe()).enter();
-        heart.look();
-        Scene { log, session, reader, keys, heart, peer, other }
+        let reader = tail_reader(&session);
+        let mut heart = KeepAliveTicker::new(&Limits::default(), Shutdown::new(), keys.subscribe()).register();
+        heart.take_signal();
+        Fixture { log, session, reader, keys, heart, peer, other }
     }
 
-    fn waits(reader: &Reader, heart: &Heart) -> Waits {
-        Waits { place: reader.place(), deputy: heart.deputy() }
+    fn parked(reader: &Reader, heart: &KeepAlive) -> Parked {
+        Parked { tail_cursor: reader.tail_cursor(), keep_alive: heart.park() }
     }
 
     #[tokio::test]
-    async fn what_its_peer_does_not_take_is_left_to_the_stream_and_nothing_is_added() {
-        let Scene { log, session, mut reader, keys: _keys, heart, peer, mut other } = scene().await;
-        peer.out().waits = Some(waits(&reader, &heart));
-        assert_eq!(peer.take(), Took::All, "there is nothing");
+    async fn a_partial_write_is_left_to_the_stream_and_adds_nothing() {
+        let Fixture { log, session, mut reader, keys: _keys, heart, peer, mut other } = fixture().await;
+        peer.lock().parked = Some(parked(&reader, &heart));
+        assert_eq!(peer.try_deliver(), Delivery::CaughtUp, "there is nothing");
         let mut events = 0;
         loop {
-            said(&session).await;
+            append_event(&session).await;
             events += 1;
-            match peer.take() {
-                Took::All => assert!(events < 1000, "it takes no end"),
-                took => break assert_eq!(took, Took::Nothing),
+            match peer.try_deliver() {
+                Delivery::CaughtUp => assert!(events < 1000, "it takes no end"),
+                took => break assert_eq!(took, Delivery::WakeTask),
             }
         }
         assert!(events > 1);
-        said(&session).await;
-        let left = peer.out().chunk.gathered();
-        assert_eq!((peer.take(), peer.out().chunk.gathered()), (Took::Nothing, left), "nothing is added");
-        let Waits { place, .. } = peer.out().waits.take().expect("it was not taken");
+        append_event(&session).await;
+        let left = peer.lock().writer.gathered();
+        assert_eq!((peer.try_deliver(), peer.lock().writer.gathered()), (Delivery::WakeTask, left), "nothing is added");
+        let Parked { tail_cursor, .. } = peer.lock().parked.take().expect("it was not taken");
         assert_eq!(place.cursor(), events);
-        assert_eq!(peer.take(), Took::Nothing, "its stream has come back");
+        assert_eq!(peer.try_deliver(), Delivery::WakeTask, "its stream has come back");
 
         let (mut expected, mut came) = (Vec::new(), Vec::new());
         for _ in 0..events {
@@ -301,32 +301,32 @@ mod tests {
         }
         while came.len() < expected.len() {
             assert!(in_time(other.read_buf(&mut came)).await.expect("it is open") > 0);
-            drop(peer.write(&mut peer.out().chunk));
+            drop(peer.write(&mut peer.lock().writer));
         }
         assert!(came == expected, "{} bytes, {} expected", came.len(), expected.len());
-        assert!(peer.out().chunk.is_over());
+        assert!(peer.lock().writer.finish_if_written());
         log.close().await;
     }
 
     #[tokio::test]
-    async fn what_its_peer_takes_nothing_of_counts_as_said_once_the_stream_flushes_it() {
-        let Scene { log, session, reader, keys: _keys, heart, peer, other } = scene().await;
+    async fn data_that_the_peer_does_not_read_counts_as_sent() {
+        let Fixture { log, session, reader, keys: _keys, heart, peer, other } = fixture().await;
         while send(&peer.stream, &[IoSlice::new(&[b' '; 4096])]).is_ok() {}
-        peer.out().waits = Some(waits(&reader, &heart));
-        assert_eq!(peer.take(), Took::All, "there is nothing");
-        assert!(!peer.out().waits.take().expect("it was not taken").deputy.has_told());
-        peer.out().waits = Some(waits(&reader, &heart));
-        said(&session).await;
-        assert_eq!(peer.take(), Took::Nothing);
-        assert!(peer.out().chunk.is_begun() && peer.out().waits.take().expect("likewise").deputy.has_told());
+        peer.lock().parked = Some(parked(&reader, &heart));
+        assert_eq!(peer.try_deliver(), Delivery::CaughtUp, "there is nothing");
+        assert!(!peer.lock().parked.take().expect("it was not taken").keep_alive.has_sent());
+        peer.lock().parked = Some(parked(&reader, &heart));
+        append_event(&session).await;
+        assert_eq!(peer.try_deliver(), Delivery::WakeTask);
+        assert!(peer.lock().writer.is_started() && peer.lock().parked.take().expect("likewise").keep_alive.has_sent());
         drop(other);
         log.close().await;
     }
 
     #[tokio::test]
-    async fn nothing_is_said_to_a_peer_whose_key_ended() {
-        let Scene { log, session, reader, keys, heart, peer, other } = scene().await;
-        peer.out().waits = Some(waits(&reader, &heart));
+    async fn nothing_is_sent_after_the_key_ended() {
+        let Fixture { log, session, reader, keys, heart, peer, other } = fixture().await;
+        peer.lock().parked = Some(parked(&reader, &heart));
         keys.send_replace(1);
         in_time(async {
             while !heart.is_signalled() {
@@ -334,9 +334,9 @@ mod tests {
             }
         })
         .await;
-        said(&session).await;
-        assert_eq!(peer.take(), Took::Nothing);
-        assert_eq!(peer.out().waits.take().map(|waits| waits.place.cursor()), Some(0));
+        append_event(&session).await;
+        assert_eq!(peer.try_deliver(), Delivery::WakeTask);
+        assert_eq!(peer.lock().parked.take().map(|waits| waits.tail_cursor.cursor()), Some(0));
         drop(peer);
         assert_eq!(in_time(other.readable()).await.and_then(|()| other.try_read(&mut [0; 9])).ok(), Some(0));
         log.close().await;

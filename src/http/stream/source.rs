@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::eventlog::{
-    AllItem, AllReader, Herald, Item, Later, Outlet, ReadError, Reader, ResetReason, Run, TailCursor,
+    GlobalItem, GlobalReader, Notifier, Item, NotReady, DirectSink, ReadError, Reader, ResetReason, Run, TailCursor,
 };
 use crate::session::SessionHandle;
 use crate::types::{Epoch, EventId, Position, SessionId};
@@ -18,7 +18,7 @@ pub(crate) enum Source {
     /// `sessions` is empty for all that the key may read.
     All {
         /// Boxed: it is rare, and larger than everything else that a stream holds.
-        reader: Box<AllReader>,
+        reader: Box<GlobalReader>,
         sessions: Vec<SessionHandle>,
     },
 }
@@ -38,7 +38,7 @@ pub(super) struct Reset {
     pub(super) reason: ResetReason,
     pub(super) before: u64,
     /// With a session it is about that one alone.
-    pub(super) about: Option<SessionId>,
+    pub(super) session: Option<SessionId>,
 }
 
 impl From<Item> for Next {
@@ -46,19 +46,19 @@ impl From<Item> for Next {
         match item {
             Item::Run(run) => Self::Run(run),
             Item::Ready { last_seq } => Self::Ready { cursor: last_seq },
-            Item::Reset { reason, before } => Self::Reset(Reset { reason, before, about: None }),
+            Item::Reset { reason, before } => Self::Reset(Reset { reason, before, session: None }),
             Item::End => Self::End,
         }
     }
 }
 
-impl From<AllItem> for Next {
-    fn from(item: AllItem) -> Self {
+impl From<GlobalItem> for Next {
+    fn from(item: GlobalItem) -> Self {
         match item {
-            AllItem::Run(run) => Self::Run(run),
-            AllItem::Ready { last_pos } => Self::Ready { cursor: last_pos },
-            AllItem::Reset { reason, before, session } => {
-                Self::Reset(Reset { reason, before, about: session })
+            GlobalItem::Run(run) => Self::Run(run),
+            GlobalItem::Ready { last_pos } => Self::Ready { cursor: last_pos },
+            GlobalItem::Reset { reason, before, session } => {
+                Self::Reset(Reset { reason, before, session })
             }
         }
     }
@@ -74,7 +74,7 @@ impl Source {
     }
 
     /// What comes next if it is there.
-    pub(super) fn try_next(&mut self) -> Result<Next, Later> {
+    pub(super) fn try_next(&mut self) -> Result<Next, NotReady> {
         match self {
             Self::Session { reader, .. } => reader.try_next().map(Next::from),
             Self::All { reader, .. } => reader.try_next().map(Next::from),
@@ -82,32 +82,32 @@ impl Source {
     }
 
     /// Events of many sessions go through the reader, which leaves out what was erased since.
-    pub(super) fn heeds(&mut self, herald: &Arc<Herald>, outlet: Option<Arc<dyn Outlet>>) {
+    pub(super) fn subscribe_via(&mut self, notifier: &Arc<Notifier>, sink: Option<Arc<dyn DirectSink>>) {
         match self {
-            Self::Session { reader, .. } => reader.heeds(herald, outlet),
-            Self::All { reader, .. } => reader.heeds(herald),
+            Self::Session { reader, .. } => reader.subscribe_via(notifier, sink),
+            Self::All { reader, .. } => reader.subscribe_via(notifier),
         }
     }
 
     /// Where a reader waits that an outlet can serve.
-    pub(super) fn place(&self) -> Option<TailCursor> {
+    pub(super) fn tail_cursor(&self) -> Option<TailCursor> {
         match self {
-            Self::Session { reader, .. } => Some(reader.place()),
+            Self::Session { reader, .. } => Some(reader.tail_cursor()),
             Self::All { .. } => None,
         }
     }
 
-    pub(super) fn go_on(&mut self, from: &TailCursor) {
+    pub(super) fn resume(&mut self, from: &TailCursor) {
         if let Self::Session { reader, .. } = self {
-            reader.go_on(from);
+            reader.resume_from(from);
         }
     }
 
     /// Resolves when there is more than there was.
-    pub(super) async fn moved(&mut self) {
+    pub(super) async fn changed(&mut self) {
         match self {
-            Self::Session { reader, .. } => reader.moved().await,
-            Self::All { reader, .. } => reader.moved().await,
+            Self::Session { reader, .. } => reader.changed().await,
+            Self::All { reader, .. } => reader.changed().await,
         }
     }
 
@@ -143,7 +143,7 @@ impl Source {
     }
 
     /// Whether ids of frames are those that were stored with them.
-    pub(super) const fn stored_ids(&self) -> bool {
+    pub(super) const fn has_stored_ids(&self) -> bool {
         matches!(self, Self::Session { .. })
     }
 }

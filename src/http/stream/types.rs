@@ -4,15 +4,15 @@ use crate::http::error::ApiError;
 
 /// A choice of types. What is not in the log (`reset`, `ready`, `problem`, `shutdown`) always comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Types {
+pub enum EventTypes {
     All,
     /// All but those that come in masses: for streams over all sessions.
-    Calm,
+    NoBulk,
     /// These types, and those that begin with one that ends with a dot.
     Only(Vec<String>),
 }
 
-impl Types {
+impl EventTypes {
     /// `prompt.,request.created`
     pub fn parse(text: &str) -> Result<Self, ApiError> {
         let plain = |b: u8| b.is_ascii_lowercase() || matches!(b, b'.' | b'_');
@@ -26,10 +26,10 @@ impl Types {
         Ok(Self::Only(names))
     }
 
-    pub fn keep(&self, kind: &str) -> bool {
+    pub fn contains(&self, kind: &str) -> bool {
         match self {
             Self::All => true,
-            Self::Calm => !matches!(kind, "session.update" | "terminal.output" | "ext"),
+            Self::NoBulk => !matches!(kind, "session.update" | "terminal.output" | "ext"),
             Self::Only(names) => names
                 .iter()
                 .any(|name| kind == name || name.ends_with('.') && kind.starts_with(name.as_str())),
@@ -42,8 +42,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_whole_names_or_prefixes_with_a_dot() {
-        let types = Types::parse("prompt.,request.created").unwrap();
+    fn types_are_full_names_or_prefixes_with_a_dot() {
+        let types = EventTypes::parse("prompt.,request.created").unwrap();
         for (kind, kept) in [
             ("prompt.started", true),
             ("request.created", true),
@@ -51,10 +51,10 @@ mod tests {
             ("prompt", false),
             ("session.update", false),
         ] {
-            assert_eq!(types.keep(kind), kept, "{kind}");
+            assert_eq!(types.contains(kind), kept, "{kind}");
         }
         for wrong in ["", "a,", "a b", "A", "a\nb"] {
-            assert!(Types::parse(wrong).is_err(), "{wrong:?}");
+            assert!(EventTypes::parse(wrong).is_err(), "{wrong:?}");
         }
     }
 }

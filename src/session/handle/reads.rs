@@ -5,7 +5,7 @@ use crate::api::{PendingRequest, Session, Terminal, TerminalList, TerminalWindow
 use crate::session::command::Command;
 use crate::session::committed;
 use crate::session::record::{self, SessionRecord, TerminalRecord};
-use crate::session::recovery::get;
+use crate::session::recovery::read_record;
 use crate::session::refusal::Refusal;
 use crate::store::Table;
 use crate::transcript::OutputFold;
@@ -13,37 +13,37 @@ use crate::types::TerminalId;
 
 impl SessionHandle {
     /// Waits for a commit; false when the disk takes none.
-    pub(super) async fn durable_or_full(&self, seq: u64) -> Result<bool, Refusal> {
+    pub(super) async fn wait_durable_or_full(&self, seq: u64) -> Result<bool, Refusal> {
         tokio::select! {
             biased;
-            durable = self.durable(seq) => durable.map(|()| true),
-            durable = self.slot.log.wait_or_full(seq) => durable.map_err(|error| Refusal::internal(&error)),
+            durable = self.wait_durable(seq) => durable.map(|()| true),
+            durable = self.entry.log.wait_or_full(seq) => durable.map_err(|error| Refusal::internal(&error)),
         }
     }
 
     /// The session as it is; as it was at its last commit while the disk takes none.
     pub async fn snapshot(&self) -> Result<Session, Refusal> {
-        let (session, seq) = self.ask(|reply| Command::Snapshot { reply }).await?;
-        if self.durable_or_full(seq).await? {
+        let (session, seq) = self.request(|reply| Command::Snapshot { reply }).await?;
+        if self.wait_durable_or_full(seq).await? {
             return Ok(session);
         }
-        committed::session(self.registry.context(), &self.slot.log).await
+        committed::session(self.registry.context(), &self.entry.log).await
     }
 
     /// The requests of the agent that are open; likewise.
     pub async fn requests(&self) -> Result<Vec<PendingRequest>, Refusal> {
-        let (requests, seq) = self.ask(|reply| Command::Requests { reply }).await?;
-        if self.durable_or_full(seq).await? {
+        let (requests, seq) = self.request(|reply| Command::Requests { reply }).await?;
+        if self.wait_durable_or_full(seq).await? {
             return Ok(requests);
         }
-        Ok(committed::session(self.registry.context(), &self.slot.log).await?.requests)
+        Ok(committed::session(self.registry.context(), &self.entry.log).await?.requests)
     }
 
     /// A page of terminals, the newest first; `before` is the last one of the page before.
     pub async fn terminals(&self, before: Option<TerminalId>, limit: usize) -> Result<TerminalList, Refusal> {
         let key = record::session_key(self.id);
-        let record: Option<SessionRecord> = get(self.registry.context(), Table::Session, key).await?;
-        let last = record.ok_or(Refusal::Gone)?.last_terminal;
+        let record: Option<SessionRecord> = read_record(self.registry.context(), Table::Session, key).await?;
+        let last = record.ok_or(Refusal::NoSuchSession)?.last_terminal;
         let newest = before.map_or(last, |before| before.number().saturating_sub(1).min(last));
         let (mut terminals, mut next_cursor) = (Vec::new(), None);
         for number in (1..=newest).rev() {
@@ -57,20 +57,20 @@ impl SessionHandle {
     }
 
     async fn terminal_record(&self, terminal: TerminalId) -> Result<Option<TerminalRecord>, Refusal> {
-        get(self.registry.context(), Table::Terminal, record::terminal_key(self.id, terminal)).await
+        read_record(self.registry.context(), Table::Terminal, record::terminal_key(self.id, terminal)).await
     }
 
     /// A terminal with the last of its output, as the log has it.
     pub async fn terminal(&self, terminal: TerminalId) -> Result<TerminalWindow, Refusal> {
-        let committed = self.slot.log.committed();
+        let committed = self.entry.log.committed();
         let record = self.terminal_record(terminal).await?.ok_or(Refusal::NotFound("terminal"))?;
         let last = record.last_seq.unwrap_or(committed);
-        self.durable(last).await?;
+        self.wait_durable(last).await?;
         let limits = &self.registry.context().limits;
         let mut window = OutputFold::new(terminal, limits.terminal_bytes);
         let mut seq = record.first_seq;
         while seq < last {
-            let runs = self.slot.log.read(seq, limits.store_page_bytes).await;
+            let runs = self.entry.log.read(seq, limits.store_page_bytes).await;
             let runs = runs.map_err(|error| Refusal::internal(&error))?;
             let Some(end) = runs.last().map(|run| run.last_seq) else { break };
             for run in runs.iter().filter_map(|run| run.through(last)) {
@@ -81,7 +81,7 @@ impl SessionHandle {
             seq = end.min(last);
         }
         let OutputFold { output, offset, .. } = window;
-        let last_event_id = self.slot.log.id(last.max(record.first_seq));
+        let last_event_id = self.entry.log.id(last.max(record.first_seq));
         Ok(TerminalWindow { terminal: record.shown, output, offset, truncated: offset > 0, last_event_id })
     }
 }

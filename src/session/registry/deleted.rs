@@ -2,22 +2,22 @@
 
 use super::SessionRegistry;
 use crate::eventlog::SessionLog;
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 
 impl SessionRegistry {
     /// The session is gone for everybody now, and its log once the disk has room for the commit.
-    pub(in crate::session) fn forget_at(&self, log: SessionLog, seq: u64) {
+    pub(in crate::session) fn remove_after_commit(&self, log: SessionLog, seq: u64) {
         let (id, registry) = (log.session(), self.clone());
-        sound(self.inner.deleted.lock()).insert(id);
+        lock_or_abort(self.inner.deleted.lock()).insert(id);
         let shutdown = self.context().shutdown.clone();
-        self.context().shutdown.spawn_confined(async move {
+        self.context().shutdown.spawn_isolated(async move {
             let durable = tokio::select! {
                 durable = log.wait(seq) => durable.is_ok(),
-                () = shutdown.soft() => false,
+                () = shutdown.drain_started() => false,
             };
             if durable {
-                registry.forget(id);
-                sound(registry.inner.deleted.lock()).remove(&id);
+                registry.remove(id);
+                lock_or_abort(registry.inner.deleted.lock()).remove(&id);
             }
         });
     }

@@ -62,13 +62,13 @@ fn record(id: SessionId, by: &Principal, now: crate::types::Timestamp, last_prom
 }
 
 #[tokio::test]
-async fn a_panic_of_a_sessions_owner_ends_its_turn_and_keeps_nobody_waiting() {
+async fn panicked_actor_fails_its_turn_and_restarts() {
     let (shutdown, ids, limits) = (Shutdown::new(), Ids::system(), Arc::new(Limits::default()));
     let store = Arc::new(MemoryStore::new(ids.clone()));
     let fatal = Box::new(|why: &str| panic!("fatal: {why}"));
     let log = EventLog::start(store, ids.clone(), Arc::clone(&limits), shutdown.clone(), fatal).unwrap();
-    let catalogue = Arc::new(Catalogue::new([AgentSpec::gone("a".parse().unwrap())]));
-    let launcher = Launcher::of_nothing(&limits, &shutdown);
+    let catalogue = Arc::new(Catalogue::new([AgentSpec::removed("a".parse().unwrap())]));
+    let launcher = Launcher::without_programs(&limits, &shutdown);
     let pool =
         Pool::new(&catalogue, launcher, (Arc::clone(&limits), PrincipalLimits::new(&limits)), &shutdown);
     let folder = tempfile::tempdir().unwrap();
@@ -99,7 +99,7 @@ async fn a_panic_of_a_sessions_owner_ends_its_turn_and_keeps_nobody_waiting() {
     let first = in_time(session.prompt(&by, prompt(false))).await.unwrap();
     assert_eq!(first.prompt.prompt_id, PromptId::new(u32::MAX));
     let waits = session.clone();
-    let waiting = async move { waits.ended(PromptId::new(u32::MAX), Duration::from_mins(1)).await };
+    let waiting = async move { waits.wait_ended(PromptId::new(u32::MAX), Duration::from_mins(1)).await };
     let (ended, refused) =
         in_time(Box::pin(async { tokio::join!(waiting, session.prompt(&by, prompt(true))) })).await;
     assert!(matches!(refused, Err(Refusal::Internal)), "{refused:?}");

@@ -9,13 +9,13 @@ use rusqlite::{Connection, ErrorCode};
 
 use crate::types::Epoch;
 
-use super::super::{Cause, ReadError};
-use super::{OpenError, pack, read, schema};
+use super::super::{BoxError, ReadError};
+use super::{OpenError, compress, read, schema};
 
 /// Faults of the file that are looked at. A large event may leave as many pages.
-const FOUND: usize = 4096;
+const MAX_FAULTS: usize = 4096;
 /// Those that are told.
-const TOLD: usize = 5;
+const REPORTED_FAULTS: usize = 5;
 /// Bytes of runs that are compared with their checksums in one go.
 const PAGE: usize = 1 << 20;
 
@@ -28,13 +28,13 @@ pub(super) struct Check {
 
 /// What a check found where the file itself is whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckReport {
     pub runs: u64,
     /// Those that are not what was written. Readers pass over them.
     pub damaged: u64,
     /// Pages that hold the rest of a run lead to where they should not.
-    pub chains: bool,
-    pub took: Duration,
+    pub overflow_damaged: bool,
+    pub duration: Duration,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,7 @@ pub enum CheckError {
     #[error("the check was broken off")]
     Stopped,
     #[error("the file cannot be read")]
-    Failed(#[source] Cause),
+    Failed(#[source] BoxError),
 }
 
 impl From<rusqlite::Error> for CheckError {
@@ -83,11 +83,11 @@ impl Check {
     }
 
     /// `beyond` is called once it has unpacked more than `most` bytes: the file says little of how many there are.
-    pub(super) fn run(&self, most: u64, beyond: impl FnOnce()) -> Result<Checked, CheckError> {
+    pub(super) fn run(&self, max_bytes: u64, on_limit: impl FnOnce()) -> Result<CheckReport, CheckError> {
         let began = Instant::now();
         let chains = self.structure()?;
-        let mut checked = Checked { runs: 0, damaged: 0, chains, took: Duration::ZERO };
-        let (mut after, mut bytes, mut beyond) = (0, 0, Some(beyond));
+        let mut checked = CheckReport { runs: 0, damaged: 0, overflow_damaged: chains, duration: Duration::ZERO };
+        let (mut after, mut bytes, mut beyond) = (0, 0, Some(on_limit));
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(CheckError::Stopped);
@@ -98,19 +98,19 @@ impl Check {
                     bytes += page.runs.iter().map(|run| run.frames.len() as u64).sum::<u64>();
                     after = page.through_pos;
                     if page.ended {
-                        return Ok(Checked { took: began.elapsed(), ..checked });
+                        return Ok(CheckReport { duration: began.elapsed(), ..checked });
                     }
                 }
                 Err(ReadError::Corrupt { session, first_seq, last_seq, after: beyond }) => {
                     tracing::error!(%session, first_seq, last_seq, "events are damaged on disk");
                     checked.damaged += 1;
                     // Some of it is found only when it was unpacked.
-                    bytes += pack::LARGEST as u64;
+                    bytes += compress::MAX_FRAMES_BYTES as u64;
                     after = beyond;
                 }
                 Err(error) => return Err(CheckError::Failed(error.into())),
             }
-            if bytes > most
+            if bytes > max_bytes
                 && let Some(beyond) = beyond.take()
             {
                 beyond();
@@ -123,7 +123,7 @@ impl Check {
     fn structure(&self) -> Result<bool, CheckError> {
         let select = "SELECT rootpage FROM sqlite_schema WHERE name = 'run'";
         let root: i64 = self.connection.query_row(select, [], |row| row.get(0))?;
-        let mut check = self.connection.prepare(&format!("PRAGMA quick_check({FOUND})"))?;
+        let mut check = self.connection.prepare(&format!("PRAGMA quick_check({MAX_FAULTS})"))?;
         let found = check.query_map([], |row| row.get::<_, String>(0))?;
         let found: Vec<String> = found.collect::<Result<_, _>>()?;
         let faults: Vec<&str> = found.iter().flat_map(|text| text.lines()).collect();
@@ -132,8 +132,8 @@ impl Check {
         }
         let faults: Vec<&str> =
             faults.into_iter().filter(|fault| !fault.starts_with("*** in database")).collect();
-        if !only_chains(&faults, root) {
-            return Err(CheckError::Malformed(faults[..faults.len().min(TOLD)].join("; ")));
+        if !only_overflow_damage(&faults, root) {
+            return Err(CheckError::Malformed(faults[..faults.len().min(REPORTED_FAULTS)].join("; ")));
         }
         tracing::error!(faults = faults.len(), first = faults[0], "pages of events are damaged on disk");
         Ok(true)
@@ -142,21 +142,21 @@ impl Check {
 
 /// Whether all that `quick_check` found are chains of the table whose root is this page: a run of it is longer than its
 /// page, and what leads to the rest is damaged. Pages that nothing leads to any more come with it.
-fn only_chains(faults: &[&str], root: i64) -> bool {
+fn only_overflow_damage(faults: &[&str], root: i64) -> bool {
     let of_a_run = |fault: &str| {
         let cell =
             fault.strip_prefix(&format!("Tree {root} page ")).and_then(|rest| rest.split_once(" cell "));
         let what = cell.and_then(|(_, rest)| rest.split_once(": ")).map(|(_, what)| what);
-        what.is_some_and(|what| CHAIN.iter().any(|of| what.starts_with(of)))
+        what.is_some_and(|what| OVERFLOW_FAULTS.iter().any(|of| what.starts_with(of)))
     };
     let unreached = |fault: &str| fault.starts_with("Page ") && fault.ends_with(": never used");
-    faults.len() < FOUND
+    faults.len() < MAX_FAULTS
         && faults.iter().any(|fault| of_a_run(fault))
         && faults.iter().all(|fault| of_a_run(fault) || unreached(fault))
 }
 
 /// What SQLite says of a chain of pages.
-const CHAIN: [&str; 6] = [
+const OVERFLOW_FAULTS: [&str; 6] = [
     "invalid page number ",
     "2nd reference to page ",
     "failed to get page ",

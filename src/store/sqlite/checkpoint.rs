@@ -7,31 +7,31 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
-use crate::shutdown::{Shutdown, sound};
+use crate::shutdown::{Shutdown, lock_or_abort};
 
 use super::super::CommitError;
 use super::from_sql;
-use super::room::FRAME;
+use super::wal_prealloc::FRAME_BYTES;
 
 /// About 4000 pages: then what is in the write-ahead log is moved.
-const ENOUGH: u64 = 4000 * 8192;
+const PASSIVE_BYTES: u64 = 4000 * 8192;
 /// What the write-ahead log keeps on the disk at most once all of it is moved: later commits overwrite that, and a sync after
 /// them has nothing to wait for but their bytes.
-pub(super) const KEPT: u32 = if cfg!(test) { 4 << 20 } else { 64 << 20 };
+pub(super) const WAL_KEPT_BYTES: u32 = if cfg!(test) { 4 << 20 } else { 64 << 20 };
 /// Pages of the write-ahead log, when commits never left it alone: then they wait for a moment, so that it begins anew.
-pub(super) const TOO_MANY: u64 = 16_000;
+pub(super) const RESTART_PAGES: u64 = 16_000;
 /// Without a commit for this long the write-ahead log is moved whole, and begins anew with the next one. It is cut to nothing
 /// where it has become long, or has in it what was erased or dropped since.
 pub(super) const IDLE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct Checkpointer {
-    work: Arc<Work>,
+    work: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Work {
+struct Shared {
     state: Mutex<State>,
     wake: Condvar,
 }
@@ -51,25 +51,25 @@ struct State {
 
 enum Mode {
     Passive,
-    Rest { cut: bool },
+    Idle { truncate: bool },
 }
 
 impl Checkpointer {
     pub(super) fn start(connection: Connection) -> io::Result<Self> {
-        let work = Arc::new(Work::default());
+        let work = Arc::new(Shared::default());
         // What an earlier life left, whatever it is, is moved and cut once nothing else is to do.
         *work.state() = State { dirty: true, removed: true, ..State::default() };
         let shared = Arc::clone(&work);
-        let thread = Shutdown::thread("log-checkpoint", move || shared.run(&connection))?;
+        let thread = Shutdown::spawn_thread("log-checkpoint", move || shared.run(&connection))?;
         Ok(Self { work, thread: Some(thread) })
     }
 
     /// `removed`: something was erased or dropped, and is to be nowhere in the end.
-    pub(super) fn wrote(&self, bytes: u64, removed: bool) {
+    pub(super) fn record_write(&self, bytes: u64, removed: bool) {
         let mut state = self.work.state();
         state.written += bytes;
         state.removed |= removed;
-        let wakes = !state.dirty || state.written >= ENOUGH;
+        let wakes = !state.dirty || state.written >= PASSIVE_BYTES;
         state.dirty = true;
         drop(state);
         if wakes {
@@ -88,7 +88,7 @@ impl Checkpointer {
 
 impl Checkpointer {
     /// Ends it for good: nothing of the file is to be moved or written any more.
-    pub(super) fn fail(&self, why: String) {
+    pub(super) fn abort(&self, why: String) {
         self.work.state().failed = Some(why);
         self.work.wake.notify_one();
     }
@@ -106,9 +106,9 @@ impl Drop for Checkpointer {
     }
 }
 
-impl Work {
+impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        sound(self.state.lock())
+        lock_or_abort(self.state.lock())
     }
 
     fn run(&self, connection: &Connection) {
@@ -116,10 +116,10 @@ impl Work {
             let result = match mode {
                 Mode::Passive => checkpoint(connection, "PASSIVE").and_then(|moved| {
                     // While a reader holds old pages it cannot begin anew, and commits would wait for nothing.
-                    let is_due = moved.pages > TOO_MANY && moved.done == moved.pages;
+                    let is_due = moved.pages > RESTART_PAGES && moved.checkpointed == moved.pages;
                     if is_due { checkpoint(connection, "RESTART").map(drop) } else { Ok(()) }
                 }),
-                Mode::Rest { cut } => self.rest(connection, cut),
+                Mode::Idle { truncate: cut } => self.checkpoint_idle(connection, cut),
             };
             let Err(error) = result else { continue };
             // The next commit finds the disk full by itself; a busy file is tried again.
@@ -134,9 +134,9 @@ impl Work {
         }
     }
 
-    fn rest(&self, connection: &Connection, cut: bool) -> Result<(), rusqlite::Error> {
+    fn checkpoint_idle(&self, connection: &Connection, cut: bool) -> Result<(), rusqlite::Error> {
         let restarted = if cut { None } else { Some(checkpoint(connection, "RESTART")?) };
-        if restarted.is_some_and(|moved| moved.busy || moved.pages * FRAME <= u64::from(KEPT)) {
+        if restarted.is_some_and(|moved| moved.busy || moved.pages * FRAME_BYTES <= u64::from(WAL_KEPT_BYTES)) {
             return Ok(());
         }
         let truncated = checkpoint(connection, "TRUNCATE");
@@ -152,36 +152,36 @@ impl Work {
             if state.stop || state.failed.is_some() {
                 return None;
             }
-            if state.written >= ENOUGH {
+            if state.written >= PASSIVE_BYTES {
                 state.written = 0;
                 return Some(Mode::Passive);
             }
             if !state.dirty {
-                state = sound(self.wake.wait(state));
+                state = lock_or_abort(self.wake.wait(state));
                 continue;
             }
             let before = state.written;
-            let (after, waited) = sound(self.wake.wait_timeout(state, IDLE));
+            let (after, waited) = lock_or_abort(self.wake.wait_timeout(state, IDLE));
             state = after;
             if waited.timed_out() && state.written == before && !state.stop {
                 state.written = 0;
                 state.dirty = false;
-                return Some(Mode::Rest { cut: std::mem::take(&mut state.removed) });
+                return Some(Mode::Idle { truncate: std::mem::take(&mut state.removed) });
             }
         }
     }
 }
 
 /// Pages of the write-ahead log, and those of them that are in the file.
-struct Moved {
+struct CheckpointResult {
     /// Not all of what was asked for could be done.
     busy: bool,
     pages: u64,
-    done: u64,
+    checkpointed: u64,
 }
 
-fn checkpoint(connection: &Connection, how: &str) -> Result<Moved, rusqlite::Error> {
+fn checkpoint(connection: &Connection, how: &str) -> Result<CheckpointResult, rusqlite::Error> {
     connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| {
-        Ok(Moved { busy: row.get(0)?, pages: from_sql(row.get(1)?), done: from_sql(row.get(2)?) })
+        Ok(CheckpointResult { busy: row.get(0)?, pages: from_sql(row.get(1)?), checkpointed: from_sql(row.get(2)?) })
     })
 }

@@ -11,8 +11,8 @@ use rusqlite::backup::{Backup, StepResult};
 use crate::types::{Epoch, Ids};
 
 use super::OpenError;
-use super::check::{Check, Checked};
-use super::schema::{self, beside, folder_of};
+use super::check::{Check, CheckReport};
+use super::schema::{self, with_suffix, folder_of};
 
 /// Pages of one step.
 const STEP: std::ffi::c_int = 1024;
@@ -21,26 +21,26 @@ const BUSY: Duration = Duration::from_millis(50);
 
 /// What a log was replaced by.
 #[derive(Debug)]
-pub struct Restored {
-    pub checked: Checked,
+pub struct RestoreReport {
+    pub checked: CheckReport,
     /// Where the log is that was there before, if there was one.
-    pub kept: Option<PathBuf>,
+    pub previous: Option<PathBuf>,
 }
 
 /// Copies the log at `log` into a new file, as it was at one moment: whole, checked and durable when this returns.
 /// Whoever writes to the log goes on; only its write-ahead log is not taken back meanwhile.
-pub fn copy(log: &Path, file: &Path) -> Result<Checked, OpenError> {
-    schema::recognise(log)?;
+pub fn copy(log: &Path, file: &Path) -> Result<CheckReport, OpenError> {
+    schema::read_version(log)?;
     snapshot(log, file)
 }
 
 /// The same of a log that is known to be one.
-pub(super) fn snapshot(log: &Path, file: &Path) -> Result<Checked, OpenError> {
+pub(super) fn snapshot(log: &Path, file: &Path) -> Result<CheckReport, OpenError> {
     // What has the name already is somebody's.
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
     let made = copy_to(log, file).and_then(|()| Ok(Check::of(file, &epoch_of(file)?)?.run(u64::MAX, || {})?));
     if made.is_err() {
-        forget(file);
+        remove_files(file);
     }
     made
 }
@@ -72,20 +72,20 @@ fn copy_to(log: &Path, file: &Path) -> Result<(), OpenError> {
 
 /// Puts a copy of `file` in the place of the log, under a new epoch. No other process may use the log. A log that is
 /// there stays beside it. When this was broken off in the middle no log opens there until it was done again.
-pub fn restore(file: &Path, log: &Path, ids: &Ids) -> Result<Restored, OpenError> {
-    let new = schema::restored(log);
+pub fn restore(file: &Path, log: &Path, ids: &Ids) -> Result<RestoreReport, OpenError> {
+    let new = schema::restored_path(log);
     if new.exists() && fs::canonicalize(&new)? == fs::canonicalize(file)? {
         let why = "it lies where a restore writes to: give it another name first";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
     }
-    forget(&new);
+    remove_files(&new);
     let checked = copy(file, &new)?;
     renew_epoch(&new, log, ids)?;
-    let kept = set_aside(log, ids)?;
+    let kept = move_aside(log, ids)?;
     File::open(folder_of(log))?.sync_all()?;
     fs::rename(&new, log)?;
     File::open(folder_of(log))?.sync_all()?;
-    Ok(Restored { checked, kept })
+    Ok(RestoreReport { checked, previous: kept })
 }
 
 /// What is in the copy is not all that clients saw, and what comes will have ids that they saw before.
@@ -110,17 +110,17 @@ fn epoch_of(file: &Path) -> Result<Epoch, OpenError> {
     }
     let file = schema::open_source(file)?;
     let epoch: String = file.query_row("SELECT value FROM meta WHERE key = 'epoch'", [], |row| row.get(0))?;
-    epoch.parse().map_err(|_| OpenError::Foreign)
+    epoch.parse().map_err(|_| OpenError::NotALog)
 }
 
 /// Gives the log another name, with its write-ahead log, which must never meet another file. Whenever this is broken
 /// off, the log has its own beside it.
-fn set_aside(log: &Path, ids: &Ids) -> Result<Option<PathBuf>, OpenError> {
+fn move_aside(log: &Path, ids: &Ids) -> Result<Option<PathBuf>, OpenError> {
     let suffix = format!(".before-{}", ids.now().as_millis());
-    let kept = beside(log, &suffix);
+    let kept = with_suffix(log, &suffix);
     let mut found = None;
     if log.exists() {
-        let (wal, kept_wal) = (beside(log, "-wal"), beside(&kept, "-wal"));
+        let (wal, kept_wal) = (with_suffix(log, "-wal"), with_suffix(&kept, "-wal"));
         if wal.exists() {
             fs::hard_link(&wal, &kept_wal).or_else(|_| fs::copy(&wal, &kept_wal).map(drop))?;
             File::open(&kept_wal)?.sync_all()?;
@@ -131,7 +131,7 @@ fn set_aside(log: &Path, ids: &Ids) -> Result<Option<PathBuf>, OpenError> {
     }
     // The one has another name by now, the other is made anew from it.
     for suffix in ["-wal", "-shm"] {
-        match fs::remove_file(beside(log, suffix)) {
+        match fs::remove_file(with_suffix(log, suffix)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
@@ -140,9 +140,9 @@ fn set_aside(log: &Path, ids: &Ids) -> Result<Option<PathBuf>, OpenError> {
 }
 
 /// Removes a file that nobody needs, and what SQLite put beside it.
-pub(super) fn forget(file: &Path) {
+pub(super) fn remove_files(file: &Path) {
     for suffix in ["", "-journal", "-wal", "-shm"] {
-        let file = beside(file, suffix);
+        let file = with_suffix(file, suffix);
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(%error, file = %file.display(), "a file is left behind");

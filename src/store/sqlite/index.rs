@@ -3,10 +3,10 @@
 use rusqlite::Connection;
 
 use super::super::usage::Usages;
-use super::super::{Batch, LogUsage, RunHead};
+use super::super::{Batch, LogUsage, RunHeader};
 use super::remove::PrunedLog;
-use super::sums::{Sums, Unsummed};
-use super::{OpenError, ends, from_sql, read, sums, to_sql};
+use super::log_stats::{LogStats, DirtyStats};
+use super::{OpenError, bounds, from_sql, read, log_stats, to_sql};
 
 /// What the file holds, kept in step with what is committed.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(super) struct Index {
     pub(super) usages: Usages,
     pub(super) last_pos: u64,
     pub(super) pruned_pos: u64,
-    pub(super) unsummed: Unsummed,
+    pub(super) dirty_stats: DirtyStats,
 }
 
 impl Index {
@@ -27,12 +27,12 @@ impl Index {
         };
         let (last_pos, pruned_pos) = (place("last_pos")?, place("pruned_pos")?);
         let mut index = Self { last_pos, pruned_pos, ..Self::default() };
-        let summed_pos = if let Some((usages, pos)) = sums::load(connection)? {
+        let summed_pos = if let Some((usages, pos)) = log_stats::load(connection)? {
             index.usages = usages;
             index.last_pos = last_pos.max(pos);
             pos
         } else {
-            index.unsummed.begin_anew();
+            index.dirty_stats.require_full_rewrite();
             0
         };
         let mut select = connection.prepare(
@@ -43,11 +43,11 @@ impl Index {
         let mut damaged = 0_u64;
         while let Some(row) = rows.next()? {
             // A row of another kind is damage, and its readers are told.
-            let (Ok(head), Ok(tenant)) = (read::head(row), row.get_ref(6)?.as_str()) else {
+            let (Ok(head), Ok(tenant)) = (read::run_header(row), row.get_ref(6)?.as_str()) else {
                 damaged += 1;
                 continue;
             };
-            if head.last_pos == 0 || head.last_pos > ends::MOST {
+            if head.last_pos == 0 || head.last_pos > bounds::MAX_PLAUSIBLE {
                 damaged += 1;
                 continue;
             }
@@ -56,41 +56,41 @@ impl Index {
         if damaged > 0 {
             tracing::error!(runs = damaged, "runs of events are damaged on disk");
         }
-        index.last_pos = index.last_pos.max(ends::last_place(connection, damaged > 0)?);
+        index.last_pos = index.last_pos.max(bounds::max_pos(connection, damaged > 0)?);
         Ok(index)
     }
 
-    pub(super) fn append(&mut self, tenant: &str, head: &RunHead) {
+    pub(super) fn append(&mut self, tenant: &str, head: &RunHeader) {
         self.last_pos = self.last_pos.max(head.last_pos);
         self.usages.append(tenant, head);
-        self.unsummed.append(head.session);
+        self.dirty_stats.mark_dirty(head.session);
     }
 
     /// What a commit is to write down, if it is time for that. Who writes records alone may not be the one that knows
     /// the logs.
-    pub(super) fn sums_with(&self, batch: &Batch) -> Option<Sums> {
-        let due = !batch.runs.is_empty() && self.unsummed.is_much();
-        due.then(|| self.unsummed.sums(&self.usages, self.last_pos))
+    pub(super) fn stats_due(&self, batch: &Batch) -> Option<LogStats> {
+        let due = !batch.runs.is_empty() && self.dirty_stats.is_due();
+        due.then(|| self.dirty_stats.snapshot(&self.usages, self.last_pos))
     }
 
     /// The sums with which these runs go.
-    pub(super) fn sums_after(&self, pruned: &[PrunedLog]) -> Sums {
-        let mut sums = self.unsummed.sums(&self.usages, self.last_pos);
+    pub(super) fn stats_after_prune(&self, pruned: &[PrunedLog]) -> LogStats {
+        let mut sums = self.dirty_stats.snapshot(&self.usages, self.last_pos);
         sums.logs.retain(|log| pruned.iter().all(|pruned| pruned.removal.session != log.session));
         sums.logs.extend(pruned.iter().filter_map(|pruned| {
             let log = self.usages.get(pruned.removal.session)?;
             Some(LogUsage {
                 first_seq: pruned.first_seq,
                 first_pos: pruned.first_pos,
-                bytes: log.bytes.saturating_sub(pruned.gone.bytes),
-                runs: log.runs.saturating_sub(pruned.gone.runs),
+                bytes: log.bytes.saturating_sub(pruned.removed.bytes),
+                runs: log.runs.saturating_sub(pruned.removed.runs),
                 ..log
             })
         }));
         sums
     }
 
-    pub(super) fn committed(&mut self, batch: &Batch, heads: &[RunHead]) {
+    pub(super) fn committed(&mut self, batch: &Batch, heads: &[RunHeader]) {
         for session in &batch.erase {
             self.usages.erase(*session);
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::schema::{self, beside};
+use super::schema::{self, with_suffix};
 use super::{OpenError, copy};
 
 /// What turns a file of one version into one of the next: SQL.
@@ -15,10 +15,10 @@ pub(super) type Migration = &'static str;
 pub(super) fn to_newest(path: &Path, version: i32, steps: &[Migration]) -> Result<(), OpenError> {
     let done = usize::try_from(version - 1).unwrap_or_default();
     let Some(steps) = steps.get(done..).filter(|steps| !steps.is_empty()) else { return Ok(()) };
-    let kept = beside(path, &format!(".version-{version}"));
+    let kept = with_suffix(path, &format!(".version-{version}"));
     // Under another name until it is whole, so that a half-made one is never taken for one.
-    let new = beside(path, ".copy");
-    copy::forget(&new);
+    let new = with_suffix(path, ".copy");
+    copy::remove_files(&new);
     copy::snapshot(path, &new)?;
     std::fs::rename(&new, &kept)?;
     std::fs::File::open(schema::folder_of(path))?.sync_all()?;
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_takes_all_steps_that_it_has_not_taken_and_a_copy_stays() {
+    fn migration_applies_missing_steps_and_keeps_a_copy() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let epoch = first_version(&path);
@@ -75,14 +75,14 @@ mod tests {
         let file = Connection::open(&path).unwrap();
         let names: i64 = file.query_row("SELECT count(*) FROM added", [], |row| row.get(0)).unwrap();
         assert_eq!(names, 3);
-        assert_eq!(version(&beside(&path, ".version-2")), 2);
-        let kept = beside(&path, ".version-1");
+        assert_eq!(version(&with_suffix(&path, ".version-2")), 2);
+        let kept = with_suffix(&path, ".version-1");
         let store = SqliteStore::open(&kept, Ids::system(), &Limits::default()).unwrap();
         assert_eq!((seqs(&store.read(session(1), 0, 1000).unwrap()), store.epoch()), (vec![1, 2, 3], epoch));
     }
 
     #[test]
-    fn a_step_that_fails_leaves_the_file_as_it_was() {
+    fn failed_migration_leaves_file_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         first_version(&path);
@@ -92,9 +92,9 @@ mod tests {
         let store = SqliteStore::open(&path, Ids::system(), &Limits::default()).unwrap();
         assert_eq!(seqs(&store.read(session(1), 0, 1000).unwrap()), [1, 2, 3]);
         drop(store);
-        assert_eq!(version(&beside(&path, ".version-1")), 1);
+        assert_eq!(version(&with_suffix(&path, ".version-1")), 1);
         std::fs::write(&path, there).unwrap();
         to_newest(&path, 1, &STEPS).unwrap();
-        assert_eq!((version(&path), version(&beside(&path, ".version-1"))), (3, 1));
+        assert_eq!((version(&path), version(&with_suffix(&path, ".version-1"))), (3, 1));
     }
 }

@@ -9,20 +9,20 @@
 mod check;
 mod checkpoint;
 mod copy;
-mod ends;
+mod bounds;
 mod index;
 mod migrate;
-pub mod pack;
+pub mod compress;
 mod read;
 mod remove;
 mod reserve;
-mod room;
+mod wal_prealloc;
 mod schema;
-mod sums;
+mod log_stats;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod work;
+mod read_accounting;
 mod write;
 
 use std::io;
@@ -34,40 +34,40 @@ use bytes::Bytes;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
 
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 use crate::types::{Epoch, Ids, Limits, SessionId};
 
 use super::{
-    Batch, Cause, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Page, Pruned, ReadError, Record,
-    Run, RunHead, Table, Tail,
+    Batch, BoxError, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Page, Pruned, ReadError, Record,
+    Run, RunHeader, Table, Tail,
 };
 use check::Check;
 use checkpoint::Checkpointer;
 use index::Index;
-use read::Readers;
+use read::ReaderPool;
 use remove::{PrunedLog, Removal};
 use reserve::Reserve;
-use room::Room;
+use wal_prealloc::WalPrealloc;
 
-pub use check::{CheckError, Checked};
-pub use copy::{Restored, copy, restore};
+pub use check::{CheckError, CheckReport};
+pub use copy::{RestoreReport, copy, restore};
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("the file is not a log of this program")]
-    Foreign,
+    NotALog,
     #[error(
         "the file was written by a newer version (format {found}; this one knows {known}); it was not touched"
     )]
-    Newer { found: i32, known: i32 },
+    NewerVersion { found: i32, known: i32 },
     #[error("a restore was broken off before the log was in its place; do it again")]
-    HalfRestored,
+    RestoreInterrupted,
     #[error("the file's folder does not take a write-ahead log")]
     NoWal,
     #[error(
         "the log is damaged and was left as it is; `acp-gateway restore FILE` puts a backup in its place"
     )]
-    Damaged(#[source] Cause),
+    Damaged(#[source] BoxError),
     #[error("the file cannot be opened")]
     Io(#[from] io::Error),
     #[error("the file cannot be opened")]
@@ -89,24 +89,24 @@ impl From<rusqlite::Error> for OpenError {
 #[derive(Debug)]
 pub struct SqliteStore {
     checkpointer: Checkpointer,
-    readers: Readers,
+    readers: ReaderPool,
     writer: Mutex<Connection>,
-    room: Room,
+    wal_prealloc: WalPrealloc,
     reserve: Reserve,
     index: Mutex<Index>,
     epoch: Epoch,
     ids: Ids,
     path: PathBuf,
     /// Runs are damaged: their pages stay where they are, and no page is moved past them.
-    unmovable: AtomicBool,
+    compaction_blocked: AtomicBool,
     /// What a process that died left open and nobody has checked yet, or what failed: the write-ahead log stays, to
     /// say so at the next start.
-    doubtful: AtomicBool,
+    unclean_shutdown: AtomicBool,
 }
 
 impl SqliteStore {
     /// Whether [`open`](Self::open) would bring this file to another version.
-    pub fn is_earlier(path: &Path) -> Result<bool, OpenError> {
+    pub fn needs_migration(path: &Path) -> Result<bool, OpenError> {
         schema::is_earlier(path)
     }
 
@@ -116,32 +116,32 @@ impl SqliteStore {
     /// holds the data folder's lock. Commands for keys open the file beside it, for records alone: these are read from
     /// the file each time, `expect` is compared inside the transaction, and the two writers wait for each other.
     pub fn open(path: &Path, ids: Ids, limits: &Limits) -> Result<Self, OpenError> {
-        let left_open = schema::beside(path, "-wal").exists();
+        let left_open = schema::with_suffix(path, "-wal").exists();
         schema::prepare(path, || ids.epoch())?;
         let mut writer = schema::open_writer(path)?;
         let epoch: String =
             writer.query_row("SELECT value FROM meta WHERE key = 'epoch'", [], |row| row.get(0))?;
-        let epoch = epoch.parse().map_err(|_| OpenError::Foreign)?;
+        let epoch = epoch.parse().map_err(|_| OpenError::NotALog)?;
         let index = Index::load(&writer)?;
-        let room = Room::of(&mut writer, path)?;
+        let room = WalPrealloc::new(&mut writer, path)?;
         Ok(Self {
             checkpointer: Checkpointer::start(schema::open_checkpointer(path)?)?,
-            readers: Readers::open(path, limits.store_readers)?,
+            readers: ReaderPool::open(path, limits.store_readers)?,
             writer: Mutex::new(writer),
-            room,
+            wal_prealloc: room,
             reserve: Reserve::new(schema::folder_of(path).join("disk-reserve")),
             index: Mutex::new(index),
             epoch,
             ids,
             path: path.to_owned(),
-            unmovable: AtomicBool::new(false),
-            doubtful: AtomicBool::new(left_open),
+            compaction_blocked: AtomicBool::new(false),
+            unclean_shutdown: AtomicBool::new(left_open),
         })
     }
 
     /// The process that had the file open before died with it, or that of a check which found something.
-    pub fn is_doubtful(&self) -> bool {
-        self.doubtful.load(Ordering::Relaxed)
+    pub fn unclean_shutdown(&self) -> bool {
+        self.unclean_shutdown.load(Ordering::Relaxed)
     }
 
     /// Bytes of all pages, wherever they are: a check has no more to read, but more to unpack.
@@ -155,21 +155,21 @@ impl SqliteStore {
     /// file. A file whose structure is broken takes no commit any more.
     pub fn check(
         &self,
-        started: impl FnOnce(Box<dyn Fn() + Send>),
-        most: u64,
-        beyond: impl FnOnce(),
-    ) -> Result<Checked, CheckError> {
+        on_start: impl FnOnce(Box<dyn Fn() + Send>),
+        max_bytes: u64,
+        on_limit: impl FnOnce(),
+    ) -> Result<CheckReport, CheckError> {
         let check = Check::of(&self.path, &self.epoch)?;
-        started(Box::new(check.stop()));
-        let result = check.run(most, beyond);
+        on_start(Box::new(check.stop()));
+        let result = check.run(max_bytes, on_limit);
         match &result {
             Ok(checked) => {
-                self.doubtful.store(false, Ordering::Relaxed);
-                self.unmovable.fetch_or(checked.chains || checked.damaged > 0, Ordering::Relaxed);
+                self.unclean_shutdown.store(false, Ordering::Relaxed);
+                self.compaction_blocked.fetch_or(checked.overflow_damaged || checked.damaged > 0, Ordering::Relaxed);
             }
             Err(error @ CheckError::Malformed(_)) => {
-                self.doubtful.store(true, Ordering::Relaxed);
-                self.checkpointer.fail(error.to_string());
+                self.unclean_shutdown.store(true, Ordering::Relaxed);
+                self.checkpointer.abort(error.to_string());
             }
             Err(CheckError::Stopped | CheckError::Failed(_)) => {}
         }
@@ -177,33 +177,33 @@ impl SqliteStore {
     }
 
     /// What the disk holds is unknown after a failure, so nothing of it may be tidied up.
-    fn noted<T>(&self, result: Result<T, CommitError>) -> Result<T, CommitError> {
+    fn note_failure<T>(&self, result: Result<T, CommitError>) -> Result<T, CommitError> {
         if matches!(result, Err(CommitError::Failed(_))) {
-            self.doubtful.store(true, Ordering::Relaxed);
+            self.unclean_shutdown.store(true, Ordering::Relaxed);
         }
         result
     }
 
     /// Tells of damaged runs that were to go: they are in the file still, and in the index no more.
-    fn tell<'a>(&self, removals: impl IntoIterator<Item = &'a Removal>) {
-        for Removal { session, stay: runs, .. } in removals.into_iter().filter(|removal| removal.stay > 0) {
+    fn report_damaged<'a>(&self, removals: impl IntoIterator<Item = &'a Removal>) {
+        for Removal { session, damaged: runs, .. } in removals.into_iter().filter(|removal| removal.damaged > 0) {
             tracing::error!(%session, runs, "events that are to go are damaged on disk: they stay in the file, unseen");
-            self.unmovable.store(true, Ordering::Relaxed);
+            self.compaction_blocked.store(true, Ordering::Relaxed);
         }
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
-        sound(self.index.lock())
+        lock_or_abort(self.index.lock())
     }
 
     fn writer(&self) -> MutexGuard<'_, Connection> {
-        sound(self.writer.lock())
+        lock_or_abort(self.writer.lock())
     }
 }
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        if self.is_doubtful() || self.checkpointer.check().is_err() {
+        if self.unclean_shutdown() || self.checkpointer.check().is_err() {
             let kept = self.writer().set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
             if let Err(error) = kept {
                 tracing::warn!(%error, "the write-ahead log goes, though the log should be checked");
@@ -240,19 +240,19 @@ impl EventStore for SqliteStore {
         self.checkpointer.check()?;
         let (first, sums) = {
             let index = self.index();
-            (index.last_pos, index.sums_with(batch))
+            (index.last_pos, index.stats_due(batch))
         };
-        let write::Done { runs, erased, written } =
-            self.noted(write::commit(&writer, &self.room, batch, &self.epoch, first, time, sums.as_ref()))?;
+        let write::WriteOutcome { runs, erased, written } =
+            self.note_failure(write::commit(&writer, &self.wal_prealloc, batch, &self.epoch, first, time, sums.as_ref()))?;
         let mut index = self.index();
         if sums.is_some() {
-            index.unsummed.clear();
+            index.dirty_stats.clear();
         }
         index.committed(batch, &runs);
         drop(index);
         drop(writer);
-        self.tell(&erased);
-        self.checkpointer.wrote(written, !erased.is_empty());
+        self.report_damaged(&erased);
+        self.checkpointer.record_write(written, !erased.is_empty());
         Ok(Committed::of(&runs))
     }
 
@@ -281,20 +281,20 @@ impl EventStore for SqliteStore {
         self.index().usages.get(session)
     }
 
-    fn ends(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
+    fn bounds(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
         let known = || {
             let index = self.index();
             (index.usages.get(session), index.last_pos)
         };
         let (log, last) = known();
-        if self.readers.with(|connection| ends::differing(connection, session, log.as_ref(), last))?.is_none()
+        if self.readers.with(|connection| bounds::find_mismatch(connection, session, log.as_ref(), last))?.is_none()
         {
             return Ok(log);
         }
         // Perhaps something was written in between: once more while nobody writes.
         let writer = self.writer();
         let (log, last) = known();
-        let Some(found) = ends::differing(&writer, session, log.as_ref(), last)? else { return Ok(log) };
+        let Some(found) = bounds::find_mismatch(&writer, session, log.as_ref(), last)? else { return Ok(log) };
         let believed = log.as_ref().map(|log| (log.first_seq, log.last_seq));
         tracing::error!(%session, ?believed, ?found, "the ends of a log are damaged on disk");
         let corrected = LogUsage {
@@ -310,14 +310,14 @@ impl EventStore for SqliteStore {
         };
         let mut index = self.index();
         index.usages.restore(&corrected);
-        index.unsummed.append(session);
+        index.dirty_stats.mark_dirty(session);
         drop(index);
         drop(writer);
         Ok(Some(corrected))
     }
 
     fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage> {
-        self.index().usages.pick(limit, wanted)
+        self.index().usages.select(limit, wanted)
     }
 
     fn total_bytes(&self) -> u64 {
@@ -343,14 +343,14 @@ impl EventStore for SqliteStore {
         self.readers.with(|connection| Ok(read::scan(connection, table, prefix, after, limit)?))
     }
 
-    fn heads(
+    fn run_headers(
         &self,
         session: Option<SessionId>,
         after_pos: u64,
         limit: usize,
-    ) -> Result<Vec<RunHead>, ReadError> {
+    ) -> Result<Vec<RunHeader>, ReadError> {
         let session = session.map(|id| (id, self.usage(id).map_or(0, |log| log.first_seq)));
-        self.readers.with(|connection| Ok(read::heads(connection, session, after_pos, limit)?))
+        self.readers.with(|connection| Ok(read::run_headers(connection, session, after_pos, limit)?))
     }
 
     fn prune(&self, cuts: &[Cut], max_runs: usize) -> Result<Pruned, CommitError> {
@@ -361,44 +361,44 @@ impl EventStore for SqliteStore {
             let of = |cut: &Cut| index.usages.get(cut.session).map(|log| (*cut, log));
             (index.pruned_pos, cuts.iter().filter_map(of).collect::<Vec<_>>())
         };
-        let sums = |pruned: &[PrunedLog]| self.index().sums_after(pruned);
-        let pruned = self.noted(write::prune(&writer, &cuts, max_runs, pruned_pos, sums))?;
+        let sums = |pruned: &[PrunedLog]| self.index().stats_after_prune(pruned);
+        let pruned = self.note_failure(write::prune(&writer, &cuts, max_runs, pruned_pos, sums))?;
         let mut index = self.index();
         if !pruned.is_empty() {
-            index.unsummed.clear();
+            index.dirty_stats.clear();
         }
         let mut sum = Pruned::default();
-        self.tell(pruned.iter().map(|cut| &cut.removal));
+        self.report_damaged(pruned.iter().map(|cut| &cut.removal));
         for cut in pruned {
-            index.usages.cut(cut.removal.session, cut.first_seq, cut.first_pos, cut.gone);
+            index.usages.cut(cut.removal.session, cut.first_seq, cut.first_pos, cut.removed);
             index.pruned_pos = index.pruned_pos.max(cut.pruned_pos);
-            sum.add(cut.gone);
+            sum.add(cut.removed);
         }
         drop(index);
         drop(writer);
-        self.checkpointer.wrote(sum.bytes, sum.runs > 0);
+        self.checkpointer.record_write(sum.bytes, sum.runs > 0);
         Ok(sum)
     }
 
     fn compact(&self) -> Result<bool, CommitError> {
-        if self.unmovable.load(Ordering::Relaxed) {
+        if self.compaction_blocked.load(Ordering::Relaxed) {
             return Ok(false);
         }
         let writer = self.writer();
         self.checkpointer.check()?;
-        let removes = self.noted(write::has_free_pages(&writer).map_err(CommitError::from))?;
+        let removes = self.note_failure(write::has_free_pages(&writer).map_err(CommitError::from))?;
         let compacted = write::compact(&writer);
         drop(writer);
         let compacted = compacted.map(|more| {
             more.unwrap_or_else(|| {
                 tracing::error!("pages are damaged on disk: the room that was freed stays with the file");
-                self.unmovable.store(true, Ordering::Relaxed);
+                self.compaction_blocked.store(true, Ordering::Relaxed);
                 false
             })
         });
         // What it moves goes by the write-ahead log, which is to be moved as well.
-        self.checkpointer.wrote(write::COMPACTED, removes);
-        self.noted(compacted)
+        self.checkpointer.record_write(write::COMPACT_BYTES, removes);
+        self.note_failure(compacted)
     }
 
     fn disk(&self) -> Option<io::Result<Disk>> {

@@ -6,11 +6,11 @@ use std::sync::{Condvar, Mutex};
 use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
-use crate::shutdown::sound;
+use crate::shutdown::lock_or_abort;
 use crate::types::{Epoch, SessionId, Tenant, Timestamp};
 
-use super::super::{ReadError, Record, Run, RunHead, Table};
-use super::{OpenError, checksum, ends, from_sql, pack, schema, to_sql};
+use super::super::{ReadError, Record, Run, RunHeader, Table};
+use super::{OpenError, checksum, bounds, from_sql, compress, schema, to_sql};
 
 impl From<rusqlite::Error> for ReadError {
     fn from(error: rusqlite::Error) -> Self {
@@ -20,48 +20,48 @@ impl From<rusqlite::Error> for ReadError {
 
 /// A few connections; who finds none free waits.
 #[derive(Debug)]
-pub(super) struct Readers {
+pub(super) struct ReaderPool {
     free: Mutex<Vec<Connection>>,
-    given_back: Condvar,
+    returned: Condvar,
 }
 
-impl Readers {
+impl ReaderPool {
     pub(super) fn open(path: &Path, count: usize) -> Result<Self, OpenError> {
         let free: Result<Vec<_>, _> = (0..count.max(1)).map(|_| schema::open_reader(path)).collect();
-        Ok(Self { free: Mutex::new(free?), given_back: Condvar::new() })
+        Ok(Self { free: Mutex::new(free?), returned: Condvar::new() })
     }
 
     pub(super) fn with<T>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
-        let mut taken = Taken { readers: self, connection: Some(self.take()) };
+        let mut taken = PooledConnection { readers: self, connection: Some(self.acquire()) };
         read(taken.connection.as_mut().expect("it is given back at the end"))
     }
 
-    fn take(&self) -> Connection {
-        let mut free = sound(self.free.lock());
+    fn acquire(&self) -> Connection {
+        let mut free = lock_or_abort(self.free.lock());
         loop {
             match free.pop() {
                 Some(connection) => return connection,
-                None => free = sound(self.given_back.wait(free)),
+                None => free = lock_or_abort(self.returned.wait(free)),
             }
         }
     }
 }
 
 /// A connection that is given back whatever happens.
-struct Taken<'a> {
-    readers: &'a Readers,
+struct PooledConnection<'a> {
+    readers: &'a ReaderPool,
     connection: Option<Connection>,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
-        let mut free = sound(self.readers.free.lock());
+        let mut free = lock_or_abort(self.readers.free.lock());
         free.extend(self.connection.take());
         drop(free);
-        self.readers.given_back.notify_one();
+        self.readers.returned.notify_one();
     }
 }
 
@@ -83,25 +83,25 @@ pub(super) fn session(
     let mut rows = select.query(params![session.as_bytes(), to_sql(after)])?;
     let (mut runs, mut bytes) = (Vec::new(), 0);
     while bytes < max_bytes || runs.is_empty() {
-        match stored(rows.next(), epoch, &any)? {
-            Stored::Run(run) => {
+        match decode_row(rows.next(), epoch, &any_session)? {
+            StoredRow::Run(run) => {
                 let Some(run) = run.after(after) else { continue };
                 bytes += run.frames.len();
                 runs.push(run);
             }
-            Stored::Damaged if runs.is_empty() => {
-                let beyond = beyond(connection, epoch, session, after)?;
+            StoredRow::Damaged if runs.is_empty() => {
+                let beyond = seq_before_next_valid(connection, epoch, session, after)?;
                 let first_seq = after + 1;
                 return Err(ReadError::Corrupt { session, first_seq, last_seq: beyond, after: beyond });
             }
-            Stored::Damaged | Stored::Other { .. } | Stored::End => break,
+            StoredRow::Damaged | StoredRow::Filtered { .. } | StoredRow::End => break,
         }
     }
     Ok(runs)
 }
 
 /// The seq before the next run that is whole; the greatest of all when there is none.
-fn beyond(connection: &Connection, epoch: &Epoch, session: SessionId, after: u64) -> Result<u64, ReadError> {
+fn seq_before_next_valid(connection: &Connection, epoch: &Epoch, session: SessionId, after: u64) -> Result<u64, ReadError> {
     // The index alone is walked, so that pages of frames that cannot be read are not in the way.
     let mut select = connection.prepare(
         "SELECT pos FROM run INDEXED BY run_session WHERE session = ?1 AND first_seq > ?2 ORDER BY first_seq",
@@ -115,8 +115,8 @@ fn beyond(connection: &Connection, epoch: &Epoch, session: SessionId, after: u64
             Err(error) if is_malformed(&error) => return Ok(u64::MAX),
             Err(error) => return Err(error.into()),
         };
-        match stored(one.query([place])?.next(), epoch, &any)? {
-            Stored::Run(run) if run.session == session && run.first_seq > after => {
+        match decode_row(one.query([place])?.next(), epoch, &any_session)? {
+            StoredRow::Run(run) if run.session == session && run.first_seq > after => {
                 return Ok(run.first_seq - 1);
             }
             _ => {}
@@ -140,42 +140,42 @@ pub(super) fn all(
     wanted: &dyn Fn(&str, SessionId) -> bool,
 ) -> Result<AllPage, ReadError> {
     /// Rows that are looked at in one go: a long read keeps the write-ahead log from being taken back.
-    const LOOK: usize = 10_000;
+    const MAX_ROWS: usize = 10_000;
     /// Bytes of them: who wants few of the sessions does not wait for what it has until many others were looked at.
-    const LOOK_BYTES: usize = 1 << 20;
+    const MAX_SCAN_BYTES: usize = 1 << 20;
     let mut select = connection
         .prepare(&format!("SELECT {COLUMNS} FROM run WHERE pos > ?1 AND pos <= ?2 ORDER BY pos"))?;
-    let mut rows = select.query([to_sql(after_pos), to_sql(ends::MOST)])?;
+    let mut rows = select.query([to_sql(after_pos), to_sql(bounds::MAX_PLAUSIBLE)])?;
     let mut page = AllPage { runs: Vec::new(), through_pos: after_pos, ended: false };
     let (mut bytes, mut looked) = (0, 0);
-    for _ in 0..LOOK {
-        if looked >= LOOK_BYTES || bytes >= max_bytes && !page.runs.is_empty() {
+    for _ in 0..MAX_ROWS {
+        if looked >= MAX_SCAN_BYTES || bytes >= max_bytes && !page.runs.is_empty() {
             break;
         }
-        match stored(rows.next(), epoch, wanted)? {
-            Stored::End => {
+        match decode_row(rows.next(), epoch, wanted)? {
+            StoredRow::End => {
                 page.ended = true;
                 break;
             }
-            Stored::Run(run) => {
+            StoredRow::Run(run) => {
                 page.through_pos = run.last_pos;
                 looked += run.frames.len();
                 let run = run.after_pos(after_pos);
                 bytes += run.as_ref().map_or(0, |run| run.frames.len());
                 page.runs.extend(run);
             }
-            Stored::Other { pos, bytes } => {
+            StoredRow::Filtered { pos, bytes } => {
                 page.through_pos = pos;
                 looked += bytes;
             }
-            Stored::Damaged => {
+            StoredRow::Damaged => {
                 let Some(damaged) = damaged_after(connection, page.through_pos)? else {
                     page.ended = true;
                     break;
                 };
                 if wanted(&damaged.tenant, damaged.session) {
                     if page.runs.is_empty() {
-                        let Damaged { session, first_seq, last_seq, pos, .. } = damaged;
+                        let DamagedRun { session, first_seq, last_seq, pos, .. } = damaged;
                         return Err(ReadError::Corrupt { session, first_seq, last_seq, after: pos });
                     }
                 } else {
@@ -190,7 +190,7 @@ pub(super) fn all(
 }
 
 /// A run that cannot be given.
-pub(super) struct Damaged {
+pub(super) struct DamagedRun {
     pub(super) session: SessionId,
     pub(super) tenant: String,
     pub(super) first_seq: u64,
@@ -199,12 +199,12 @@ pub(super) struct Damaged {
 }
 
 /// The first run after a place, which is damaged: told by the index where the row itself is not to be trusted.
-pub(super) fn damaged_after(connection: &Connection, after_pos: u64) -> Result<Option<Damaged>, ReadError> {
+pub(super) fn damaged_after(connection: &Connection, after_pos: u64) -> Result<Option<DamagedRun>, ReadError> {
     // These columns lie before the frames, on the page that the place led to.
     let select =
         "SELECT session, first_seq, last_seq, tenant, pos FROM run WHERE pos > ?1 ORDER BY pos LIMIT 1";
     let row = connection.query_row(select, [to_sql(after_pos)], |row| {
-        Ok(Damaged {
+        Ok(DamagedRun {
             session: session_of(row, 0)?,
             first_seq: from_sql(row.get(1)?),
             last_seq: from_sql(row.get(2)?),
@@ -230,10 +230,10 @@ pub(super) fn damaged_after(connection: &Connection, after_pos: u64) -> Result<O
     let select = "SELECT tenant FROM run WHERE session = ?1 AND pos <> ?2 LIMIT 1";
     let tenant = connection.query_row(select, params![session.as_bytes(), to_sql(pos)], |row| row.get(0));
     let tenant = tenant.optional()?.unwrap_or_default();
-    Ok(Some(Damaged { session, tenant, first_seq, last_seq: u64::MAX, pos }))
+    Ok(Some(DamagedRun { session, tenant, first_seq, last_seq: u64::MAX, pos }))
 }
 
-fn is_indexed(connection: &Connection, run: &Damaged) -> Result<bool, rusqlite::Error> {
+fn is_indexed(connection: &Connection, run: &DamagedRun) -> Result<bool, rusqlite::Error> {
     let select =
         "SELECT 1 FROM run INDEXED BY run_session WHERE session = ?1 AND first_seq = ?2 AND +pos = ?3";
     let run = params![run.session.as_bytes(), to_sql(run.first_seq), to_sql(run.pos)];
@@ -241,10 +241,10 @@ fn is_indexed(connection: &Connection, run: &Damaged) -> Result<bool, rusqlite::
 }
 
 /// What a statement of [`COLUMNS`] gave.
-pub(super) enum Stored {
+pub(super) enum StoredRow {
     Run(Run),
     /// A whole run that is not wanted, of so many bytes as it is stored.
-    Other {
+    Filtered {
         pos: u64,
         bytes: usize,
     },
@@ -253,19 +253,19 @@ pub(super) enum Stored {
     End,
 }
 
-fn any(_: &str, _: SessionId) -> bool {
+fn any_session(_: &str, _: SessionId) -> bool {
     true
 }
 
-fn stored(
+fn decode_row(
     row: Result<Option<&Row<'_>>, rusqlite::Error>,
     epoch: &Epoch,
     wanted: &dyn Fn(&str, SessionId) -> bool,
-) -> Result<Stored, ReadError> {
+) -> Result<StoredRow, ReadError> {
     match row {
-        Ok(Some(row)) => Ok(run(row, epoch, wanted).unwrap_or(Stored::Damaged)),
-        Ok(None) => Ok(Stored::End),
-        Err(error) if is_malformed(&error) => Ok(Stored::Damaged),
+        Ok(Some(row)) => Ok(decode_run(row, epoch, wanted).unwrap_or(StoredRow::Damaged)),
+        Ok(None) => Ok(StoredRow::End),
+        Err(error) if is_malformed(&error) => Ok(StoredRow::Damaged),
         Err(error) => Err(error.into()),
     }
 }
@@ -285,10 +285,10 @@ pub(super) fn unless_malformed<T>(result: Result<T, rusqlite::Error>) -> Result<
 }
 
 /// The session, the first and the last seq, and the frames as they are stored.
-type Whole<'a> = (SessionId, u64, u64, &'a [u8]);
+type VerifiedRow<'a> = (SessionId, u64, u64, &'a [u8]);
 
 /// What of a row of [`COLUMNS`] is compared with its checksum; `None` when that is another.
-fn whole<'a>(row: &'a Row<'_>) -> Result<Option<Whole<'a>>, rusqlite::Error> {
+fn verify_row<'a>(row: &'a Row<'_>) -> Result<Option<VerifiedRow<'a>>, rusqlite::Error> {
     let (session, first_seq, last_seq) = (session_of(row, 0)?, from_sql(row.get(1)?), from_sql(row.get(2)?));
     let stored = row.get_ref(7)?.as_blob()?;
     let crc: u32 = row.get(6)?;
@@ -297,31 +297,31 @@ fn whole<'a>(row: &'a Row<'_>) -> Result<Option<Whole<'a>>, rusqlite::Error> {
 }
 
 /// The last seq and the stored bytes of a run of a session, when it is whole.
-pub(super) fn weighed(
+pub(super) fn verified_size(
     row: Result<Option<&Row<'_>>, rusqlite::Error>,
     session: SessionId,
 ) -> Result<Option<(u64, u64)>, rusqlite::Error> {
     let Some(row) = unless_malformed(row)?.flatten() else { return Ok(None) };
-    let whole = whole(row).ok().flatten().filter(|(of, ..)| *of == session);
+    let whole = verify_row(row).ok().flatten().filter(|(of, ..)| *of == session);
     Ok(whole.map(|(_, _, last_seq, stored)| (last_seq, stored.len() as u64)))
 }
 
 /// A row of [`COLUMNS`], compared with its checksum, and unpacked when it is wanted. What is no value of its column's kind
 /// is damage too, and what cannot be unpacked.
-fn run(
+fn decode_run(
     row: &Row<'_>,
     epoch: &Epoch,
     wanted: &dyn Fn(&str, SessionId) -> bool,
-) -> Result<Stored, rusqlite::Error> {
-    let Some((session, first_seq, last_seq, stored)) = whole(row)? else { return Ok(Stored::Damaged) };
+) -> Result<StoredRow, rusqlite::Error> {
+    let Some((session, first_seq, last_seq, stored)) = verify_row(row)? else { return Ok(StoredRow::Damaged) };
     let (tenant, last_pos) = (row.get_ref(4)?.as_str()?, from_sql(row.get(3)?));
     if !wanted(tenant, session) {
-        return Ok(Stored::Other { pos: last_pos, bytes: stored.len() });
+        return Ok(StoredRow::Filtered { pos: last_pos, bytes: stored.len() });
     }
-    let Some(frames) = pack::unpack(stored) else { return Ok(Stored::Damaged) };
+    let Some(frames) = compress::decompress(stored) else { return Ok(StoredRow::Damaged) };
     let run = Run { tenant: Tenant::new(tenant), session, first_seq, last_seq, last_pos, frames };
     let framed_with = row.get_ref(5)?.as_str()?;
-    Ok(Stored::Run(if framed_with == epoch.as_str() { run } else { run.with_epoch(epoch) }))
+    Ok(StoredRow::Run(if framed_with == epoch.as_str() { run } else { run.with_epoch(epoch) }))
 }
 
 pub(super) fn session_of(row: &Row<'_>, column: usize) -> Result<SessionId, rusqlite::Error> {
@@ -329,12 +329,12 @@ pub(super) fn session_of(row: &Row<'_>, column: usize) -> Result<SessionId, rusq
 }
 
 /// A session comes with the seq that its log begins at.
-pub(super) fn heads(
+pub(super) fn run_headers(
     connection: &Connection,
     session: Option<(SessionId, u64)>,
     after_pos: u64,
     limit: usize,
-) -> Result<Vec<RunHead>, rusqlite::Error> {
+) -> Result<Vec<RunHeader>, rusqlite::Error> {
     const HEAD: &str = "SELECT session, first_seq, last_seq, pos, length(frames), time FROM run";
     let (after, limit) = (to_sql(after_pos), to_sql(limit as u64));
     match session {
@@ -342,18 +342,18 @@ pub(super) fn heads(
             .prepare(&format!(
                 "{HEAD} WHERE session = ?1 AND first_seq >= ?2 AND pos > ?3 ORDER BY first_seq LIMIT ?4"
             ))?
-            .query_map(params![session.as_bytes(), to_sql(from), after, limit], head)?
+            .query_map(params![session.as_bytes(), to_sql(from), after, limit], run_header)?
             .collect(),
         None => connection
             .prepare(&format!("{HEAD} WHERE pos > ?1 ORDER BY pos LIMIT ?2"))?
-            .query_map(params![after, limit], head)?
+            .query_map(params![after, limit], run_header)?
             .collect(),
     }
 }
 
 /// A row of session, first seq, last seq, place, bytes and time.
-pub(super) fn head(row: &Row<'_>) -> Result<RunHead, rusqlite::Error> {
-    Ok(RunHead {
+pub(super) fn run_header(row: &Row<'_>) -> Result<RunHeader, rusqlite::Error> {
+    Ok(RunHeader {
         session: session_of(row, 0)?,
         first_seq: from_sql(row.get(1)?),
         last_seq: from_sql(row.get(2)?),

@@ -14,9 +14,9 @@ use super::{from_sql, to_sql};
 /// The runs of one session that are to go.
 pub(super) struct Removal {
     pub(super) session: SessionId,
-    places: Vec<i64>,
+    positions: Vec<i64>,
     /// Those that are damaged, which are left where they are.
-    pub(super) stay: u64,
+    pub(super) damaged: u64,
 }
 
 impl Removal {
@@ -26,9 +26,9 @@ impl Removal {
         let mut select = connection.prepare(select)?;
         let places = select.query_map([session.as_bytes()], |row| row.get(0))?;
         let places: Vec<i64> = places.collect::<Result<_, _>>()?;
-        let (mut look, mut removal) = (Look::new(connection)?, Self { session, places: Vec::new(), stay: 0 });
+        let (mut look, mut removal) = (RunInspector::new(connection)?, Self { session, positions: Vec::new(), damaged: 0 });
         for pos in places {
-            let whole = look.weigh(session, pos)?;
+            let whole = look.verified_size(session, pos)?;
             removal.add(pos, whole.is_some());
         }
         Ok(removal)
@@ -36,16 +36,16 @@ impl Removal {
 
     fn add(&mut self, pos: i64, whole: bool) {
         if whole {
-            self.places.push(pos);
+            self.positions.push(pos);
         } else {
-            self.stay += 1;
+            self.damaged += 1;
         }
     }
 
     /// False when SQLite met damage, which [`spare`](Self::spare) leaves alone in the next transaction.
     pub(super) fn remove(&self, transaction: &Connection) -> Result<bool, CommitError> {
         let mut delete = transaction.prepare("DELETE FROM run WHERE pos = ?1")?;
-        for pos in &self.places {
+        for pos in &self.positions {
             if read::unless_malformed(delete.execute([pos]))?.is_none() {
                 return Ok(false);
             }
@@ -53,19 +53,19 @@ impl Removal {
         Ok(true)
     }
 
-    pub(super) fn spare(&mut self) {
-        self.stay += self.places.len() as u64;
-        self.places.clear();
+    pub(super) fn skip_all(&mut self) {
+        self.damaged += self.positions.len() as u64;
+        self.positions.clear();
     }
 }
 
 /// Looks at runs, one after the other.
-struct Look<'a> {
+struct RunInspector<'a> {
     row: Statement<'a>,
     size: Statement<'a>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> RunInspector<'a> {
     fn new(connection: &'a Connection) -> Result<Self, rusqlite::Error> {
         Ok(Self {
             row: connection.prepare(&format!("SELECT {COLUMNS} FROM run WHERE pos = ?1"))?,
@@ -74,12 +74,12 @@ impl<'a> Look<'a> {
     }
 
     /// The last seq and the bytes of a run of the session; `None` when it is damaged.
-    fn weigh(&mut self, session: SessionId, pos: i64) -> Result<Option<(u64, u64)>, rusqlite::Error> {
-        read::weighed(self.row.query([pos])?.next(), session)
+    fn verified_size(&mut self, session: SessionId, pos: i64) -> Result<Option<(u64, u64)>, rusqlite::Error> {
+        read::verified_size(self.row.query([pos])?.next(), session)
     }
 
     /// What the index in memory counts of a damaged run.
-    fn size(&mut self, pos: i64) -> Result<u64, rusqlite::Error> {
+    fn stored_size(&mut self, pos: i64) -> Result<u64, rusqlite::Error> {
         let bytes = self.size.query_row([pos], |row| row.get(0)).optional();
         let bytes: Option<i64> = read::unless_malformed(bytes)?.flatten();
         Ok(bytes.map_or(0, from_sql))
@@ -89,7 +89,7 @@ impl<'a> Look<'a> {
 /// What one session loses, and where its log begins then.
 pub(super) struct PrunedLog {
     pub(super) removal: Removal,
-    pub(super) gone: Pruned,
+    pub(super) removed: Pruned,
     pub(super) pruned_pos: u64,
     pub(super) first_seq: u64,
     pub(super) first_pos: u64,
@@ -110,11 +110,11 @@ impl PrunedLog {
         let oldest = params![cut.session.as_bytes(), to_sql(log.first_seq), to_sql(max_runs as u64 + 1)];
         let oldest = select.query_map(oldest, |row| Ok((row.get(0)?, row.get(1)?)))?;
         let oldest: Vec<(i64, i64)> = oldest.collect::<Result<_, _>>()?;
-        let mut look = Look::new(connection)?;
-        let mut removal = Removal { session: cut.session, places: Vec::new(), stay: 0 };
+        let mut look = RunInspector::new(connection)?;
+        let mut removal = Removal { session: cut.session, positions: Vec::new(), damaged: 0 };
         let (mut gone, mut pruned_pos, mut next) = (Pruned::default(), None, None);
         for (first_seq, pos) in oldest {
-            let whole = look.weigh(cut.session, pos)?;
+            let whole = look.verified_size(cut.session, pos)?;
             let last_seq = whole.map_or(from_sql(first_seq), |(last_seq, _)| last_seq);
             if last_seq > cut.through || from_sql(pos) >= log.last_pos || gone.runs == max_runs as u64 {
                 let before = last_seq.saturating_sub(from_sql(first_seq));
@@ -123,13 +123,13 @@ impl PrunedLog {
             }
             let bytes = match whole {
                 Some((_, bytes)) => bytes,
-                None => look.size(pos)?,
+                None => look.stored_size(pos)?,
             };
             removal.add(pos, whole.is_some());
             gone.add(Pruned { runs: 1, bytes });
             pruned_pos = Some(from_sql(pos));
         }
         let (first_seq, first_pos) = next.unwrap_or((log.last_seq, log.last_pos));
-        Ok(pruned_pos.map(|pruned_pos| Self { removal, gone, pruned_pos, first_seq, first_pos }))
+        Ok(pruned_pos.map(|pruned_pos| Self { removal, removed: gone, pruned_pos, first_seq, first_pos }))
     }
 }

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_kept_where_there_is_twice_its_room_and_released_once() {
+    fn reserve_needs_twice_its_size_and_is_released_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("reserve");
         let reserve = Reserve::new(path.clone());

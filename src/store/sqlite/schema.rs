@@ -11,14 +11,14 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::types::Epoch;
 
-use super::checkpoint::KEPT;
+use super::checkpoint::WAL_KEPT_BYTES;
 use super::migrate::{self, Migration};
-use super::{OpenError, pack, sums};
+use super::{OpenError, compress, log_stats};
 
 /// `acpg`, at byte 68 of the file: it is ours.
-const APPLICATION: i32 = 0x6163_7067;
+const APPLICATION_ID: i32 = 0x6163_7067;
 /// What leads from each released version to the next, beginning with the first.
-const MIGRATIONS: [Migration; 2] = [sums::MIGRATION, pack::MIGRATION];
+const MIGRATIONS: [Migration; 2] = [log_stats::MIGRATION, compress::MIGRATION];
 /// What this build reads and writes, at byte 60 of the file.
 #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "they are a few")]
 const VERSION: i32 = 1 + MIGRATIONS.len() as i32;
@@ -55,10 +55,10 @@ CREATE TABLE meta (
 
 /// Checks the file, or makes it, and brings it to this version. A file that is not ours or is newer is not touched.
 pub(super) fn prepare(path: &Path, epoch: impl FnOnce() -> Epoch) -> Result<(), OpenError> {
-    let version = match recognise(path) {
+    let version = match read_version(path) {
         Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
-            if restored(path).exists() {
-                return Err(OpenError::HalfRestored);
+            if restored_path(path).exists() {
+                return Err(OpenError::RestoreInterrupted);
             }
             return create(path, &epoch());
         }
@@ -72,29 +72,29 @@ pub(super) fn prepare(path: &Path, epoch: impl FnOnce() -> Epoch) -> Result<(), 
 
 /// Whether to open this file is to change its version.
 pub(super) fn is_earlier(path: &Path) -> Result<bool, OpenError> {
-    Ok(recognise(path)? < VERSION)
+    Ok(read_version(path)? < VERSION)
 }
 
 /// The version of a file of ours, which this build knows.
-pub(super) fn recognise(path: &Path) -> Result<i32, OpenError> {
+pub(super) fn read_version(path: &Path) -> Result<i32, OpenError> {
     let mut header = Vec::new();
     File::open(path)?.take(100).read_to_end(&mut header)?;
-    if fs::metadata(beside(path, "-wal")).is_ok_and(|wal| wal.len() > 0) {
+    if fs::metadata(with_suffix(path, "-wal")).is_ok_and(|wal| wal.len() > 0) {
         // What was written last may not be in the file itself yet, and a machine that stopped may have left the
         // file's first page half-written: the log has it whole.
-        let connection = Connection::open_with_flags(path, reading())?;
+        let connection = Connection::open_with_flags(path, read_only())?;
         let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
         return check(number("application_id")?, number("user_version")?);
     }
     if header.len() < 100 || !header.starts_with(b"SQLite format 3\0") {
-        return Err(OpenError::Foreign);
+        return Err(OpenError::NotALog);
     }
     check(number_at(&header, 68), number_at(&header, 60))
 }
 
 /// Where a copy lies that is to become the log.
-pub(super) fn restored(log: &Path) -> PathBuf {
-    beside(log, ".restored")
+pub(super) fn restored_path(log: &Path) -> PathBuf {
+    with_suffix(log, ".restored")
 }
 
 fn number_at(header: &[u8], at: usize) -> i32 {
@@ -103,30 +103,30 @@ fn number_at(header: &[u8], at: usize) -> i32 {
 
 fn check(application: i32, version: i32) -> Result<i32, OpenError> {
     match version {
-        _ if application != APPLICATION => Err(OpenError::Foreign),
+        _ if application != APPLICATION_ID => Err(OpenError::NotALog),
         1..=VERSION => Ok(version),
-        found if found > VERSION => Err(OpenError::Newer { found, known: VERSION }),
-        _ => Err(OpenError::Foreign),
+        found if found > VERSION => Err(OpenError::NewerVersion { found, known: VERSION }),
+        _ => Err(OpenError::NotALog),
     }
 }
 
 /// Makes the file under another name, so that a half-made one is never found under its own.
 fn create(path: &Path, epoch: &Epoch) -> Result<(), OpenError> {
-    let new = beside(path, ".new");
-    for left in [".new", ".new-journal", ".new-wal", ".new-shm"].map(|suffix| beside(path, suffix)) {
+    let new = with_suffix(path, ".new");
+    for left in [".new", ".new-journal", ".new-wal", ".new-shm"].map(|suffix| with_suffix(path, suffix)) {
         match fs::remove_file(&left) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
     }
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    let mut connection = Connection::open_with_flags(&new, writing())?;
+    let mut connection = Connection::open_with_flags(&new, read_write())?;
     // It is durable as a whole before it has its name: a start waits for one sync of it and not for one a step.
     connection.pragma_update(None, "synchronous", "OFF")?;
     connection.pragma_update(None, "page_size", 8192)?;
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     let transaction = connection.transaction()?;
-    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.execute_batch(SCHEMA)?;
     transaction.execute(
@@ -146,7 +146,7 @@ fn create(path: &Path, epoch: &Epoch) -> Result<(), OpenError> {
 
 /// The connection that commits. Checkpoints are another thread's.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
-    let connection = Connection::open_with_flags(path, writing())?;
+    let connection = Connection::open_with_flags(path, read_write())?;
     connection.busy_timeout(BUSY)?;
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {
@@ -154,7 +154,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     }
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    connection.pragma_update(None, "journal_size_limit", KEPT)?;
+    connection.pragma_update(None, "journal_size_limit", WAL_KEPT_BYTES)?;
     // What goes is overwritten on the pages that are written anyway; pages that are free go back to the disk.
     connection.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(()))?;
     common(&connection)?;
@@ -163,7 +163,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
 
 /// A connection that checkpoints.
 pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, OpenError> {
-    let connection = Connection::open_with_flags(path, writing())?;
+    let connection = Connection::open_with_flags(path, read_write())?;
     connection.busy_timeout(Duration::from_secs(2))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
@@ -173,7 +173,7 @@ pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, OpenError> {
 
 /// A connection that reads.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
-    let connection = Connection::open_with_flags(path, reading())?;
+    let connection = Connection::open_with_flags(path, read_only())?;
     connection.busy_timeout(BUSY)?;
     // Else a kept statement is prepared anew for each cursor that it is asked about.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -184,7 +184,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
 /// A connection to a log that others may have open, to read it. One that may only read leaves its write-ahead log behind,
 /// as if it had died; so where there is none yet it is one that takes it away.
 pub(super) fn open_source(path: &Path) -> Result<Connection, rusqlite::Error> {
-    let flags = if beside(path, "-wal").exists() { reading() } else { writing() };
+    let flags = if with_suffix(path, "-wal").exists() { read_only() } else { read_write() };
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
     common(&connection)?;
@@ -193,7 +193,7 @@ pub(super) fn open_source(path: &Path) -> Result<Connection, rusqlite::Error> {
 
 /// A connection to a file that nobody else knows yet. The caller sees to it that it is durable.
 pub(super) fn open_copy(path: &Path) -> Result<Connection, rusqlite::Error> {
-    let connection = Connection::open_with_flags(path, writing())?;
+    let connection = Connection::open_with_flags(path, read_write())?;
     connection.pragma_update(None, "synchronous", "OFF")?;
     common(&connection)?;
     Ok(connection)
@@ -205,11 +205,11 @@ fn common(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.pragma_update(None, "mmap_size", 0)
 }
 
-fn writing() -> OpenFlags {
+fn read_write() -> OpenFlags {
     OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX
 }
 
-fn reading() -> OpenFlags {
+fn read_only() -> OpenFlags {
     OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX
 }
 
@@ -218,7 +218,7 @@ pub(super) fn folder_of(path: &Path) -> &Path {
 }
 
 /// A file beside another, by what follows its name.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

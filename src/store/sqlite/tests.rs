@@ -1,8 +1,8 @@
 //! What only a store on a disk has to do.
 
-mod ahead;
+mod wal;
 mod damage;
-mod packed;
+mod compress;
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -41,12 +41,12 @@ impl Place {
     }
 }
 
-fn check(store: &SqliteStore) -> Result<Checked, CheckError> {
+fn check(store: &SqliteStore) -> Result<CheckReport, CheckError> {
     store.check(drop, u64::MAX, || {})
 }
 
 #[test]
-fn everything_is_there_after_opening_again() {
+fn reopen_restores_everything() {
     let place = Place::new();
     let store = place.store();
     let epoch = store.epoch();
@@ -67,7 +67,7 @@ fn everything_is_there_after_opening_again() {
 }
 
 #[test]
-fn the_file_is_made_as_asked() {
+fn new_file_has_permissions_and_pragmas() {
     let place = Place::new();
     fs::write(place.folder.path().join("events.sqlite.new"), "half-made").unwrap();
     let store = place.store();
@@ -89,7 +89,7 @@ fn the_file_is_made_as_asked() {
 }
 
 /// Where reading goes on, if that is what it says.
-fn beyond<T: std::fmt::Debug>(read: Result<T, ReadError>) -> (u64, u64) {
+fn corrupt_range<T: std::fmt::Debug>(read: Result<T, ReadError>) -> (u64, u64) {
     match read {
         Err(ReadError::Corrupt { first_seq, after, .. }) => (first_seq, after),
         other => panic!("{other:?}"),
@@ -97,7 +97,7 @@ fn beyond<T: std::fmt::Debug>(read: Result<T, ReadError>) -> (u64, u64) {
 }
 
 #[test]
-fn a_damaged_run_is_told_and_the_rest_is_served() {
+fn damaged_run_is_reported_and_rest_is_readable() {
     let place = Place::new();
     append(&place.store(), vec![run(1, 1..=3), run(1, 4..=6), run(2, 1..=1), run(1, 7..=8)]);
     place
@@ -105,14 +105,14 @@ fn a_damaged_run_is_told_and_the_rest_is_served() {
     let store = place.store();
     assert_eq!(seqs(&store.read(session(1), 0, 10_000).unwrap()), [1, 2, 3], "what comes before it is given");
     for after in 3..=5 {
-        assert_eq!(beyond(store.read(session(1), after, 10_000)), (after + 1, 6));
+        assert_eq!(corrupt_range(store.read(session(1), after, 10_000)), (after + 1, 6));
     }
     assert_eq!(seqs(&store.read(session(1), 6, 10_000).unwrap()), [7, 8]);
     assert_eq!(seqs(&store.read(session(2), 0, 10_000).unwrap()), [1]);
     let all = |after| store.read_all(after, 10_000, &|_, _| true);
     let page = all(0).unwrap();
     assert_eq!((seqs(&page.runs), page.through_pos), (vec![1, 2, 3], 3));
-    assert_eq!(beyond(all(3)), (4, 6));
+    assert_eq!(corrupt_range(all(3)), (4, 6));
     assert_eq!(seqs(&all(6).unwrap().runs), [1, 7, 8]);
     let (mut after, mut other) = (0, Vec::new());
     while after < 9 {
@@ -125,7 +125,7 @@ fn a_damaged_run_is_told_and_the_rest_is_served() {
 }
 
 #[test]
-fn who_wants_one_session_gets_what_is_there_before_much_of_others_was_looked_at() {
+fn scan_for_one_session_returns_before_reading_all_others() {
     let place = Place::new();
     let store = place.store();
     let mut others: Vec<Run> = (0..40).map(|n| noisy(2, n * 1000 + 1..=n * 1000 + 1000, 100)).collect();
@@ -144,7 +144,7 @@ fn who_wants_one_session_gets_what_is_there_before_much_of_others_was_looked_at(
 }
 
 #[test]
-fn a_run_whose_columns_lie_is_damaged_too() {
+fn run_with_wrong_columns_is_damaged() {
     let place = Place::new();
     append(&place.store(), vec![run(1, 1..=3), run(2, 1..=1), run(1, 4..=6)]);
     // The index knows whose the run is, so its owner's readers are told and no other's.
@@ -160,12 +160,12 @@ fn a_run_whose_columns_lie_is_damaged_too() {
     );
     let store = place.store();
     assert_eq!(seqs(&store.read_all(0, 10_000, &|_, of| of == session(1)).unwrap().runs), [1, 2, 3]);
-    assert_eq!(beyond(store.read_all(3, 10_000, &|_, of| of == session(2))).1, 4);
+    assert_eq!(corrupt_range(store.read_all(3, 10_000, &|_, of| of == session(2))).1, 4);
     assert_eq!(seqs(&store.read_all(4, 10_000, &|_, of| of == session(1)).unwrap().runs), [4, 5, 6]);
 }
 
 #[test]
-fn a_run_on_pages_that_are_none_is_passed_over() {
+fn run_with_invalid_overflow_page_is_skipped() {
     // As it is stored where it packs, and where it does not.
     for length in [16, 600] {
         let place = Place::new();
@@ -186,26 +186,26 @@ fn a_run_on_pages_that_are_none_is_passed_over() {
         fs::write(place.path(), bytes).unwrap();
         let store = place.store();
         assert!(seqs(&store.read(session(1), 0, 1 << 20).unwrap()) == [1, 2, 3]);
-        assert_eq!(beyond(store.read(session(1), 3, 1 << 20)), (4, 1000));
-        assert_eq!(beyond(store.read(session(1), 500, 1 << 20)), (501, 1000));
+        assert_eq!(corrupt_range(store.read(session(1), 3, 1 << 20)), (4, 1000));
+        assert_eq!(corrupt_range(store.read(session(1), 500, 1 << 20)), (501, 1000));
         assert_eq!(seqs(&store.read(session(1), 1000, 1 << 20).unwrap()), [1001, 1002, 1003]);
-        assert_eq!(beyond(store.read_all(3, 1 << 20, &|_, _| true)), (4, 1000));
+        assert_eq!(corrupt_range(store.read_all(3, 1 << 20, &|_, _| true)), (4, 1000));
         assert_eq!(seqs(&store.read_all(1000, 1 << 20, &|_, _| true).unwrap().runs), [1001, 1002, 1003]);
     }
 }
 
 #[test]
-fn damage_at_the_end_has_nothing_beyond() {
+fn damage_at_end_skips_to_end() {
     let place = Place::new();
     append(&place.store(), vec![run(1, 1..=3), run(1, 4..=6), run(1, 7..=9)]);
     place.sql("UPDATE run SET crc = crc + 1 WHERE pos > 3");
     let store = place.store();
-    assert_eq!(beyond(store.read(session(1), 3, 1000)), (4, u64::MAX));
-    assert_eq!((beyond(store.read_all(3, 1000, &|_, _| true)).1), 6, "one by one");
+    assert_eq!(corrupt_range(store.read(session(1), 3, 1000)), (4, u64::MAX));
+    assert_eq!((corrupt_range(store.read_all(3, 1000, &|_, _| true)).1), 6, "one by one");
 }
 
 #[test]
-fn what_is_not_ours_is_refused_untouched() {
+fn foreign_file_is_rejected_unchanged() {
     let place = Place::new();
     append(&place.store(), vec![run(1, 1..=3)]);
     let refused = |found: &str| {
@@ -224,18 +224,18 @@ fn what_is_not_ours_is_refused_untouched() {
 }
 
 #[test]
-fn a_newer_version_in_the_write_ahead_log_is_seen() {
+fn newer_version_in_wal_is_detected() {
     let place = Place::new();
     drop(place.store());
     let newer = Connection::open(place.path()).unwrap();
     newer.execute_batch("PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 4").unwrap();
     let before = fs::read(place.path()).unwrap();
-    assert!(matches!(place.open().unwrap_err(), OpenError::Newer { found: 4, .. }));
+    assert!(matches!(place.open().unwrap_err(), OpenError::NewerVersion { found: 4, .. }));
     assert!(fs::read(place.path()).unwrap() == before);
 }
 
 #[test]
-fn a_file_with_damage_does_not_open() {
+fn damaged_schema_does_not_open() {
     let place = Place::new();
     append(&place.store(), vec![run(1, 1..=3)]);
     let mut bytes = fs::read(place.path()).unwrap();
@@ -245,7 +245,7 @@ fn a_file_with_damage_does_not_open() {
 }
 
 /// As a process that died leaves a log behind: with its write-ahead log.
-fn left_open(place: &Place) {
+fn leave_unclean(place: &Place) {
     fs::write(place.path().with_file_name("events.sqlite-wal"), "").unwrap();
 }
 
@@ -254,33 +254,33 @@ fn files(place: &Place) -> usize {
 }
 
 #[test]
-fn a_log_that_was_left_open_says_so_until_it_was_checked() {
+fn unclean_shutdown_is_reported_until_checked() {
     let place = Place::new();
     let store = place.store();
-    assert!(!store.is_doubtful());
+    assert!(!store.unclean_shutdown());
     append(&store, vec![run(1, 1..=3), run(2, 1..=3)]);
     drop(store);
-    left_open(&place);
+    leave_unclean(&place);
     for _ in 0..2 {
         let store = place.store();
-        assert!(store.is_doubtful());
+        assert!(store.unclean_shutdown());
         append(&store, vec![run(3, 1..=1)]);
         drop(store);
         place.sql("DELETE FROM run WHERE pos > 6");
-        left_open(&place);
+        leave_unclean(&place);
     }
     place.sql("UPDATE run SET crc = crc + 1 WHERE pos = 3");
-    left_open(&place);
+    leave_unclean(&place);
     let store = place.store();
     let checked = check(&store).unwrap();
-    assert_eq!((checked.runs, checked.damaged, store.is_doubtful()), (1, 1, false));
+    assert_eq!((checked.runs, checked.damaged, store.unclean_shutdown()), (1, 1, false));
     drop(store);
     assert_eq!(files(&place), 1, "what was checked is closed properly");
-    assert!(!place.store().is_doubtful());
+    assert!(!place.store().unclean_shutdown());
 }
 
 #[test]
-fn a_broken_structure_is_found_and_takes_no_commit() {
+fn broken_structure_is_detected_and_rejects_commits() {
     let place = Place::new();
     append(&place.store(), vec![run(1, 1..=3), run(1, 4..=6)]);
     // The cells of the table's leaf (13) in another order than that of their places.
@@ -292,7 +292,7 @@ fn a_broken_structure_is_found_and_takes_no_commit() {
     let (first, second) = bytes[cells..].split_at_mut(2);
     first.swap_with_slice(&mut second[..2]);
     fs::write(place.path(), &bytes).unwrap();
-    left_open(&place);
+    leave_unclean(&place);
     for _ in 0..2 {
         let store = place.store();
         assert!(matches!(check(&store), Err(CheckError::Malformed(_))));
@@ -304,17 +304,17 @@ fn a_broken_structure_is_found_and_takes_no_commit() {
 }
 
 #[test]
-fn a_check_can_be_broken_off() {
+fn check_can_be_stopped() {
     let place = Place::new();
     append(&place.store(), vec![run(1, 1..=3)]);
-    left_open(&place);
+    leave_unclean(&place);
     let store = place.store();
     assert!(matches!(store.check(|stop| stop(), u64::MAX, || {}), Err(CheckError::Stopped)));
-    assert!(store.is_doubtful());
+    assert!(store.unclean_shutdown());
 }
 
 #[test]
-fn a_copy_is_one_file_of_one_moment_and_overwrites_nothing() {
+fn copy_is_a_consistent_snapshot_and_overwrites_nothing() {
     let place = Place::new();
     let store = place.store();
     append(&store, vec![run(1, 1..=500)]);
@@ -346,21 +346,21 @@ fn a_copy_is_one_file_of_one_moment_and_overwrites_nothing() {
 }
 
 #[test]
-fn a_copy_of_a_log_that_nobody_has_open_leaves_it_closed() {
+fn copy_of_a_closed_log_leaves_it_clean() {
     let place = Place::new();
     append(&place.store(), vec![run(1, 1..=3)]);
     let file = place.folder.path().join("copy");
     copy(&place.path(), &file).unwrap();
     assert_eq!(files(&place), 2, "the log and its copy");
-    assert!(!place.store().is_doubtful());
-    left_open(&place);
+    assert!(!place.store().unclean_shutdown());
+    leave_unclean(&place);
     fs::remove_file(&file).unwrap();
     copy(&place.path(), &file).unwrap();
-    assert!(place.store().is_doubtful(), "one that was left open is still");
+    assert!(place.store().unclean_shutdown(), "one that was left open is still");
 }
 
 #[test]
-fn a_restore_gives_a_new_epoch_and_keeps_what_was_there() {
+fn restore_renews_epoch_and_keeps_previous_log() {
     let place = Place::new();
     let store = place.store();
     append(&store, vec![run(1, 1..=3)]);
@@ -375,13 +375,13 @@ fn a_restore_gives_a_new_epoch_and_keeps_what_was_there() {
     let runs = store.read(session(1), 0, 1000).unwrap();
     assert_eq!(seqs(&runs), [1, 2, 3]);
     assert!(runs[0].frames.starts_with(format!("id: {}-1\n", store.epoch()).as_bytes()));
-    let kept = SqliteStore::open(&restored.kept.unwrap(), Ids::system(), &Limits::default()).unwrap();
-    assert!(!kept.is_doubtful());
+    let kept = SqliteStore::open(&restored.previous.unwrap(), Ids::system(), &Limits::default()).unwrap();
+    assert!(!kept.unclean_shutdown());
     assert_eq!((kept.epoch(), kept.usage(session(1)).unwrap().last_seq), (epoch, 6));
 }
 
 #[test]
-fn a_restore_that_was_broken_off_is_told_and_done_again() {
+fn interrupted_restore_is_detected_and_repeatable() {
     let place = Place::new();
     append(&place.store(), vec![run(1, 1..=3)]);
     let file = place.folder.path().join("copy");
@@ -389,14 +389,14 @@ fn a_restore_that_was_broken_off_is_told_and_done_again() {
     // The log has its new name, and the copy not yet the log's.
     fs::rename(place.path(), place.folder.path().join("events.sqlite.before-1")).unwrap();
     fs::copy(&file, place.folder.path().join("events.sqlite.restored")).unwrap();
-    assert!(matches!(place.open(), Err(OpenError::HalfRestored)));
+    assert!(matches!(place.open(), Err(OpenError::RestoreInterrupted)));
     assert!(!place.path().exists(), "no empty log takes the place of both");
-    assert!(restore(&file, &place.path(), &Ids::system()).unwrap().kept.is_none());
+    assert!(restore(&file, &place.path(), &Ids::system()).unwrap().previous.is_none());
     assert_eq!(seqs(&place.store().read(session(1), 0, 1000).unwrap()), [1, 2, 3]);
 }
 
 #[test]
-fn a_new_epoch_renames_what_was_framed_before() {
+fn new_epoch_rewrites_ids_of_old_frames() {
     let place = Place::new();
     let store = place.store();
     let old = store.epoch();
@@ -418,7 +418,7 @@ fn a_new_epoch_renames_what_was_framed_before() {
 }
 
 #[test]
-fn a_full_disk_refuses_whole_batches_and_takes_them_later() {
+fn full_disk_rejects_whole_batches_until_space_returns() {
     let place = Place::new();
     let store = place.store();
     append(&store, vec![run(1, 1..=2)]);
@@ -441,7 +441,7 @@ fn a_full_disk_refuses_whole_batches_and_takes_them_later() {
 }
 
 #[test]
-fn room_that_was_freed_goes_back_to_the_disk() {
+fn compact_returns_free_pages_to_disk() {
     let place = Place::new();
     let store = place.store();
     for n in 0..20 {
@@ -458,7 +458,7 @@ fn room_that_was_freed_goes_back_to_the_disk() {
 }
 
 #[test]
-fn the_disk_has_room() {
+fn disk_reports_free_space() {
     let place = Place::new();
     let disk = place.store().disk().unwrap().unwrap();
     assert!(disk.free > 0 && disk.free <= disk.total);

@@ -6,11 +6,11 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
 
 use crate::types::{Epoch, Timestamp};
 
-use super::super::{Batch, CommitError, Cut, Expect, LogUsage, RunHead};
-use super::pack::Packer;
+use super::super::{Batch, CommitError, Cut, Expect, LogUsage, RunHeader};
+use super::compress::Compressor;
 use super::remove::{PrunedLog, Removal};
-use super::room::Room;
-use super::sums::{self, Sums};
+use super::wal_prealloc::WalPrealloc;
+use super::log_stats::{self, LogStats};
 use super::{checksum, read, to_sql};
 
 impl From<rusqlite::Error> for CommitError {
@@ -59,9 +59,9 @@ impl Drop for Transaction<'_> {
 }
 
 /// What a commit did.
-pub(super) struct Done {
+pub(super) struct WriteOutcome {
     /// The runs as they were stored, in the order of the batch.
-    pub(super) runs: Vec<RunHead>,
+    pub(super) runs: Vec<RunHeader>,
     /// The sessions that were erased.
     pub(super) erased: Vec<Removal>,
     /// About how many bytes went to the write-ahead log.
@@ -71,38 +71,38 @@ pub(super) struct Done {
 /// `last_pos` is the last place that was given before.
 pub(super) fn commit(
     connection: &Connection,
-    room: &Room,
+    room: &WalPrealloc,
     batch: &Batch,
     epoch: &Epoch,
     last_pos: u64,
     time: Timestamp,
-    sums: Option<&Sums>,
-) -> Result<Done, CommitError> {
+    sums: Option<&LogStats>,
+) -> Result<WriteOutcome, CommitError> {
     let erased = batch.erase.iter().map(|session| Removal::of(connection, *session));
     let mut erased = erased.collect::<Result<Vec<_>, _>>()?;
     loop {
         let transaction = Transaction::begin(connection)?;
         check(&transaction, &batch.expect)?;
         if let Some(sums) = sums {
-            sums::write(&transaction, sums)?;
+            log_stats::write(&transaction, sums)?;
         }
         if let Some(damaged) = remove(&transaction, &mut erased)? {
-            damaged.spare();
+            damaged.skip_all();
             continue;
         }
         for session in &batch.erase {
-            sums::erase(&transaction, *session)?;
+            log_stats::erase(&transaction, *session)?;
         }
         if !batch.erase.is_empty() {
             // The places that go are not given again, should they have been the last.
-            set_place(&transaction, "last_pos", last_pos)?;
+            set_position(&transaction, "last_pos", last_pos)?;
         }
         let runs = append(&transaction, batch, epoch, last_pos, time)?;
         write_records(&transaction, batch)?;
-        let written = size(batch, &runs);
-        room.make(written);
+        let written = wal_bytes(batch, &runs);
+        room.reserve(written);
         transaction.commit()?;
-        return Ok(Done { runs, erased, written });
+        return Ok(WriteOutcome { runs, erased, written });
     }
 }
 
@@ -158,7 +158,7 @@ fn append(
     epoch: &Epoch,
     mut last_pos: u64,
     time: Timestamp,
-) -> Result<Vec<RunHead>, CommitError> {
+) -> Result<Vec<RunHeader>, CommitError> {
     if batch.runs.is_empty() {
         return Ok(Vec::new());
     }
@@ -166,11 +166,11 @@ fn append(
         "INSERT INTO run (pos, session, first_seq, last_seq, tenant, epoch, time, crc, frames)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;
-    let mut packer = Packer::default();
+    let mut packer = Compressor::default();
     let mut heads = Vec::with_capacity(batch.runs.len());
     for run in &batch.runs {
         last_pos += run.count();
-        let stored = packer.pack(&run.frames);
+        let stored = packer.compress(&run.frames);
         insert.execute(params![
             to_sql(last_pos),
             run.session.as_bytes(),
@@ -182,17 +182,17 @@ fn append(
             checksum(run.session, run.first_seq, run.last_seq, stored),
             stored,
         ])?;
-        heads.push(RunHead::of(run, last_pos, stored.len() as u64, time));
+        heads.push(RunHeader::of(run, last_pos, stored.len() as u64, time));
     }
     Ok(heads)
 }
 
-pub(super) fn set_place(transaction: &Connection, key: &str, pos: u64) -> Result<(), rusqlite::Error> {
+pub(super) fn set_position(transaction: &Connection, key: &str, pos: u64) -> Result<(), rusqlite::Error> {
     transaction.execute("UPDATE meta SET value = ?2 WHERE key = ?1", params![key, to_sql(pos)]).map(drop)
 }
 
 /// About how many bytes a batch adds to the write-ahead log, with its runs as they are stored.
-fn size(batch: &Batch, runs: &[RunHead]) -> u64 {
+fn wal_bytes(batch: &Batch, runs: &[RunHeader]) -> u64 {
     /// A row or a record dirties a page of its own, and one of an index.
     const PAGE: u64 = 8192;
     let runs: u64 = runs.iter().map(|run| run.bytes + PAGE).sum();
@@ -206,7 +206,7 @@ pub(super) fn prune(
     cuts: &[(Cut, LogUsage)],
     max_runs: usize,
     pruned_pos: u64,
-    sums: impl Fn(&[PrunedLog]) -> Sums,
+    sums: impl Fn(&[PrunedLog]) -> LogStats,
 ) -> Result<Vec<PrunedLog>, CommitError> {
     let mut pruned = Vec::with_capacity(cuts.len());
     for (cut, log) in cuts {
@@ -215,14 +215,14 @@ pub(super) fn prune(
     loop {
         let transaction = Transaction::begin(connection)?;
         if let Some(damaged) = remove(&transaction, pruned.iter_mut().map(|log| &mut log.removal))? {
-            damaged.spare();
+            damaged.skip_all();
             continue;
         }
         if let Some(pos) = pruned.iter().map(|log| log.pruned_pos).max().filter(|pos| *pos > pruned_pos) {
-            set_place(&transaction, "pruned_pos", pos)?;
+            set_position(&transaction, "pruned_pos", pos)?;
         }
         if !pruned.is_empty() {
-            sums::write(&transaction, &sums(&pruned))?;
+            log_stats::write(&transaction, &sums(&pruned))?;
         }
         transaction.commit()?;
         return Ok(pruned);
@@ -230,9 +230,9 @@ pub(super) fn prune(
 }
 
 /// Bytes that [`compact`] moves at most.
-pub(super) const COMPACTED: u64 = PAGES * 8192;
+pub(super) const COMPACT_BYTES: u64 = COMPACT_PAGES * 8192;
 /// Pages that it gives back.
-const PAGES: u64 = 256;
+const COMPACT_PAGES: u64 = 256;
 
 /// Whether there are free pages, which hold what was erased or dropped until they are given back.
 pub(super) fn has_free_pages(connection: &Connection) -> Result<bool, rusqlite::Error> {
@@ -250,7 +250,7 @@ pub(super) fn compact(connection: &Connection) -> Result<Option<bool>, CommitErr
 }
 
 fn vacuum(connection: &Connection) -> Result<(), rusqlite::Error> {
-    let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
+    let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({COMPACT_PAGES})"))?;
     let mut pages = vacuum.query([])?;
     while pages.next()?.is_some() {}
     Ok(())

@@ -1,7 +1,7 @@
 //! What v2 of ACP has beyond v1: whole messages that replace what was said, calls and terminals that grow.
 
-use super::{Body, Items, Source, What, body, boxed};
-use crate::acp::{Object, update};
+use super::{Body, Items, Source, ItemKey, body, boxed};
+use crate::acp::{RawObject, update};
 use crate::api::Role;
 use crate::transcript::content::Content;
 use crate::transcript::members::{Members, Null};
@@ -10,7 +10,7 @@ use crate::transcript::tool_call::ToolCall;
 
 impl Items {
     /// An update of a kind that only v2 has.
-    pub(super) fn update_v2(&mut self, kind: &str, object: &Object<'_>, source: Source<'_>) {
+    pub(super) fn update_v2(&mut self, kind: &str, object: &RawObject<'_>, source: Source<'_>) {
         // The first of them is how the agent's work stands, and comes before everything else of a turn.
         self.null = Null::Clears;
         match kind {
@@ -25,10 +25,10 @@ impl Items {
     }
 
     /// A whole message. Without `content` what was said of it stays.
-    fn message(&mut self, role: Role, object: &Object<'_>, source: Source<'_>) {
+    fn message(&mut self, role: Role, object: &RawObject<'_>, source: Source<'_>) {
         let Some(id) = object.text("messageId").map(boxed) else { return };
         let new = || Body::Message { role, message_id: Some(id.clone()), content: Content::default() };
-        let place = self.place(What::Message(role, id.clone()), new, source);
+        let place = self.place(ItemKey::Message(role, id.clone()), new, source);
         if let Some(blocks) = object.get("content")
             && let Some(Body::Message { content, .. }) = body(&mut self.list, place)
         {
@@ -37,20 +37,20 @@ impl Items {
     }
 
     /// One more item of a call's content.
-    fn tool_content(&mut self, object: &Object<'_>, source: Source<'_>) {
+    fn tool_content(&mut self, object: &RawObject<'_>, source: Source<'_>) {
         let Some(id) = object.text("toolCallId") else { return };
         let new = || Body::ToolCall(ToolCall::default());
-        let place = self.place(What::ToolCall(boxed(id)), new, source);
+        let place = self.place(ItemKey::ToolCall(boxed(id)), new, source);
         if let Some(Body::ToolCall(call)) = body(&mut self.list, place) {
             call.content_chunk(object, &mut self.bytes.rest);
         }
     }
 
     /// One of the agent's own terminals, or more of its output.
-    fn terminal(&mut self, object: &Object<'_>, source: Source<'_>) {
+    fn terminal(&mut self, object: &RawObject<'_>, source: Source<'_>) {
         let Some(id) = object.text("terminalId") else { return };
         let new = || Body::Terminal(Members::default(), Output::default());
-        let place = self.place(What::Terminal(boxed(id)), new, source);
+        let place = self.place(ItemKey::Terminal(boxed(id)), new, source);
         let Some(Body::Terminal(members, output)) = body(&mut self.list, place) else { return };
         if let Some(data) = object.get("data") {
             output.push(data, &mut self.bytes.rest);
@@ -85,7 +85,7 @@ mod tests {
     const RUNNING: &str = r#"{"sessionUpdate":"state_update","state":"running"}"#;
 
     #[test]
-    fn a_whole_message_replaces_and_a_chunk_appends() {
+    fn message_replaces_and_chunk_appends() {
         let shown = items(&[
             r#"{"sessionUpdate":"agent_message","messageId":"a"}"#,
             r#"{"sessionUpdate":"agent_message_chunk","messageId":"b","content":{"type":"text","text":"x"}}"#,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_patched_where_its_agent_speaks_v2() {
+    fn v2_tool_call_is_patched() {
         let call =
             |members: &str| format!(r#"{{"sessionUpdate":"tool_call_update","toolCallId":"c",{members}}}"#);
         let chunk = |n: u32| {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn how_the_work_stands_is_no_item() {
+    fn state_update_is_not_an_item() {
         assert!(items(&[RUNNING, r#"{"sessionUpdate":"state_update","state":"idle"}"#]).is_empty());
     }
 }

@@ -80,7 +80,7 @@ fn failed_turn() -> Turn {
 }
 
 #[test]
-fn a_transcript_reads_well() {
+fn transcript_renders_as_markdown() {
     let page = markdown(&session(r#""A <b>title</b>""#), &[failed_turn(), full_turn()]);
     insta::assert_snapshot!(page, @r"
     # A \<b\>title\</b\>
@@ -143,7 +143,7 @@ fn a_transcript_reads_well() {
 }
 
 #[test]
-fn children_are_told_from_the_agent() {
+fn subagents_are_distinguished_from_agent() {
     let said = |words: &str| {
         format!(r#""sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{words}"}}"#)
     };
@@ -205,13 +205,13 @@ fn children_are_told_from_the_agent() {
 }
 
 #[test]
-fn a_session_without_a_title_or_turns_has_a_page() {
+fn session_without_title_or_turns_renders() {
     let page = markdown(&session("null"), &[]);
     assert!(page.starts_with("# 01938c5e-7a3b-7c4d-8e5f-0123456789ab\n\n- Agent: demo\n"), "{page}");
 }
 
 #[test]
-fn terminals_of_the_agent_and_diffs_of_v2_are_shown() {
+fn agent_terminals_and_v2_diffs_render() {
     let page = markdown(
         &session("null"),
         &[turn(

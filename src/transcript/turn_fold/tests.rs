@@ -46,7 +46,7 @@ fn started() -> (&'static str, String) {
 }
 
 #[test]
-fn a_whole_turn() {
+fn complete_turn() {
     let events = [
         ("prompt.queued", r#""prompt":[{"type":"text","text":"\ud83d"}],"position":1,"by":"alice""#.to_owned()),
         ("prompt.started", r#""by":"alice""#.to_owned()),
@@ -99,7 +99,7 @@ fn a_whole_turn() {
 }
 
 #[test]
-fn messages_go_by_their_ids_even_if_interleaved() {
+fn interleaved_messages_are_grouped_by_id() {
     let agent = |id, text| chunk("agent_message_chunk", Some(id), text);
     let items = items(&[
         started(),
@@ -120,7 +120,7 @@ fn messages_go_by_their_ids_even_if_interleaved() {
 }
 
 #[test]
-fn an_update_of_a_known_call_does_not_cut_a_message() {
+fn update_of_known_call_does_not_split_message() {
     let call = |kind| update(&format!(r#""sessionUpdate":"{kind}","toolCallId":"c","title":"T""#));
     let fold = fold(&[started(), call("tool_call"), say("He"), call("tool_call_update"), say("llo")]);
     assert_eq!(fold.text(), ("Hello".to_owned(), false));
@@ -128,7 +128,7 @@ fn an_update_of_a_known_call_does_not_cut_a_message() {
 }
 
 #[test]
-fn a_call_may_be_first_seen_in_a_permission_request_or_an_update() {
+fn call_may_start_in_permission_request_or_update() {
     let permission = r#""requestId":"r1","method":"session/request_permission","params":{"toolCall":{"toolCallId":"g","kind":"edit"},"options":[]}"#;
     let items = items(&[
         started(),
@@ -147,7 +147,7 @@ fn a_call_may_be_first_seen_in_a_permission_request_or_an_update() {
 }
 
 #[test]
-fn compactions_grow_and_other_requests_keep_their_params() {
+fn compactions_grow_and_other_requests_keep_params() {
     let items = items(&[
         started(),
         update(r#""sessionUpdate":"compaction_update","compactionId":"k","status":"in_progress""#),
@@ -178,7 +178,7 @@ fn compactions_grow_and_other_requests_keep_their_params() {
 }
 
 #[test]
-fn failed_turns_have_their_problem_and_foreign_events_are_ignored() {
+fn failed_turn_has_problem_and_ignores_other_turns() {
     let mut fold = fold(&[started(), ("prompt.failed", r#""problem":{"code":"agent_exited"}"#.to_owned())]);
     let other = data(9, "session.update", r#""update":{"sessionUpdate":"notice","title":"x"}"#);
     fold.event("session.update", other.replace("\"p2\"", "\"p3\"").as_bytes());
@@ -191,10 +191,10 @@ fn failed_turns_have_their_problem_and_foreign_events_are_ignored() {
 }
 
 #[test]
-fn a_turn_has_a_bound_and_says_when_it_is_hit() {
+fn turn_is_bounded_and_marked_truncated() {
     const BOUND: usize = 64 << 10;
     let bounded = |event: &dyn Fn(usize) -> (&'static str, String)| {
-        let mut fold = TurnFold { items: Items::with_room(BOUND), ..TurnFold::default() };
+        let mut fold = TurnFold { items: Items::with_budget(BOUND), ..TurnFold::default() };
         for n in 0..2000 {
             let (kind, members) = if n == 0 { started() } else { event(n) };
             fold.event(kind, data(n, kind, &members).as_bytes());
@@ -211,7 +211,7 @@ fn a_turn_has_a_bound_and_says_when_it_is_hit() {
     let turn = bounded(&call);
     assert!(turn.truncated && (10..1000).contains(&turn.items.len()), "{}", turn.items.len());
 
-    let mut fold = TurnFold { items: Items::with_room(BOUND), ..TurnFold::default() };
+    let mut fold = TurnFold { items: Items::with_budget(BOUND), ..TurnFold::default() };
     let output = update(&format!(
         r#""sessionUpdate":"tool_call","toolCallId":"c","rawOutput":"{}""#,
         "x".repeat(BOUND - 500)
@@ -231,7 +231,7 @@ fn by_child(child: &str, members: &str) -> (&'static str, String) {
 }
 
 #[test]
-fn what_children_say_stands_apart_from_what_the_agent_says() {
+fn subagent_items_are_separate_from_agent_items() {
     let words = |text: &str| {
         format!(r#""sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{text}"}}"#)
     };
@@ -269,7 +269,7 @@ fn what_children_say_stands_apart_from_what_the_agent_says() {
 }
 
 #[test]
-fn messages_between_sessions_grow_by_their_ids() {
+fn session_messages_grow_by_id() {
     let chunk = |text: &str| {
         update(&format!(
             r#""sessionUpdate":"session_message_chunk","messageId":"m","content":{{"type":"text","text":"{text}"}},"_meta":{{"chunk":1}}"#
@@ -296,7 +296,7 @@ fn messages_between_sessions_grow_by_their_ids() {
 }
 
 #[test]
-fn null_clears_what_a_compaction_said() {
+fn null_clears_compaction_summary() {
     let compaction = |members: &str| {
         update(&format!(
             r#""sessionUpdate":"compaction_update","compactionId":"k","status":"failed"{members}"#
@@ -314,7 +314,7 @@ fn null_clears_what_a_compaction_said() {
 }
 
 #[test]
-fn the_plan_is_the_one_that_changed_last() {
+fn plan_is_the_one_that_changed_last() {
     let plan = |id: &str| update(&format!(r#""sessionUpdate":"plan_update","plan":{{"planId":"{id}"}}"#));
     let removed = update(r#""sessionUpdate":"plan_removed","planId":"b""#);
     let shown = |events: &[(&'static str, String)]| {
@@ -328,7 +328,7 @@ fn the_plan_is_the_one_that_changed_last() {
 
 proptest! {
     #[test]
-    fn how_a_message_was_cut_does_not_matter(
+    fn chunking_does_not_change_message(
         text in "\\PC{0,40}",
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
@@ -346,7 +346,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_an_agent_sends_stops_the_fold(members in prop::collection::vec(
+    fn arbitrary_updates_do_not_stop_fold(members in prop::collection::vec(
         ("[a-z_]{1,4}|content|toolCallId|compactionId|summary|messageId|sessionId|entries|plan",
          "[0-9]{1,3}|null|\\[\\]|\\{\\}|\"\\\\\\\\ud800\"|\"a\"|\\[1,\\{\\}\\]"), 0..6),
         kind in "agent_message_chunk|tool_call|tool_call_update|plan|plan_update|compaction_update|notice|subagent_update|session_message|x",
@@ -395,7 +395,7 @@ fn open_tool_calls_are_settled_when_the_turn_ends() {
 }
 
 #[test]
-fn a_late_end_of_a_tool_call_outranks_its_settlement() {
+fn late_tool_call_end_outranks_settlement() {
     let late =
         r#""update":{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"},"late":true"#;
     let items = items(&[

@@ -87,7 +87,7 @@ impl Agent {
             }
             (Some(id), None) => {
                 let result = envelope.result.map_or("null", RawValue::get).to_owned();
-                self.wire.answered(id.get(), envelope.error.map_or(Ok(result), |error| Err(error.code)));
+                self.wire.resolve(id.get(), envelope.error.map_or(Ok(result), |error| Err(error.code)));
             }
             _ => {}
         }

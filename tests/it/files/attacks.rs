@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use acp_gateway::workspace::{Expected, FileError, Window, Workspace, Workspaces};
+use acp_gateway::workspace::{Precondition, FileError, LineRange, Workspace, Workspaces};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 use tempfile::TempDir;
 
@@ -52,7 +52,7 @@ fn read(workspace: &Workspace, path: &str) -> Result<String, FileError> {
 }
 
 fn write(workspace: &Workspace, path: &str, text: &str) -> Result<(), FileError> {
-    let mut upload = workspace.begin(path, Expected::default(), MAX)?;
+    let mut upload = workspace.begin(path, Precondition::default(), MAX)?;
     upload.write(text.as_bytes())?;
     upload.finish().map(drop)
 }
@@ -63,7 +63,7 @@ fn refused(ground: &Ground, workspace: &Workspace, path: &str, fits: fn(&FileErr
     let outcomes = [
         read(workspace, path).map(drop),
         write(workspace, path, "overwritten"),
-        workspace.delete(path, &Expected::default()),
+        workspace.delete(path, &Precondition::default()),
     ];
     for (what, outcome) in ["read", "write", "delete"].into_iter().zip(outcomes) {
         let Err(error) = outcome else { panic!("{what} of {path:?} passed") };
@@ -93,11 +93,11 @@ fn what_is_inside_is_served() {
     write(&workspace, &ground.text("root/more/file"), "more").expect("a new file");
     assert_eq!(std::fs::read_to_string(ground.path("root/w/new/folders/file")).expect("a file"), "new");
     assert_eq!(std::fs::read_to_string(ground.path("root/more/file")).expect("a file"), "more");
-    let window = Window { line: Some(1), limit: None };
+    let window = LineRange { line: Some(1), limit: None };
     assert!(matches!(workspace.read_text("file", window, MAX), Err(FileError::Relative)));
-    workspace.delete("new/folders/file", &Expected::default()).expect("it is there");
-    workspace.delete("new/folders", &Expected::default()).expect("it is empty");
-    assert!(matches!(workspace.delete("sub", &Expected::default()), Err(FileError::NotEmpty)));
+    workspace.delete("new/folders/file", &Precondition::default()).expect("it is there");
+    workspace.delete("new/folders", &Precondition::default()).expect("it is empty");
+    assert!(matches!(workspace.delete("sub", &Precondition::default()), Err(FileError::NotEmpty)));
 }
 
 #[test]
@@ -118,11 +118,11 @@ fn sibling_prefix() {
     let ground = Ground::new();
     let workspace = ground.open();
     for path in ["root/w-secret/file", "root-secret/file"] {
-        refused(&ground, &workspace, &ground.text(path), |error| matches!(error, FileError::Outside));
+        refused(&ground, &workspace, &ground.text(path), |error| matches!(error, FileError::OutsideRoots));
     }
     let outside = ground.workspaces.open(&ground.path("root-secret"), &[]);
-    assert!(matches!(outside, Err(FileError::Outside)), "a root is none by the letters that it begins with");
-    assert!(matches!(ground.workspaces.find(&ground.text("root-secret")), Err(FileError::Outside)));
+    assert!(matches!(outside, Err(FileError::OutsideRoots)), "a root is none by the letters that it begins with");
+    assert!(matches!(ground.workspaces.resolve_directory(&ground.text("root-secret")), Err(FileError::OutsideRoots)));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn absolute() {
     let ground = Ground::new();
     let workspace = ground.open();
     for path in ["/etc/passwd", "//etc/passwd", "/", "/nowhere", "/proc/self/environ"] {
-        refused(&ground, &workspace, path, |error| matches!(error, FileError::Outside));
+        refused(&ground, &workspace, path, |error| matches!(error, FileError::OutsideRoots));
     }
 }
 
@@ -159,13 +159,13 @@ fn links_are_followed_inside_and_not_out() {
     link("../w-secret", "out");
     link(&ground.text("root-secret"), "absolute");
     for path in ["out/file", "absolute/file", "out/new", "absolute/new"] {
-        refused(&ground, &workspace, path, |error| matches!(error, FileError::Outside));
+        refused(&ground, &workspace, path, |error| matches!(error, FileError::OutsideRoots));
     }
     link("../w-secret/file", "file-out");
     let read_out = read(&workspace, "file-out");
-    assert!(matches!(read_out, Err(FileError::Outside)), "{read_out:?}");
-    assert!(matches!(write(&workspace, "file-out", "x"), Err(FileError::Outside)));
-    workspace.delete("file-out", &Expected::default()).expect("the link itself is inside");
+    assert!(matches!(read_out, Err(FileError::OutsideRoots)), "{read_out:?}");
+    assert!(matches!(write(&workspace, "file-out", "x"), Err(FileError::OutsideRoots)));
+    workspace.delete("file-out", &Precondition::default()).expect("the link itself is inside");
     untouched(&ground);
     link("../w-secret/new", "dangling");
     assert!(write(&workspace, "dangling", "x").is_err());
@@ -235,20 +235,20 @@ fn a_folder_is_no_file() {
         assert!(matches!(read(&workspace, path), Err(FileError::NotAFile)), "{path}");
         assert!(write(&workspace, path, "x").is_err(), "{path}");
     }
-    assert!(workspace.delete(".", &Expected::default()).is_err());
+    assert!(workspace.delete(".", &Precondition::default()).is_err());
     assert!(matches!(read(&workspace, "file/below"), Err(FileError::Missing)));
-    assert!(matches!(write(&workspace, "file/below", "x"), Err(FileError::NotAFolder)));
+    assert!(matches!(write(&workspace, "file/below", "x"), Err(FileError::NotADirectory)));
 }
 
 #[test]
 fn what_is_too_large_leaves_nothing_behind() {
     let ground = Ground::new();
     let workspace = ground.open();
-    let mut upload = workspace.begin("file", Expected::default(), 4).expect("it begins");
+    let mut upload = workspace.begin("file", Precondition::default(), 4).expect("it begins");
     upload.write(b"1234").expect("it has room");
     assert!(matches!(upload.write(b"5"), Err(FileError::TooLarge(4))));
     drop(upload);
-    let text = workspace.read_text(&ground.text("root/w/file"), Window::default(), 5);
+    let text = workspace.read_text(&ground.text("root/w/file"), LineRange::default(), 5);
     assert!(matches!(text, Err(FileError::TooLarge(5))));
     assert_eq!(read(&workspace, "file").expect("a file"), "inside");
     let names = std::fs::read_dir(ground.path("root/w")).expect("it is there").count();
@@ -309,7 +309,7 @@ fn link_swap_race_of_ten_thousand_rounds() {
             let outcome = match round % 4 {
                 0 | 1 => read(&workspace, "swap/file").map(|text| assert_ne!(text, SECRET, "round {round}")),
                 2 => write(&workspace, "swap/file", "inside"),
-                _ => workspace.delete("swap/gone", &Expected::default()),
+                _ => workspace.delete("swap/gone", &Precondition::default()),
             };
             let count = if outcome.is_ok() { &served } else { &refused };
             count.fetch_add(1, Ordering::Relaxed);

@@ -53,7 +53,7 @@ async fn a_drain_shortens_the_steps_of_a_stop_that_runs() {
     line_of(&bench.path("ready")).await;
     let drain = async {
         tokio::task::yield_now().await;
-        bench.shutdown.begin();
+        bench.shutdown.start_drain();
     };
     let (exit, ()) = soon(async { tokio::join!(child.stop(), drain) }).await;
     assert_eq!(exit, signal("SIGKILL"));
@@ -206,7 +206,7 @@ async fn the_hard_stop_ends_every_child_and_every_task() {
     assert_eq!(soon(child.exited()).await, signal("SIGKILL"));
     assert_eq!(child.stop_reason(), Some(StopReason::Shutdown));
     assert!(!alive(runaway));
-    assert!(bench.shutdown.finished(SOON).await);
+    assert!(bench.shutdown.wait_for_tasks(SOON).await);
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn poll_once(start: &mut Pin<Box<impl Future<Output = Result<Child, SpawnE
 
 /// Waits for the end of all that a start has begun; nobody but who gave it up has asked for that.
 async fn assert_nothing_left(bench: &Bench) {
-    assert!(bench.shutdown.finished(SOON).await, "a task of it goes on");
+    assert!(bench.shutdown.wait_for_tasks(SOON).await, "a task of it goes on");
     assert_eq!(bench.run_files(), Vec::<PathBuf>::new());
     let folder = bench.dir.path().to_str().expect("plain");
     let left: Vec<String> = command_lines().filter(|line| line.contains(folder)).collect();
@@ -290,7 +290,7 @@ fn a_panic_in_a_start_is_an_error() {
     runtime.block_on(async {
         let bench = Bench::new();
         let error = soon(begin(&bench)).await.unwrap_err();
-        let SpawnError::Keeper(source) = error else { panic!("{error:?}") };
+        let SpawnError::Supervisor(source) = error else { panic!("{error:?}") };
         assert!(source.to_string().contains("panicked"), "{source}");
         assert_nothing_left(&bench).await;
     });

@@ -117,7 +117,7 @@ async fn what_cannot_be_started_says_why_and_leaves_nothing() {
     wrong.command = "sh".into();
     wrong.cwd = bench.path("missing");
     let error = soon(agent.terminals().spawn(wrong.clone())).await.unwrap_err();
-    assert!(matches!(&error, SpawnError::Folder { folder, .. } if *folder == wrong.cwd), "{error:?}");
+    assert!(matches!(&error, SpawnError::Directory { folder, .. } if *folder == wrong.cwd), "{error:?}");
     wrong.cwd = bench.dir.path().to_owned();
     wrong.args = vec!["x".repeat(3 << 20)];
     let error = soon(agent.terminals().spawn(wrong)).await.unwrap_err();

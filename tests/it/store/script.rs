@@ -143,7 +143,7 @@ pub(crate) fn expected(seed: u64, steps: usize) -> Vec<u64> {
 
 /// What the runs of a session, or of all, take where they are stored.
 fn stored(store: &dyn EventStore, session: Option<SessionId>) -> u64 {
-    let heads = store.heads(session, 0, usize::MAX).expect("they can be read");
+    let heads = store.run_headers(session, 0, usize::MAX).expect("they can be read");
     heads.iter().map(|head| head.bytes).sum()
 }
 
@@ -152,7 +152,7 @@ pub(crate) fn forms(store: &dyn EventStore) -> [usize; 2] {
     let mut forms = [0, 0];
     for number in 1..=u8::try_from(SESSIONS).expect("small") {
         let runs = store.read(session(number), 0, usize::MAX).expect("every run is whole");
-        let heads = store.heads(Some(session(number)), 0, usize::MAX).expect("they can be read");
+        let heads = store.run_headers(Some(session(number)), 0, usize::MAX).expect("they can be read");
         assert_eq!(runs.len(), heads.len(), "of session {number}");
         for (run, head) in runs.iter().zip(heads) {
             forms[usize::from(head.bytes == run.frames.len() as u64)] += 1;

@@ -9,10 +9,10 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 
 use crate::eventlog::{
-    AllItem, AllReader, AllScope, AllStart, Event, EventLog, Herald, Item, Later, Members, Outlet, Reader, Records, Run,
-    SessionLog, Start, TailCursor, Took,
+    GlobalItem, GlobalReader, GlobalScope, GlobalStart, Event, EventLog, Notifier, Item, NotReady, Members, DirectSink, Reader, Records, Run,
+    SessionLog, Start, TailCursor, Delivery,
 };
-use crate::shutdown::{Shutdown, sound};
+use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::store::MemoryStore;
 use crate::types::{Ids, Limits, SessionId, Tenant};
 
@@ -39,24 +39,24 @@ pub(crate) async fn open(log: &EventLog, number: u128) -> SessionLog {
     log.session(&Tenant::default(), id).await.expect("the store reads")
 }
 
-fn say(session: &SessionLog) -> u64 {
+fn append_event(session: &SessionLog) -> u64 {
     session.append(&Event { kind: "test", prompt: None, members: Members::whole(b"\"text\":\"some words\"") }, Records::new())
 }
 
-fn pick(below: u64) -> u64 {
+fn random_below(below: u64) -> u64 {
     shuttle::rand::thread_rng().gen_range(0..below)
 }
 
-/// Two sessions are written at once and followed from anywhere, alone and together, by the writer's word or a herald's, by who is
-/// woken or who has an outlet; one of them is erased at its end. One of those who heed the herald leaves whenever it likes,
+/// Two sessions are written at once and followed from anywhere, alone and together, by the writer's word or a notifier's, by who is
+/// woken or who has an outlet; one of them is erased at its end. One of those who heed the notifier leaves whenever it likes,
 /// also while it waits.
 pub fn every_event_once() {
     const EVENTS: u64 = 6;
     block_on(async {
-        let log = log(1 + 1000 * usize::try_from(pick(2)).expect("0 or 1"));
+        let log = log(1 + 1000 * usize::try_from(random_below(2)).expect("0 or 1"));
         let (first, second) = (open(&log, 1).await, open(&log, 2).await);
-        let (herald, over) = (Arc::new(Herald::default()), Arc::new(Notify::new()));
-        let (heralded, ends) = (Arc::clone(&herald), Arc::clone(&over));
+        let (notifier, over) = (Arc::new(Notifier::default()), Arc::new(Notify::new()));
+        let (heralded, ends) = (Arc::clone(&notifier), Arc::clone(&over));
         let rings = spawn(async move {
             tokio::select! {
                 () = heralded.run() => {}
@@ -64,46 +64,46 @@ pub fn every_event_once() {
             }
         });
         let mut tasks = Vec::new();
-        for from in [pick(EVENTS), pick(EVENTS)] {
-            let (session, herald) = (second.clone(), Arc::clone(&herald));
+        for from in [random_below(EVENTS), random_below(EVENTS)] {
+            let (session, notifier) = (second.clone(), Arc::clone(&notifier));
             tasks.push(spawn(async move {
                 // It begins wherever the log is by now, and is told where that was.
                 let committed = session.committed();
                 let from = from.min(committed);
                 let mut reader = session.reader(Start::After(from));
-                if pick(2) == 0 {
-                    reader.heeds(&herald, None);
+                if random_below(2) == 0 {
+                    reader.subscribe_via(&notifier, None);
                 }
                 follow(reader, from, committed, EVENTS).await;
             }));
         }
-        let (leaver, session, away) = (Arc::clone(&herald), second.clone(), pick(12));
+        let (leaver, session, away) = (Arc::clone(&notifier), second.clone(), random_below(12));
         tasks.push(spawn(async move {
             let committed = session.committed();
             let mut reader = session.reader(Start::Beginning);
-            reader.heeds(&leaver, None);
+            reader.subscribe_via(&leaver, None);
             tokio::select! {
                 biased;
-                () = turns(away) => {}
+                () = yield_times(away) => {}
                 () = follow(reader, 0, committed, EVENTS) => {}
             }
         }));
-        tasks.push(spawn(end_of(first.clone(), EVENTS + 1)));
-        tasks.push(spawn(served(first.clone(), Arc::clone(&herald), EVENTS + 1, true)));
-        tasks.push(spawn(served(second.clone(), Arc::clone(&herald), EVENTS, false)));
-        let scope = AllScope { tenant: Tenant::default(), sessions: None };
-        let mut all = log.reader_all(scope, AllStart::Beginning).await.expect("the store reads");
-        if pick(2) == 0 {
-            all.heeds(&herald);
+        tasks.push(spawn(wait_for_end(first.clone(), EVENTS + 1)));
+        tasks.push(spawn(follow_with_sink(first.clone(), Arc::clone(&notifier), EVENTS + 1, true)));
+        tasks.push(spawn(follow_with_sink(second.clone(), Arc::clone(&notifier), EVENTS, false)));
+        let scope = GlobalScope { tenant: Tenant::default(), sessions: None };
+        let mut all = log.global_reader(scope, GlobalStart::Beginning).await.expect("the store reads");
+        if random_below(2) == 0 {
+            all.subscribe_via(&notifier);
         }
         let (one, two) = (first.session(), second.session());
-        tasks.push(spawn(follow_all(all, one, BTreeMap::from([(one, EVENTS), (two, EVENTS)]))));
+        tasks.push(spawn(follow_global(all, one, BTreeMap::from([(one, EVENTS), (two, EVENTS)]))));
         for session in [first, second.clone()] {
             let erase = session.session() == one;
             tasks.push(spawn(async move {
                 for seq in 1..=EVENTS {
-                    assert_eq!(say(&session), seq);
-                    if pick(2) == 0 {
+                    assert_eq!(append_event(&session), seq);
+                    if random_below(2) == 0 {
                         session.wait(seq).await.expect("the log is open");
                         assert!(session.committed() >= seq);
                     }
@@ -124,7 +124,7 @@ pub fn every_event_once() {
     });
 }
 
-async fn turns(count: u64) {
+async fn yield_times(count: u64) {
     for _ in 0..count {
         yield_now().await;
     }
@@ -151,7 +151,7 @@ async fn follow(mut reader: Reader, from: u64, committed: u64, last: u64) {
 }
 
 /// A reader of a session that is erased comes to its end, after the last event.
-async fn end_of(session: SessionLog, last: u64) {
+async fn wait_for_end(session: SessionLog, last: u64) {
     let mut reader = session.reader(Start::Beginning);
     let mut seen = 0;
     loop {
@@ -171,7 +171,7 @@ async fn end_of(session: SessionLog, last: u64) {
 
 /// What takes events while its reader waits, as a socket does: all that there are, or as far as it comes.
 #[derive(Debug, Default)]
-struct Taker {
+struct ModelSink {
     place: Mutex<Option<TailCursor>>,
     /// It stopped in the middle of something.
     left: Mutex<bool>,
@@ -181,13 +181,13 @@ struct Taker {
     over: Notify,
 }
 
-impl Taker {
-    fn taken(&self) -> u64 {
-        *sound(self.taken.lock())
+impl ModelSink {
+    fn delivered(&self) -> u64 {
+        *lock_or_abort(self.taken.lock())
     }
 
-    fn give(&self, run: &Run) {
-        let mut taken = sound(self.taken.lock());
+    fn deliver(&self, run: &Run) {
+        let mut taken = lock_or_abort(self.taken.lock());
         let (from, to) = (run.first_seq, run.last_seq);
         assert!(from == *taken + 1 || self.erased && from > *taken, "{from} to {to} after {taken}");
         *taken = to;
@@ -197,22 +197,22 @@ impl Taker {
     }
 }
 
-impl Outlet for Taker {
-    fn take(&self) -> Took {
-        let mut place = sound(self.place.lock());
-        let mut left = sound(self.left.lock());
-        let Some(place) = place.as_mut().filter(|_| !*left) else { return Took::Nothing };
+impl DirectSink for ModelSink {
+    fn try_deliver(&self) -> Delivery {
+        let mut place = lock_or_abort(self.place.lock());
+        let mut left = lock_or_abort(self.left.lock());
+        let Some(place) = place.as_mut().filter(|_| !*left) else { return Delivery::WakeTask };
         loop {
             match place.try_next() {
-                Ok(run) => self.give(&run),
-                Err(Later::Wait) => return Took::All,
-                Err(Later::Read) => return Took::Nothing,
+                Ok(run) => self.deliver(&run),
+                Err(NotReady::AtTail) => return Delivery::CaughtUp,
+                Err(NotReady::ReadStore) => return Delivery::WakeTask,
             }
-            match pick(4) {
-                0 => return Took::Part,
+            match random_below(4) {
+                0 => return Delivery::More,
                 1 => {
                     *left = true;
-                    return Took::Nothing;
+                    return Delivery::WakeTask;
                 }
                 _ => {}
             }
@@ -221,45 +221,45 @@ impl Outlet for Taker {
 }
 
 /// A reader whose outlet takes what comes while it waits, and which stops waiting whenever it likes.
-async fn served(session: SessionLog, herald: Arc<Herald>, last: u64, erased: bool) {
-    let taker = Arc::new(Taker { last, erased, ..Taker::default() });
+async fn follow_with_sink(session: SessionLog, notifier: Arc<Notifier>, last: u64, erased: bool) {
+    let taker = Arc::new(ModelSink { last, erased, ..ModelSink::default() });
     let mut reader = session.reader(Start::Beginning);
-    reader.heeds(&herald, Some(Arc::<Taker>::clone(&taker)));
-    while erased || taker.taken() < last {
+    reader.subscribe_via(&notifier, Some(Arc::<ModelSink>::clone(&taker)));
+    while erased || taker.delivered() < last {
         let item = match reader.try_next() {
-            Err(Later::Wait) => {
-                *sound(taker.place.lock()) = Some(reader.place());
-                let enough = 1 + pick(12);
+            Err(NotReady::AtTail) => {
+                *lock_or_abort(taker.place.lock()) = Some(reader.tail_cursor());
+                let enough = 1 + random_below(12);
                 tokio::select! {
-                    () = reader.moved() => {}
+                    () = reader.changed() => {}
                     () = taker.over.notified() => {}
-                    () = turns(enough), if enough < 8 => {}
+                    () = yield_times(enough), if enough < 8 => {}
                 }
-                let place = sound(taker.place.lock()).take().expect("nobody else takes it");
-                assert!(place.cursor() == taker.taken() || erased, "{} of {}", taker.taken(), place.cursor());
-                reader.go_on(&place);
-                *sound(taker.left.lock()) = false;
+                let place = lock_or_abort(taker.place.lock()).take().expect("nobody else takes it");
+                assert!(place.cursor() == taker.delivered() || erased, "{} of {}", taker.delivered(), place.cursor());
+                reader.resume_from(&place);
+                *lock_or_abort(taker.left.lock()) = false;
                 continue;
             }
-            Err(Later::Read) => reader.next().await.expect("the store reads"),
+            Err(NotReady::ReadStore) => reader.next().await.expect("the store reads"),
             Ok(item) => item,
         };
         match item {
-            Item::Run(run) => taker.give(&run),
+            Item::Run(run) => taker.deliver(&run),
             Item::Ready { .. } => {}
             Item::Reset { .. } => panic!("nothing was dropped"),
-            Item::End => return assert_eq!((taker.taken(), erased), (last, true)),
+            Item::End => return assert_eq!((taker.delivered(), erased), (last, true)),
         }
     }
 }
 
 /// The same over all sessions, in the order of their commits.
-async fn follow_all(mut reader: AllReader, erased: SessionId, mut left: BTreeMap<SessionId, u64>) {
+async fn follow_global(mut reader: GlobalReader, erased: SessionId, mut left: BTreeMap<SessionId, u64>) {
     let wanted = left.clone();
     let mut last_pos = 0;
     while left.values().any(|left| *left > 0) {
         match reader.next().await.expect("the store reads") {
-            AllItem::Run(run) => {
+            GlobalItem::Run(run) => {
                 for frame in run.events() {
                     let pos = run.pos(frame.seq);
                     assert!(pos > last_pos, "places only grow");
@@ -275,8 +275,8 @@ async fn follow_all(mut reader: AllReader, erased: SessionId, mut left: BTreeMap
                     }
                 }
             }
-            AllItem::Ready { .. } => {}
-            AllItem::Reset { reason, .. } => panic!("{reason:?}: nothing was dropped"),
+            GlobalItem::Ready { .. } => {}
+            GlobalItem::Reset { reason, .. } => panic!("{reason:?}: nothing was dropped"),
         }
     }
 }

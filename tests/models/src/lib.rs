@@ -28,9 +28,9 @@ mod types {
 
     pub(crate) mod limits {
         /// The models have few readers, and telling them is to take more than one step.
-        pub(crate) const TOLD_AT_ONCE: usize = 1;
+        pub(crate) const NOTIFY_BATCH: usize = 1;
         /// Of one session there are fewer, of another there may be more.
-        pub(crate) const TOLD_BY_THE_WRITER: usize = 2;
+        pub(crate) const MAX_WRITER_NOTIFICATIONS: usize = 2;
     }
 }
 
@@ -40,7 +40,7 @@ mod shutdown {
     use shuttle::future::JoinHandle;
 
     /// Here a panic fails the model, and with it every lock.
-    pub(crate) fn sound<G>(locked: Result<G, PoisonError<G>>) -> G {
+    pub(crate) fn lock_or_abort<G>(locked: Result<G, PoisonError<G>>) -> G {
         locked.unwrap_or_else(|_| panic!("a lock was held by what panicked"))
     }
 
@@ -64,7 +64,7 @@ mod shutdown {
             shuttle::future::spawn(async move { work() })
         }
 
-        pub(crate) fn thread<F>(
+        pub(crate) fn spawn_thread<F>(
             name: &str,
             work: F,
         ) -> std::io::Result<shuttle::thread::JoinHandle<()>>
@@ -74,7 +74,7 @@ mod shutdown {
             shuttle::thread::Builder::new().name(name.to_owned()).spawn(work)
         }
 
-        pub(crate) async fn soft(&self) {
+        pub(crate) async fn drain_started(&self) {
             std::future::pending().await
         }
     }

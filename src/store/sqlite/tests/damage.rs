@@ -5,7 +5,7 @@ use super::*;
 const PAGE: usize = 8192;
 
 /// Changes rows of runs as a bit that flips does: the index has what was written.
-fn behind_the_index(place: &Place, sql: &str) {
+fn update_without_index(place: &Place, sql: &str) {
     let index = |then: &str| {
         place.sql(&format!(
             "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = 'CREATE UNIQUE INDEX run_session
@@ -30,7 +30,7 @@ fn two_logs() -> Place {
 }
 
 #[test]
-fn no_seq_is_given_twice_whatever_the_columns_of_the_last_run_say() {
+fn no_seq_is_reused_after_damage_to_last_run() {
     for (columns, last_seq) in [
         ("last_seq = 7", 9),
         ("last_seq = 9 + (1 << 40)", 9),
@@ -54,13 +54,13 @@ fn no_seq_is_given_twice_whatever_the_columns_of_the_last_run_say() {
         ("pos = 1 << 60", 15),
     ] {
         let place = two_logs();
-        behind_the_index(&place, &format!("UPDATE run SET {columns} WHERE pos = 15"));
+        update_without_index(&place, &format!("UPDATE run SET {columns} WHERE pos = 15"));
         let store = place.store();
-        let ends = store.ends(session(1)).unwrap().unwrap();
+        let ends = store.bounds(session(1)).unwrap().unwrap();
         assert_eq!(ends.last_seq, last_seq, "{columns}");
         assert_eq!(store.usage(session(1)), Some(ends.clone()), "{columns}");
-        assert_eq!(store.ends(session(1)).unwrap(), Some(ends), "{columns}: once corrected it is believed");
-        let other = store.ends(session(2)).unwrap().unwrap().last_seq;
+        assert_eq!(store.bounds(session(1)).unwrap(), Some(ends), "{columns}: once corrected it is believed");
+        let other = store.bounds(session(2)).unwrap().unwrap().last_seq;
         assert_eq!(other, if columns.contains("SELECT") { 9 } else { 6 }, "{columns}");
         let places = append(&store, vec![run(1, last_seq + 1..=last_seq + 2), run(2, other + 1..=other + 1)]);
         assert!(places[0] >= 17, "no place is given twice: {columns} {places:?}");
@@ -70,19 +70,19 @@ fn no_seq_is_given_twice_whatever_the_columns_of_the_last_run_say() {
 }
 
 #[test]
-fn a_log_begins_no_later_than_it_does() {
+fn damaged_first_run_keeps_log_start() {
     for columns in ["first_seq = -1", "first_seq = 1 << 60", "first_seq = 3", "last_seq = 1 << 60"] {
         let place = two_logs();
-        behind_the_index(&place, &format!("UPDATE run SET {columns} WHERE pos = 3"));
+        update_without_index(&place, &format!("UPDATE run SET {columns} WHERE pos = 3"));
         let store = place.store();
-        let ends = store.ends(session(1)).unwrap().unwrap();
+        let ends = store.bounds(session(1)).unwrap().unwrap();
         assert_eq!((ends.first_seq, ends.last_seq), (1, 9), "{columns}");
         assert!((1..=3).contains(&ends.first_pos), "{columns}: {ends:?}");
     }
 }
 
 #[test]
-fn a_log_whose_first_entry_the_index_has_lost_begins_where_it_did() {
+fn lost_first_index_entry_keeps_log_start() {
     let place = two_logs();
     // Session 1 from seq 1 on, at place 3: the index takes it for a run of another session.
     let mut bytes = fs::read(place.path()).unwrap();
@@ -94,13 +94,13 @@ fn a_log_whose_first_entry_the_index_has_lost_begins_where_it_did() {
     fs::write(place.path(), bytes).unwrap();
     let store = place.store();
     assert_eq!(store.read(session(1), 0, 1000).unwrap()[0].first_seq, 4, "the entry is lost");
-    let ends = store.ends(session(1)).unwrap().unwrap();
+    let ends = store.bounds(session(1)).unwrap().unwrap();
     assert_eq!((ends.first_seq, ends.last_seq), (1, 9));
     assert_eq!(store.usage(session(1)), Some(ends));
 }
 
 #[test]
-fn an_index_that_lies_is_in_the_way_of_no_seq() {
+fn wrong_index_entry_does_not_block_appends() {
     // The entry of the last run, from seq 7 on at place 15, says 10, which is still to be given.
     let place = two_logs();
     let mut bytes = fs::read(place.path()).unwrap();
@@ -112,12 +112,12 @@ fn an_index_that_lies_is_in_the_way_of_no_seq() {
     bytes[at + 3] = 10;
     fs::write(place.path(), bytes).unwrap();
     let store = place.store();
-    assert_eq!(store.ends(session(1)).unwrap().unwrap().last_seq, 10);
+    assert_eq!(store.bounds(session(1)).unwrap().unwrap().last_seq, 10);
     append(&store, vec![run(1, 11..=11)]);
 }
 
 #[test]
-fn whatever_bit_of_the_last_run_flips_its_session_goes_on_behind_it() {
+fn session_continues_after_any_flipped_bit_in_last_run() {
     let place = two_logs();
     let bytes = fs::read(place.path()).unwrap();
     let text = b"id: e-7\nevent: test";
@@ -140,7 +140,7 @@ fn whatever_bit_of_the_last_run_flips_its_session_goes_on_behind_it() {
             fs::write(copy.path(), bytes).unwrap();
             match copy.open() {
                 Ok(store) => {
-                    went_on += usize::from(goes_on(&store, &format!("byte {at}, bit {bit}")));
+                    went_on += usize::from(accepts_append(&store, &format!("byte {at}, bit {bit}")));
                 }
                 Err(OpenError::Damaged(_)) => refused += 1,
                 Err(error) => panic!("byte {at}, bit {bit}: {error:?}"),
@@ -154,8 +154,8 @@ fn whatever_bit_of_the_last_run_flips_its_session_goes_on_behind_it() {
 }
 
 /// False when SQLite itself finds no sense in the file.
-fn goes_on(store: &SqliteStore, what: &str) -> bool {
-    let last = match store.ends(session(1)) {
+fn accepts_append(store: &SqliteStore, what: &str) -> bool {
+    let last = match store.bounds(session(1)) {
         Ok(log) => log.map_or(0, |log| log.last_seq),
         Err(error) => panic!("{what}: {error:?}"),
     };
@@ -179,7 +179,7 @@ fn long(number: u8, seqs: std::ops::RangeInclusive<u64>) -> Run {
 }
 
 /// A page in the middle of those that the second run of a session goes on in.
-fn goes_on_in(bytes: &[u8], number: u8) -> usize {
+fn overflow_page(bytes: &[u8], number: u8) -> usize {
     // Its ends may have become one with what is around them.
     let text = &noise_of(number, 1500, NOISE)[4..NOISE - 4];
     let mut pages = bytes.chunks(PAGE).enumerate();
@@ -188,18 +188,18 @@ fn goes_on_in(bytes: &[u8], number: u8) -> usize {
 }
 
 /// A log of three sessions with long runs, of which one of the first's goes on in pages that `spoil` changes.
-fn long_runs(spoil: Spoil) -> Place {
+fn long_runs(spoil: Corruption) -> Place {
     let place = Place::new();
     let store = place.store();
     for number in 1..=3 {
         append(&store, vec![long(number, 1..=1000), long(number, 1001..=2000), long(number, 2001..=2002)]);
     }
-    let heads = store.heads(Some(session(1)), 0, 3).unwrap();
+    let heads = store.run_headers(Some(session(1)), 0, 3).unwrap();
     let frames = long(1, 1001..=2000).frames.len() as u64;
     assert!((PAGE as u64 * 3..frames).contains(&heads[1].bytes), "it is packed, and long: {heads:?}");
     drop(store);
     let mut bytes = fs::read(place.path()).unwrap();
-    let page = goes_on_in(&bytes, 1);
+    let page = overflow_page(&bytes, 1);
     spoil(&mut bytes, page);
     fs::write(place.path(), bytes).unwrap();
     place
@@ -217,14 +217,14 @@ fn all_of(store: &SqliteStore, number: u8) -> Vec<u64> {
 }
 
 /// Changes a file's bytes at a page.
-type Spoil = fn(&mut [u8], usize);
+type Corruption = fn(&mut [u8], usize);
 
 /// What may become of a page that a run goes on in; its first four bytes lead to the next.
-const SPOILS: [(&str, Spoil); 5] = [
+const CORRUPTIONS: [(&str, Corruption); 5] = [
     ("it leads nowhere", |bytes, page| bytes[page..page + 4].fill(0xff)),
     ("it is the end", |bytes, page| bytes[page..page + 4].fill(0)),
     ("it leads to others", |bytes, page| {
-        let other = goes_on_in(bytes, 3) / PAGE + 1;
+        let other = overflow_page(bytes, 3) / PAGE + 1;
         bytes[page..page + 4].copy_from_slice(&u32::try_from(other).unwrap().to_be_bytes());
     }),
     ("it is another's", |bytes, page| bytes.copy_within(0..PAGE, page)),
@@ -232,8 +232,8 @@ const SPOILS: [(&str, Spoil); 5] = [
 ];
 
 #[test]
-fn a_run_whose_pages_are_damaged_is_in_the_way_of_no_erase() {
-    for (what, spoil) in SPOILS {
+fn damaged_pages_do_not_block_erase() {
+    for (what, spoil) in CORRUPTIONS {
         let place = long_runs(spoil);
         let store = place.store();
         let erase = Batch { erase: vec![session(1), session(2)], ..Batch::default() };
@@ -246,10 +246,10 @@ fn a_run_whose_pages_are_damaged_is_in_the_way_of_no_erase() {
         assert_eq!(all_of(&store, 3), (1..=2002).collect::<Vec<_>>(), "{what}");
         assert_eq!(all_of(&store, 4), (1..=10_000).collect::<Vec<_>>(), "{what}");
         drop(store);
-        left_open(&place);
+        leave_unclean(&place);
         let store = place.store();
         let checked = check(&store).unwrap_or_else(|error| panic!("{what}: {error:?}"));
-        assert_eq!((checked.damaged, store.is_doubtful()), (1, false), "{what}");
+        assert_eq!((checked.damaged, store.unclean_shutdown()), (1, false), "{what}");
         assert_eq!(store.usage(session(1)).map(|log| log.runs), Some(1), "{what}: it is there again");
         store.commit(&erase).unwrap();
         assert_eq!(store.usage(session(1)), None, "{what}");
@@ -258,14 +258,14 @@ fn a_run_whose_pages_are_damaged_is_in_the_way_of_no_erase() {
 }
 
 #[test]
-fn a_run_whose_pages_are_damaged_is_in_the_way_of_no_prune() {
-    for (what, spoil) in SPOILS {
+fn damaged_pages_do_not_block_prune() {
+    for (what, spoil) in CORRUPTIONS {
         let place = long_runs(spoil);
         let store = place.store();
         let bytes = store.total_bytes();
         // What goes of the first, which cannot be read, and of the second.
         let of = |number| -> u64 {
-            store.heads(Some(session(number)), 0, 2).unwrap().iter().map(|head| head.bytes).sum()
+            store.run_headers(Some(session(number)), 0, 2).unwrap().iter().map(|head| head.bytes).sum()
         };
         let gone = of(1) + of(2);
         let cut = |number| Cut { session: session(number), through: 2000 };
@@ -276,19 +276,19 @@ fn a_run_whose_pages_are_damaged_is_in_the_way_of_no_prune() {
         let usage = store.usage(session(1)).unwrap();
         assert_eq!((usage.first_seq, usage.first_pos, usage.runs), (2001, 2001, 1), "{what}");
         assert_eq!(store.total_bytes(), bytes - gone, "{what}");
-        assert_eq!(store.heads(Some(session(1)), 0, 10).unwrap().len(), 1, "{what}");
-        assert_eq!(store.ends(session(1)).unwrap(), Some(usage), "{what}");
-        assert_eq!(beyond(store.read(session(1), 0, 1000)), (1, 2000), "{what}");
+        assert_eq!(store.run_headers(Some(session(1)), 0, 10).unwrap().len(), 1, "{what}");
+        assert_eq!(store.bounds(session(1)).unwrap(), Some(usage), "{what}");
+        assert_eq!(corrupt_range(store.read(session(1), 0, 1000)), (1, 2000), "{what}");
         assert_eq!(seqs(&store.read(session(1), 2000, 1000).unwrap()), [2001, 2002], "{what}");
         assert_eq!(all_of(&store, 3), (1..=2002).collect::<Vec<_>>(), "{what}");
     }
 }
 
 #[test]
-fn a_chain_that_leads_astray_is_no_broken_structure_and_is_copied() {
-    for (what, spoil) in SPOILS {
+fn damaged_overflow_chain_is_not_broken_structure_and_is_copied() {
+    for (what, spoil) in CORRUPTIONS {
         let place = long_runs(spoil);
-        left_open(&place);
+        leave_unclean(&place);
         let store = place.store();
         let checked = check(&store).unwrap_or_else(|error| panic!("{what}: {error:?}"));
         assert_eq!((checked.runs, checked.damaged), (8, 1), "{what}");

@@ -6,21 +6,21 @@ use std::sync::{Arc, Mutex};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::requests::{Answered, Outcome, Pending, Resolved};
-use super::written::Written;
+use super::requests::{QueuedAnswer, Outcome, Pending, Resolved};
+use super::encode::EncodedEvent;
 use crate::eventlog::{Event, Members, Records, SessionLog};
-use crate::jsonrpc::{IncomingId, Tables};
+use crate::jsonrpc::{IncomingId, PendingTables};
 use crate::types::{Ids, Limits, PromptId, RequestId, SessionId};
 
 pub(super) struct Actor {
     pub(super) context: Context,
     pub(super) log: SessionLog,
     pub(super) record: Record,
-    pub(super) inputs: Inputs,
+    pub(super) event_loop: EventLoop,
     pub(super) turn: Option<Turn>,
     pub(super) requests: BTreeMap<RequestId, Pending>,
     pub(super) resolved: VecDeque<Resolved>,
-    pub(super) outbox: VecDeque<Answered>,
+    pub(super) outbox: VecDeque<QueuedAnswer>,
 }
 
 pub(super) struct Context {
@@ -35,10 +35,10 @@ pub(super) struct Record {
 
 pub(super) struct Turn {
     pub(super) prompt: PromptId,
-    pub(super) active: Instant,
+    pub(super) last_activity: Instant,
 }
 
-pub(super) struct Inputs {
+pub(super) struct EventLoop {
     pub(super) lease: Option<Lease>,
 }
 
@@ -49,12 +49,12 @@ pub(super) struct Lease(Arc<Process>);
 pub(super) struct Process {
     pub(super) connection: Connection,
     log: SessionLog,
-    heard: Mutex<Vec<Heard>>,
+    heard: Mutex<Vec<AgentMessage>>,
 }
 
 /// An answer that the agent has read.
 #[derive(Debug, Clone)]
-pub(super) struct Heard {
+pub(super) struct AgentMessage {
     pub(super) id: String,
     pub(super) outcome: String,
     /// What was durable then.
@@ -62,7 +62,7 @@ pub(super) struct Heard {
 }
 
 /// The table that pairs requests with answers is the gateway's own.
-pub(super) struct Connection(Mutex<Tables<()>>);
+pub(super) struct Connection(Mutex<PendingTables<()>>);
 
 impl Lease {
     pub(super) fn new(log: SessionLog) -> Self {
@@ -78,44 +78,44 @@ impl Lease {
 impl Connection {
     pub(super) fn received(&self, raw_id: &str) -> IncomingId {
         let raw = RawValue::from_string(raw_id.to_owned()).expect("it is JSON");
-        self.0.lock().expect("no one panics").received(raw)
+        self.0.lock().expect("no one panics").register_request(raw)
     }
 
     pub(super) fn find(&self, raw_id: &RawValue) -> Option<IncomingId> {
-        self.0.lock().expect("no one panics").find(raw_id)
+        self.0.lock().expect("no one panics").find_request(raw_id)
     }
 }
 
 impl Process {
     pub(super) fn answer(&self, id: IncomingId, outcome: Result<&RawValue, &RawValue>) {
-        let Some(raw) = self.connection.0.lock().expect("no one panics").answer(id) else { return };
+        let Some(raw) = self.connection.0.lock().expect("no one panics").resolve_request(id) else { return };
         let (Ok(outcome) | Err(outcome)) = outcome;
         let committed = self.log.committed();
-        let heard = Heard { id: raw.get().to_owned(), outcome: outcome.get().to_owned(), committed };
+        let heard = AgentMessage { id: raw.get().to_owned(), outcome: outcome.get().to_owned(), committed };
         self.heard.lock().expect("no one panics").push(heard);
     }
 
-    pub(super) fn heard(&self) -> Vec<Heard> {
+    pub(super) fn agent_messages(&self) -> Vec<AgentMessage> {
         self.heard.lock().expect("no one panics").clone()
     }
 }
 
 impl Actor {
-    pub(super) fn running(&self) -> Option<PromptId> {
+    pub(super) fn running_turn(&self) -> Option<PromptId> {
         self.turn.as_ref().map(|turn| turn.prompt)
     }
 
-    pub(super) fn saved(&self, records: Records) -> Records {
+    pub(super) fn with_session_records(&self, records: Records) -> Records {
         records
     }
 
     pub(super) fn append(
         &self,
         prompt: Option<PromptId>,
-        event: impl Into<Written>,
+        event: impl Into<EncodedEvent>,
         records: Records,
     ) -> u64 {
-        let Written { kind, members } = event.into();
+        let EncodedEvent { kind, members } = event.into();
         self.log.append(&Event { kind, prompt, members: Members::whole(&members) }, records)
     }
 
@@ -125,5 +125,5 @@ impl Actor {
     }
 
     /// Files and terminals are not part of this.
-    pub(super) fn stop_serving(&self, _incoming: IncomingId) {}
+    pub(super) fn cancel_serving(&self, _incoming: IncomingId) {}
 }

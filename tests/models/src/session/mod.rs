@@ -8,7 +8,7 @@ mod refusal;
 #[expect(dead_code, reason = "other parts of a session use the rest")]
 #[path = "../../../../src/session/requests.rs"]
 mod requests;
-#[path = "../../../../src/session/written.rs"]
-mod written;
+#[path = "../../../../src/session/encode.rs"]
+mod encode;
 
 pub use owner::first_answer_wins;

@@ -9,9 +9,9 @@ use shuttle::future::{block_on, spawn};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::actor::{Actor, Context, Heard, Inputs, Lease, Record, Turn};
+use super::actor::{Actor, Context, AgentMessage, EventLoop, Lease, Record, Turn};
 use super::refusal::Refusal;
-use super::requests::{Offer, Outcome, Wait};
+use super::requests::{OfferedRequest, Outcome, Wait};
 use crate::acp;
 use crate::api::Resolution;
 use crate::eventlog::{Item, SessionLog, Start};
@@ -42,7 +42,7 @@ pub fn first_answer_wins() {
         let session = follow::open(&log, 1).await;
         let lease = Lease::new(session.clone());
         let (inputs, receiver) = mpsc::channel(2);
-        let owner = spawn(own(actor(session.clone(), lease.clone()), receiver));
+        let owner = spawn(run_actor(actor(session.clone(), lease.clone()), receiver));
         let reader = spawn(resolutions(session.clone()));
         let mut others = Vec::new();
         for input in [Input::Late, Input::Cancel, Input::TakenBack, Input::AgentEnds] {
@@ -60,7 +60,7 @@ pub fn first_answer_wins() {
         inputs.send(Input::End).await.ok().expect("the owner is there");
         owner.await.expect("it ends");
         let events = reader.await.expect("it ends");
-        judge(&events, &told.concat(), &lease.process().heard());
+        judge(&events, &told.concat(), &lease.process().agent_messages());
         log.close().await;
     });
 }
@@ -70,8 +70,8 @@ fn actor(log: SessionLog, lease: Lease) -> Actor {
         context: Context { ids: Ids::system(), limits: Limits::default() },
         record: Record { session_id: log.session(), last_request: 0 },
         log,
-        inputs: Inputs { lease: Some(lease) },
-        turn: Some(Turn { prompt: PROMPT, active: Instant::now() }),
+        event_loop: EventLoop { lease: Some(lease) },
+        turn: Some(Turn { prompt: PROMPT, last_activity: Instant::now() }),
         requests: BTreeMap::new(),
         resolved: VecDeque::new(),
         outbox: VecDeque::new(),
@@ -79,13 +79,13 @@ fn actor(log: SessionLog, lease: Lease) -> Actor {
 }
 
 /// The owner's loop: one input at a time, and after each what has become durable goes out.
-async fn own(mut actor: Actor, mut inputs: mpsc::Receiver<Input>) {
+async fn run_actor(mut actor: Actor, mut inputs: mpsc::Receiver<Input>) {
     for wait in [Wait::AtMost(Duration::from_secs(60)), Wait::Turn] {
-        let lease = actor.inputs.lease.as_ref().expect("it has just begun");
+        let lease = actor.event_loop.lease.as_ref().expect("it has just begun");
         let incoming = lease.process().connection.received(AGENTS_ID);
         let params = RawValue::from_string(r#"{"sessionId":"s","options":[]}"#.to_owned()).expect("JSON");
         let method = acp::method::SESSION_REQUEST_PERMISSION;
-        let offer = Offer { method, incoming, params, prompt: Some(PROMPT), subagent: None, wait };
+        let offer = OfferedRequest { method, incoming, params, prompt: Some(PROMPT), subagent: None, wait };
         assert!(actor.offer_request(offer).is_some(), "two may wait");
     }
     let mut commits = actor.log.commits();
@@ -101,12 +101,12 @@ async fn own(mut actor: Actor, mut inputs: mpsc::Receiver<Input>) {
                 }
                 Input::Late => {
                     assert!(actor.request_deadline().is_none_or(|at| at > Instant::now()));
-                    actor.requests_overdue(Instant::now() + Duration::from_secs(120));
+                    actor.expire_requests(Instant::now() + Duration::from_secs(120));
                 }
                 Input::Cancel => actor.cancel_requests(),
                 Input::TakenBack => {
                     let id = format!(r#"{{"requestId":{AGENTS_ID}}}"#);
-                    actor.taken_back(&RawValue::from_string(id).expect("JSON"));
+                    actor.cancelled_by_agent(&RawValue::from_string(id).expect("JSON"));
                 }
                 Input::AgentEnds => {
                     actor.withdraw_requests();
@@ -130,14 +130,14 @@ fn principal(name: &str) -> Principal {
 
 /// What a tab was told: by whom a request was answered, for all that it knows.
 #[derive(Debug, Clone)]
-struct Told {
+struct Observed {
     tab: &'static str,
     id: RequestId,
     outcome: Result<u64, (Resolution, Option<String>)>,
 }
 
 /// A tab looks at each request and answers it, as the handle of a session does: the owner is asked twice.
-async fn tab(name: &'static str, inputs: mpsc::Sender<Input>, log: SessionLog) -> Vec<Told> {
+async fn tab(name: &'static str, inputs: mpsc::Sender<Input>, log: SessionLog) -> Vec<Observed> {
     let mut told = Vec::new();
     for number in 1..=REQUESTS {
         let id = RequestId::new(number);
@@ -160,14 +160,14 @@ async fn tab(name: &'static str, inputs: mpsc::Sender<Input>, log: SessionLog) -
             }
             Refusal::NotFound(what) => panic!("{what} {id} is known"),
         });
-        told.push(Told { tab: name, id, outcome });
+        told.push(Observed { tab: name, id, outcome });
     }
     told
 }
 
 /// How a request ended, as the log has it.
 #[derive(Debug)]
-struct End {
+struct LoggedResolution {
     seq: u64,
     id: String,
     resolution: String,
@@ -175,15 +175,15 @@ struct End {
 }
 
 /// The resolutions in the log, up to the last that can come.
-async fn resolutions(log: SessionLog) -> Vec<End> {
+async fn resolutions(log: SessionLog) -> Vec<LoggedResolution> {
     let mut reader = log.reader(Start::Beginning);
-    let mut found: Vec<End> = Vec::new();
+    let mut found: Vec<LoggedResolution> = Vec::new();
     while found.len() < REQUESTS as usize {
         let Item::Run(run) = reader.next().await.expect("the store reads") else { continue };
         for frame in run.events().filter(|frame| frame.kind == "request.resolved") {
             let event: serde_json::Value = serde_json::from_slice(frame.data).expect("an event is JSON");
             let text = |name: &str| event[name].as_str().map(str::to_owned);
-            found.push(End {
+            found.push(LoggedResolution {
                 seq: frame.seq,
                 id: text("requestId").expect("it has one"),
                 resolution: text("resolution").expect("it has one"),
@@ -195,7 +195,7 @@ async fn resolutions(log: SessionLog) -> Vec<End> {
     found
 }
 
-fn judge(events: &[End], told: &[Told], heard: &[Heard]) {
+fn judge(events: &[LoggedResolution], told: &[Observed], heard: &[AgentMessage]) {
     assert_eq!(events.len(), REQUESTS as usize, "each ends once: {events:?}");
     for number in 1..=REQUESTS {
         let id = RequestId::new(number);

@@ -1,0 +1,122 @@
+//! What a client's own params have to pass before they reach an agent: operators define, clients name.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::raw_object::RawObject;
+use crate::types::method_list::{is_listed, route_of};
+
+/// Keys of `_meta` that ACP reserves for the context of a trace.
+const TRACE_KEYS: [&str; 3] = ["traceparent", "tracestate", "baggage"];
+
+/// Why a call of a client goes no further.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClientInputError {
+    #[error("the agent's entry does not list the method {method} (its key rpc)")]
+    NotListed { method: String },
+    #[error("{method} never goes by name: {route}")]
+    HasRoute { method: String, route: &'static str },
+    #[error("MCP servers are named when a session is made, and defined in the configuration")]
+    McpServers,
+    #[error("the agent's entry does not list this key of _meta (its key meta)")]
+    MetaKeyNotListed { key: String },
+    #[error("expected an object")]
+    NotAnObject { at: &'static str },
+}
+
+/// Whether the method may be called by name at all.
+pub fn check_method(list: &[String], method: &str) -> Result<(), ClientInputError> {
+    let method_owned = || method.to_owned();
+    match route_of(method) {
+        Some(route) => Err(ClientInputError::HasRoute { method: method_owned(), route }),
+        None if is_listed(list, method) => Ok(()),
+        None => Err(ClientInputError::NotListed { method: method_owned() }),
+    }
+}
+
+/// Whether these params of a client may go to an agent whose entry lists these keys of `_meta`.
+pub fn check_params(listed_meta: &[String], params: &RawValue) -> Result<(), ClientInputError> {
+    let params = RawObject::parse(params).ok_or(ClientInputError::NotAnObject { at: "" })?;
+    if params.get("mcpServers").is_some_and(|servers| !is_empty_array(servers)) {
+        return Err(ClientInputError::McpServers);
+    }
+    params.get("_meta").map_or(Ok(()), |meta| check_meta(listed_meta, meta))
+}
+
+/// Whether this `_meta` of a client may go to an agent: some take environment and commands from it.
+pub fn check_meta(listed: &[String], meta: &RawValue) -> Result<(), ClientInputError> {
+    if meta.get() == "null" {
+        return Ok(());
+    }
+    let meta = RawObject::parse(meta).ok_or(ClientInputError::NotAnObject { at: "/_meta" })?;
+    let refused = meta.iter().map(|(key, _)| key).find(|key| {
+        let reserved = TRACE_KEYS.contains(key);
+        !reserved && !listed.iter().any(|listed| listed == key)
+    });
+    refused.map_or(Ok(()), |key| Err(ClientInputError::MetaKeyNotListed { key: key.to_owned() }))
+}
+
+impl ClientInputError {
+    /// Where in the params it is, as a JSON pointer; none where the whole call is what may not be.
+    pub fn pointer(&self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::NotListed { .. } | Self::HasRoute { .. } | Self::McpServers => None,
+            Self::MetaKeyNotListed { key } => {
+                Some(format!("/_meta/{}", key.replace('~', "~0").replace('/', "~1")).into())
+            }
+            Self::NotAnObject { at } => Some((*at).into()),
+        }
+    }
+}
+
+fn is_empty_array(raw: &RawValue) -> bool {
+    let inside = raw.get().strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    inside.is_some_and(|inside| inside.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn list(items: &[&str]) -> Vec<String> {
+        items.iter().map(|item| (*item).to_owned()).collect()
+    }
+
+    #[test]
+    fn only_listed_methods_without_a_route_are_allowed() {
+        let listed = list(&["_vendor/*", "session/prompt", "session/*"]);
+        assert_eq!(check_method(&listed, "_vendor/a"), Ok(()));
+        assert_eq!(check_method(&listed, "session/set_model"), Ok(()));
+        assert!(matches!(check_method(&listed, "session/prompt"), Err(ClientInputError::HasRoute { .. })));
+        assert!(matches!(check_method(&listed, "$/cancel_request"), Err(ClientInputError::HasRoute { .. })));
+        assert!(matches!(check_method(&listed, "other"), Err(ClientInputError::NotListed { .. })));
+    }
+
+    #[test]
+    fn params_with_servers_or_unlisted_meta_are_rejected() {
+        let meta = list(&["vendor.example/x"]);
+        for passes in [
+            "{}",
+            r#"{"mcpServers":[ ]}"#,
+            r#"{"_meta":null}"#,
+            r#"{"_meta":{}}"#,
+            r#"{"_meta":{"vendor.example/x":{"env":{}},"traceparent":"00-1-2-3","baggage":"a"},"x":{"mcpServers":[1]}}"#,
+        ] {
+            assert_eq!(check_params(&meta, raw(passes)), Ok(()), "{passes}");
+        }
+        for servers in [r#"{"mcpServers":[{}]}"#, r#"{"mcpServers":{}}"#, r#"{"mcpServers":null}"#] {
+            assert_eq!(check_params(&meta, raw(servers)), Err(ClientInputError::McpServers), "{servers}");
+        }
+        let gated = check_params(&meta, raw(r#"{"_meta":{"a/b":1}}"#)).unwrap_err();
+        assert_eq!(gated.pointer().unwrap(), "/_meta/a~1b");
+        for shape in ["[]", "1", "null", r#"{"a":1,"a":2}"#, r#"{"_meta":[]}"#, r#"{"_meta":{"a":1,"a":1}}"#]
+        {
+            assert!(matches!(check_params(&meta, raw(shape)), Err(ClientInputError::NotAnObject { .. })), "{shape}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A JSON object whose values stay raw.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::to_raw;
+
+/// Objects of ACP have a dozen members. The bound keeps the search for repeated keys short.
+const MAX_MEMBERS: usize = 1024;
+
+/// The members of an object in their order, borrowed from its text. A repeated key is refused.
+#[derive(Debug, Clone)]
+pub struct RawObject<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'a> RawObject<'a> {
+    pub const fn empty() -> Self {
+        Self(Vec::new())
+    }
+
+    /// None: not an object, too many members, a key given twice, or a key that is not text (a lone surrogate).
+    pub fn parse(raw: &'a RawValue) -> Option<Self> {
+        serde_json::from_str(raw.get()).ok()
+    }
+
+    pub fn get(&self, key: &str) -> Option<&'a RawValue> {
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| *value)
+    }
+
+    /// The member as text; None if it is absent or something else.
+    pub fn text(&self, key: &str) -> Option<Cow<'a, str>> {
+        #[derive(serde::Deserialize)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+        serde_json::from_str::<Text<'_>>(self.get(key)?.get()).ok().map(|Text(text)| text)
+    }
+
+    /// The member as a nested object; None if it is absent or something else.
+    pub fn object(&self, key: &str) -> Option<Self> {
+        Self::parse(self.get(key)?)
+    }
+
+    /// The other members as an object; None if there are none.
+    pub fn without(&self, key: &str) -> Option<Box<RawValue>> {
+        let others: Vec<_> = self.0.iter().filter(|(name, _)| name != key).cloned().collect();
+        (!others.is_empty()).then(|| to_raw(&Members(others)))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+        self.0.iter().map(|(name, value)| (name.as_ref(), *value))
+    }
+}
+
+/// Members as an object. A name that the agent gave twice is there twice.
+pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+/// The name of a member.
+#[derive(serde::Deserialize)]
+pub(super) struct Key<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawObject<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Self::Value::new();
+                while let Some(Key(name)) = map.next_key()? {
+                    if members.len() == MAX_MEMBERS {
+                        return Err(A::Error::custom("more members than any message of ACP has"));
+                    }
+                    if members.iter().any(|(known, _)| *known == name) {
+                        return Err(A::Error::custom("a key is given twice"));
+                    }
+                    members.push((name, map.next_value()?));
+                }
+                Ok(members)
+            }
+        }
+
+        deserializer.deserialize_map(Members).map(RawObject)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn members_keep_bytes_and_order() {
+        let object = RawObject::parse(raw(r#"{"b": 1e400, "a":"\ud800", "n":{"x":"\u0041"}}"#)).unwrap();
+        assert_eq!(object.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["b", "a", "n"]);
+        assert_eq!(object.get("b").unwrap().get(), "1e400");
+        assert_eq!(object.text("a"), None, "a lone surrogate is no text");
+        assert_eq!(object.object("n").unwrap().text("x").unwrap(), "A");
+        assert_eq!(object.without("a").unwrap().get(), r#"{"b":1e400,"n":{"x":"\u0041"}}"#);
+        assert!(RawObject::parse(raw(r#"{"a":1}"#)).unwrap().without("a").is_none());
+    }
+
+    #[test]
+    fn non_objects_and_repeated_keys_are_rejected() {
+        for wrong in ["null", "[]", "1", r#"{"a":1,"a":2}"#, r#"{"a":1,"\u0061":2}"#, r#"{"\ud800":1}"#] {
+            assert!(RawObject::parse(raw(wrong)).is_none(), "{wrong}");
+        }
+        let many = |n: usize| (0..n).map(|i| format!("\"{i}\":0")).collect::<Vec<_>>().join(",");
+        assert!(RawObject::parse(raw(&format!("{{{}}}", many(MAX_MEMBERS)))).is_some());
+        assert!(RawObject::parse(raw(&format!("{{{}}}", many(MAX_MEMBERS + 1)))).is_none());
+    }
+}

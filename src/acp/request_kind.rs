@@ -1,0 +1,183 @@
+//! What an agent asks its client: the kinds, what answers each, and what it hears when nobody does.
+
+use serde_json::value::RawValue;
+
+use super::method::{self, error_code};
+use super::raw_object::RawObject;
+use super::{elicitation, to_raw, permission};
+
+/// A kind of request. The methods of one kind are answered alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    Permission,
+    Elicitation,
+    ReadFile,
+    WriteFile,
+    CreateTerminal,
+    TerminalOutput,
+    WaitForExit,
+    /// `terminal/kill` and `terminal/release`.
+    EndTerminal,
+    /// A method that ACP leaves to agents and clients, or one that a later version adds.
+    Extension,
+}
+
+/// Where an answer does not fit what was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValidationError {
+    /// RFC 6901, from the result down.
+    pub pointer: String,
+    pub detail: String,
+}
+
+impl ValidationError {
+    pub(super) fn new(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), detail: detail.into() }
+    }
+}
+
+/// A JSON-RPC result, or the object of a JSON-RPC error.
+pub type Outcome = Result<Box<RawValue>, Box<RawValue>>;
+
+impl RequestKind {
+    pub fn from_method(method: &str) -> Self {
+        match method {
+            method::SESSION_REQUEST_PERMISSION => Self::Permission,
+            method::ELICITATION_CREATE => Self::Elicitation,
+            method::FS_READ_TEXT_FILE => Self::ReadFile,
+            method::FS_WRITE_TEXT_FILE => Self::WriteFile,
+            method::TERMINAL_CREATE => Self::CreateTerminal,
+            method::TERMINAL_OUTPUT => Self::TerminalOutput,
+            method::TERMINAL_WAIT_FOR_EXIT => Self::WaitForExit,
+            method::TERMINAL_KILL | method::TERMINAL_RELEASE => Self::EndTerminal,
+            _ => Self::Extension,
+        }
+    }
+
+    /// A question to a person about the turn: it goes with its turn.
+    pub const fn is_question(self) -> bool {
+        matches!(self, Self::Permission | Self::Elicitation)
+    }
+
+    /// What the agent hears when its turn is cancelled, when it took the request back, or when nobody is left who
+    /// could be asked.
+    pub fn cancelled_reply(self) -> Outcome {
+        match self {
+            Self::Permission => Ok(permission::cancelled()),
+            Self::Elicitation => Ok(elicitation::cancelled_result()),
+            _ => Err(error(error_code::REQUEST_CANCELLED, "")),
+        }
+    }
+
+    /// What the agent hears when nobody answered in time: never a yes.
+    pub fn timeout_reply(self, params: &RawValue) -> Outcome {
+        match self {
+            Self::Permission => Ok(permission::parse_permission(params)
+                .map_or_else(|_| permission::cancelled(), |peek| peek.reject())),
+            Self::Elicitation => Ok(elicitation::cancelled_result()),
+            Self::Extension => Err(error(error_code::METHOD_NOT_FOUND, "no client answered in time")),
+            _ => Err(error(error_code::INTERNAL, "no client answered in time")),
+        }
+    }
+
+    /// Whether a client's result has what the agent will read. Members beyond that pass as they are.
+    pub fn validate(self, params: &RawValue, result: &RawValue) -> Result<(), Vec<ValidationError>> {
+        match self {
+            Self::Permission => validate_permission(params, result).map_err(|misfit| vec![misfit]),
+            Self::Elicitation => elicitation::validate_answer(params, result),
+            Self::Extension => Ok(()),
+            Self::WriteFile | Self::EndTerminal if result.get() == "null" => Ok(()),
+            _ => {
+                let Some(object) = RawObject::parse(result) else {
+                    return Err(vec![ValidationError::new("", "expected an object that names no member twice")]);
+                };
+                let mut misfits = Vec::new();
+                self.validate_members(&object, &mut misfits);
+                if misfits.is_empty() { Ok(()) } else { Err(misfits) }
+            }
+        }
+    }
+
+    fn validate_members(self, object: &RawObject<'_>, misfits: &mut Vec<ValidationError>) {
+        let mut need = |key: &str, fits: fn(&str) -> bool, what: &str| {
+            if !object.get(key).is_some_and(|value| fits(value.get())) {
+                misfits.push(ValidationError::new(format!("/{key}"), format!("expected {what}")));
+            }
+        };
+        match self {
+            Self::ReadFile => need("content", is_text, "a text"),
+            Self::CreateTerminal => need("terminalId", is_text, "a text"),
+            Self::TerminalOutput => {
+                need("output", is_text, "a text");
+                need("truncated", is_boolean, "true or false");
+                match object.get("exitStatus").filter(|status| status.get() != "null") {
+                    None => {}
+                    Some(status) => match RawObject::parse(status) {
+                        Some(status) => validate_exit(&status, "/exitStatus", misfits),
+                        None => misfits.push(ValidationError::new("/exitStatus", "expected an object or null")),
+                    },
+                }
+            }
+            Self::WaitForExit => validate_exit(object, "", misfits),
+            _ => {}
+        }
+    }
+}
+
+/// `exitCode` and `signal`, each of which may be absent.
+fn validate_exit(status: &RawObject<'_>, at: &str, misfits: &mut Vec<ValidationError>) {
+    let code = status.get("exitCode").is_none_or(|code| is_null(code.get()) || is_exit_code(code.get()));
+    if !code {
+        misfits.push(ValidationError::new(format!("{at}/exitCode"), "expected a whole number from 0, or null"));
+    }
+    if !status.get("signal").is_none_or(|signal| is_null(signal.get()) || is_text(signal.get())) {
+        misfits.push(ValidationError::new(format!("{at}/signal"), "expected a text, or null"));
+    }
+}
+
+fn validate_permission(params: &RawValue, result: &RawValue) -> Result<(), ValidationError> {
+    let misfit = |error: &dyn std::error::Error| ValidationError::new("", error.to_string());
+    let peek = permission::parse_permission(params).map_err(|error| misfit(&error))?;
+    peek.validate(result).map_err(|error| misfit(&error))
+}
+
+fn is_text(raw: &str) -> bool {
+    raw.starts_with('"')
+}
+
+fn is_boolean(raw: &str) -> bool {
+    matches!(raw, "true" | "false")
+}
+
+fn is_null(raw: &str) -> bool {
+    raw == "null"
+}
+
+fn is_exit_code(raw: &str) -> bool {
+    raw.parse::<u32>().is_ok()
+}
+
+/// A JSON-RPC error for an agent, in the text of the SDKs: the name of the code, then the detail. Some agents match the
+/// text and not the code.
+pub fn error(code: i64, detail: &str) -> Box<RawValue> {
+    let message = match (error_code::name(code), detail) {
+        (Some(name), "") => name.to_owned(),
+        (Some(name), detail) => format!("{name}: {detail}"),
+        (None, detail) => detail.to_owned(),
+    };
+    to_raw(&serde_json::json!({ "code": code, "message": message }))
+}
+
+/// The error for a method that the gateway does not serve.
+pub fn method_not_found(method: &str) -> Box<RawValue> {
+    let message = format!("\"Method not found\": {method}");
+    let data = serde_json::json!({ "method": method });
+    to_raw(&serde_json::json!({ "code": error_code::METHOD_NOT_FOUND, "message": message, "data": data }))
+}
+
+/// The error for a file or a terminal that does not exist.
+pub fn resource_not_found(uri: &str) -> Box<RawValue> {
+    let message = format!("Resource not found: {uri}");
+    let data = serde_json::json!({ "uri": uri });
+    to_raw(&serde_json::json!({ "code": error_code::RESOURCE_NOT_FOUND, "message": message, "data": data }))
+}

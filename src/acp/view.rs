@@ -1,0 +1,361 @@
+//! Views of an agent's messages that show only what they are routed by.
+//!
+//! They are strict on purpose, as derived structs are: those refuse an object that names a member twice. Otherwise the gateway
+//! could route by one `sessionId` and a client read the other.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::raw_object::{Key, Members, RawObject};
+use super::to_raw;
+use super::update::kind_of;
+use crate::types::SessionId;
+
+/// What a message is routed by is missing, given twice, or not text.
+#[derive(Debug, thiserror::Error)]
+#[error("what the message is routed by is missing or malformed")]
+pub struct ViewError(#[from] serde_json::Error);
+
+/// What is routed on in the params of `session/update`.
+#[derive(Debug)]
+pub struct UpdateView<'a> {
+    /// The agent's id of the session.
+    pub session_id: Cow<'a, str>,
+    pub update: &'a RawValue,
+    /// `update.sessionUpdate`.
+    pub kind: Cow<'a, str>,
+    pub meta: Option<&'a RawValue>,
+    /// The other members of the params, which this version does not know.
+    pub more: Option<Box<RawValue>>,
+}
+
+pub fn parse_update(params: &RawValue) -> Result<UpdateView<'_>, ViewError> {
+    let Params { session_id, update, meta, more } = serde_json::from_str(params.get())?;
+    let more = (!more.is_empty()).then(|| to_raw(&Members(more)));
+    Ok(UpdateView { session_id, update, kind: kind_of(update)?, meta, more })
+}
+
+/// Params of `session/update`. Not derived, because members that nobody knows are kept.
+struct Params<'a> {
+    session_id: Cow<'a, str>,
+    update: &'a RawValue,
+    meta: Option<&'a RawValue>,
+    more: Vec<(Cow<'a, str>, &'a RawValue)>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Params<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Whole;
+
+        impl<'de> Visitor<'de> for Whole {
+            type Value = Params<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let (mut session, mut update, mut meta, mut more) = (None, None, None, Vec::new());
+                while let Some(Key(name)) = map.next_key()? {
+                    let value: &'de RawValue = map.next_value()?;
+                    let before = match &*name {
+                        "sessionId" => session.replace(value),
+                        "update" => update.replace(value),
+                        "_meta" => meta.replace(value),
+                        _ => {
+                            more.push((name, value));
+                            None
+                        }
+                    };
+                    if before.is_some() {
+                        return Err(A::Error::custom("a member is given twice"));
+                    }
+                }
+                let Text(session_id) = session
+                    .ok_or_else(|| A::Error::missing_field("sessionId"))
+                    .and_then(|raw| serde_json::from_str(raw.get()).map_err(A::Error::custom))?;
+                let update = update.ok_or_else(|| A::Error::missing_field("update"))?;
+                let meta = meta.filter(|meta| meta.get() != "null");
+                Ok(Params { session_id, update, meta, more })
+            }
+        }
+
+        deserializer.deserialize_map(Whole)
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct SessionIdOnly<'a> {
+    #[serde(rename = "sessionId", borrow, default, deserialize_with = "present")]
+    session_id: Option<&'a RawValue>,
+}
+
+/// A member that is there with the value `null` is there: another one of its name must not be put beside it.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+#[derive(serde::Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// The `sessionId` of any params or result; None: there is none, as in a message of the whole connection.
+pub fn session_id_of(params: &RawValue) -> Result<Option<Cow<'_, str>>, ViewError> {
+    match non_null_session_id(params)? {
+        Some(raw) => Ok(Some(serde_json::from_str::<Text<'_>>(raw.get())?.0)),
+        None => Ok(None),
+    }
+}
+
+/// Whether the params have a `sessionId` that is text.
+pub fn has_session_id(params: &RawValue) -> bool {
+    matches!(session_id_of(params), Ok(Some(_)))
+}
+
+/// The same params (or result) with our id in place of the agent's, and not another byte changed. Only the member
+/// `sessionId` of the object itself counts, nothing that lies deeper.
+pub fn replace_session_id(params: &RawValue, ours: &SessionId) -> Result<Box<RawValue>, ViewError> {
+    let Some(theirs) = non_null_session_id(params)? else { return Ok(params.to_owned()) };
+    Ok(RawValue::from_string(replace_part(params, theirs, &format!("\"{ours}\"")))?)
+}
+
+/// The same params with `name`, which is JSON, in place of their `requestId`: a JSON-RPC id means nothing to clients.
+pub fn replace_request_id(params: &RawValue, name: &str) -> Box<RawValue> {
+    let theirs = RawObject::parse(params).and_then(|object| object.get("requestId"));
+    let text = theirs.map(|theirs| replace_part(params, theirs, name));
+    text.and_then(|text| RawValue::from_string(text).ok()).unwrap_or_else(|| params.to_owned())
+}
+
+/// The text of `whole` with another one in place of `part`, which is borrowed from it.
+fn replace_part(whole: &RawValue, part: &RawValue, by: &str) -> String {
+    let (whole, part) = (whole.get(), part.get());
+    // The difference of their addresses is its place.
+    let start = part.as_ptr().addr() - whole.as_ptr().addr();
+    format!("{}{by}{}", &whole[..start], &whole[start + part.len()..])
+}
+
+/// A client's params with the agent's id of the session, in place of ours or as one more member; not another byte is
+/// changed. What is no object is refused.
+pub fn with_session_id(params: &RawValue, theirs: &str) -> Result<Box<RawValue>, ViewError> {
+    let id = serde_json::to_string(theirs)?;
+    let whole = params.get();
+    let text = if let Some(ours) = raw_session_id(params)? {
+        // `ours` is borrowed from `whole`, so the difference of their addresses is its place.
+        let start = ours.get().as_ptr().addr() - whole.as_ptr().addr();
+        format!("{}{id}{}", &whole[..start], &whole[start + ours.get().len()..])
+    } else {
+        let members = &whole[1..];
+        let comma = if members.trim_start().starts_with('}') { "" } else { "," };
+        format!("{{\"sessionId\":{id}{comma}{members}")
+    };
+    Ok(RawValue::from_string(text)?)
+}
+
+/// The `sessionId`, unless it is `null`: then they name none.
+fn non_null_session_id(params: &RawValue) -> Result<Option<&RawValue>, ViewError> {
+    Ok(raw_session_id(params)?.filter(|id| id.get() != "null"))
+}
+
+fn raw_session_id(params: &RawValue) -> Result<Option<&RawValue>, ViewError> {
+    if params.get().starts_with('{') {
+        Ok(serde_json::from_str::<SessionIdOnly<'_>>(params.get())?.session_id)
+    } else {
+        Ok(None)
+    }
+}
+
+/// The request that `$/cancel_request` names, by the JSON-RPC id its sender gave it.
+pub fn parse_cancel_request(params: &RawValue) -> Result<&RawValue, ViewError> {
+    #[derive(serde::Deserialize)]
+    struct Params<'a> {
+        #[serde(rename = "requestId", borrow)]
+        request_id: &'a RawValue,
+    }
+    Ok(serde_json::from_str::<Params<'_>>(params.get())?.request_id)
+}
+
+/// The result of `session/new`.
+#[derive(Debug)]
+pub struct NewSessionResult<'a> {
+    /// The agent's id of the session.
+    pub session_id: Cow<'a, str>,
+}
+
+impl<'a> NewSessionResult<'a> {
+    pub fn parse(result: &'a RawValue) -> Result<Self, ViewError> {
+        #[derive(serde::Deserialize)]
+        struct Answer<'a> {
+            #[serde(rename = "sessionId", borrow)]
+            session_id: Cow<'a, str>,
+        }
+        let Answer { session_id } = serde_json::from_str(result.get())?;
+        Ok(Self { session_id })
+    }
+}
+
+/// The result of `session/prompt`: the end of a turn.
+#[derive(Debug)]
+pub struct PromptResult<'a> {
+    /// Any text: agents send reasons that the schema does not know.
+    pub stop_reason: Cow<'a, str>,
+    pub usage: Option<&'a RawValue>,
+}
+
+impl<'a> PromptResult<'a> {
+    pub fn parse(result: &'a RawValue) -> Result<Self, ViewError> {
+        #[derive(serde::Deserialize)]
+        struct Answer<'a> {
+            #[serde(rename = "stopReason", borrow)]
+            stop_reason: Cow<'a, str>,
+            #[serde(borrow, default)]
+            usage: Option<&'a RawValue>,
+        }
+        let Answer { stop_reason, usage } = serde_json::from_str(result.get())?;
+        Ok(Self { stop_reason, usage })
+    }
+}
+
+/// The complete options in the result of `session/set_config_option`; None if the agent sent none.
+pub fn config_options_of(result: &RawValue) -> Option<&RawValue> {
+    RawObject::parse(result)?.get("configOptions").filter(|options| options.get().starts_with('['))
+}
+
+/// Agents answer `null` where the schema says `{}`.
+pub fn null_to_empty(result: &RawValue) -> Box<RawValue> {
+    if result.get() == "null" { to_raw(&serde_json::Map::new()) } else { result.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn ours() -> SessionId {
+        "01938c5e-7a3b-7c4d-8e5f-0123456789ab".parse().unwrap()
+    }
+
+    #[test]
+    fn an_update_view_keeps_the_bytes() {
+        let params = raw(
+            r#"{"update":{"content":{"text":"\ud83d","n":1e400},"sessionUpdate":"agent_message_chunk"}, "sessionId":"a\u0062","_meta":{"k":1.10}}"#,
+        );
+        let peek = parse_update(params).unwrap();
+        assert_eq!((peek.session_id.as_ref(), peek.kind.as_ref()), ("ab", "agent_message_chunk"));
+        assert_eq!(peek.meta.unwrap().get(), r#"{"k":1.10}"#);
+        assert!(peek.update.get().contains(r"\ud83d"));
+        assert!(peek.more.is_none());
+    }
+
+    #[test]
+    fn unknown_params_members_are_kept() {
+        let params = raw(
+            r#"{"later":[1.10],"sessionId":"s","_meta":null,"update":{"sessionUpdate":"plan"},"\u0061": {"b" :1e400},"a":2}"#,
+        );
+        let peek = parse_update(params).unwrap();
+        assert!(peek.meta.is_none());
+        assert_eq!(peek.more.unwrap().get(), r#"{"later":[1.10],"a":{"b" :1e400},"a":2}"#);
+    }
+
+    #[test]
+    fn ambiguous_messages_are_rejected() {
+        for wrong in [
+            "null",
+            "[]",
+            r#"{"sessionId":"a"}"#,
+            r#"{"sessionId":"a","sessionId":"b","update":{"sessionUpdate":"plan"}}"#,
+            r#"{"sessionId":"a","session\u0049d":"b","update":{"sessionUpdate":"plan"}}"#,
+            r#"{"sessionId":"a","update":{"sessionUpdate":"plan","sessionUpdate":"usage_update"}}"#,
+            r#"{"sessionId":"a","update":{"sessionUpdate":"plan"},"update":{"sessionUpdate":"plan"}}"#,
+            r#"{"sessionId":"\ud800","update":{"sessionUpdate":"plan"}}"#,
+            r#"{"sessionId":1,"update":{"sessionUpdate":"plan"}}"#,
+            r#"{"sessionId":"a","update":{}}"#,
+            r#"{"sessionId":"a","update":null}"#,
+        ] {
+            assert!(parse_update(raw(wrong)).is_err(), "{wrong}");
+        }
+        assert!(session_id_of(raw(r#"{"sessionId":"a","sessionId":"b"}"#)).is_err());
+        assert!(session_id_of(raw(r#"{"sessionId":"\udfff"}"#)).is_err());
+        assert!(replace_session_id(raw(r#"{"sessionId":"a","sessionId":"b"}"#), &ours()).is_err());
+        assert_eq!(session_id_of(raw(r#"{"n":1}"#)).unwrap(), None);
+        assert_eq!(session_id_of(raw("null")).unwrap(), None);
+    }
+
+    #[test]
+    fn results_of_real_agents_are_read() {
+        assert_eq!(NewSessionResult::parse(raw(r#"{"sessionId":"0","models":{}}"#)).unwrap().session_id, "0");
+        assert!(NewSessionResult::parse(raw("null")).is_err());
+        let end = PromptResult::parse(raw(r#"{"stopReason":"max_turn_requests","_meta":{}}"#)).unwrap();
+        assert_eq!(end.stop_reason, "max_turn_requests");
+        assert!(end.usage.is_none());
+        assert_eq!(null_to_empty(raw("null")).get(), "{}");
+        assert_eq!(null_to_empty(raw(r#"{"modes":null}"#)).get(), r#"{"modes":null}"#);
+        assert_eq!(parse_cancel_request(raw(r#"{"requestId":0}"#)).unwrap().get(), "0");
+        assert_eq!(config_options_of(raw(r#"{"configOptions":[1]}"#)).unwrap().get(), "[1]");
+        assert!(config_options_of(raw("null")).is_none());
+    }
+
+    #[test]
+    fn only_the_top_level_session_id_is_replaced() {
+        let ours = ours();
+        let params = raw(r#"{ "a" : {"sessionId":"x"}, "sessionId" : "x" ,"b":["x","\ud800",1.10]}"#);
+        assert_eq!(
+            replace_session_id(params, &ours).unwrap().get(),
+            format!(r#"{{ "a" : {{"sessionId":"x"}}, "sessionId" : "{ours}" ,"b":["x","\ud800",1.10]}}"#)
+        );
+        let params = raw(r#"{"requestId": 7 ,"x":{"requestId":7}}"#);
+        assert_eq!(replace_request_id(params, "\"p1\"").get(), r#"{"requestId": "p1" ,"x":{"requestId":7}}"#);
+        for same in ["null", "[1]", r#"{"a":1}"#, r#"{"sessionId":null}"#] {
+            assert_eq!(replace_session_id(raw(same), &ours).unwrap().get(), same);
+        }
+    }
+
+    #[test]
+    fn with_session_id_sets_the_agents_session_id() {
+        for (params, expected) in [
+            ("{}", r#"{"sessionId":"a\"b"}"#),
+            ("{ }", r#"{"sessionId":"a\"b" }"#),
+            (r#"{"x":1.10}"#, r#"{"sessionId":"a\"b","x":1.10}"#),
+            (r#"{"sessionId":null}"#, r#"{"sessionId":"a\"b"}"#),
+            (
+                r#"{"x":{"sessionId":1}, "sessionId" : "ours"}"#,
+                r#"{"x":{"sessionId":1}, "sessionId" : "a\"b"}"#,
+            ),
+        ] {
+            assert_eq!(with_session_id(raw(params), "a\"b").unwrap().get(), expected);
+        }
+        for wrong in ["[]", "1", r#"{"sessionId":"a","sessionId":"b"}"#] {
+            assert!(with_session_id(raw(wrong), "a").is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn replace_session_id_keeps_all_other_bytes(
+            before in prop::collection::vec(("[a-r]{1,4}", "\\PC*"), 0..4),
+            theirs in "\\PC*",
+            after in prop::collection::vec(("[A-R]{1,4}", "\\PC*"), 0..4),
+            space in "[ \t]{0,3}",
+        ) {
+            let side = |members: &[(String, String)]| -> Vec<String> {
+                let text = |s: &String| serde_json::to_string(s).unwrap();
+                members.iter().map(|(k, v)| format!("{space}{}:{space}{}", text(k), text(v))).collect()
+            };
+            let build = |id: &str| {
+                let id = format!("\"sessionId\"{space}:{space}{}{space}", serde_json::to_string(id).unwrap());
+                let members: Vec<String> =
+                    side(&before).into_iter().chain([id]).chain(side(&after)).collect();
+                format!("{{{}}}", members.join(","))
+            };
+            let (given, wanted) = (build(&theirs), build(&ours().to_string()));
+            let replaced = replace_session_id(raw(&given), &ours()).unwrap();
+            prop_assert_eq!(replaced.get(), wanted);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Who reads which sessions at this moment.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::shutdown::lock_or_abort;
+use crate::types::{SessionId, Tenant};
+
+use super::Shared;
+use super::global_reader::Scope;
+
+/// What one reader reads.
+#[derive(Debug)]
+pub(super) enum ReaderScope {
+    One(SessionId),
+    Many(Arc<Scope>),
+}
+
+/// The readers that are there.
+#[derive(Debug, Default)]
+pub(super) struct ReaderRegistry(Mutex<Entries>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    next: u64,
+    readers: BTreeMap<u64, ReaderScope>,
+}
+
+impl ReaderRegistry {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        lock_or_abort(self.0.lock())
+    }
+
+    pub(super) fn has_reader(&self, tenant: &Tenant, session: SessionId) -> bool {
+        self.entries().readers.values().any(|follows| match follows {
+            ReaderScope::One(one) => *one == session,
+            ReaderScope::Many(scope) => scope.contains(tenant.as_str(), session),
+        })
+    }
+}
+
+/// Counts a reader for as long as it exists.
+#[derive(Debug)]
+pub(super) struct ReaderRegistration {
+    shared: Arc<Shared>,
+    key: u64,
+}
+
+impl ReaderRegistration {
+    pub(super) fn register(shared: &Arc<Shared>, scope: ReaderScope) -> Self {
+        let mut entries = shared.reader_registry.entries();
+        entries.next += 1;
+        let key = entries.next;
+        entries.readers.insert(key, scope);
+        drop(entries);
+        Self { shared: Arc::clone(shared), key }
+    }
+}
+
+impl Drop for ReaderRegistration {
+    fn drop(&mut self) {
+        self.shared.reader_registry.entries().readers.remove(&self.key);
+    }
+}

@@ -1,0 +1,97 @@
+//! Who asks, checked for the scope that the route needs.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+
+use crate::api::ProblemCode;
+use crate::auth::{Admission, Credential};
+use crate::http::error::ApiError;
+use crate::types::{Principal, Scope};
+
+/// A scope that a route needs; `None` when any key will do.
+pub(crate) trait RequiredScope {
+    const SCOPE: Option<Scope>;
+}
+
+#[derive(Debug)]
+pub(crate) struct HasKey;
+#[derive(Debug)]
+pub(crate) struct CanRead;
+#[derive(Debug)]
+pub(crate) struct CanPrompt;
+#[derive(Debug)]
+pub(crate) struct CanApprove;
+#[derive(Debug)]
+pub(crate) struct CanAdmin;
+
+#[derive(Debug)]
+pub(crate) struct CanFiles;
+
+impl RequiredScope for CanFiles {
+    const SCOPE: Option<Scope> = Some(Scope::Files);
+}
+
+impl RequiredScope for HasKey {
+    const SCOPE: Option<Scope> = None;
+}
+
+impl RequiredScope for CanRead {
+    const SCOPE: Option<Scope> = Some(Scope::Read);
+}
+
+impl RequiredScope for CanPrompt {
+    const SCOPE: Option<Scope> = Some(Scope::Prompt);
+}
+
+impl RequiredScope for CanApprove {
+    const SCOPE: Option<Scope> = Some(Scope::Approve);
+}
+
+impl RequiredScope for CanAdmin {
+    const SCOPE: Option<Scope> = Some(Scope::Admin);
+}
+
+/// The principal behind a request; it has what `S` needs.
+#[derive(Debug)]
+pub(crate) struct Authorized<S> {
+    admission: Arc<Admission>,
+    scope: PhantomData<S>,
+}
+
+impl<S> Authorized<S> {
+    pub(crate) fn credential(&self) -> &Credential {
+        self.admission.credential.as_ref().expect("it was there when this was made")
+    }
+
+    /// For streams, which live longer than their request and end with their key.
+    pub(crate) fn admission(&self) -> &Arc<Admission> {
+        &self.admission
+    }
+}
+
+impl<S> Deref for Authorized<S> {
+    type Target = Principal;
+
+    fn deref(&self) -> &Principal {
+        self.credential().principal()
+    }
+}
+
+impl<S: RequiredScope, G: Send + Sync> FromRequestParts<G> for Authorized<S> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
+        let admission = parts.extensions.get::<Arc<Admission>>().map(Arc::clone);
+        let Some(admission) = admission.filter(|admission| admission.credential.is_some()) else {
+            return Err(ApiError::internal("a route that needs a key was reached without one"));
+        };
+        let by = Self { admission, scope: PhantomData };
+        let Some(scope) = S::SCOPE.filter(|scope| !by.scopes.contains(*scope)) else { return Ok(by) };
+        let scope = format!("{scope:?}").to_lowercase();
+        Err(ApiError::new(ProblemCode::Forbidden, format!("this key lacks the scope {scope}")))
+    }
+}

@@ -1,0 +1,209 @@
+//! The WebSocket of a sign-in in a terminal: bytes in binary frames, all else in small JSON texts.
+//!
+//! What is typed and shown are a person's secrets: nothing of it is kept, counted beyond its length, or logged.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::{Message, WebSocket};
+use bytes::{Buf, Bytes, BytesMut};
+use serde::Serialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, sleep_until};
+
+use super::accept::ConnectionPermit;
+use super::error::ApiError;
+use super::limits::StreamGuard;
+use super::state::Gateway;
+use crate::agent::{SignInCommand, Terminal};
+use crate::api::auth::{TerminalFrame, TerminalInput};
+use crate::api::{Problem, ProblemCode};
+use crate::auth::Admission;
+use crate::pool::SignIn;
+
+const TOO_LONG: &str = "the sign-in took too long";
+/// What a client gets to take the last word.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bytes that are read from the terminal at a time.
+const READ_BYTES: usize = 16 << 10;
+
+/// Everything that one socket holds.
+pub(crate) struct SignInSocket {
+    pub(crate) gateway: Gateway,
+    pub(crate) sign_in: SignIn,
+    /// Keeps a ticket alive, and knows when the key ends.
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) stream_guard: StreamGuard,
+    /// The connection counts as one for as long as it is open.
+    pub(crate) connection_permit: ConnectionPermit,
+}
+
+/// How it came to its end.
+enum End {
+    Exited {
+        code: Option<i32>,
+        signal: Option<String>,
+    },
+    /// The client has gone.
+    Disconnected,
+    Draining,
+    Problem(Box<Problem>),
+}
+
+impl SignInSocket {
+    /// Carries bytes until the program ends, the client goes, or somebody's time is over. Dropping it ends the program.
+    pub(crate) async fn run(mut self, mut socket: WebSocket) {
+        let agent = self.sign_in.agent().clone();
+        let end = self.relay(&mut socket).await;
+        let frame = match end {
+            End::Disconnected => None,
+            End::Draining => Some(text(&TerminalFrame::Shutdown)),
+            End::Problem(problem) => Some(text(&TerminalFrame::Problem { problem: &problem })),
+            End::Exited { code, signal } => {
+                tracing::info!(%agent, code, "a sign-in in a terminal has ended");
+                if code == Some(0) {
+                    self.sign_in.succeeded();
+                }
+                Some(text(&TerminalFrame::Exit { exit_code: code, signal: signal.as_deref() }))
+            }
+        };
+        // The place is free and the program told to end before the client hears of it.
+        let Self { sign_in, stream_guard: counted, connection_permit: held, .. } = self;
+        drop(sign_in);
+        if let Some(frame) = frame {
+            let farewell = async {
+                socket.send(frame).await?;
+                socket.send(Message::Close(None)).await
+            };
+            // Whoever does not take it has gone.
+            drop(tokio::time::timeout(CLOSE_TIMEOUT, farewell).await);
+        }
+        drop((counted, held));
+    }
+
+    async fn relay(&mut self, socket: &mut WebSocket) -> End {
+        let (limits, shutdown) = (Arc::clone(&self.gateway.limits), self.gateway.shutdown.clone());
+        // Made once, because each begins with a look through all keys.
+        let mut key_ended = pin!(self.admission.wait_key_ended());
+        let mut timed_out = pin!(sleep_until(Instant::now() + limits.sign_in));
+        let mut ping_timer = tokio::time::interval(limits.keep_alive);
+        let Terminal { output, input, command } = &mut self.sign_in.terminal;
+        let mut state = RelayState { output_bytes: 0, output_open: true, pending_input: Bytes::new(), last_progress: Instant::now() };
+        let mut buffer = BytesMut::new();
+        loop {
+            buffer.reserve(READ_BYTES);
+            let typing = !state.pending_input.is_empty();
+            // Fair on purpose: who shows without a pause must not keep a person from ending it.
+            let wake = tokio::select! {
+                () = shutdown.drain_started() => Event::End(End::Draining),
+                () = key_ended.as_mut() => Event::End(problem(ApiError::key_ended().into_problem())),
+                () = timed_out.as_mut() => Event::End(timeout(TOO_LONG)),
+                () = sleep_until(state.last_progress + limits.stdin_stall), if typing => {
+                    Event::End(timeout("the agent's command takes nothing of what was typed"))
+                }
+                exit = command.exited(), if !state.output_open => {
+                    Event::End(End::Exited { code: exit.code, signal: exit.signal })
+                }
+                read = output.read_buf(&mut buffer), if state.output_open => Event::Output(read.unwrap_or(0)),
+                written = input.write(&state.pending_input), if typing => Event::InputWritten(written.ok()),
+                message = socket.recv(), if !typing => Event::Message(message.and_then(Result::ok)),
+                _ = ping_timer.tick() => Event::PingDue,
+            };
+            let outgoing = match wake {
+                Event::End(end) => return end,
+                Event::Output(0) => {
+                    state.output_open = false;
+                    None
+                }
+                Event::Output(bytes) => {
+                    state.output_bytes += bytes;
+                    if state.output_bytes > limits.sign_in_bytes {
+                        let detail = "the agent's command shows more than a sign-in needs";
+                        return problem(Problem::new(ProblemCode::TooLarge, detail));
+                    }
+                    Some(Message::Binary(buffer.split().freeze()))
+                }
+                Event::InputWritten(bytes) => {
+                    state.input_written(bytes);
+                    None
+                }
+                Event::Message(message) => match state.handle_message(message, command) {
+                    Ok(()) => None,
+                    Err(end) => return end,
+                },
+                Event::PingDue => Some(Message::Ping(Bytes::new())),
+            };
+            if let Some(message) = outgoing {
+                // A client that takes nothing must not keep the sign-in from its end.
+                let sent = tokio::select! {
+                    () = shutdown.drain_started() => return End::Draining,
+                    () = key_ended.as_mut() => return problem(ApiError::key_ended().into_problem()),
+                    () = timed_out.as_mut() => return timeout(TOO_LONG),
+                    sent = socket.send(message) => sent,
+                };
+                if sent.is_err() {
+                    return End::Disconnected;
+                }
+            }
+        }
+    }
+}
+
+/// Why the loop woke.
+enum Event {
+    End(End),
+    /// So many bytes; none: the terminal is closed.
+    Output(usize),
+    /// So many bytes; `None`: the command takes no more.
+    InputWritten(Option<usize>),
+    /// `None`: the client has gone.
+    Message(Option<Message>),
+    PingDue,
+}
+
+/// How far both ways have got.
+struct RelayState {
+    output_bytes: usize,
+    /// Something can still be shown.
+    output_open: bool,
+    /// What the command has not taken yet, and since when.
+    pending_input: Bytes,
+    last_progress: Instant,
+}
+
+impl RelayState {
+    fn input_written(&mut self, bytes: Option<usize>) {
+        match bytes {
+            Some(bytes) => self.pending_input.advance(bytes),
+            // It has ended, and says so by its exit.
+            None => self.pending_input.clear(),
+        }
+        self.last_progress = Instant::now();
+    }
+
+    fn handle_message(&mut self, message: Option<Message>, command: &SignInCommand) -> Result<(), End> {
+        match message {
+            Some(Message::Binary(bytes)) => (self.pending_input, self.last_progress) = (bytes, Instant::now()),
+            Some(Message::Text(text)) => match serde_json::from_str(&text) {
+                Ok(TerminalInput::Resize { cols, rows }) => command.resize(cols.get(), rows.get()),
+                Err(error) => return Err(problem(Problem::invalid("", error.to_string()))),
+            },
+            Some(Message::Ping(_) | Message::Pong(_)) => {}
+            Some(Message::Close(_)) | None => return Err(End::Disconnected),
+        }
+        Ok(())
+    }
+}
+
+fn problem(problem: Problem) -> End {
+    End::Problem(Box::new(problem))
+}
+
+fn timeout(detail: &str) -> End {
+    problem(Problem::new(ProblemCode::AgentTimeout, detail))
+}
+
+fn text(frame: &impl Serialize) -> Message {
+    Message::Text(serde_json::to_string(frame).expect("our own frames serialize").into())
+}

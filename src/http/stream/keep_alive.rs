@@ -1,0 +1,386 @@
+//! One clock for all streams: who was silent for long is woken, and everybody when the gateway stops or a key ended.
+//! What an outlet says puts nothing off until its stream looks, which is woken for that once in a `keep_alive`.
+//!
+//! A timer and three waits for each of ten thousand idle streams would be most of what such a stream costs. Here it
+//! has a number, the tick at which it is due, and a place for its waker. One task looks at all numbers at each tick; it
+//! is there while there are streams.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::shutdown::{Shutdown, lock_or_abort};
+use crate::types::Limits;
+
+/// A number of ticks of the pulse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticks(u64);
+
+/// A cheap handle on the clock.
+#[derive(Debug, Clone)]
+pub(crate) struct KeepAliveTicker(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    shutdown: Shutdown,
+    key_endings: watch::Receiver<u64>,
+    started: Instant,
+    tick: Duration,
+    keep_alive: Ticks,
+    write_stall: Ticks,
+    /// Ticks since `began`, as the task counts them.
+    now: AtomicU64,
+    /// Changes when everybody has to look whether it goes on.
+    signals: AtomicU32,
+    registry: Mutex<Registry>,
+}
+
+#[derive(Debug, Default)]
+struct Registry {
+    /// The task is there.
+    is_running: bool,
+    registered: u64,
+    entries: Vec<Arc<Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// The tick at which its stream wants to be woken; [`NEVER`], or [`GONE`] once there is no stream.
+    due: AtomicU64,
+    waker: Mutex<Option<Waker>>,
+}
+
+const NEVER: u64 = u64::MAX - 1;
+const REMOVED: u64 = u64::MAX;
+
+impl Entry {
+    fn wake(&self) {
+        // Not under the lock: what is woken may end here, and then takes it.
+        let waker = lock_or_abort(self.waker.lock()).take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl KeepAliveTicker {
+    pub(crate) fn new(limits: &Limits, shutdown: Shutdown, key_endings: watch::Receiver<u64>) -> Self {
+        /// Ticks from one comment to the next.
+        const TICKS_PER_KEEP_ALIVE: u32 = 16;
+        let (shortest, longest) = (Duration::from_millis(10), Duration::from_secs(1));
+        let tick = (limits.keep_alive.min(limits.write_stall) / TICKS_PER_KEEP_ALIVE).clamp(shortest, longest);
+        let ticks = |span: Duration| u64::try_from(span.as_nanos() / tick.as_nanos()).unwrap_or(NEVER / 2);
+        Self(Arc::new(Inner {
+            shutdown,
+            key_endings,
+            started: Instant::now(),
+            tick,
+            keep_alive: Ticks(ticks(limits.keep_alive).max(1)),
+            // The tick that runs does not count: nobody is left early.
+            write_stall: Ticks(ticks(limits.write_stall) + 1),
+            now: AtomicU64::new(0),
+            signals: AtomicU32::new(0),
+            registry: Mutex::default(),
+        }))
+    }
+
+    /// The part of one stream. It is to look for signals at once: what was before is told to nobody.
+    pub(crate) fn register(&self) -> KeepAlive {
+        let slot = Arc::new(Entry { due: AtomicU64::new(NEVER), waker: Mutex::default() });
+        let mut hearts = self.lock();
+        hearts.entries.push(Arc::clone(&slot));
+        hearts.registered += 1;
+        // Those that were woken together by an event are not all due at the same tick, and a tick may come late.
+        let stagger = Ticks(1 + hearts.registered % (self.0.keep_alive.0 / 4).max(1));
+        if !std::mem::replace(&mut hearts.is_running, true) {
+            self.0.update_now();
+            let pulse = self.clone();
+            drop(self.0.shutdown.spawn_critical(async move { pulse.run().await }));
+        }
+        drop(hearts);
+        let seen = self.0.signals.load(Ordering::Acquire).wrapping_sub(1);
+        KeepAlive { ticker: self.clone(), entry: slot, seen_signals: seen, stagger }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        lock_or_abort(self.0.registry.lock())
+    }
+
+    async fn run(self) {
+        /// How soon after the last stream a stop goes on.
+        const DRAIN_TICK: Duration = Duration::from_millis(10);
+        let Inner { shutdown, tick, .. } = &*self.0;
+        let (mut drains, mut ends) = (false, false);
+        let mut key_endings = self.0.key_endings.clone();
+        let mut next = Instant::now() + *tick;
+        loop {
+            tokio::select! {
+                () = shutdown.drain_started(), if !drains => {
+                    drains = true;
+                    next = Instant::now() + DRAIN_TICK;
+                    self.signal_all();
+                }
+                () = shutdown.abort_started(), if !ends => {
+                    ends = true;
+                    self.signal_all();
+                }
+                Ok(()) = key_endings.changed() => self.signal_all(),
+                () = tokio::time::sleep_until(next) => {
+                    next = Instant::now() + if drains { DRAIN_TICK } else { *tick };
+                    if !self.tick() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn signal_all(&self) {
+        self.0.signals.fetch_add(1, Ordering::Release);
+        self.lock().entries.iter().for_each(|slot| slot.wake());
+    }
+
+    /// False when nobody is there any more.
+    fn tick(&self) -> bool {
+        let now = self.0.update_now();
+        let mut hearts = self.lock();
+        hearts.entries.retain(|slot| {
+            let due = slot.due.load(Ordering::Acquire);
+            if due <= now {
+                slot.wake();
+            }
+            due != REMOVED
+        });
+        if hearts.entries.capacity() > 64 && hearts.entries.len() < hearts.entries.capacity() / 4 {
+            hearts.entries.shrink_to_fit();
+        }
+        hearts.is_running = !hearts.entries.is_empty();
+        hearts.is_running
+    }
+}
+
+impl Inner {
+    fn update_now(&self) -> u64 {
+        let ticks = self.started.elapsed().as_nanos() / self.tick.as_nanos();
+        let now = u64::try_from(ticks).unwrap_or(NEVER / 2);
+        self.now.store(now, Ordering::Release);
+        now
+    }
+}
+
+/// A stream's part of the pulse.
+#[derive(Debug)]
+pub(crate) struct KeepAlive {
+    ticker: KeepAliveTicker,
+    entry: Arc<Entry>,
+    seen_signals: u32,
+    stagger: Ticks,
+}
+
+impl KeepAlive {
+    /// Its peer was told something: the next comment is due after `keep_alive`, at the latest.
+    pub(crate) fn data_sent(&self) {
+        self.due_in(self.keep_alive_ticks());
+    }
+
+    fn keep_alive_ticks(&self) -> u64 {
+        self.ticker.0.keep_alive.0.saturating_sub(self.stagger.0).max(1)
+    }
+
+    /// Its peer took something of what is written: it is left after `write_stall` without more.
+    pub(crate) fn write_progressed(&self) {
+        self.due_in(self.ticker.0.write_stall.0);
+    }
+
+    /// Somebody else watches over its peer.
+    pub(crate) fn disarm(&self) {
+        self.entry.due.store(NEVER, Ordering::Release);
+    }
+
+    fn due_in(&self, ticks: u64) {
+        self.due_after(self.ticker.0.now.load(Ordering::Relaxed), ticks);
+    }
+
+    fn due_after(&self, now: u64, ticks: u64) {
+        self.entry.due.store(now + ticks, Ordering::Release);
+    }
+
+    pub(crate) fn is_due(&self) -> bool {
+        self.ticker.0.now.load(Ordering::Relaxed) >= self.entry.due.load(Ordering::Relaxed)
+    }
+
+    /// Whether something was signalled since it looked.
+    pub(crate) fn is_signalled(&self) -> bool {
+        self.ticker.0.signals.load(Ordering::Acquire) != self.seen_signals
+    }
+
+    /// For who speaks to its peer while its stream waits.
+    pub(super) fn park(&self) -> ParkedKeepAlive {
+        ParkedKeepAlive { ticker: self.ticker.clone(), seen_signals: self.seen_signals, last_sent: None }
+    }
+
+    /// The stream waits no more.
+    pub(super) fn resume(&self, from: &ParkedKeepAlive) {
+        if let Some(Ticks(told)) = from.last_sent {
+            self.due_after(told, self.keep_alive_ticks());
+        }
+    }
+
+    /// The same, and looks.
+    pub(crate) fn take_signal(&mut self) -> bool {
+        let signals = self.ticker.0.signals.load(Ordering::Acquire);
+        std::mem::replace(&mut self.seen_signals, signals) != signals
+    }
+
+    /// Has the task woken when it is due or something is signalled. Look afterwards whether that was before.
+    pub(crate) fn register_waker(&self, context: &Context<'_>) {
+        let mut waker = lock_or_abort(self.entry.waker.lock());
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+    }
+}
+
+/// Stands in for the heart of a stream that waits, and tells it in the end when its peer was told something.
+#[derive(Debug)]
+pub(super) struct ParkedKeepAlive {
+    ticker: KeepAliveTicker,
+    seen_signals: u32,
+    last_sent: Option<Ticks>,
+}
+
+impl ParkedKeepAlive {
+    /// As [`Heart::is_signalled`].
+    pub(super) fn is_signalled(&self) -> bool {
+        self.ticker.0.signals.load(Ordering::Acquire) != self.seen_signals
+    }
+
+    /// As [`Heart::told`].
+    pub(super) fn data_sent(&mut self) {
+        self.last_sent = Some(Ticks(self.ticker.0.now.load(Ordering::Relaxed)));
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_sent(&self) -> bool {
+        self.last_sent.is_some()
+    }
+}
+
+impl Drop for KeepAlive {
+    fn drop(&mut self) {
+        self.entry.due.store(REMOVED, Ordering::Release);
+        drop(lock_or_abort(self.entry.waker.lock()).take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    use super::*;
+
+    fn ticker(shutdown: &Shutdown, key_endings: watch::Receiver<u64>) -> KeepAliveTicker {
+        let limits = Limits { keep_alive: Duration::from_secs(15), ..Limits::default() };
+        KeepAliveTicker::new(&limits, shutdown.clone(), key_endings)
+    }
+
+    /// Resolves when it is woken for a reason.
+    async fn due_or_signalled(heart: &KeepAlive) {
+        poll_fn(|context| {
+            heart.register_waker(context);
+            if heart.is_due() || heart.is_signalled() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_streams_wake_before_keep_alive_and_at_different_ticks() {
+        let (shutdown, (_keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let pulse = ticker(&shutdown, endings);
+        let began = Instant::now();
+        let wait = |mut heart: KeepAlive| async move {
+            assert!(heart.take_signal(), "it looks at once");
+            heart.data_sent();
+            due_or_signalled(&heart).await;
+            began.elapsed()
+        };
+        let hearts: Vec<_> = (0..20).map(|_| wait(pulse.register())).collect();
+        let mut times = futures_util::future::join_all(hearts).await;
+        times.sort();
+        let (first, last) = (times[0], times[19]);
+        assert!(last <= Duration::from_secs(15), "{last:?}");
+        assert!(first >= Duration::from_secs(10), "{first:?}");
+        times.dedup();
+        assert!(times.len() >= 4, "{times:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stall_ends_after_its_timeout_and_progress_postpones_it() {
+        let (shutdown, (_keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let pulse = ticker(&shutdown, endings);
+        let mut heart = pulse.register();
+        heart.take_signal();
+        heart.write_progressed();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(!heart.is_due());
+        let progress = Instant::now();
+        heart.write_progressed();
+        due_or_signalled(&heart).await;
+        let stalled = progress.elapsed();
+        assert!((Duration::from_secs(30)..Duration::from_secs(33)).contains(&stalled), "{stalled:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn data_sent_while_parked_postpones_the_keep_alive() {
+        let (shutdown, (keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let pulse = ticker(&shutdown, endings);
+        let mut heart = pulse.register();
+        heart.take_signal();
+        heart.data_sent();
+        let silent = heart.park();
+        let mut deputy = heart.park();
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        deputy.data_sent();
+        let said = Instant::now();
+        due_or_signalled(&heart).await;
+        heart.resume(&silent);
+        assert!(heart.is_due(), "nothing was said");
+        heart.resume(&deputy);
+        assert!(!heart.is_due());
+        due_or_signalled(&heart).await;
+        assert!((Duration::from_secs(10)..=Duration::from_secs(15)).contains(&said.elapsed()));
+        assert!(!deputy.is_signalled());
+        assert_eq!(keys.send_replace(1), 0);
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        assert!(deputy.is_signalled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_streams_are_signalled_and_the_task_ends_with_the_last() {
+        let (shutdown, (keys, endings)) = (Shutdown::new(), watch::channel(0));
+        let pulse = ticker(&shutdown, endings);
+        let mut hearts = [pulse.register(), pulse.register()];
+        let key_ends = || assert_eq!(keys.send_replace(1), 0);
+        for cause in [&key_ends as &dyn Fn(), &|| shutdown.start_drain(), &|| shutdown.abort()] {
+            for heart in &mut hearts {
+                assert!(heart.take_signal());
+            }
+            assert!(hearts.iter().all(|heart| !heart.is_signalled()));
+            cause();
+            for heart in &hearts {
+                due_or_signalled(heart).await;
+            }
+        }
+        let left = tokio::time::timeout(Duration::from_secs(10), shutdown.wait_for_tasks(Duration::from_secs(5)));
+        assert!(!left.await.expect("it has an end"), "it is there while streams are");
+        drop(hearts);
+        assert!(shutdown.wait_for_tasks(Duration::from_secs(5)).await);
+        assert_eq!(pulse.lock().entries.len(), 0);
+    }
+}

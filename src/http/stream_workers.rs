@@ -1,0 +1,127 @@
+//! Threads that write streams and do nothing else.
+//!
+//! A thousand readers of one session are a thousand short tasks, all at once. Spread over the workers of the runtime they take every
+//! core from the agents and from each other; here those of a lane go one after the other, on one core, with what they
+//! share in its cache.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Handle};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use super::accept::{ConnectionPermit, ReturnPath};
+use super::stream::{ChunkCache, SocketSink, Stream};
+use crate::eventlog::Notifier;
+use crate::shutdown::{Shutdown, abort_on_panic};
+
+/// A stream that leaves its connection.
+pub(super) struct HijackedStream {
+    pub(super) stream: Box<Stream>,
+    /// Of the answer: it goes before what the stream writes.
+    pub(super) head: Bytes,
+    pub(super) socket: TcpStream,
+    pub(super) permit: ConnectionPermit,
+    /// Where the socket goes after a complete stream; `None`: it closes.
+    pub(super) return_path: Option<Box<ReturnPath>>,
+    /// Bytes that the client sent already, which belong to its next request.
+    pub(super) read_buf: Bytes,
+}
+
+/// The threads, one for two cores. They end by [`end`](Self::end), or with the last clone.
+#[derive(Debug, Clone)]
+pub struct StreamWorkers(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    workers: Vec<Worker>,
+    /// The lane of the next stream.
+    next: AtomicUsize,
+    stop: CancellationToken,
+    _stop_guard: DropGuard,
+    /// A token for each thread that is there.
+    threads: TaskTracker,
+}
+
+#[derive(Debug)]
+struct Worker {
+    runtime: Handle,
+    notifier: Arc<Notifier>,
+    chunk_cache: Arc<ChunkCache>,
+}
+
+impl StreamWorkers {
+    /// How many there are.
+    pub fn count() -> usize {
+        available_parallelism().map_or(1, |cores| cores.get() / 2).max(1)
+    }
+
+    pub fn start() -> io::Result<Self> {
+        let (end, threads) = (CancellationToken::new(), TaskTracker::new());
+        let ends = end.clone().drop_guard();
+        let workers = (0..Self::count()).map(|_| Worker::start(end.clone(), &threads));
+        let workers = workers.collect::<io::Result<_>>()?;
+        Ok(Self(Arc::new(Inner { workers, next: AtomicUsize::new(0), stop: end, _stop_guard: ends, threads })))
+    }
+
+    /// Ends the threads and what still runs on them, and waits until they hold nothing more; no longer than `limit`.
+    pub async fn stop(&self, limit: Duration) {
+        self.0.stop.cancel();
+        self.0.threads.close();
+        if tokio::time::timeout(limit, self.0.threads.wait()).await.is_err() {
+            tracing::warn!("a thread for streams did not end in time");
+        }
+    }
+
+    /// Has a stream written to its socket.
+    pub(super) fn spawn(&self, leaves: HijackedStream, shutdown: &Shutdown) -> io::Result<()> {
+        let Inner { workers, next, .. } = &*self.0;
+        let worker = &workers[next.fetch_add(1, Ordering::Relaxed) % workers.len()];
+        let HijackedStream { stream, head, socket, permit: held, return_path: home, read_buf: early } = leaves;
+        let socket = register_with(socket, &worker.runtime)?;
+        let sink = SocketSink::new(socket, held, head, Arc::clone(&worker.chunk_cache)).return_to(home, early);
+        let notifier = Arc::clone(&worker.notifier);
+        shutdown.spawn_client_on(&worker.runtime, stream.run(sink, Some(notifier)));
+        Ok(())
+    }
+}
+
+/// Registers a socket with another runtime.
+pub(super) fn register_with(socket: TcpStream, runtime: &Handle) -> io::Result<TcpStream> {
+    let socket = socket.into_std()?;
+    let _inside = runtime.enter();
+    TcpStream::from_std(socket)
+}
+
+impl Worker {
+    /// The runtime is made by its own thread: it cannot be dropped on one of another runtime.
+    fn start(end: CancellationToken, threads: &TaskTracker) -> io::Result<Self> {
+        let notifier = Arc::<Notifier>::default();
+        let (running_notifier, thread_token) = (Arc::clone(&notifier), threads.token());
+        let (runtime_sender, runtime) = mpsc::sync_channel(1);
+        Shutdown::spawn_thread("streams", move || {
+            let runtime = match Builder::new_current_thread().enable_all().thread_name("streams-read").build()
+            {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(runtime_sender.send(Err(error))),
+            };
+            drop(runtime_sender.send(Ok(runtime.handle().clone())));
+            runtime.block_on(async {
+                tokio::select! {
+                    () = abort_on_panic(running_notifier.run()) => {}
+                    () = end.cancelled() => {}
+                }
+            });
+            runtime.shutdown_background();
+            drop(thread_token);
+        })?;
+        let runtime = runtime.recv().map_err(io::Error::other)??;
+        Ok(Self { runtime, notifier, chunk_cache: Arc::default() })
+    }
+}

@@ -1,0 +1,187 @@
+//! The guard of one child: the task that owns the keeper's process and walks the stop ladder.
+
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::child::{ExitState, Exit, StopRequest, StopReason};
+use super::run_file::RunFile;
+use crate::shutdown::Shutdown;
+use crate::types::Limits;
+
+/// A keeper that was killed is waited for this long, and its stderr after it: both are gone at once
+/// unless the kernel itself is stuck.
+const FINAL_WAIT: Duration = Duration::from_secs(1);
+
+/// How far the stop has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum StopStep {
+    Running,
+    /// Stdin is closed.
+    ClosingStdin,
+    /// TERM was sent.
+    Terminating,
+    /// The keeper was told to kill all.
+    Killing,
+    /// The keeper itself was killed: the last resort, since nobody is left to find its descendants.
+    KillingSupervisor,
+}
+
+impl StopStep {
+    fn next(self) -> Option<Self> {
+        match self {
+            Self::Running => Some(Self::ClosingStdin),
+            Self::ClosingStdin => Some(Self::Terminating),
+            Self::Terminating => Some(Self::Killing),
+            Self::Killing => Some(Self::KillingSupervisor),
+            Self::KillingSupervisor => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Reaper {
+    pub(super) supervisor: tokio::process::Child,
+    pub(super) pid: Pid,
+    pub(super) requests: watch::Receiver<StopRequest>,
+    pub(super) pipes: Pipes,
+    pub(super) exit_state: watch::Sender<ExitState>,
+    pub(super) run_file: Option<RunFile>,
+    pub(super) shutdown: Shutdown,
+    pub(super) limits: Arc<Limits>,
+}
+
+/// What the guard knows of the child's pipes.
+#[derive(Debug)]
+pub(super) struct Pipes {
+    /// Asks for the end of stdin.
+    pub(super) close_stdin: CancellationToken,
+    /// Says that the child takes nothing from its stdin.
+    pub(super) stalled: CancellationToken,
+    /// The drain of stderr.
+    pub(super) stderr: JoinHandle<()>,
+}
+
+impl Pipes {
+    /// A child in a pseudo terminal has none.
+    pub(super) fn none(shutdown: &Shutdown) -> Self {
+        let (close_stdin, stalled) = (CancellationToken::new(), CancellationToken::new());
+        Self { close_stdin, stalled, stderr: shutdown.spawn(std::future::ready(())) }
+    }
+}
+
+/// Where the guard stands on the ladder.
+#[derive(Debug, Clone, Copy)]
+struct StopProgress {
+    step: StopStep,
+    since: Instant,
+}
+
+impl Reaper {
+    pub(super) async fn run(mut self) {
+        let status = self.wait_for_exit().await;
+        self.pipes.close_stdin.cancel();
+        // A keeper that is stuck keeps its file, for the sweep of the next life.
+        if let (Some(run_file), Some(_)) = (self.run_file.take(), status) {
+            run_file.remove().await;
+        }
+        // The last words belong to the news of the end. All writers are gone, so they are all here.
+        if timeout(FINAL_WAIT, &mut self.pipes.stderr).await.is_err() {
+            self.pipes.stderr.abort();
+        }
+        self.exit_state.send_modify(|ending| ending.exit = Some(Exit::from(status)));
+    }
+
+    /// Waits for the keeper's end and moves up the ladder as it was ordered; `None` when the keeper does
+    /// not even end by KILL.
+    async fn wait_for_exit(&mut self) -> Option<ExitStatus> {
+        let mut stand = StopProgress { step: StopStep::Running, since: Instant::now() };
+        let (mut held, mut draining) = (true, false);
+        loop {
+            let deadline = stand.since + self.step_timeout(stand.step, draining);
+            tokio::select! {
+                biased;
+                status = self.supervisor.wait() => return status.ok(),
+                order = self.requests.changed(), if held => {
+                    held = order.is_ok();
+                    let order = *self.requests.borrow_and_update();
+                    match order {
+                        StopRequest::Kill => self.advance_to(&mut stand, StopStep::Killing, StopReason::Requested),
+                        StopRequest::Terminate => self.advance_to(&mut stand, StopStep::Terminating, StopReason::Requested),
+                        StopRequest::Stop => self.advance_to(&mut stand, StopStep::ClosingStdin, StopReason::Requested),
+                        StopRequest::Run => self.advance_to(&mut stand, StopStep::ClosingStdin, StopReason::Dropped),
+                    }
+                }
+                () = self.shutdown.abort_started(), if stand.step < StopStep::Killing => {
+                    self.advance_to(&mut stand, StopStep::Killing, StopReason::Shutdown);
+                }
+                () = self.shutdown.drain_started(), if !draining => draining = true,
+                () = self.pipes.stalled.cancelled(), if stand.step < StopStep::Terminating => {
+                    self.advance_to(&mut stand, StopStep::Terminating, StopReason::StdinStalled);
+                }
+                () = sleep_until(deadline), if stand.step > StopStep::Running => match stand.step.next() {
+                    Some(step) => self.advance_to(&mut stand, step, StopReason::Requested),
+                    None => return None,
+                },
+            }
+        }
+    }
+
+    /// The first reason is the reason; a step that was taken is not taken again.
+    fn advance_to(&self, stand: &mut StopProgress, step: StopStep, reason: StopReason) {
+        if step <= stand.step {
+            return;
+        }
+        *stand = StopProgress { step, since: Instant::now() };
+        self.exit_state.send_if_modified(|ending| {
+            let first = ending.reason.is_none();
+            ending.reason.get_or_insert(reason);
+            first
+        });
+        self.pipes.close_stdin.cancel();
+        match step {
+            StopStep::Running | StopStep::ClosingStdin => {}
+            StopStep::Terminating => self.signal(Signal::TERM),
+            StopStep::Killing => {
+                // One QUIT and not a second TERM: two of the same signal may melt into one.
+                self.signal(Signal::QUIT);
+                // A keeper that somebody has stopped must run to obey.
+                self.signal(Signal::CONT);
+            }
+            StopStep::KillingSupervisor => {
+                tracing::warn!(pid = self.pid.as_raw_pid(), "a keeper did not end in time and is killed");
+                self.signal(Signal::KILL);
+            }
+        }
+    }
+
+    /// How long a step may last.
+    fn step_timeout(&self, step: StopStep, draining: bool) -> Duration {
+        let limits = &self.limits;
+        match step {
+            StopStep::Running => Duration::ZERO,
+            StopStep::ClosingStdin if draining => limits.drain_stdin,
+            StopStep::ClosingStdin => limits.stop_stdin,
+            StopStep::Terminating if draining => limits.drain_term,
+            StopStep::Terminating => limits.stop_term,
+            StopStep::Killing => limits.stop_kill,
+            StopStep::KillingSupervisor => FINAL_WAIT,
+        }
+    }
+
+    /// The pid is the keeper's for as long as tokio has not reaped it.
+    fn signal(&self, signal: Signal) {
+        if self.supervisor.id().is_none() {
+            return;
+        }
+        if let Err(error) = kill_process(self.pid, signal) {
+            tracing::warn!(pid = self.pid.as_raw_pid(), ?signal, %error, "a keeper could not be signalled");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The last stage before the program, in the child's own process: takes away what the program must not have.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use rustix::fs::Mode;
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::{
+    Pid, Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid, umask,
+};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stdin};
+
+use super::channel::write_line;
+use super::{EXIT_SETUP_FAILED, SupervisorError, StdioMode, detach, receive};
+use crate::process::report;
+
+/// Becomes `program`; returns only when the kernel refuses to execute it.
+pub(super) fn run(
+    keeper: Pid,
+    way: StdioMode,
+    program: &OsStr,
+    args: &[OsString],
+) -> Result<ExitCode, SupervisorError> {
+    // The socket's second descriptor closes by itself when the program takes over.
+    let control = fcntl_dupfd_cloexec(stdin(), 3).map_err(SupervisorError::at("control socket"))?;
+    confine(keeper).inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
+    let [own_stdin] = receive::descriptors(stdin()).map_err(SupervisorError::at("stdin"))?;
+    if way == StdioMode::Pty {
+        acquire_terminal(&own_stdin).inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
+    }
+    write_line(&control, &report::exec_line(getpid().as_raw_pid()));
+    dup2_stdin(own_stdin).map_err(SupervisorError::at("stdin"))?;
+    let error = execute(program, args);
+    write_line(&control, &report::exec_failed_line(error.raw_os_error().unwrap_or(0)));
+    Ok(ExitCode::from(EXIT_SETUP_FAILED))
+}
+
+/// Own group by the keeper's start; the rest here. The death signal comes last, and the parent is looked
+/// at after it, since a parent that had died before would never send one.
+fn confine(keeper: Pid) -> Result<(), SupervisorError> {
+    rustix::thread::set_no_new_privs(true).map_err(SupervisorError::at("no_new_privs"))?;
+    detach::no_core().map_err(SupervisorError::at("core limit"))?;
+    umask(Mode::from_raw_mode(0o077));
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(SupervisorError::at("death signal"))?;
+    if getppid() == Some(keeper) {
+        Ok(())
+    } else {
+        Err(SupervisorError { step: "keeper", source: io::Error::other("it has ended") })
+    }
+}
+
+/// Makes the pseudo terminal the program's own: the leader of a session takes it, and it is stdout and stderr too.
+fn acquire_terminal(terminal: &OwnedFd) -> Result<(), SupervisorError> {
+    setsid().map_err(SupervisorError::at("session"))?;
+    ioctl_tiocsctty(terminal).map_err(SupervisorError::at("controlling terminal"))?;
+    dup2_stdout(terminal).map_err(SupervisorError::at("stdout"))?;
+    dup2_stderr(terminal).map_err(SupervisorError::at("stderr"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "this stage becomes the program")]
+fn execute(program: &OsStr, args: &[OsString]) -> io::Error {
+    Command::new(program).args(args).exec()
+}

@@ -1,0 +1,36 @@
+//! Descriptors that come over a socket.
+
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+/// What was sent before this process began is there, or will never be.
+const RECEIVE_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+
+/// Waits for the next message, and takes the `N` descriptors that it carries.
+pub(super) fn descriptors<const N: usize>(socket: impl AsFd) -> io::Result<[OwnedFd; N]> {
+    if poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&RECEIVE_TIMEOUT))? == 0 {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    // Room for the most that is ever sent in one message.
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let received =
+        recvmsg(&socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    if received.bytes == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let carried: Vec<OwnedFd> = control
+        .drain()
+        .filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    carried.try_into().map_err(|_| io::ErrorKind::NotFound.into())
+}

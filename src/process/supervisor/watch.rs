@@ -1,0 +1,252 @@
+//! The keeper's life: start the child, watch it and the gateway, and at the end leave nothing.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, chdir, getpid, getppid, kill_process,
+    kill_process_group, pidfd_open, wait,
+};
+use rustix::stdio::stdin;
+use signal_hook::low_level::emulate_default_handler;
+
+use super::channel::Channel;
+use super::signals::{self, Signals};
+use super::{EXIT_SETUP_FAILED, SupervisorError, StdioMode, detach, receive};
+use crate::process::terminal::TerminalSpec;
+use crate::process::{procfs, report};
+
+/// The gateway is looked for at least this often, also where the kernel has no pidfd.
+const PARENT_CHECK_SECONDS: i64 = 5;
+
+/// What does not die by KILL in this time hangs in the kernel, and is left to it.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Between two rounds of killing, when no death of a child is reported.
+const KILL_ROUND_NANOSECONDS: i64 = 5_000_000;
+
+/// A shell's way to tell of a signal by a code, for signals that cannot be sent to oneself.
+const SIGNAL_CODE_BASE: i32 = 128;
+
+/// Keeps the child that `program` becomes.
+pub(super) fn run(
+    gateway: Pid,
+    way: StdioMode,
+    program: &OsStr,
+    args: &[OsString],
+) -> Result<ExitCode, SupervisorError> {
+    detach::prepare()?;
+    let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
+    let gateway = ParentProcess::open(gateway)?;
+    let channel = match way {
+        StdioMode::Pipes => {
+            let [orders] = receive::descriptors(stdin()).map_err(SupervisorError::at("orders"))?;
+            Channel::TerminalRequests(Some(orders))
+        }
+        StdioMode::Pty => Channel::none(),
+    };
+    let child = start(way, &[], program, args).map_err(SupervisorError::at("start"))?;
+    Supervisor { signals, parent: gateway, channel, child, status: None }.run()
+}
+
+/// Keeps a terminal beside an agent, on behalf of the agent's own keeper.
+pub(super) fn run_terminal(keeper: Pid) -> Result<ExitCode, SupervisorError> {
+    detach::prepare()?;
+    let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
+    let gateway = ParentProcess::open(keeper)?;
+    let [line, spec] = receive::descriptors(stdin()).map_err(SupervisorError::at("terminal"))?;
+    let spec = TerminalSpec::read(spec).map_err(SupervisorError::at("terminal"))?;
+    if let Err(errno) = chdir(&spec.cwd) {
+        super::write_report(&report::no_directory_line(errno.raw_os_error()));
+        return Ok(ExitCode::from(EXIT_SETUP_FAILED));
+    }
+    let args: Vec<OsString> = spec.args.iter().map(OsString::from).collect();
+    let child = start(StdioMode::Pipes, &spec.env, OsStr::new(&spec.command), &args);
+    let child = child.map_err(SupervisorError::at("start"))?;
+    let channel = Channel::Terminal { socket: line, reported: false };
+    Supervisor { signals, parent: gateway, channel, child, status: None }.run()
+}
+
+/// The process that all this is done for.
+struct ParentProcess {
+    pid: Pid,
+    /// Readable when it has ended; missing on kernels without pidfd.
+    pidfd: Option<OwnedFd>,
+}
+
+impl ParentProcess {
+    /// The hold is taken before the look at the parent: so it is a hold on the parent, and not on a
+    /// stranger with the pid of a parent that has just died.
+    fn open(pid: Pid) -> Result<Self, SupervisorError> {
+        let gateway = Self { pid, pidfd: pidfd_open(pid, PidfdFlags::empty()).ok() };
+        if gateway.is_parent() {
+            Ok(gateway)
+        } else {
+            Err(SupervisorError { step: "gateway", source: io::Error::other("it has ended") })
+        }
+    }
+
+    fn is_parent(&self) -> bool {
+        getppid() == Some(self.pid)
+    }
+}
+
+/// Starts the stage that becomes the program, as the leader of a group of its own; in a pseudo terminal it leads a
+/// session and so a group by itself. The running file is named by `/proc/self/exe`, which holds also when it was
+/// replaced on disk.
+#[expect(clippy::disallowed_methods, reason = "the keeper starts its one child")]
+fn start(way: StdioMode, env: &[(String, String)], program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
+    let mut command = Command::new("/proc/self/exe");
+    command.envs(env.iter().map(|(name, value)| (name, value))).arg("keeper");
+    match way {
+        StdioMode::Pipes => command.arg("exec").process_group(0),
+        StdioMode::Pty => command.arg("exec-pty"),
+    };
+    let child = command.arg(getpid().as_raw_pid().to_string()).arg(program).args(args).spawn()?;
+    Ok(Pid::from_child(&child))
+}
+
+struct Supervisor {
+    signals: Signals,
+    /// The gateway, or the keeper that a terminal's keeper belongs to.
+    parent: ParentProcess,
+    channel: Channel,
+    child: Pid,
+    /// How the child ended, once it has been reaped. Until then its pid is its own.
+    status: Option<WaitStatus>,
+}
+
+/// What a wait has found, beside signals.
+#[derive(Default)]
+struct PollEvents {
+    parent_ended: bool,
+    channel_readable: bool,
+}
+
+impl Supervisor {
+    fn run(mut self) -> Result<ExitCode, SupervisorError> {
+        // The child is there, so from now on the way out leads past its end.
+        let released = detach::release_stdio();
+        if released.is_ok() {
+            self.watch();
+        }
+        self.kill_all();
+        if let Some(status) = self.status {
+            self.channel.stays_after_exit(status);
+        }
+        released.map(|()| self.exit_code())
+    }
+
+    /// Returns when it is time to kill what is left.
+    fn watch(&mut self) {
+        let mut asked = 0;
+        loop {
+            let left = self.reap();
+            if let Some(status) = self.status
+                && (!self.channel.stays_after_exit(status) || left == Remaining::None)
+            {
+                return;
+            }
+            let woken = self.poll_events();
+            if woken.parent_ended || !self.parent.is_parent() || (woken.channel_readable && self.channel.handle_request()) {
+                return;
+            }
+            signals::drain(&self.signals.child);
+            if signals::drain(&self.signals.kill) > 0 {
+                return;
+            }
+            let asks = signals::drain(&self.signals.terminate);
+            if asks > 0 && asked == 0 && self.status.is_none() {
+                self.forward_term();
+            }
+            asked += asks;
+            if asked > 1 {
+                return;
+            }
+        }
+    }
+
+    /// Waits for a signal, for the gateway's end or for its word, whichever comes first.
+    fn poll_events(&self) -> PollEvents {
+        let signals = &self.signals;
+        let limit = Timespec { tv_sec: PARENT_CHECK_SECONDS, tv_nsec: 0 };
+        let mut watched = vec![
+            PollFd::new(&signals.terminate, PollFlags::IN),
+            PollFd::new(&signals.kill, PollFlags::IN),
+            PollFd::new(&signals.child, PollFlags::IN),
+        ];
+        let own = watched.len();
+        watched.extend(self.parent.pidfd.iter().map(|hold| PollFd::new(hold, PollFlags::IN)));
+        let held = watched.len();
+        watched.extend(self.channel.poll_fd());
+        // An interrupted wait is as good as one that ran out: everything is looked at after it.
+        if poll(&mut watched, Some(&limit)).is_err() {
+            return PollEvents::default();
+        }
+        let any = |polled: &[PollFd<'_>]| polled.iter().any(|one| !one.revents().is_empty());
+        PollEvents { parent_ended: any(&watched[own..held]), channel_readable: any(&watched[held..]) }
+    }
+
+    /// The child is not reaped yet, so neither its pid nor its group can be another's.
+    fn forward_term(&self) {
+        if kill_process_group(self.child, Signal::TERM).is_err() {
+            // It has moved to another group, or has ended, which the next look tells.
+            kill_process(self.child, Signal::TERM).unwrap_or_default();
+        }
+    }
+
+    /// Kills the children, again and again: whoever loses its parent becomes a child of ours. They are
+    /// killed before they are reaped, so that every pid still is the process that we mean.
+    fn kill_all(&mut self) {
+        let deadline = Instant::now() + KILL_TIMEOUT;
+        while self.reap() == Remaining::Some && Instant::now() < deadline {
+            for child in procfs::own_children() {
+                kill_process(child, Signal::KILL).unwrap_or_default();
+            }
+            let limit = Timespec { tv_sec: 0, tv_nsec: KILL_ROUND_NANOSECONDS };
+            let mut deaths = [PollFd::new(&self.signals.child, PollFlags::IN)];
+            poll(&mut deaths, Some(&limit)).unwrap_or(0);
+            signals::drain(&self.signals.child);
+        }
+    }
+
+    /// Buries the dead, the child among them.
+    fn reap(&mut self) -> Remaining {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.child => self.status = Some(status),
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => return Remaining::Some,
+                Err(_) => return Remaining::None,
+            }
+        }
+    }
+
+    /// Ends as the child ended. A core file is not written: the limit is zero.
+    fn exit_code(&self) -> ExitCode {
+        let Some(status) = self.status else { return ExitCode::from(EXIT_SETUP_FAILED) };
+        if let Some(signal) = status.terminating_signal() {
+            // Returns only for signals that do not end a process by default.
+            return match emulate_default_handler(signal) {
+                Ok(()) | Err(_) => code(SIGNAL_CODE_BASE + signal),
+            };
+        }
+        code(status.exit_status().unwrap_or(i32::from(EXIT_SETUP_FAILED)))
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Remaining {
+    Some,
+    None,
+}
+
+fn code(code: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(code).unwrap_or(EXIT_SETUP_FAILED))
+}

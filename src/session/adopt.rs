@@ -1,0 +1,194 @@
+//! Sessions that an agent has and the gateway has not yet: adopted from what the agent lists, or forked by it.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use serde_json::value::RawValue;
+use tracing::Instrument;
+
+use super::IdempotencyKey;
+use super::command::ClientCall;
+use super::context::Context;
+use super::creation::{Origin, cannot_adopt};
+use super::upstream_delete;
+use super::handle::SessionHandle;
+use super::idempotency;
+use super::record::{self, SessionRecord};
+use super::recovery::read_record;
+use super::refusal::Refusal;
+use super::registry::{CreateOptions, Created, SessionRegistry, invalid};
+use crate::acp::{self, AgentCapabilities, TraceContext};
+use crate::agent::{AgentFailure, AgentSpec};
+use crate::api::CreateSession;
+use crate::shutdown::lock_or_abort;
+use crate::store::Table;
+use crate::types::{AgentName, Principal, Scope, SessionId, Tenant};
+
+/// Bytes of an agent's own id of a session.
+const AGENT_SESSION_ID_BYTES: usize = 1024;
+
+/// Sessions of agents that are being taken: each can be taken once.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Adoptions(Arc<Mutex<HashSet<(Tenant, AgentName, String)>>>);
+
+/// Held until a session has been taken, or not.
+#[derive(Debug)]
+pub(super) struct AdoptionGuard {
+    adoptions: Adoptions,
+    key: (Tenant, AgentName, String),
+}
+
+impl Adoptions {
+    fn begin(&self, tenant: &Tenant, agent: &AgentName, id: &str) -> Option<AdoptionGuard> {
+        let what = (tenant.clone(), agent.clone(), id.to_owned());
+        let first = lock_or_abort(self.0.lock()).insert(what.clone());
+        first.then(|| AdoptionGuard { adoptions: self.clone(), key: what })
+    }
+}
+
+impl Drop for AdoptionGuard {
+    fn drop(&mut self) {
+        lock_or_abort(self.adoptions.0.lock()).remove(&self.key);
+    }
+}
+
+/// Whether a client may adopt at all, and what it names. None: it wants a new session.
+pub(super) fn adopted_session<'a>(by: &Principal, request: &'a CreateSession) -> Result<Option<&'a str>, Refusal> {
+    let Some(id) = request.agent_session_id.as_deref() else { return Ok(None) };
+    if !by.scopes.contains(Scope::Admin) {
+        let detail = "adopting a session of the agent needs the scope admin";
+        return Err(Refusal::Forbidden(detail.to_owned()));
+    }
+    if id.is_empty() || id.len() > AGENT_SESSION_ID_BYTES {
+        return Err(invalid("/agentSessionId", "an id of 1 to 1024 bytes"));
+    }
+    Ok(Some(id))
+}
+
+/// Pages of an agent's list that are looked through.
+const MAX_LIST_PAGES: usize = 20;
+
+impl SessionRegistry {
+    /// The folder that the agent itself says its session works in.
+    pub(super) async fn find_listed_folder(
+        &self,
+        by: &Principal,
+        spec: &AgentSpec,
+        id: &str,
+        trace: Option<&TraceContext>,
+    ) -> Result<String, Refusal> {
+        let mut cursor: Option<String> = None;
+        for _ in 0..MAX_LIST_PAGES {
+            let page = self.agent_sessions(by, spec, (None, cursor.as_deref()), trace).await;
+            let page = page.map_err(|refusal| match refusal {
+                Refusal::Agent(AgentFailure::Unsupported { .. }) => invalid(
+                    "/cwd",
+                    "the agent cannot list its sessions, so say in which folder this one works",
+                ),
+                refusal => refusal,
+            })?;
+            let folder = page.sessions.iter().find(|listed| listed.agent_session_id == id);
+            let folder = folder.and_then(|listed| listed.members.iter().find(|(name, _)| name == "cwd"));
+            if let Some(folder) = folder.and_then(|(_, raw)| serde_json::from_str(raw.get()).ok()) {
+                return Ok(folder);
+            }
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Err(invalid("/agentSessionId", "the agent lists no such session below the workspace roots"))
+    }
+
+    /// The right to take this session of the agent. Refused when a session of ours is it already.
+    pub(super) async fn begin_adoption(&self, by: &Principal, agent: &AgentName, id: &str) -> Result<AdoptionGuard, Refusal> {
+        let taken = |detail: &str| invalid("/agentSessionId", detail);
+        let take = self.context().adoptions.begin(&by.tenant, agent, id);
+        let take = take.ok_or_else(|| taken("it is being adopted right now"))?;
+        match self.find_by_agent_session(by, agent, id).await? {
+            Some(ours) => Err(taken(&format!("it is session {ours} already"))),
+            None => Ok(take),
+        }
+    }
+
+    /// Makes a session of another one, with all that was said in it. It goes on when the caller goes away.
+    pub async fn fork(
+        &self,
+        by: &Principal,
+        parent: &SessionHandle,
+        key: Option<IdempotencyKey>,
+        trace: Option<TraceContext>,
+    ) -> Result<Created, Refusal> {
+        let (registry, by, parent) = (self.clone(), by.clone(), parent.clone());
+        let forked = async move { registry.fork_once(&by, &parent, key.as_ref(), trace).await };
+        let forked = self.context().shutdown.spawn_isolated(forked.in_current_span());
+        forked.await.map_err(|error| Refusal::internal(&error))?
+    }
+
+    async fn fork_once(
+        &self,
+        by: &Principal,
+        parent: &SessionHandle,
+        key: Option<&IdempotencyKey>,
+        trace: Option<TraceContext>,
+    ) -> Result<Created, Refusal> {
+        let claimed = match key {
+            Some(key) => Some(idempotency::claim(self.context(), by, key).await?),
+            None => None,
+        };
+        if let Some(replayed) = self.find_replayed(by, claimed.as_ref()).await? {
+            return Ok(replayed);
+        }
+        let (flight, claim) = claimed.map(|claimed| (claimed.flight, claimed.claim)).unzip();
+        self.check_fork(parent.id()).await?;
+        let result = parent.client_call(by, ClientCall::Fork, trace.clone()).await?;
+        let agent_session_id = new_session_id(&result)?;
+        let mut record = parent_record(self.context(), parent.id()).await?;
+        // Who adopted it in the meantime has it.
+        let take = self.begin_adoption(by, &record.agent, &agent_session_id).await?;
+        let now = self.context().ids.now();
+        record.begin_fork(self.context().ids.session(), by, agent_session_id, now);
+        let begun = CreateOptions { origin: Origin::Forked(parent.id()), claim, trace };
+        let copy = record.clone();
+        let session = self.start_actor(by, record, begun).await.inspect_err(|_| {
+            // Nobody here could ever find it again.
+            upstream_delete::request_delete(self.context(), &copy, by, None);
+        })?;
+        drop((take, flight));
+        Ok(Created { session, replayed: false })
+    }
+
+    /// What is known without a process; the parent's owner asks again.
+    async fn check_fork(&self, parent: SessionId) -> Result<(), Refusal> {
+        let agent = parent_record(self.context(), parent).await?.agent;
+        let known = self.context().pool.agent_stats(&agent).and_then(|(_, initialized)| initialized);
+        known.map_or(Ok(()), |initialized| can_fork(&initialized.capabilities))
+    }
+}
+
+/// A fork lives in the process of its parent, so it has to be given to a process of its own.
+pub(super) fn can_fork(capabilities: &AgentCapabilities) -> Result<(), Refusal> {
+    if !capabilities.session.fork {
+        let method = acp::method::SESSION_FORK.to_owned();
+        return Err(Refusal::Agent(AgentFailure::Unsupported { method }));
+    }
+    if !capabilities.load_session && !capabilities.session.resume {
+        return Err(cannot_adopt());
+    }
+    Ok(())
+}
+
+fn new_session_id(result: &RawValue) -> Result<String, Refusal> {
+    match acp::NewSessionResult::parse(result) {
+        Ok(new) => Ok(new.session_id.into_owned()),
+        Err(error) => Err(Refusal::Agent(AgentFailure::Rpc(crate::jsonrpc::RpcError {
+            code: acp::error_code::INTERNAL,
+            message: format!("its answer to session/fork: {error}"),
+            data: None,
+        }))),
+    }
+}
+
+async fn parent_record(context: &Context, id: SessionId) -> Result<SessionRecord, Refusal> {
+    read_record(context, Table::Session, record::session_key(id)).await?.ok_or(Refusal::NoSuchSession)
+}

@@ -1,0 +1,204 @@
+//! What clients want of the agent beside its turns, as calls, and what its answers mean for them.
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::actor::{Actor, send_reply};
+use super::changes::PendingCall;
+use super::command::ClientCall;
+use super::refusal::Refusal;
+use super::adopt::can_fork;
+use super::encode::EncodedEvent;
+use crate::acp::client_input_policy::{self, ClientInputError};
+use crate::acp::{self, ConfigValue};
+use crate::agent::AgentFailure;
+use crate::api::event::SessionChanged;
+use crate::eventlog::Records;
+use crate::jsonrpc::CallId;
+
+/// A call, ready to be sent.
+pub(super) struct OutgoingCall {
+    method: String,
+    params: Box<RawValue>,
+}
+
+impl Actor {
+    /// What can be told of a wish before there is a process.
+    pub(super) fn check_call(&self, wish: &ClientCall) -> Result<(), Refusal> {
+        match wish {
+            ClientCall::Mode(_) | ClientCall::Forked(_) => Ok(()),
+            ClientCall::Config { value, .. } => ConfigValue::parse(value).map(drop).map_err(|_| {
+                let detail = "the value is one of the option's value ids, or a boolean".to_owned();
+                Refusal::Invalid { pointer: "/value".to_owned(), detail }
+            }),
+            ClientCall::Fork => {
+                self.turn.as_ref().map_or(Ok(()), |turn| Err(Refusal::TurnRunning(turn.record.prompt_id)))
+            }
+            ClientCall::Cancel(part) => self.check_cancellable(part),
+            ClientCall::Rpc { method, params, .. } => self.check_rpc(method, params),
+        }
+    }
+
+    fn check_rpc(&self, method: &str, params: &RawValue) -> Result<(), Refusal> {
+        let gated = |gated: ClientInputError| Refusal::from_policy(&gated, "/params");
+        // Agents that still speak of models take this method, whatever the operator has listed.
+        if !(method == acp::method::SESSION_SET_MODEL && self.record.models) {
+            client_input_policy::check_method(&self.spec.allowed_rpc_methods, method).map_err(gated)?;
+        }
+        client_input_policy::check_params(&self.spec.allowed_meta_keys, params).map_err(gated)?;
+        let named = acp::session_id_of(params).map_err(|_| wrong_session());
+        let ours = self.record.session_id.to_string();
+        if named?.is_none_or(|id| *id == *ours) { Ok(()) } else { Err(wrong_session()) }
+    }
+
+    /// A wish as this agent has to be asked.
+    pub(super) fn encode_call(&self, setting: &PendingCall, id: &str) -> Result<OutgoingCall, Refusal> {
+        self.check_call(&setting.call)?;
+        let (trace, dialect) = (setting.trace.as_ref(), self.dialect());
+        let mut method = setting.call.method().to_owned();
+        let params = match &setting.call {
+            ClientCall::Mode(mode) if dialect.has_modes() => acp::set_mode(id, mode, trace),
+            ClientCall::Mode(mode) => {
+                let option = self.fold.config_options.as_deref().and_then(acp::mode_option);
+                let option = option.ok_or_else(|| unsupported(&method))?;
+                acp::method::SESSION_SET_CONFIG_OPTION.clone_into(&mut method);
+                acp::set_config_option(dialect, id, &option, &ConfigValue::Id(mode.into()), trace)
+            }
+            ClientCall::Config { option, value } => {
+                let value = ConfigValue::parse(value).expect("it was just checked");
+                acp::set_config_option(dialect, id, option, &value, trace)
+            }
+            ClientCall::Cancel(part) => acp::cancel_target(id, part, trace),
+            ClientCall::Fork => {
+                let lease = self.event_loop.lease.as_ref();
+                lease.map_or(Ok(()), |lease| can_fork(&lease.process().initialized.capabilities))?;
+                acp::fork_session(id, self.setup(&self.mcp_servers()), trace)
+            }
+            ClientCall::Forked(result) => {
+                let forked = acp::NewSessionResult::parse(result).map_err(|_| Refusal::Internal)?;
+                acp::close_session(&forked.session_id, trace)
+            }
+            ClientCall::Rpc { params, .. } => {
+                let params = acp::with_session_id(params, id).map_err(|_| wrong_session())?;
+                acp::with_trace(&params, trace)
+            }
+        };
+        Ok(OutgoingCall { method, params })
+    }
+
+    /// Sends a wish to the agent, and notes that its answer is awaited.
+    pub(super) fn send_call(&mut self, mut setting: PendingCall, id: &str) {
+        let OutgoingCall { method, params } = match self.encode_call(&setting, id) {
+            Ok(worded) => worded,
+            Err(refusal) => return send_reply(setting.reply, Err(refusal)),
+        };
+        let Some(lease) = &self.event_loop.lease else { return };
+        let connection = &lease.process().connection;
+        let gone = || Refusal::Agent(AgentFailure::Exited(crate::agent::AgentExit::default()));
+        if matches!(setting.call, ClientCall::Rpc { notify: true, .. }) {
+            let sent = connection.notify(&method, &params).map_err(|_| gone());
+            let null = RawValue::NULL.to_owned();
+            return send_reply(setting.reply, sent.map(|()| (null, self.log.appended())));
+        }
+        let limits = &self.context.limits;
+        let limit = match setting.call {
+            ClientCall::Forked(_) => limits.stop_stdin,
+            _ => limits.session_new,
+        };
+        setting.deadline = Instant::now() + limit;
+        match connection.call(&method, &params) {
+            Ok(call) => drop(self.sent_calls.insert(call, setting)),
+            Err(_) => send_reply(setting.reply, Err(gone())),
+        }
+    }
+
+    /// The agent did what was wanted.
+    pub(super) fn call_succeeded(&mut self, setting: PendingCall, result: &RawValue) {
+        self.record.called |= !matches!(setting.call, ClientCall::Cancel(_));
+        let mut event = SessionChanged { by: &setting.by.id, ..SessionChanged::default() };
+        match &setting.call {
+            ClientCall::Mode(mode) if self.dialect().has_modes() => event.current_mode_id = Some(mode),
+            ClientCall::Mode(_) | ClientCall::Config { .. } => event.config_options = acp::config_options_of(result),
+            // The agent tells in its updates what becomes of it.
+            ClientCall::Cancel(_) => return send_reply(setting.reply, Ok((result.to_owned(), self.log.appended()))),
+            ClientCall::Fork => return self.fork_created(setting, result),
+            ClientCall::Forked(_) => return self.reply_with_fork(setting),
+            ClientCall::Rpc { .. } => {
+                let ours = self.result_for_clients(result);
+                return send_reply(setting.reply, Ok((ours, self.log.appended())));
+            }
+        }
+        let seq = self.append_changed(EncodedEvent::from(&event));
+        let now = match &setting.call {
+            ClientCall::Mode(_) => &self.fold.modes,
+            _ => &self.fold.config_options,
+        };
+        let null = || RawValue::NULL.to_owned();
+        send_reply(setting.reply, Ok((now.clone().unwrap_or_else(null), seq)));
+    }
+
+    /// The result with our session id, where it names this session.
+    fn result_for_clients(&self, result: &RawValue) -> Box<RawValue> {
+        let named = acp::session_id_of(result).ok().flatten();
+        let replaced = named
+            .filter(|id| self.record.agent_session_id.as_deref() == Some(&**id))
+            .and_then(|_| acp::replace_session_id(result, &self.record.session_id).ok());
+        replaced.unwrap_or_else(|| result.to_owned())
+    }
+
+    /// The new session lives in this process; it is closed here, so that another process can have it.
+    fn fork_created(&mut self, setting: PendingCall, result: &RawValue) {
+        let PendingCall { by, trace, reply, deadline, .. } = setting;
+        if let (Some(lease), Ok(forked)) = (&self.event_loop.lease, acp::NewSessionResult::parse(result)) {
+            lease.record_session(&forked.session_id);
+        }
+        let wish = ClientCall::Forked(result.to_owned());
+        let setting = PendingCall { by, call: wish, trace, reply, deadline };
+        if self.record.own_folder && !self.record.shared_folder {
+            self.record.shared_folder = true;
+            // Without an event the record stays exact where it was.
+            let mut records = Records::default();
+            self.record.put(self.stored_index_key.as_deref(), &mut records);
+            self.log.put(records);
+        }
+        let closes = self.event_loop.lease.as_ref().map(|l| l.process().initialized.capabilities.session.close);
+        match (closes, self.record.agent_session_id.clone()) {
+            (Some(true), Some(id)) => self.send_call(setting, &id),
+            _ => self.reply_with_fork(setting),
+        }
+    }
+
+    fn reply_with_fork(&self, setting: PendingCall) {
+        if let ClientCall::Forked(result) = setting.call {
+            send_reply(setting.reply, Ok((result, self.log.appended())));
+        }
+    }
+
+    /// The agent did not do what was wanted. A fork that it has made may be taken by another process, whether this
+    /// one has closed it or not.
+    pub(super) fn call_failed(&self, setting: PendingCall, refusal: &Refusal) {
+        if matches!(setting.call, ClientCall::Forked(_)) {
+            self.reply_with_fork(setting);
+        } else {
+            send_reply(setting.reply, Err(refusal.clone()));
+        }
+    }
+
+    /// Tells the agent that nobody waits for this answer any more. When it comes all the same it is passed over.
+    pub(super) fn cancel_call(&self, call: CallId) {
+        if let Some(lease) = &self.event_loop.lease {
+            // A closed stdin shows as the end of the process, which comes through the batches.
+            let params = acp::cancel_request(call);
+            drop(lease.process().connection.notify(acp::method::CANCEL_REQUEST, &params));
+        }
+    }
+}
+
+fn wrong_session() -> Refusal {
+    let detail = "the id of this session, or none: the gateway puts it there".to_owned();
+    Refusal::Invalid { pointer: "/params/sessionId".to_owned(), detail }
+}
+
+fn unsupported(method: &str) -> Refusal {
+    Refusal::Agent(AgentFailure::Unsupported { method: method.to_owned() })
+}

@@ -1,0 +1,26 @@
+//! What an agent says and nobody can use. The operator is told, and not as often as an agent may say it.
+
+/// Counts, and tells at the first, the second, the fourth, the eighth.
+#[derive(Debug, Default)]
+pub(super) struct DiscardCounter(u64);
+
+impl DiscardCounter {
+    /// How many there are with this one, when that is worth a line.
+    pub(super) fn increment(&mut self) -> Option<u64> {
+        self.0 += 1;
+        self.0.is_power_of_two().then_some(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_at_powers_of_two() {
+        let mut dropped = DiscardCounter::default();
+        let logged: Vec<u64> = (0..1_000_000).filter_map(|_| dropped.increment()).collect();
+        assert_eq!(logged[..4], [1, 2, 4, 8]);
+        assert_eq!(logged.len(), 20);
+    }
+}

@@ -1,0 +1,77 @@
+//! How much of the file each call reads, in bytes that this thread has read: a long log and many records cost no more than
+//! short and few ones.
+
+use std::fs;
+
+use super::super::contract::{noisy, put, session};
+use super::*;
+
+/// Runs of the long session, each of most of a page.
+const RUNS: u64 = 2000;
+const EVENT: usize = 6000;
+/// What a few walks down a tree, and what they lead to, may take; the whole file is a hundred times as much.
+const MAX_READ: u64 = 40 * 8192;
+
+fn read_by_this_thread() -> u64 {
+    let io = fs::read_to_string("/proc/thread-self/io").expect("a thread is accounted for");
+    let line = io.lines().find_map(|line| line.strip_prefix("rchar: ")).expect("it has read");
+    line.parse().expect("a number")
+}
+
+fn assert_reads_little<T>(what: &str, call: impl FnOnce() -> T) -> T {
+    let before = read_by_this_thread();
+    let done = call();
+    let read = read_by_this_thread() - before;
+    assert!(read < MAX_READ, "{what} read {read} bytes");
+    done
+}
+
+/// One that is as large where it is stored.
+fn long_run(number: u8, seq: u64) -> Run {
+    noisy(number, seq..=seq, EVENT)
+}
+
+/// Two sessions, a long one and a short one whose runs lie between those of the long one.
+fn filled(path: &Path) -> SqliteStore {
+    let store = SqliteStore::open(path, Ids::system(), &Limits::default()).unwrap();
+    for first in (1..=RUNS).step_by(100) {
+        let mut runs: Vec<Run> = (first..first + 100).map(|seq| long_run(1, seq)).collect();
+        runs.push(long_run(2, first / 100 + 1));
+        let puts =
+            (first..first + 100).map(|n| put(Table::Prompt, &format!("{n:06}"), &"v".repeat(EVENT / 4)));
+        store.commit(&Batch { runs, puts: puts.collect(), ..Batch::default() }).unwrap();
+    }
+    store
+}
+
+#[test]
+fn no_call_reads_more_of_a_large_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    drop(filled(&path));
+    let before = read_by_this_thread();
+    let store = SqliteStore::open(&path, Ids::system(), &Limits::default()).unwrap();
+    let opened = read_by_this_thread() - before;
+    // Those runs that came since the sums were written down.
+    assert!(opened < store.total_bytes() * 2 / 3, "opening read {opened} bytes");
+    for after in [0, RUNS / 2, RUNS - 2] {
+        let runs = assert_reads_little("a read", || store.read(session(1), after, 10 * EVENT).unwrap());
+        assert_eq!(runs[0].first_seq, after + 1);
+    }
+    assert_reads_little("a read of the short one", || store.read(session(2), 10, 4 * EVENT).unwrap());
+    assert_reads_little("a read of all", || store.read_all(RUNS / 2, 10 * EVENT, &|_, _| true).unwrap());
+    assert_reads_little("a record", || store.get(Table::Prompt, b"001234").unwrap().expect("it is there"));
+    let page = assert_reads_little("a scan", || store.scan(Table::Prompt, b"", Some(b"001000"), 20).unwrap());
+    assert_eq!(page.len(), 20);
+    assert_reads_little("an append", || {
+        store.commit(&Batch { runs: vec![long_run(1, RUNS + 1)], ..Batch::default() })
+    })
+    .unwrap();
+    assert_reads_little("the oldest runs", || store.run_headers(Some(session(1)), 0, 16).unwrap());
+    let cut = Cut { session: session(1), through: 16 };
+    let pruned = assert_reads_little("what is pruned", || store.prune(&[cut], 64).unwrap());
+    assert_eq!(pruned.runs, 16);
+    let cut = Cut { session: session(1), through: 16 };
+    let pruned = assert_reads_little("what is pruned again", || store.prune(&[cut], 64).unwrap());
+    assert_eq!(pruned.runs, 0);
+}

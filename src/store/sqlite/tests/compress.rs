@@ -1,0 +1,197 @@
+//! Runs that are packed: what they take, and how they lie beside those that are not.
+
+use std::cell::Cell;
+
+use super::*;
+use crate::store::LogUsage;
+
+/// What the file says that its runs take, of one session or of all.
+fn stored(place: &Place, number: Option<u8>) -> u64 {
+    let file = schema::open_reader(&place.path()).unwrap();
+    let of = number.map(|number| session(number).as_bytes().to_vec());
+    let select = "SELECT coalesce(sum(length(frames)), 0) FROM run WHERE ?1 IS NULL OR session = ?1";
+    file.query_row(select, [of], |row| row.get(0)).map(from_sql).unwrap()
+}
+
+/// How many runs begin with this byte where they are stored.
+fn beginning_with(place: &Place, byte: u8) -> i64 {
+    let file = schema::open_reader(&place.path()).unwrap();
+    let select = "SELECT count(*) FROM run WHERE substr(frames, 1, 1) = ?1";
+    file.query_row(select, [[byte]], |row| row.get(0)).unwrap()
+}
+
+fn frames(store: &SqliteStore, number: u8) -> Vec<u8> {
+    let runs = store.read(session(number), 0, usize::MAX).unwrap();
+    runs.iter().flat_map(|run| run.frames.to_vec()).collect()
+}
+
+fn bytes(usage: Option<LogUsage>) -> u64 {
+    usage.map_or(0, |log| log.bytes)
+}
+
+#[test]
+fn large_run_is_compressed_and_counted_by_stored_size() {
+    let place = Place::new();
+    let store = place.store();
+    let runs = [run(1, 1..=500), run(1, 501..=502), noisy(1, 503..=503, 5000), run(2, 1..=700)];
+    let said = |number| -> Vec<u8> {
+        let of = runs.iter().filter(|run| run.session == session(number));
+        of.flat_map(|run| run.frames.to_vec()).collect()
+    };
+    let batch = Batch { runs: runs.to_vec(), ..Batch::default() };
+    let committed = store.commit(&batch).unwrap();
+    assert_eq!(committed.bytes, store.total_bytes(), "who commits is told what it takes");
+    assert_eq!((beginning_with(&place, 0), beginning_with(&place, b'i')), (2, 2));
+    assert!(bytes(store.usage(session(2))) < said(2).len() as u64 / 3);
+    let is_right = |store: &SqliteStore| {
+        for number in [1, 2] {
+            let usage = store.usage(session(number));
+            let heads = store.run_headers(Some(session(number)), 0, 10).unwrap();
+            assert_eq!(bytes(usage), heads.iter().map(|head| head.bytes).sum::<u64>());
+            assert_eq!(bytes(store.usage(session(number))), stored(&place, Some(number)));
+        }
+        assert_eq!(store.total_bytes(), stored(&place, None));
+    };
+    is_right(&store);
+    let total = store.total_bytes();
+    drop(store);
+    let store = place.store();
+    is_right(&store);
+    assert_eq!(store.total_bytes(), total);
+    assert!(frames(&store, 1) == said(1) && frames(&store, 2) == said(2), "byte for byte");
+    let all = store.read_all(0, usize::MAX, &|_, _| true).unwrap().runs;
+    assert!(all.iter().map(|run| &run.frames).eq(runs.iter().map(|run| &run.frames)));
+    assert_eq!(seqs(&store.read(session(1), 333, 1).unwrap())[..2], [334, 335], "it is cut after any event");
+
+    let pruned = store.prune(&[Cut { session: session(1), through: 500 }], 10).unwrap();
+    assert_eq!((pruned.runs, pruned.bytes), (1, total - store.total_bytes()));
+    is_right(&store);
+    store
+        .commit(&Batch { erase: vec![session(2)], runs: vec![run(2, 701..=900)], ..Batch::default() })
+        .unwrap();
+    is_right(&store);
+    assert!(frames(&store, 2) == run(2, 701..=900).frames);
+    drop(store);
+    is_right(&place.store());
+}
+
+#[test]
+fn file_from_before_compression_is_readable_and_writable() {
+    let place = Place::new();
+    let store = place.store();
+    let old = [run(1, 1..=3), run(1, 4..=600), run(2, 1..=400), run(1, 601..=603)];
+    append(&store, old.to_vec());
+    drop(store);
+    // As version 2 stored them.
+    let file = Connection::open(place.path()).unwrap();
+    let mut pos = 0;
+    for run in &old {
+        pos += run.count();
+        let crc = checksum(run.session, run.first_seq, run.last_seq, &run.frames);
+        let row = rusqlite::params![&run.frames[..], crc, to_sql(pos)];
+        assert_eq!(file.execute("UPDATE run SET frames = ?1, crc = ?2 WHERE pos = ?3", row).unwrap(), 1);
+    }
+    file.pragma_update(None, "user_version", 2).unwrap();
+    drop(file);
+    assert_eq!(beginning_with(&place, 0), 0);
+    assert!(SqliteStore::needs_migration(&place.path()).unwrap());
+
+    let new = [run(1, 604..=1200), run(2, 401..=401), run(2, 402..=900)];
+    for _ in 0..2 {
+        let store = place.store();
+        if store.usage(session(1)).unwrap().last_seq == 603 {
+            assert_eq!(store.total_bytes(), old.iter().map(|run| run.frames.len() as u64).sum::<u64>());
+            append(&store, new.to_vec());
+        }
+        let said: Vec<&Run> = old.iter().chain(&new).collect();
+        for number in [1, 2] {
+            let of = said.iter().filter(|run| run.session == session(number));
+            let said: Vec<u8> = of.flat_map(|run| run.frames.to_vec()).collect();
+            assert!(frames(&store, number) == said, "byte for byte, of session {number}");
+        }
+        let all = store.read_all(0, usize::MAX, &|_, _| true).unwrap().runs;
+        assert!(all.iter().map(|run| &run.frames).eq(said.iter().map(|run| &run.frames)), "in order");
+        assert_eq!(store.total_bytes(), stored(&place, None));
+        assert_eq!(check(&store).unwrap().damaged, 0);
+    }
+    assert_eq!((beginning_with(&place, 0), beginning_with(&place, b'i')), (2, 5));
+    assert!(!SqliteStore::needs_migration(&place.path()).unwrap());
+    let kept = place.folder.path().join("events.sqlite.version-2");
+    let version: i32 =
+        Connection::open(kept).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(version, 2, "what an earlier program can open stays beside it");
+}
+
+#[test]
+fn any_flipped_bit_in_a_compressed_run_is_detected() {
+    let place = Place::new();
+    append(&place.store(), vec![run(1, 1..=3), run(1, 4..=100), run(1, 101..=103)]);
+    let file = Connection::open(place.path()).unwrap();
+    let whole: Vec<u8> =
+        file.query_row("SELECT frames FROM run WHERE pos = 100", [], |row| row.get(0)).unwrap();
+    assert!(whole[0] == 0 && whole.len() > 500, "{}", whole.len());
+    let store = place.store();
+    let write = |stored: &[u8]| {
+        file.execute("UPDATE run SET frames = ?1 WHERE pos = 100", [stored]).unwrap();
+    };
+    for at in (0..20).chain((20..whole.len()).step_by(37)) {
+        let mut other = whole.clone();
+        other[at] ^= 1 << (at % 8);
+        for other in [&other[..], &whole[..at]] {
+            write(other);
+            assert_eq!(corrupt_range(store.read(session(1), 3, 1000)), (4, 100), "byte {at}");
+            assert_eq!(corrupt_range(store.read_all(3, 1000, &|_, _| true)), (4, 100), "byte {at}");
+        }
+    }
+    write(&whole);
+    assert_eq!(seqs(&store.read(session(1), 3, 1 << 20).unwrap()), (4..=103).collect::<Vec<_>>());
+}
+
+#[test]
+fn invalid_compression_is_damage_despite_valid_checksum() {
+    let longer = |stored: &mut Vec<u8>| stored[1] ^= 1;
+    let cut = |stored: &mut Vec<u8>| stored.truncate(stored.len() / 2);
+    let neither = |stored: &mut Vec<u8>| stored[0] = 7;
+    let nothing = |stored: &mut Vec<u8>| stored.clear();
+    let more = |stored: &mut Vec<u8>| {
+        let frames = vec![b'x'; compress::MAX_FRAMES_BYTES + 1];
+        stored.splice(1.., u32::try_from(frames.len()).unwrap().to_le_bytes());
+        stored.extend(lz4_flex::block::compress(&frames));
+    };
+    for spoil in [longer as fn(&mut Vec<u8>), cut, neither, nothing, more] {
+        let place = Place::new();
+        append(&place.store(), vec![run(1, 1..=3), run(1, 4..=100), run(1, 101..=103)]);
+        let file = Connection::open(place.path()).unwrap();
+        let select = "SELECT frames FROM run WHERE pos = 100";
+        let mut stored: Vec<u8> = file.query_row(select, [], |row| row.get(0)).unwrap();
+        spoil(&mut stored);
+        let crc = checksum(session(1), 4, 100, &stored);
+        let row = rusqlite::params![stored, crc];
+        file.execute("UPDATE run SET frames = ?1, crc = ?2 WHERE pos = 100", row).unwrap();
+        drop(file);
+        let store = place.store();
+        assert_eq!(check(&store).unwrap().damaged, 1);
+        assert_eq!(seqs(&store.read(session(1), 0, 1000).unwrap()), [1, 2, 3]);
+        assert_eq!(corrupt_range(store.read(session(1), 3, 1000)), (4, 100));
+        assert_eq!(corrupt_range(store.read_all(3, 1000, &|_, _| true)), (4, 100));
+        assert_eq!(seqs(&store.read(session(1), 100, 1000).unwrap()), [101, 102, 103]);
+        store.commit(&Batch { erase: vec![session(1)], ..Batch::default() }).unwrap();
+        assert_eq!((store.usage(session(1)), store.total_bytes()), (None, 0));
+    }
+}
+
+/// `check_bytes` is about what a check does, and not about how little of the file says it.
+#[test]
+fn check_reports_limit_once() {
+    let place = Place::new();
+    let store = place.store();
+    let runs: Vec<Run> = (0..8).map(|n| run(1, n * 9000 + 1..=n * 9000 + 9000)).collect();
+    let bytes: u64 = runs.iter().map(|run| run.frames.len() as u64).sum();
+    append(&store, runs);
+    assert!(store.total_bytes() * 3 < bytes && bytes > 4 << 20, "{} of {bytes}", store.total_bytes());
+    for (most, wanted) in [(bytes, 0), (bytes - 1, 1), (store.total_bytes(), 1), (0, 1)] {
+        let told = Cell::new(0);
+        let checked = store.check(drop, most, || told.set(told.get() + 1)).unwrap();
+        assert_eq!((told.get(), checked.runs, checked.damaged), (wanted, 8, 0), "{most} of {bytes}");
+    }
+}

@@ -1,0 +1,150 @@
+//! The write-ahead log: its room, and what is left of it when nothing happens.
+
+use super::super::checkpoint::{IDLE, WAL_KEPT_BYTES};
+use super::*;
+
+fn wal(place: &Place) -> PathBuf {
+    place.folder.path().join("events.sqlite-wal")
+}
+
+fn size(place: &Place) -> u64 {
+    fs::metadata(wal(place)).unwrap().len()
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < deadline, "not so: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn wait_for_truncate(place: &Place) {
+    wait_until("it is cut", || size(place) == 0);
+}
+
+/// A store whose first rest is over, which cuts whatever an earlier life left.
+fn idle_store(place: &Place) -> SqliteStore {
+    let store = place.store();
+    append(&store, vec![run(9, 1..=1)]);
+    wait_for_truncate(place);
+    store
+}
+
+#[test]
+fn idle_checkpoint_keeps_wal_file_size() {
+    let place = Place::new();
+    let store = idle_store(&place);
+    append(&store, vec![noisy(1, 1..=100, 1000)]);
+    assert_eq!(size(&place), store.wal_prealloc.written(), "no room before there is a header");
+    append(&store, vec![run(2, 1..=1)]);
+    let (room, first) = (size(&place), store.wal_prealloc.written());
+    assert!(room > first);
+    // The file alone has it all.
+    let moved = || {
+        let folder = tempfile::tempdir().unwrap();
+        let alone = folder.path().join("events.sqlite");
+        fs::copy(place.path(), &alone).unwrap();
+        let alone = Connection::open(alone).unwrap();
+        alone
+            .query_row("SELECT count(*) FROM run", [], |row| row.get::<_, i64>(0))
+            .is_ok_and(|runs| runs == 3)
+    };
+    wait_until("it is moved", moved);
+    // What comes next overwrites what was moved.
+    let mut seq = 101;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    append(&store, vec![run(1, seq..=seq)]);
+    while store.wal_prealloc.written() >= first {
+        assert!(Instant::now() < deadline, "it did not begin anew");
+        std::thread::sleep(2 * IDLE);
+        seq += 1;
+        append(&store, vec![run(1, seq..=seq)]);
+    }
+    assert_eq!(size(&place), room);
+    assert_eq!(seqs(&store.read(session(1), 99, 10_000).unwrap()), (100..=seq).collect::<Vec<_>>());
+}
+
+/// What a copy of all files of the log holds now.
+fn bytes_beside(place: &Place) -> Vec<u8> {
+    ["", "-wal"]
+        .iter()
+        .flat_map(|end| fs::read(format!("{}{end}", place.path().display())).unwrap())
+        .collect()
+}
+
+#[test]
+fn erased_bytes_leave_both_files_when_idle() {
+    let place = Place::new();
+    let store = place.store();
+    // On pages of their own, more than one step gives back, and on those that others are on too.
+    append(&store, vec![noisy(1, 1..=260, 10_000), noisy(2, 1..=10, 1000), noisy(2, 11..=20, 1000)]);
+    for seq in 1..30 {
+        let (first, second) = (260 + seq, 20 + seq);
+        append(
+            &store,
+            vec![noisy(1, first..=first, 60), noisy(2, second..=second, 60), noisy(3, seq..=seq, 60)],
+        );
+    }
+    let said = [(1, 5, 10_000), (1, 130, 10_000), (1, 270, 60), (2, 5, 1000), (2, 15, 1000), (2, 30, 60)];
+    let said = said.map(|(of, seq, length)| noise_of(of, seq, length).into_bytes());
+    let there = || {
+        let files = bytes_beside(&place);
+        said.each_ref().map(|said| memchr::memmem::find(&files, &said[..40]).is_some())
+    };
+    assert_eq!(there(), [true; 6]);
+    store.commit(&Batch { erase: vec![session(1)], ..Batch::default() }).unwrap();
+    wait_for_truncate(&place);
+    // What takes a free page writes what was on it.
+    append(&store, vec![noisy(4, 1..=10, 1000)]);
+    while store.compact().unwrap() {}
+    wait_for_truncate(&place);
+    assert_eq!(there(), [false, false, false, true, true, true]);
+    store.prune(&[Cut { session: session(2), through: 10 }], 10).unwrap();
+    while store.compact().unwrap() {}
+    wait_for_truncate(&place);
+    assert_eq!(there(), [false, false, false, false, true, true]);
+}
+
+#[test]
+fn long_wal_is_truncated_when_idle() {
+    let place = Place::new();
+    let store = idle_store(&place);
+    let reader = Connection::open(place.path()).unwrap();
+    // Whoever reads old pages keeps it from beginning anew.
+    reader.execute_batch("BEGIN; SELECT count(*) FROM run").unwrap();
+    let mut seq = 1;
+    while size(&place) < 2 * u64::from(WAL_KEPT_BYTES) {
+        append(&store, vec![noisy(1, seq..=seq + 9, 40_000)]);
+        seq += 10;
+    }
+    std::thread::sleep(2 * IDLE);
+    assert!(size(&place) >= 2 * u64::from(WAL_KEPT_BYTES), "it is read");
+    reader.execute_batch("COMMIT").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while size(&place) > 0 {
+        assert!(Instant::now() < deadline, "it was not cut");
+        // As retention does now and then.
+        store.compact().unwrap();
+        std::thread::sleep(2 * IDLE);
+    }
+    assert_eq!(seqs(&store.read(session(1), seq - 2, 1000).unwrap()), [seq - 1]);
+}
+
+#[test]
+fn commits_reuse_preallocated_wal() {
+    let place = Place::new();
+    let store = place.store();
+    let mut sizes = Vec::new();
+    for n in 0..200 {
+        append(&store, vec![run(1, n + 1..=n + 1)]);
+        sizes.push(size(&place));
+    }
+    let grown = sizes.windows(2).filter(|sizes| sizes[0] < sizes[1]).count();
+    assert!((2..12).contains(&grown), "{grown} of 200 commits: {sizes:?}");
+    assert!(store.wal_prealloc.written() <= size(&place));
+    let mut head = [0; 4];
+    File::open(wal(&place)).unwrap().read_exact(&mut head).unwrap();
+    assert_eq!(head[..3], [0x37, 0x7f, 0x06], "it is SQLite's");
+    assert_eq!(seqs(&store.read(session(1), 198, 10_000).unwrap()), [199, 200]);
+}

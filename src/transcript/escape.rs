@@ -1,0 +1,104 @@
+//! How text is spelled in markdown, so that it stays text.
+
+/// One line in which no character has a meaning of markdown or HTML.
+pub(super) fn inline(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for (n, word) in text.split_whitespace().enumerate() {
+        if n > 0 {
+            line.push(' ');
+        }
+        for character in word.chars() {
+            if matches!(character, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '|' | '&') {
+                line.push('\\');
+            }
+            line.push(character);
+        }
+    }
+    line
+}
+
+/// One line of text inside an HTML element.
+pub(super) fn element(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// A code span on one line.
+pub(super) fn code(text: &str) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let fence = "`".repeat(longest_run(&text, '`') + 1);
+    let pad = if text.starts_with('`') || text.ends_with('`') || text.is_empty() { " " } else { "" };
+    format!("{fence}{pad}{text}{pad}{fence}")
+}
+
+/// A code block whose fence is longer than any inside.
+pub(super) fn fenced(language: &str, text: &str) -> String {
+    let fence = "`".repeat((longest_run(text, '`') + 1).max(3));
+    format!("{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))
+}
+
+/// The agent's own markdown, with an end for a code block that has none: a turn that was stopped in the middle of one
+/// must not swallow what comes after it.
+pub(super) fn close_code_fence(text: &str) -> String {
+    let mut open: Option<&str> = None;
+    for line in text.lines() {
+        let line = line.trim_start();
+        let fence = &line[..line.len() - line.trim_start_matches(['`', '~']).len()];
+        let plain = line.trim_end().len() == fence.len();
+        open = match open {
+            Some(begun) if plain && fence.starts_with(begun) => None,
+            None if fence.len() >= 3 && fence.bytes().all(|b| Some(&b) == fence.as_bytes().first()) => {
+                Some(fence)
+            }
+            as_before => as_before,
+        };
+    }
+    match open {
+        Some(fence) => format!("{}\n{fence}", text.trim_end_matches('\n')),
+        None => text.to_owned(),
+    }
+}
+
+fn longest_run(text: &str, of: char) -> usize {
+    text.split(|character| character != of).map(str::len).max().unwrap_or(0)
+}
+
+pub(super) fn blockquote(text: &str) -> String {
+    prefix_lines(text, "> ")
+}
+
+/// As a part of the list item above.
+pub(super) fn indent(text: &str) -> String {
+    prefix_lines(text, "  ")
+}
+
+fn prefix_lines(text: &str, prefix: &str) -> String {
+    let mut result = String::with_capacity(text.len() + text.len() / 8);
+    for line in text.lines() {
+        result.push_str(if line.is_empty() { prefix.trim_end() } else { prefix });
+        result.push_str(line);
+        result.push('\n');
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escaped_text_stays_text() {
+        assert_eq!(inline("a*b_\n# <b>`[x](y)"), r"a\*b\_ \# \<b\>\`\[x\](y)");
+        assert_eq!(element("a\n<b> & c"), "a &lt;b&gt; &amp; c");
+        assert_eq!(code("a b"), "`a b`");
+        assert_eq!(code("``x`"), "``` ``x` ```");
+        assert_eq!(fenced("diff", "a\n````\n"), "`````diff\na\n````\n`````");
+        assert_eq!(fenced("", "a"), "```\na\n```");
+        assert_eq!(close_code_fence("a\n```rust\nlet a"), "a\n```rust\nlet a\n```");
+        for whole in ["a", "```\na\n```", "````\n```\n````\n", "~~~\n```\n~~~", "`` a", ""] {
+            assert_eq!(close_code_fence(whole), whole);
+        }
+        assert_eq!(blockquote("a\n\nb"), "> a\n>\n> b\n");
+        assert_eq!(indent("a\n\nb"), "  a\n\n  b\n");
+    }
+}

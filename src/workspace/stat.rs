@@ -1,0 +1,125 @@
+//! What the kernel says of a file.
+
+use rustix::fs::{FileType, Stat};
+
+use super::error::FileError;
+use crate::types::Timestamp;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    File,
+    Directory,
+    /// A symbolic link, wherever it leads.
+    Link,
+    /// A FIFO, a socket, a device.
+    Other,
+}
+
+/// A file as it was at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileStat {
+    pub kind: EntryKind,
+    pub size: u64,
+    pub modified_at: Timestamp,
+    /// A strong entity tag as HTTP spells it: it changes with every write, since the kernel counts the changes of a
+    /// file in its ctime and a file that is replaced is another one.
+    pub etag: String,
+    pub(super) mode: u32,
+}
+
+impl From<Stat> for FileStat {
+    fn from(stat: Stat) -> Self {
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => EntryKind::File,
+            FileType::Directory => EntryKind::Directory,
+            FileType::Symlink => EntryKind::Link,
+            _ => EntryKind::Other,
+        };
+        let size = u64::try_from(stat.st_size).unwrap_or_default();
+        let millis = i64::try_from(stat.st_mtime_nsec).unwrap_or_default() / 1_000_000;
+        let time = |seconds: i64, nanos| format!("{seconds:x}.{nanos:x}");
+        let (modified, changed) =
+            (time(stat.st_mtime, stat.st_mtime_nsec), time(stat.st_ctime, stat.st_ctime_nsec));
+        Self {
+            kind,
+            size,
+            modified_at: Timestamp::from_millis(stat.st_mtime.saturating_mul(1000).saturating_add(millis)),
+            etag: format!("\"{:x}-{size:x}-{modified}-{changed}\"", stat.st_ino),
+            mode: stat.st_mode,
+        }
+    }
+}
+
+impl FileStat {
+    pub(super) fn require_regular(self) -> Result<Self, FileError> {
+        if self.kind == EntryKind::File { Ok(self) } else { Err(FileError::NotAFile) }
+    }
+}
+
+/// Entity tags of a precondition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntityTags {
+    /// `*`: whatever it is, if it is there.
+    Any,
+    /// Without the weak ones, of which none matches.
+    Listed(Vec<String>),
+}
+
+impl EntityTags {
+    /// Whether the condition names this entity tag; `None` if there is no such entity.
+    pub fn matches(&self, etag: Option<&str>) -> bool {
+        match (self, etag) {
+            (_, None) => false,
+            (Self::Any, Some(_)) => true,
+            (Self::Listed(tags), Some(etag)) => tags.iter().any(|tag| tag == etag),
+        }
+    }
+}
+
+/// What a file has to be before it is changed (RFC 9110, section 13).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Precondition {
+    pub if_match: Option<EntityTags>,
+    pub if_none_match: Option<EntityTags>,
+}
+
+impl Precondition {
+    pub(super) fn check(&self, etag: Option<&str>) -> Result<(), FileError> {
+        let other = self.if_match.as_ref().is_some_and(|tags| !tags.matches(etag));
+        let known = self.if_none_match.as_ref().is_some_and(|tags| tags.matches(etag));
+        if other || known { Err(FileError::Changed) } else { Ok(()) }
+    }
+
+    /// It must not be there at all.
+    pub(super) fn requires_absence(&self) -> bool {
+        self.if_none_match == Some(EntityTags::Any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preconditions_are_those_of_http() {
+        let listed = |tags: &[&str]| Some(EntityTags::Listed(tags.iter().map(|&tag| tag.to_owned()).collect()));
+        let (some, none) = (Some("\"a\""), None);
+        for (if_match, if_none_match, etag, holds) in [
+            (None, None, some, true),
+            (None, None, none, true),
+            (Some(EntityTags::Any), None, some, true),
+            (Some(EntityTags::Any), None, none, false),
+            (listed(&["\"b\"", "\"a\""]), None, some, true),
+            (listed(&["\"b\""]), None, some, false),
+            (listed(&[]), None, some, false),
+            (listed(&["\"a\""]), None, none, false),
+            (None, Some(EntityTags::Any), some, false),
+            (None, Some(EntityTags::Any), none, true),
+            (None, listed(&["\"a\""]), some, false),
+            (None, listed(&["\"b\""]), some, true),
+        ] {
+            let expected = Precondition { if_match, if_none_match };
+            assert_eq!(expected.check(etag).is_ok(), holds, "{expected:?} {etag:?}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Requests of any method, as a prompt spells them.
+
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use super::script::Command;
+use super::turn::{End, Step, Turn};
+use super::wire::{Reply, string};
+
+pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Option<Step> {
+    match command.name {
+        "ask" => Some(ask(turn, command)),
+        "complete" => {
+            let id = string(command.text("id", "e1"));
+            turn.wire.line(format_args!(
+                r#"{{"jsonrpc":"2.0","method":"elicitation/complete","params":{{"elicitationId":{id}}}}}"#
+            ));
+            Some(Ok(()))
+        }
+        _ => None,
+    }
+}
+
+fn ask(turn: &Turn, command: &Command<'_>) -> Step {
+    let method = command.text("method", "_vendor/thing");
+    if command.text("after", "now") == "cancel" {
+        turn.cancel.wait_for_ever();
+    }
+    let params = command.text("params", r#"{"sessionId":$SESSION}"#);
+    let params = params.replace("$SESSION", &string(&turn.session.id)).replace("$PROMPT", &turn.id);
+    let asked: Vec<(String, Receiver<Reply>)> = (0..command.number("n", 1))
+        .map(|_| match command.text("id", "") {
+            "" => turn.wire.request(method, &params),
+            id => (id.to_owned(), turn.wire.request_as(id, method, &params)),
+        })
+        .collect();
+    let take_back = command.number("take-back", 0);
+    if take_back > 0 {
+        turn.pause(take_back)?;
+        for (id, _) in &asked {
+            turn.wire.line(format_args!(
+                r#"{{"jsonrpc":"2.0","method":"$/cancel_request","params":{{"requestId":{id}}}}}"#
+            ));
+        }
+    }
+    if command.text("heard", "yes") == "no" {
+        return turn.pause(command.number("ms", 0));
+    }
+    for (_, answer) in &asked {
+        let reply = if turn.cancel.is_cancelled() {
+            answer.recv_timeout(Duration::from_secs(10)).map_err(|_| End::cancelled())?
+        } else {
+            turn.reply(answer, false)?
+        };
+        let said = match reply {
+            Ok(result) => format!("{method}: {result}\n"),
+            Err(code) => format!("{method}: error {code}\n"),
+        };
+        turn.say(&said);
+    }
+    if turn.cancel.is_cancelled() { Err(End::cancelled()) } else { Ok(()) }
+}
+
+/// What is asked while a session is being set up, when its id is not known yet; gives the answer time to come.
+pub(crate) fn request_during_new(wire: &super::wire::Wire, call: &str) {
+    let (_, answer) = wire.request(
+        "elicitation/create",
+        format_args!(
+            r#"{{"requestId":{call},"mode":"form","message":"Which one?","requestedSchema":{{"type":"object","properties":{{}}}}}}"#
+        ),
+    );
+    drop(answer.recv_timeout(Duration::from_secs(10)));
+}
