@@ -12,7 +12,7 @@ async fn the_door_shuts_when_the_work_has_ended_and_not_before() {
     drop(shutdown.spawn(tokio::time::sleep(Duration::from_secs(3))));
     drop(shutdown.spawn_client(ends(&shutdown)));
     shutdown.begin();
-    // Whoever comes while we drain does not keep the door open.
+    // A client that connects during the drain does not delay the closing phase.
     drop(shutdown.spawn_confined(ends(&shutdown)));
     let began = Instant::now();
     assert!(shutdown.finished(LIMIT).await);
@@ -39,7 +39,7 @@ async fn what_blocking_work_has_begun_is_waited_for() {
     let (begins, ended) = (shutdown.clone(), CancellationToken::new());
     let ends = ended.clone();
     drop(shutdown.spawn_blocking(move || {
-        assert!(released.recv().is_err(), "nobody says anything");
+        assert!(released.recv().is_err(), "the sender is dropped without a message");
         drop(begins.spawn(async move {
             tokio::time::sleep(Duration::from_millis(20)).await;
             ends.cancel();
