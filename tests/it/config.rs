@@ -164,7 +164,7 @@ fn every_mistake_in_a_file_names_its_key_and_line() {
     gateway.toml:2: unknown key `agents.claude.comand`; did you mean `command`?
     gateway.toml:1: `agents.claude` needs `command`
     gateway.toml:3: unknown key `agents.claude.pool.maximum`; did you mean `max`?
-    gateway.toml:1: `agents.Claude Code`: an agent's name is 1 to 64 of a-z, 0-9, '_' and '-', and begins with a letter or a digit
+    gateway.toml:1: `agents.Claude Code`: an agent's name has 1 to 64 characters of a-z, 0-9, '_' and '-', and begins with a letter or a digit
     gateway.toml:1: unknown key `zzz`
     gateway.toml:1: `listen` must be a string, not a number
     gateway.toml:1: `listen`: "gateway.example:80" is not an address and a port such as "127.0.0.1:8080"
