@@ -1,4 +1,4 @@
-//! The gateway itself: who asks, and within which limits.
+//! The gateway itself, with the current principal and its limits.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -11,11 +11,11 @@ pub struct GatewayInfo {
     /// Always `acp-gateway`.
     pub name: String,
     pub version: String,
-    /// The store's token, which every event id begins with.
+    /// The token of the store. Every event id starts with it.
     #[schema(value_type = String)]
     pub epoch: Epoch,
     pub principal: PrincipalInfo,
-    /// What this key allows.
+    /// The scopes of the key.
     pub scopes: Vec<Scope>,
     pub limits: GatewayLimits,
 }
@@ -27,29 +27,30 @@ pub struct PrincipalInfo {
     pub tenant: String,
 }
 
-/// The limits that clients meet.
+/// The limits that apply to clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayLimits {
     pub body_bytes: usize,
     pub prompt_bytes: usize,
-    /// Of a file that is uploaded.
+    /// The maximum size of an uploaded file in bytes.
     pub file_bytes: u64,
-    /// Prompts that wait in one session.
+    /// The maximum number of prompts that wait in one session.
     pub queued_prompts: usize,
     pub pending_requests: usize,
-    /// This and the next four count all keys of the principal together.
+    /// The maximum number of prompts in a minute. This limit and the next four count all keys of the
+    /// principal together.
     pub prompts_per_minute: u32,
     pub requests_per_minute: u32,
     pub streams: u32,
     pub live_sessions: u32,
-    /// Prompts of the principal that wait for a process of one agent.
+    /// The maximum number of prompts of the principal that wait for a process of one agent.
     pub max_queued_prompts: u32,
     pub idempotency_seconds: u64,
 }
 
 impl GatewayLimits {
-    /// The limits of the gateway, with those that hold for one principal.
+    /// Combines the limits of the gateway with the limits of one principal.
     pub fn of(limits: &Limits, principal: &EffectiveLimits) -> Self {
         Self {
             body_bytes: limits.body_bytes,

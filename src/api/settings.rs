@@ -1,4 +1,4 @@
-//! Mode and options of a session: the agent's own, raw.
+//! The mode and the options of a session. The agent defines them, and the values are raw ACP.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -16,7 +16,7 @@ pub struct SetMode {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SetConfigOption {
-    /// The id of a choice, or whether a switch is on.
+    /// The id of a value, or a boolean for a switch.
     #[schema(value_type = OptionValue)]
     pub value: Box<RawValue>,
 }
@@ -40,7 +40,7 @@ impl ToSchema for OptionValue {}
 #[serde(rename_all = "camelCase")]
 #[schema(as = SessionModes)]
 pub struct Modes {
-    /// Raw ACP: `currentModeId` and `availableModes`.
+    /// Raw ACP: `currentModeId` and `availableModes`. Null if the agent has no modes.
     #[schema(required, value_type = Option<Object>)]
     pub modes: Option<Box<RawValue>>,
 }
@@ -49,7 +49,7 @@ pub struct Modes {
 #[serde(rename_all = "camelCase")]
 #[schema(as = SessionConfigOptions)]
 pub struct ConfigOptions {
-    /// Raw ACP.
+    /// Raw ACP. Null if the agent has no options.
     #[schema(required, value_type = Option<Vec<Object>>)]
     pub config_options: Option<Box<RawValue>>,
 }
