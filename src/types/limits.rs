@@ -104,9 +104,9 @@ pub struct Limits {
     /// The size in bytes of an uploaded file, and of a file that an agent reads or writes through the
     /// gateway. A larger upload fails with 413, and an agent receives an error.
     pub file_bytes: u64,
-    /// `file_answers` is the number of file requests of a session's agent that the gateway serves at a time,
-    /// including answers that the agent has not read. Further requests wait. `file_wanted_bytes` limits the
-    /// content of the waiting write requests; beyond it, the agent receives an error.
+    /// `file_answers` is the number of concurrent file requests of a session's agent. It includes answers that the
+    /// agent has not read. Further requests wait. `file_wanted_bytes` limits the content of the waiting write
+    /// requests. Beyond it, the agent receives an error.
     pub file_answers: usize,
     pub file_wanted_bytes: usize,
     /// The size in bytes up to which an attached text becomes part of the prompt. A longer text is attached
@@ -158,9 +158,9 @@ pub struct Limits {
     /// The number of terminals that the gateway runs for a session and the agent has not released. Beyond it,
     /// the agent receives an error.
     pub terminals: usize,
-    /// The number of bytes of terminal output that the gateway keeps: the default of one terminal, the
-    /// maximum that an agent may request, and the total of all terminals. Beyond it, the oldest output is
-    /// discarded.
+    /// The number of bytes of terminal output that the gateway keeps. `terminal_bytes` is the default of a
+    /// terminal, and `terminal_max_bytes` is the maximum that an agent may request. `terminals_bytes` is the total
+    /// of all terminals. Beyond it, the oldest output is discarded.
     pub terminal_bytes: usize,
     pub terminal_max_bytes: usize,
     pub terminals_bytes: usize,
@@ -402,9 +402,10 @@ pub const FORM_BYTES: usize = 256 << 10;
 pub const FORM_FIELDS: usize = 128;
 /// The size in bytes of the answer to a form. A larger answer fails with 422.
 pub const FORM_ANSWER_BYTES: usize = 64 << 10;
-/// The cost limits of a pattern in a form: bytes of the compiled pattern, bytes of a pattern with
-/// look-around, and backtracking steps while an answer is matched. A pattern beyond the first two limits is
-/// rejected with an error to the agent. An answer beyond the third fails with 422.
+/// Cost limits of a pattern in a form. `FORM_PATTERN_BYTES` is the size of the compiled pattern, and
+/// `FORM_PATTERN_LENGTH` is the length of a pattern with look-around. A larger pattern is rejected with an error
+/// to the agent. `FORM_PATTERN_BACKTRACKS` limits the steps while an answer is matched. Beyond it, the answer
+/// fails with 422.
 pub const FORM_PATTERN_BYTES: usize = 1 << 20;
 pub const FORM_PATTERN_LENGTH: usize = 1024;
 pub const FORM_PATTERN_STEPS: usize = 10_000;
