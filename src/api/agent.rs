@@ -11,19 +11,24 @@ use crate::types::AgentName;
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
+    /// The name of the agent in requests.
     pub name: AgentName,
     /// The display name.
     #[schema(required)]
     pub title: Option<String>,
+    /// The version that the agent reports.
     #[schema(required)]
     pub version: Option<String>,
+    /// The negotiated version of ACP.
     #[schema(required)]
     pub protocol_version: Option<u64>,
     /// The agent's `agentInfo` from `initialize`, raw ACP.
     #[schema(required, value_type = Option<Object>)]
     pub agent_info: Option<Box<RawValue>>,
+    /// The agent's capabilities from `initialize`, raw ACP.
     #[schema(required, value_type = Option<Object>)]
     pub capabilities: Option<Box<RawValue>>,
+    /// The agent's sign-in methods from `initialize`, raw ACP.
     #[schema(required, value_type = Option<Vec<Object>>)]
     pub auth_methods: Option<Box<RawValue>>,
     pub pool: PoolFigures,
@@ -33,6 +38,7 @@ pub struct Agent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolFigures {
+    /// The maximum number of processes.
     pub max: usize,
     /// The number of processes that run or start.
     pub processes: usize,
@@ -58,6 +64,7 @@ pub struct PoolFigures {
     pub no_load_reclaim_timeout_seconds: u64,
 }
 
+/// The catalogue of agents.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentList {

@@ -63,6 +63,7 @@ impl PartialSchema for AgentSession {
 
 impl ToSchema for AgentSession {}
 
+/// A page of the sessions that an agent lists.
 #[derive(Debug, Clone, serde::Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentSessionList {

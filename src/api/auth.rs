@@ -28,6 +28,7 @@ pub struct AgentAuth {
     pub terminal_auth: bool,
 }
 
+/// A sign-in to an agent.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SignIn {

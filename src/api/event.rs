@@ -23,13 +23,16 @@ use super::session::Session;
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EventHead {
+    /// The cursor of the event: `<epoch>-<seq>`.
     pub id: EventId,
     /// The number of the event in its session. It starts at 1 and has no gaps.
     #[schema(minimum = 1)]
     pub seq: u64,
+    /// The event type, such as `session.update`.
     #[serde(rename = "type")]
     pub kind: String,
     pub session_id: SessionId,
+    /// The time at which the gateway appended the event.
     pub time: Timestamp,
     /// The turn of the event; absent outside a turn.
     #[serde(default)]
@@ -106,6 +109,7 @@ events! {
     EndFrame<'a> = "end", false;
 }
 
+/// The first event of a session.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionCreated<'a> {
@@ -124,8 +128,11 @@ pub struct SessionCreated<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AttachedBy {
+    /// `session/new` created the session.
     New,
+    /// `session/resume` restored the session.
     Resume,
+    /// `session/load` restored the session.
     Load,
     /// The agent supports neither resume nor load. It starts without the earlier conversation.
     Fresh,
@@ -167,6 +174,7 @@ impl LostReason {
     }
 }
 
+/// A process of the agent holds the session now.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionAttached<'a> {
@@ -193,13 +201,19 @@ pub struct SessionAttached<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DetachedReason {
+    /// The session was idle for too long.
     Idle,
+    /// The process ended.
     Exited,
+    /// A client closed the session.
     Closed,
+    /// The gateway is shutting down.
     Drain,
+    /// The pool reclaimed the process for another session.
     Recycled,
 }
 
+/// The session has no process any more.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SessionDetached {
     pub reason: DetachedReason,
@@ -209,6 +223,7 @@ pub struct SessionDetached {
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionChanged<'a> {
+    /// The principal that made the change.
     pub by: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -225,6 +240,7 @@ pub struct SessionChanged<'a> {
     pub config_options: Option<&'a RawValue>,
 }
 
+/// A client closed the session.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SessionClosed<'a> {
     pub by: &'a str,
@@ -236,19 +252,23 @@ pub struct SessionDeleted<'a> {
     pub by: &'a str,
 }
 
+/// A prompt waits for the end of the running turn.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptQueued<'a> {
     /// The content blocks as the agent will receive them.
     #[schema(value_type = Vec<Object>)]
     pub prompt: &'a RawValue,
+    /// The position in the queue; 1 is the next prompt.
     pub position: usize,
+    /// The principal that sent the prompt.
     pub by: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub idempotency_key: Option<&'a str>,
 }
 
+/// A turn started.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptStarted<'a> {
@@ -256,12 +276,14 @@ pub struct PromptStarted<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>, nullable = false)]
     pub prompt: Option<&'a RawValue>,
+    /// The principal that sent the prompt.
     pub by: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub idempotency_key: Option<&'a str>,
 }
 
+/// An update of the agent.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SessionUpdate<'a> {
     /// Raw ACP.
@@ -301,6 +323,7 @@ impl SessionUpdate<'_> {
     }
 }
 
+/// The agent ended the turn.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptCompleted<'a> {
@@ -309,16 +332,19 @@ pub struct PromptCompleted<'a> {
     /// The agent's answer, raw ACP.
     #[schema(value_type = Value)]
     pub result: &'a RawValue,
+    /// The token usage of the turn, raw ACP.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, nullable = false)]
     pub usage: Option<&'a RawValue>,
 }
 
+/// The turn failed.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct PromptFailed<'a> {
     pub problem: &'a Problem,
 }
 
+/// The agent sent a request that clients can answer.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestCreated<'a> {
@@ -337,6 +363,7 @@ pub struct RequestCreated<'a> {
     pub deadline: Option<Timestamp>,
 }
 
+/// A request of the agent was answered or ended in another way.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestResolved<'a> {
@@ -355,6 +382,7 @@ pub struct RequestResolved<'a> {
     pub error: Option<&'a RawValue>,
 }
 
+/// The agent reported that an elicitation with mode `url` is complete.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ElicitationCompleted<'a> {
@@ -375,6 +403,7 @@ pub struct TerminalCreated<'a> {
     pub cwd: &'a str,
 }
 
+/// A terminal printed output.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TerminalOutput<'a> {
@@ -398,6 +427,7 @@ pub struct TerminalExited<'a> {
     pub signal: Option<&'a str>,
 }
 
+/// The process that held the session ended.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentExited<'a> {
@@ -405,6 +435,7 @@ pub struct AgentExited<'a> {
     pub exit_code: Option<i32>,
     #[schema(required)]
     pub signal: Option<&'a str>,
+    /// The last output of the process to stderr.
     pub stderr_tail: &'a str,
 }
 

@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::types::Timestamp;
 
+/// The type of an entry in a list of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
@@ -40,6 +41,7 @@ pub struct FileEntry {
 #[serde(rename_all = "camelCase")]
 pub struct FileList {
     pub files: Vec<FileEntry>,
+    /// The cursor of the next page; null on the last page.
     #[schema(required)]
     pub next_cursor: Option<String>,
 }

@@ -38,6 +38,7 @@ pub struct Reset<'a> {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ready<'a> {
+    /// The cursor at the end of the replay.
     pub last_event_id: &'a str,
 }
 
@@ -56,6 +57,7 @@ pub struct ProblemFrame<'a> {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShutdownFrame {
+    /// The time in milliseconds to wait before a reconnect.
     pub retry_ms: u64,
 }
 

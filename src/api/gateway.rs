@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::types::{EffectiveLimits, Epoch, Limits, PrincipalLimit, Scope};
 
+/// The gateway, and the principal of the request.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayInfo {
@@ -20,9 +21,11 @@ pub struct GatewayInfo {
     pub limits: GatewayLimits,
 }
 
+/// The holder of the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PrincipalInfo {
+    /// The name of the key.
     pub id: String,
     pub tenant: String,
 }
@@ -31,21 +34,28 @@ pub struct PrincipalInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayLimits {
+    /// The maximum size of a request body in bytes.
     pub body_bytes: usize,
+    /// The maximum size of a body with a prompt or an answer, in bytes.
     pub prompt_bytes: usize,
     /// The maximum size of an uploaded file in bytes.
     pub file_bytes: u64,
     /// The maximum number of prompts that wait in one session.
     pub queued_prompts: usize,
+    /// The maximum number of agent requests that wait for an answer in one session.
     pub pending_requests: usize,
     /// The maximum number of prompts in a minute. This limit and the next four count all keys of the
     /// principal together.
     pub prompts_per_minute: u32,
+    /// The maximum number of requests in a minute.
     pub requests_per_minute: u32,
+    /// The maximum number of concurrent streams and held responses.
     pub streams: u32,
+    /// The maximum number of sessions that have a process or wait for one.
     pub live_sessions: u32,
     /// The maximum number of prompts of the principal that wait for a process of one agent.
     pub max_queued_prompts: u32,
+    /// The time in seconds for which an `Idempotency-Key` is remembered.
     pub idempotency_seconds: u64,
 }
 

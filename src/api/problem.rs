@@ -134,9 +134,12 @@ pub struct Problem {
     #[serde(rename = "type")]
     #[schema(format = "uri-reference", example = "/docs/problems#not_found")]
     pub kind: String,
+    /// A short title, the same for every occurrence of the code.
     pub title: String,
+    /// The HTTP status of the code.
     #[schema(minimum = 400, maximum = 599)]
     pub status: u16,
+    /// An explanation of this occurrence.
     pub detail: String,
     pub code: ProblemCode,
     /// True if the same request may succeed later without changes.
@@ -156,6 +159,7 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Value>, nullable = false)]
     pub auth_methods: Option<Box<RawValue>>,
+    /// The time in seconds after which a retry may succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub retry_after_seconds: Option<u64>,
@@ -171,6 +175,7 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub resolution: Option<Resolution>,
+    /// The principal that resolved the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub by: Option<String>,
@@ -235,6 +240,7 @@ impl Problem {
 pub struct FieldError {
     /// A JSON pointer into the body, or the name of a query parameter.
     pub pointer: String,
+    /// The reason why the member is invalid.
     pub detail: String,
 }
 

@@ -11,13 +11,17 @@ use crate::types::{EventId, PromptId, SessionId, Timestamp};
 use super::acp_schema::ContentBlock;
 use super::problem::Problem;
 
+/// The state of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PromptStatus {
+    /// The prompt waits for the end of the running turn.
     Queued,
+    /// The turn is running.
     Running,
     /// The agent ended the turn. A cancelled turn is also completed, with `stopReason: "cancelled"`.
     Completed,
+    /// The turn failed; `error` contains the problem.
     Failed,
 }
 
@@ -47,6 +51,7 @@ pub struct Prompt {
     /// The principal that sent the prompt.
     pub by: String,
     pub created_at: Timestamp,
+    /// Null until the turn ends.
     #[schema(required)]
     pub ended_at: Option<Timestamp>,
     /// The cursor for `after` on the session's events. The stream then continues after this state.
@@ -61,6 +66,7 @@ pub struct Prompt {
 #[serde(rename_all = "camelCase")]
 pub struct PromptList {
     pub prompts: Vec<Prompt>,
+    /// The cursor of the next page; null on the last page.
     #[schema(required)]
     pub next_cursor: Option<String>,
 }

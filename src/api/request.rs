@@ -21,6 +21,7 @@ pub struct PendingRequest {
     /// Raw ACP, with the gateway's `sessionId`.
     #[schema(value_type = RequestParams)]
     pub params: Box<RawValue>,
+    /// The turn of the request; null outside a turn.
     #[schema(required)]
     pub prompt_id: Option<PromptId>,
     /// The agent's id of the child session that sent the request. Absent for the session itself.
@@ -33,6 +34,7 @@ pub struct PendingRequest {
     pub deadline: Option<Timestamp>,
 }
 
+/// The agent's requests that wait for an answer.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingRequests {
@@ -136,6 +138,7 @@ impl ToSchema for PermissionAnswer {
     }
 }
 
+/// The action in an answer to an elicitation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ElicitationAction {

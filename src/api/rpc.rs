@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RpcCall {
+    /// The name of the method.
     pub method: String,
     /// The params, an object that is sent unchanged. The default is `{}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -30,8 +30,10 @@ pub enum SessionState {
 pub struct Session {
     pub session_id: SessionId,
     pub agent: AgentName,
+    /// The title from a client or from the agent; null without a title.
     #[schema(required)]
     pub title: Option<String>,
+    /// Arbitrary data of clients.
     #[schema(value_type = Object)]
     pub metadata: Map<String, Value>,
     /// The working directory of the agent, an absolute path.
@@ -71,6 +73,7 @@ pub struct Session {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, value_type = Vec<Object>)]
     pub subagents: Vec<Box<RawValue>>,
+    /// The restrictions that a client set for the session.
     pub policy: SessionPolicy,
     /// The cursor for `after` on the session's events. The stream then continues after this state without a
     /// gap.
@@ -155,6 +158,7 @@ pub struct BulkResult {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkResults {
+    /// One result for each session of the batch.
     pub results: Vec<BulkResult>,
     /// The `cursor` of the next batch; null if no other session matches.
     #[schema(required)]
@@ -173,6 +177,7 @@ pub enum Unanswered {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PermissionPolicy {
+    /// The action after the timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unanswered: Option<Unanswered>,
     /// The time in seconds that a request waits for an answer.
@@ -188,10 +193,13 @@ pub struct PermissionPolicy {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SessionPolicy {
+    /// The policy for permission requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<PermissionPolicy>,
+    /// The provider of the `fs/*` methods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<ServedBy>,
+    /// The provider of the `terminal/*` methods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminals: Option<ServedBy>,
 }

@@ -26,15 +26,19 @@ pub struct CreateSession {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 64)]
     pub mcp_servers: Vec<McpServer>,
+    /// Further directories for the agent, below a workspace root. At most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 64)]
     pub additional_directories: Vec<String>,
+    /// The title of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 512)]
     pub title: Option<String>,
+    /// Arbitrary data of the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Map<String, Value>>,
+    /// Restrictions of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<SessionPolicy>,
     /// The id of an existing session of the agent. The gateway adopts it instead of creating a session.

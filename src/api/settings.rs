@@ -6,13 +6,16 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
+/// A change of the mode of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SetMode {
+    /// The id of one of the agent's modes.
     #[schema(min_length = 1, max_length = 1024)]
     pub mode_id: String,
 }
 
+/// A change of a configuration option of a session.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SetConfigOption {
@@ -36,6 +39,7 @@ impl PartialSchema for OptionValue {
 
 impl ToSchema for OptionValue {}
 
+/// The modes of a session.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = SessionModes)]
@@ -45,6 +49,7 @@ pub struct Modes {
     pub modes: Option<Box<RawValue>>,
 }
 
+/// The configuration options of a session.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = SessionConfigOptions)]

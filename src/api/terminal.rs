@@ -9,6 +9,7 @@ use crate::types::{EventId, PromptId, TerminalId, Timestamp};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TerminalExit {
+    /// The exit code; null if a signal ended the command.
     #[schema(required)]
     pub exit_code: Option<i32>,
     /// A signal name such as `SIGKILL`.
@@ -16,6 +17,7 @@ pub struct TerminalExit {
     pub signal: Option<String>,
 }
 
+/// A terminal that the gateway runs for an agent.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Terminal {
@@ -32,6 +34,7 @@ pub struct Terminal {
     pub exit_status: Option<TerminalExit>,
 }
 
+/// The terminals of a session.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TerminalList {
@@ -47,6 +50,7 @@ pub struct TerminalList {
 pub struct TerminalWindow {
     #[serde(flatten)]
     pub terminal: Terminal,
+    /// The last part of the output, as text.
     pub output: String,
     /// The number of output bytes before `output`.
     pub offset: u64,

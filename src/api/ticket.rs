@@ -7,6 +7,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::types::Timestamp;
 
+/// A request for a ticket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateTicket {
@@ -32,6 +33,7 @@ impl PartialSchema for StreamPath {
 
 impl ToSchema for StreamPath {}
 
+/// A ticket: a short-lived key for a URL.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ticket {

@@ -19,6 +19,7 @@ use super::terminal::TerminalExit;
 pub struct Transcript {
     pub session: Session,
     pub turns: Vec<Turn>,
+    /// The cursor of the next page; null on the last page.
     #[schema(required)]
     pub next_cursor: Option<String>,
     /// The cursor for `after` on the session's events. The stream then continues after this state without a
@@ -39,6 +40,7 @@ pub struct Turn {
     #[schema(required)]
     pub by: Option<String>,
     pub created_at: Timestamp,
+    /// Null until the turn ends.
     #[schema(required)]
     pub ended_at: Option<Timestamp>,
     /// The content blocks that the agent received, raw ACP. Null if retention deleted the start of the turn.
@@ -132,6 +134,7 @@ pub struct TurnToolCall {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subagent: Option<String>,
+    /// True if the item first appeared after the end of the turn.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub late: bool,
@@ -178,6 +181,7 @@ pub struct TurnTerminal {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subagent: Option<String>,
+    /// True if the item first appeared after the end of the turn.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub late: bool,
@@ -209,6 +213,7 @@ pub struct TurnRequest {
     /// Null while the request waits for an answer.
     #[schema(required)]
     pub resolution: Option<Resolution>,
+    /// Null while the request waits for an answer.
     #[schema(required)]
     pub resolved_at: Option<Timestamp>,
     /// The principal that answered.
@@ -235,6 +240,7 @@ pub struct TurnNotice {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subagent: Option<String>,
+    /// True if the item first appeared after the end of the turn.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub late: bool,
@@ -254,6 +260,7 @@ pub struct TurnCompaction {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subagent: Option<String>,
+    /// True if the item first appeared after the end of the turn.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub late: bool,
@@ -270,6 +277,7 @@ pub struct TurnSubagent {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subagent: Option<String>,
+    /// True if the item first appeared after the end of the turn.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub late: bool,
@@ -289,6 +297,7 @@ pub struct TurnSessionMessage {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subagent: Option<String>,
+    /// True if the item first appeared after the end of the turn.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub late: bool,
@@ -299,6 +308,7 @@ pub struct TurnSessionMessage {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContextLost {
+    /// The time of the loss.
     pub at: Timestamp,
 }
 
@@ -306,6 +316,7 @@ pub struct ContextLost {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnOther {
+    /// The kind of the update.
     pub session_update: String,
     /// Raw ACP.
     #[schema(value_type = Object)]
@@ -314,6 +325,7 @@ pub struct TurnOther {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subagent: Option<String>,
+    /// True if the item first appeared after the end of the turn.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub late: bool,
