@@ -1,6 +1,6 @@
 //! acp-gateway: an HTTP and SSE gateway that exposes ACP agents to web apps.
 //!
-//! `ARCHITECTURE.md` is the map; the order below is the order of the layers, lowest first.
+//! `ARCHITECTURE.md` describes the structure. The modules below are in the order of the layers, lowest first.
 
 pub mod types;
 pub mod shutdown;

@@ -1,5 +1,5 @@
-//! Soft and hard stop, and the one place that starts tasks and threads, so that every one is tracked and a panic in
-//! any of them has a defined end.
+//! Graceful and immediate shutdown. This module is the only place that starts tasks and threads. Therefore
+//! every task is tracked, and a panic in any task has a defined result.
 
 use std::future::{Future, poll_fn};
 use std::sync::PoisonError;
@@ -11,18 +11,19 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// A cheap handle on the gateway's life.
+/// A cheap handle on the shutdown state of the gateway. A shutdown has three phases:
 ///
-/// `soft` asks: no new work, finish what runs. `closing` follows when that work has ended: the door shuts. `hard`
-/// ends: every task that watches it returns at once.
+/// - `drain_started`: the gateway accepts no new work, and running work finishes.
+/// - `closing_started`: the running work has ended, and the listener closes.
+/// - `abort_started`: every task that watches this phase returns at once.
 #[derive(Debug, Clone)]
 pub struct Shutdown {
     drain_token: CancellationToken,
     closing_token: CancellationToken,
     abort_token: CancellationToken,
-    /// What was begun before the stop was asked for: clients are answered until all of it has ended.
+    /// Tasks that started before the drain. The gateway serves clients until all of these tasks have ended.
     work_tasks: TaskTracker,
-    /// Everything else that the end waits for.
+    /// Every other task. [`Shutdown::wait_for_tasks`] waits for these tasks too.
     other_tasks: TaskTracker,
 }
 
@@ -39,8 +40,8 @@ impl Shutdown {
         Self { drain_token: soft, closing_token: closing, abort_token: hard, work_tasks: TaskTracker::new(), other_tasks: TaskTracker::new() }
     }
 
-    /// Starts a task that [`Shutdown::finished`] waits for. Others rely on what it does, so a panic in it ends the
-    /// process.
+    /// Starts a task that [`Shutdown::wait_for_tasks`] waits for. Other tasks depend on it, so a panic in it
+    /// aborts the process.
     pub fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -48,8 +49,8 @@ impl Shutdown {
         self.spawn_isolated(abort_on_panic(task))
     }
 
-    /// Starts a task on which all clients rely, like the one that lets them in. It may outlast all work, and a panic in
-    /// it ends the process.
+    /// Starts a task that all clients depend on, such as the listener. The task may outlive all work. A panic
+    /// in it aborts the process.
     pub fn spawn_critical<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -57,16 +58,18 @@ impl Shutdown {
         self.other_tasks.spawn(abort_on_panic(task))
     }
 
-    /// The same for a task whose panic harms nobody but those who wait for it, and who notice.
+    /// Starts a task like [`Shutdown::spawn`], but a panic ends only this task. Its callers detect the panic
+    /// through the handle.
     pub fn spawn_isolated<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        // What begins while we drain is only there to answer that we do.
+        // A task that starts during the drain only reports that the gateway drains.
         if self.is_draining() { self.other_tasks.spawn(task) } else { self.work_tasks.spawn(task) }
     }
 
-    /// Starts a task that serves a client. It may outlast all work, and a panic in it is that client's alone.
+    /// Starts a task that serves one client. The task may outlive all work. A panic ends only the service of
+    /// this client.
     pub fn spawn_client<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -74,7 +77,7 @@ impl Shutdown {
         self.other_tasks.spawn(task)
     }
 
-    /// The same on another runtime.
+    /// Starts a task like [`Shutdown::spawn_client`] on another runtime.
     pub fn spawn_client_on<F>(&self, runtime: &Handle, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -82,7 +85,7 @@ impl Shutdown {
         self.other_tasks.spawn_on(task, runtime)
     }
 
-    /// Runs what blocks on tokio's pool of blocking threads. A panic in it is an error to who waits for it.
+    /// Runs blocking work on tokio's blocking thread pool. The handle returns a panic as an error.
     pub fn spawn_blocking<F, T>(&self, work: F) -> JoinHandle<T>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -91,7 +94,7 @@ impl Shutdown {
         self.other_tasks.spawn_blocking(work)
     }
 
-    /// Starts a named thread for work that blocks for the gateway's whole life.
+    /// Starts a named thread for blocking work that lasts as long as the gateway.
     pub fn spawn_thread<F>(name: &str, work: F) -> std::io::Result<std::thread::JoinHandle<()>>
     where
         F: FnOnce() + Send + 'static,
@@ -99,12 +102,12 @@ impl Shutdown {
         std::thread::Builder::new().name(name.to_owned()).spawn(work)
     }
 
-    /// Asks for a stop: no new work, running work finishes.
+    /// Starts the drain: no new work is accepted, and running work finishes.
     pub fn start_drain(&self) {
         self.drain_token.cancel();
     }
 
-    /// Ends what is left.
+    /// Ends all remaining tasks.
     pub fn abort(&self) {
         self.abort_token.cancel();
     }
@@ -113,28 +116,29 @@ impl Shutdown {
         self.drain_token.is_cancelled()
     }
 
-    /// Whether everything has to end now.
+    /// Returns true if all tasks must end now.
     pub fn is_aborted(&self) -> bool {
         self.abort_token.is_cancelled()
     }
 
-    /// Resolves when a stop was asked for.
+    /// Resolves when the drain starts.
     pub async fn drain_started(&self) {
         self.drain_token.cancelled().await;
     }
 
-    /// Resolves when the work has ended after a stop was asked for: nobody new is served.
+    /// Resolves when the running work has ended after the start of the drain. New clients are not served any
+    /// more.
     pub async fn closing_started(&self) {
         self.closing_token.cancelled().await;
     }
 
-    /// Resolves when everything has to end now.
+    /// Resolves when all tasks must end now.
     pub async fn abort_started(&self) {
         self.abort_token.cancelled().await;
     }
 
-    /// Waits until all work has ended, shuts the door, and waits until every other task has returned; false when some
-    /// had not after `limit`.
+    /// Waits until all work has ended, starts the closing phase, and waits for every other task. Returns
+    /// false if a task has not ended within `limit`.
     pub async fn wait_for_tasks(&self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         self.work_tasks.close();
@@ -142,19 +146,19 @@ impl Shutdown {
         let work_ended = timeout_at(end, self.work_tasks.wait()).await.is_ok();
         self.closing_token.cancel();
         let others_ended = timeout_at(end, self.other_tasks.wait()).await.is_ok();
-        // What was on its way when the stop was asked for may have begun some since.
+        // Operations that were in progress at the start of the drain may have started work tasks meanwhile.
         timeout_at(end, self.work_tasks.wait()).await.is_ok() && others_ended && work_ended
     }
 }
 
-/// What a lock guards, if no holder of it has panicked. One that has may have left it half changed, and who goes on
-/// from there may write what never was: the process ends instead, and the next one begins from the log.
+/// Returns the guard of a lock. A poisoned lock may protect inconsistent state, so the process aborts. The
+/// next process restores the state from the log.
 pub fn lock_or_abort<G>(locked: Result<G, PoisonError<G>>) -> G {
-    locked.unwrap_or_else(|_| abort_process("a lock that is shared was held by what panicked"))
+    locked.unwrap_or_else(|_| abort_process("shared lock poisoned by a panic in another task"))
 }
 
-/// The task, watched while it runs: a panic in it ends the process, since others rely on it. One that is dropped because
-/// of somebody else's panic has not panicked.
+/// Runs a task that other tasks depend on: a panic in it aborts the process. A task that is dropped because
+/// another task panicked has not panicked itself.
 pub async fn abort_on_panic<F: Future>(task: F) -> F::Output {
     let mut task = std::pin::pin!(task);
     poll_fn(|context| {
@@ -164,22 +168,20 @@ pub async fn abort_on_panic<F: Future>(task: F) -> F::Output {
     .await
 }
 
-/// Ends the process when what runs while it is there panics.
+/// Aborts the process if the task panics while this guard exists.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            abort_process("a task on which others rely panicked");
+            abort_process("a task that other tasks depend on panicked");
         }
     }
 }
 
-/// At once: the keepers end the agents, and what was shown is in the log.
+/// Aborts immediately. The supervisors stop the agents, and every event that a client has seen is in the log.
 fn abort_process(why: &str) -> ! {
-    tracing::error!(
-        "{why}: the gateway ends at once, so that nothing goes on from a state that nobody knows"
-    );
+    tracing::error!("{why}: aborting the gateway, because its state may be inconsistent");
     std::process::abort()
 }
 

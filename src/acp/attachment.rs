@@ -1,11 +1,11 @@
-//! Content blocks of ours: files that go with a prompt (ACP, Content).
+//! Content blocks that the gateway creates for files attached to a prompt (ACP, Content).
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::to_raw;
 
-/// A file in a prompt.
+/// A content block for a file.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum FileBlock<'a> {
@@ -20,13 +20,13 @@ pub enum FileBlock<'a> {
         resource: FileContent<'a>,
     },
     Image {
-        /// In base64.
+        /// Base64.
         data: String,
         mime_type: &'a str,
         uri: &'a str,
     },
     Audio {
-        /// In base64.
+        /// Base64.
         data: String,
         mime_type: &'a str,
     },
@@ -44,7 +44,7 @@ pub enum FileContent<'a> {
     },
     Blob {
         uri: &'a str,
-        /// In base64.
+        /// Base64.
         blob: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         mime_type: Option<&'a str>,
@@ -57,12 +57,13 @@ impl FileBlock<'_> {
     }
 }
 
-/// An array of content blocks with further ones at its end; its own stay byte for byte. `None`: it is no array.
+/// Appends content blocks to an array and keeps the bytes of the existing blocks. `None` if the value is not
+/// an array.
 pub fn append_blocks(array: &RawValue, more: &[Box<RawValue>]) -> Option<Box<RawValue>> {
     let blocks = array.get().strip_suffix(']').filter(|blocks| blocks.starts_with('['))?;
     let more: Vec<&str> = more.iter().map(|block| block.get()).collect();
     let comma = if blocks[1..].trim().is_empty() || more.is_empty() { "" } else { "," };
-    Some(RawValue::from_string(format!("{blocks}{comma}{}]", more.join(","))).expect("both parts were JSON"))
+    Some(RawValue::from_string(format!("{blocks}{comma}{}]", more.join(","))).expect("both parts are JSON"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Sign-in to an agent: its methods, what it can say of it, and the messages (ACP, Authentication).
+//! Sign-in to an agent: its methods, its state, and the messages (ACP, Authentication).
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::types::known_agents::ApiKeyFormat;
 
 pub const STATUS: &str = "auth/status";
 
-/// Whether an agent needs a sign-in, in ACP's words.
+/// The sign-in state of an agent, with the names of ACP.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AuthState {
     #[default]
@@ -34,40 +34,41 @@ impl AuthState {
     }
 }
 
-/// One of an agent's `authMethods`.
+/// An element of an agent's `authMethods`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthMethod {
-    /// By a call. Kinds that the gateway does not know are taken for this one, as ACP wants it.
+    /// A call of `authenticate`. ACP requires that unknown kinds of methods are treated like this one.
     Agent,
     /// The agent's own command, run in a terminal.
     Terminal(TerminalAuth),
 }
 
-/// What a terminal method adds to the command that the operator configured. Its own `command` is never honoured.
+/// The arguments and variables that a terminal method adds to the configured command. The `command` of the
+/// method is ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TerminalAuth {
     pub args: Vec<String>,
     pub env: Vec<(String, String)>,
 }
 
-/// The members of one of an agent's `authMethods` that identify it.
+/// The identifying members of an element of `authMethods`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferedMethod {
     pub id: String,
     pub terminal: bool,
 }
 
-/// Why a method cannot be used.
+/// The reason why a method cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuthMethodError {
-    #[error("the agent has no such method; its authMethods list what it has")]
+    #[error("the agent does not have this method; use a method in its authMethods")]
     Unknown,
-    #[error("the agent's own description of this method is malformed: {0}")]
+    #[error("the agent's description of this method is malformed: {0}")]
     Malformed(&'static str),
 }
 
 impl InitializeResult {
-    /// In v2 whoever has a sign-in has a sign-out.
+    /// Returns true if the agent supports signing out. In v2, every agent with a sign-in method supports it.
     pub fn can_log_out(&self) -> bool {
         self.capabilities.auth.logout || (self.acp_version == AcpVersion::V2 && self.has_auth_methods())
     }
@@ -82,7 +83,7 @@ impl InitializeResult {
         methods.into_iter().filter_map(RawObject::parse)
     }
 
-    /// Every method that has an id, in the agent's order.
+    /// Returns every method that has an id, in the agent's order.
     pub fn offered_auth_methods(&self) -> Vec<OfferedMethod> {
         let key = self.acp_version.auth_method_id_key();
         let offered = |method: RawObject<'_>| {
@@ -92,7 +93,7 @@ impl InitializeResult {
         self.auth_method_objects().filter_map(offered).collect()
     }
 
-    /// The method of this id.
+    /// Returns the method with this id.
     pub fn auth_method(&self, id: &str) -> Result<AuthMethod, AuthMethodError> {
         let key = self.acp_version.auth_method_id_key();
         let named = |method: &RawObject<'_>| method.text(key).is_some_and(|name| name == id);
@@ -104,14 +105,14 @@ impl InitializeResult {
         let args = method.get("args").map_or(Some(Vec::new()), parse_strings);
         let env = method.get("env").map_or(Some(Vec::new()), parse_env);
         let terminal = TerminalAuth {
-            args: args.ok_or(malformed("its args are no list of texts"))?,
-            env: env.ok_or(malformed("its env is no list of variables"))?,
+            args: args.ok_or(malformed("args is not a list of strings"))?,
+            env: env.ok_or(malformed("env is not a list of variables"))?,
         };
         let variable = |(name, value): &(String, String)| {
             !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
         };
         if !terminal.env.iter().all(variable) || terminal.args.iter().any(|arg| arg.contains('\0')) {
-            return Err(malformed("a NUL, or a variable without a proper name"));
+            return Err(malformed("a value contains NUL, or a variable has an invalid name"));
         }
         Ok(AuthMethod::Terminal(terminal))
     }
@@ -125,7 +126,7 @@ fn parse_strings(raw: &RawValue) -> Option<Vec<String>> {
     if raw.get() == "null" { Some(Vec::new()) } else { serde_json::from_str(raw.get()).ok() }
 }
 
-/// v1 has an object, v2 a list of `{name, value}`.
+/// Parses environment variables. v1 uses an object, v2 a list of `{name, value}`.
 fn parse_env(raw: &RawValue) -> Option<Vec<(String, String)>> {
     #[derive(serde::Deserialize)]
     struct Pair {
@@ -144,7 +145,7 @@ fn parse_env(raw: &RawValue) -> Option<Vec<(String, String)>> {
     object.iter().map(value).collect()
 }
 
-/// Params of `authenticate`. What a client has in `_meta` was let through before.
+/// Params of `authenticate`. The caller has validated the client's `_meta`.
 pub fn authenticate(method_id: &str, meta: Option<&RawValue>) -> Box<RawValue> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -156,7 +157,7 @@ pub fn authenticate(method_id: &str, meta: Option<&RawValue>) -> Box<RawValue> {
     super::to_one_line(to_raw(&Params { method_id, meta }))
 }
 
-/// `_meta` of `authenticate` with an API key at its place.
+/// The `_meta` of `authenticate` with an API key in the agent's format.
 pub fn api_key_meta(place: ApiKeyFormat, key: &str) -> Box<RawValue> {
     let value = match place {
         ApiKeyFormat::String => serde_json::json!(key),
@@ -165,7 +166,8 @@ pub fn api_key_meta(place: ApiKeyFormat, key: &str) -> Box<RawValue> {
     to_raw(&serde_json::json!({ "api-key": value }))
 }
 
-/// `state` in the answer to `auth/status`; any text, for the list of states grows.
+/// Returns `state` from the answer to `auth/status`. The value may be any text, because later versions may
+/// add states.
 pub fn auth_state(status: &RawValue) -> Option<Cow<'_, str>> {
     RawObject::parse(status)?.text("state")
 }

@@ -1,15 +1,17 @@
-//! What an agent says it can do, read leniently: what is missing or has a wrong type is not supported.
+//! The capabilities of an agent, parsed leniently: a missing member or a member of the wrong type is an
+//! unsupported capability.
 
 use serde_json::value::RawValue;
 
 use super::raw_object::RawObject;
 
-/// The capabilities of an agent that the gateway acts on. The raw object goes to clients.
+/// The capabilities that the gateway uses. Clients receive the raw object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentCapabilities {
     /// `session/load`.
     pub load_session: bool,
-    /// It gives back a session with all that was said: by `session/load`, in v2 by `session/resume` from the start.
+    /// True if the agent can return a session with its history: with `session/load`, in v2 with
+    /// `session/resume` from the start.
     pub can_replay: bool,
     pub prompt: PromptCapabilities,
     pub mcp: McpCapabilities,
@@ -18,13 +20,13 @@ pub struct AgentCapabilities {
 }
 
 impl AgentCapabilities {
-    /// Whether the agent offers to give a session to another process.
+    /// Returns true if the agent can restore a session in another process.
     pub fn can_restore(&self) -> bool {
         self.load_session || self.session.resume || self.can_replay
     }
 }
 
-/// Methods about sign-ins beyond `authenticate`.
+/// Authentication methods besides `authenticate`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AuthCapabilities {
     /// `logout`.
@@ -33,7 +35,7 @@ pub struct AuthCapabilities {
     pub status: bool,
 }
 
-/// Content beyond text and resource links that prompts may hold.
+/// Supported content types in prompts, besides text and resource links.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PromptCapabilities {
     pub image: bool,
@@ -41,10 +43,10 @@ pub struct PromptCapabilities {
     pub embedded_context: bool,
 }
 
-/// Transports of MCP servers.
+/// Supported transports of MCP servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct McpCapabilities {
-    /// In v1 every agent has it.
+    /// Always supported in v1.
     pub stdio: bool,
     pub http: bool,
     pub sse: bool,
@@ -56,9 +58,9 @@ impl Default for McpCapabilities {
     }
 }
 
-/// Methods `session/<name>` beyond the baseline, and `additionalDirectories`.
+/// Supported methods `session/<name>` beyond the baseline, and `additionalDirectories`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own on the wire")]
+#[expect(clippy::struct_excessive_bools, reason = "each field is a separate capability in the protocol")]
 pub struct SessionCapabilities {
     pub list: bool,
     pub resume: bool,
@@ -106,7 +108,7 @@ impl AgentCapabilities {
 }
 
 impl PromptCapabilities {
-    /// As an agent of whichever version wrote them: v1 has flags, v2 objects.
+    /// Parses the capabilities of any version: v1 uses flags, v2 uses objects.
     pub fn parse_any_version(raw: &RawValue) -> Self {
         let object = RawObject::parse(raw);
         let takes = |key| has_flag(object.as_ref(), key) || has_object(object.as_ref(), key);
@@ -118,7 +120,7 @@ fn has_flag(object: Option<&RawObject<'_>>, key: &str) -> bool {
     object.and_then(|object| object.get(key)).is_some_and(|value| value.get() == "true")
 }
 
-/// A capability that is advertised by an object, most often an empty one.
+/// Returns true if the member is an object. Most agents advertise such a capability with an empty object.
 pub(super) fn has_object(object: Option<&RawObject<'_>>, key: &str) -> bool {
     object.and_then(|object| object.get(key)).is_some_and(|value| value.get().starts_with('{'))
 }

@@ -1,4 +1,5 @@
-//! What a client's own params have to pass before they reach an agent: operators define, clients name.
+//! Policies for client input. Operators define commands, methods and servers; clients only select them by
+//! name.
 
 use std::borrow::Cow;
 
@@ -7,25 +8,27 @@ use serde_json::value::RawValue;
 use super::raw_object::RawObject;
 use crate::types::method_list::{is_listed, route_of};
 
-/// Keys of `_meta` that ACP reserves for the context of a trace.
+/// Keys of `_meta` that ACP reserves for the trace context.
 const TRACE_KEYS: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
-/// Why a call of a client goes no further.
+/// The reason why the gateway rejects the input of a client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClientInputError {
-    #[error("the agent's entry does not list the method {method} (its key rpc)")]
+    #[error("the agent's entry does not allow the method {method} (add it to `rpc`)")]
     NotListed { method: String },
-    #[error("{method} never goes by name: {route}")]
+    #[error("{method} cannot be called by name: {route}")]
     HasRoute { method: String, route: &'static str },
-    #[error("MCP servers are named when a session is made, and defined in the configuration")]
+    #[error(
+        "MCP servers cannot be set here: define them in the configuration and select them when you create a session"
+    )]
     McpServers,
-    #[error("the agent's entry does not list this key of _meta (its key meta)")]
+    #[error("the agent's entry does not allow this key of _meta (add it to `meta`)")]
     MetaKeyNotListed { key: String },
     #[error("expected an object")]
     NotAnObject { at: &'static str },
 }
 
-/// Whether the method may be called by name at all.
+/// Checks that clients may call the method by name.
 pub fn check_method(list: &[String], method: &str) -> Result<(), ClientInputError> {
     let method_owned = || method.to_owned();
     match route_of(method) {
@@ -35,7 +38,7 @@ pub fn check_method(list: &[String], method: &str) -> Result<(), ClientInputErro
     }
 }
 
-/// Whether these params of a client may go to an agent whose entry lists these keys of `_meta`.
+/// Checks that a client's params contain only the keys of `_meta` in the agent's entry, and no MCP servers.
 pub fn check_params(listed_meta: &[String], params: &RawValue) -> Result<(), ClientInputError> {
     let params = RawObject::parse(params).ok_or(ClientInputError::NotAnObject { at: "" })?;
     if params.get("mcpServers").is_some_and(|servers| !is_empty_array(servers)) {
@@ -44,7 +47,7 @@ pub fn check_params(listed_meta: &[String], params: &RawValue) -> Result<(), Cli
     params.get("_meta").map_or(Ok(()), |meta| check_meta(listed_meta, meta))
 }
 
-/// Whether this `_meta` of a client may go to an agent: some take environment and commands from it.
+/// Checks the keys of a client's `_meta`. Some agents read environment variables and commands from it.
 pub fn check_meta(listed: &[String], meta: &RawValue) -> Result<(), ClientInputError> {
     if meta.get() == "null" {
         return Ok(());
@@ -58,7 +61,7 @@ pub fn check_meta(listed: &[String], meta: &RawValue) -> Result<(), ClientInputE
 }
 
 impl ClientInputError {
-    /// Where in the params it is, as a JSON pointer; none where the whole call is what may not be.
+    /// Returns the location in the params as a JSON pointer; `None` if the whole call is rejected.
     pub fn pointer(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::NotListed { .. } | Self::HasRoute { .. } | Self::McpServers => None,

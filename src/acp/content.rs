@@ -1,27 +1,27 @@
-//! Content blocks of a prompt against what an agent takes.
+//! Validates the content blocks of a prompt against the capabilities of the agent.
 
 use serde_json::value::RawValue;
 
 use super::capabilities::PromptCapabilities;
 use super::raw_object::RawObject;
 
-/// Why a prompt cannot be sent. `index` counts its blocks from 0.
+/// The reason why a prompt is invalid. `index` counts its blocks from 0.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
-    #[error("the prompt is not an array of content blocks with at least one")]
+    #[error("the prompt must be an array with at least one content block")]
     NotBlocks,
-    /// The schema of v1 has no such kind of block.
+    /// The schema of v1 has no block with this type.
     #[error("block {index}: unknown type")]
     Unknown { index: usize, kind: String },
-    #[error("block {index}: a block of type {kind} needs `{member}`")]
+    #[error("block {index}: a block of type {kind} requires `{member}`")]
     Malformed { index: usize, kind: &'static str, member: &'static str },
-    /// The agent did not advertise that it takes this kind of block.
-    #[error("block {index}: the agent takes no {kind}")]
+    /// The agent does not advertise support for this type of block.
+    #[error("block {index}: the agent does not support the type {kind}")]
     Unsupported { index: usize, kind: &'static str },
 }
 
 impl ContentError {
-    /// The place in the prompt, as a JSON pointer below it.
+    /// Returns the location of the error as a JSON pointer relative to the prompt.
     pub fn pointer(&self) -> String {
         match self {
             Self::NotBlocks => String::new(),
@@ -31,7 +31,7 @@ impl ContentError {
     }
 }
 
-/// Whether an agent with these capabilities takes the prompt. The values themselves are not decoded.
+/// Validates a prompt against the capabilities of the agent. The values themselves are not decoded.
 pub fn validate_prompt(blocks: &RawValue, capabilities: PromptCapabilities) -> Result<(), ContentError> {
     let blocks: Vec<&RawValue> = serde_json::from_str(blocks.get()).map_err(|_| ContentError::NotBlocks)?;
     if blocks.is_empty() {
@@ -62,7 +62,7 @@ fn validate_block(index: usize, raw: &RawValue, takes: PromptCapabilities) -> Re
 
 struct BlockSchema {
     kind: &'static str,
-    /// Members that it must have, with the first byte of their values: a string or an object.
+    /// Required members, with the first byte of their values: a string or an object.
     members: &'static [(&'static str, char)],
     is_supported: fn(PromptCapabilities) -> bool,
 }

@@ -1,4 +1,4 @@
-//! Defects of known agents that the gateway avoids, by the name in `agentInfo`.
+//! Workarounds for defects of known agents, by the name in `agentInfo`.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -15,18 +15,18 @@ fn name(agent_info: Option<&RawValue>) -> Option<std::borrow::Cow<'_, str>> {
     serde_json::from_str::<AgentInfo<'_>>(agent_info?.get()).ok().map(|info| info.name)
 }
 
-/// Whether the agent can resume or load a session that had no turn.
+/// Returns true if the agent can resume or load a session without a turn.
 ///
-/// Codex ACP 2.6 stores a session with its first turn. If the process that began a session closes and resumes it before
-/// that, the first turn never ends.
+/// Codex ACP 2.6 stores a session with its first turn. If the process that created a session closes and
+/// resumes it before the first turn, that turn never ends.
 pub fn restores_empty_sessions(agent_info: Option<&RawValue>) -> bool {
     name(agent_info).is_none_or(|name| name != "@agentclientprotocol/codex-acp")
 }
 
-/// The time before which the agent must not load a session that began at `began`.
+/// Returns the time before which the agent must not load a session that was created at `began`.
 ///
-/// Gemini CLI 0.61 names the file of a session after the minute in which a process begins or loads the session. A load in the
-/// minute of the beginning overwrites the conversation with an empty one, and then fails.
+/// Gemini CLI 0.61 names the file of a session after the minute in which a process creates or loads the
+/// session. A load in the same minute overwrites the conversation with an empty one, and then fails.
 pub fn earliest_load(agent_info: Option<&RawValue>, began: Timestamp) -> Option<Timestamp> {
     const MINUTE: i64 = 60_000;
     let next_minute = (began.as_millis().div_euclid(MINUTE) + 1) * MINUTE;

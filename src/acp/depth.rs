@@ -1,18 +1,18 @@
-//! Checks over bytes before anything is parsed, and the one-line form of a client's JSON.
+//! Checks on raw bytes before parsing, and the one-line form of a client's JSON.
 
 use serde_json::value::RawValue;
 
-/// The JSON nests deeper than is allowed.
+/// The JSON nests deeper than the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("JSON nested deeper than {max}")]
 pub struct TooDeep {
     pub max: usize,
 }
 
-/// Whether arrays and objects nest at most `max` deep. A raw value is read without any limit on its depth, so
-/// whoever parses it later (a browser, an agent, we ourselves) could be brought down by it.
+/// Returns an error if arrays and objects nest deeper than `max`. The parser reads raw values without a depth
+/// limit. A later parser (a browser, an agent, the gateway itself) could overflow its stack.
 ///
-/// It does not check that the bytes are JSON.
+/// The function does not check that the bytes are JSON.
 pub fn check_depth(bytes: &[u8], max: usize) -> Result<(), TooDeep> {
     let mut depth = 0_usize;
     let mut at = 0;
@@ -33,7 +33,7 @@ pub fn check_depth(bytes: &[u8], max: usize) -> Result<(), TooDeep> {
     Ok(())
 }
 
-/// The place after the quote that ends the string whose inside begins at `at`.
+/// Returns the position after the closing quote of the string whose content begins at `at`.
 fn string_end(bytes: &[u8], mut at: usize) -> usize {
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
         at += found;
@@ -45,8 +45,8 @@ fn string_end(bytes: &[u8], mut at: usize) -> usize {
     bytes.len()
 }
 
-/// The same JSON without line ends, so that it is one line of NDJSON or SSE. Strings of valid JSON cannot hold raw
-/// line ends, so those that are there stand between tokens, where a space means the same.
+/// Replaces line ends by spaces, so that the JSON is one line of NDJSON or SSE. Strings in valid JSON contain
+/// no raw line ends. Therefore all line ends are between tokens, where a space is equivalent.
 pub fn to_one_line(raw: Box<RawValue>) -> Box<RawValue> {
     if memchr::memchr2(b'\n', b'\r', raw.get().as_bytes()).is_none() {
         return raw;

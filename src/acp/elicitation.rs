@@ -1,4 +1,4 @@
-//! `elicitation/create`: a form or a page to visit, and the answers that fit. `elicitation/complete`.
+//! `elicitation/create`: a form or a page to visit, and the validation of answers. `elicitation/complete`.
 
 use std::borrow::Cow;
 
@@ -11,17 +11,17 @@ use super::raw_object::RawObject;
 use super::to_raw;
 use crate::types::limits::ELICITATION_ID_BYTES;
 
-/// What is routed and decided on in the params of `elicitation/create`.
+/// The params of `elicitation/create` that the gateway uses.
 #[derive(Debug)]
 pub struct Elicitation<'a> {
     pub mode: ElicitationMode<'a>,
-    /// The call of ours that it belongs to, by its JSON-RPC id.
+    /// The JSON-RPC id of the gateway's call that the elicitation belongs to.
     pub request_id: Option<&'a RawValue>,
 }
 
 #[derive(Debug)]
 pub enum ElicitationMode<'a> {
-    /// Its `requestedSchema`, not yet looked at.
+    /// The unparsed `requestedSchema`.
     Form {
         schema: &'a RawValue,
     },
@@ -30,20 +30,20 @@ pub enum ElicitationMode<'a> {
     },
 }
 
-/// Why nobody can be asked: what the agent should change.
+/// The reason why an elicitation is invalid. The agent receives the message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ElicitationError {
-    #[error("an object with a message was expected that names no member twice")]
+    #[error("expected an object with a message and without repeated members")]
     Malformed,
-    #[error("mode is neither form nor url")]
+    #[error("mode must be form or url")]
     Mode,
-    #[error("a form has a requestedSchema")]
+    #[error("mode form requires requestedSchema")]
     NoSchema,
     #[error(transparent)]
     Form(#[from] FormError),
-    #[error("a url elicitation has an elicitationId of 1 to {ELICITATION_ID_BYTES} bytes")]
+    #[error("mode url requires an elicitationId of 1 to {ELICITATION_ID_BYTES} bytes")]
     Id,
-    #[error("url is not http:// or https:// with a host")]
+    #[error("url must begin with http:// or https:// and have a host")]
     Url,
 }
 
@@ -69,7 +69,8 @@ pub fn parse_elicitation(params: &RawValue) -> Result<Elicitation<'_>, Elicitati
     Ok(Elicitation { mode, request_id: params.get("requestId") })
 }
 
-/// A person may be sent there: nothing that runs in the page that shows it, and no file.
+/// Returns true for `http` and `https` URLs with a host. Other schemes could run code in the page or read
+/// files.
 fn is_web_url(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else { return false };
     let http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
@@ -78,7 +79,8 @@ fn is_web_url(url: &str) -> bool {
     http && !host.is_empty() && !host.starts_with(':') && !url.contains(|c: char| c.is_control() || c == ' ')
 }
 
-/// Whether a form can be shown, and its answers be checked. It may take a while.
+/// Checks that a form can be shown and its answers can be validated. The check may take long for large
+/// schemas.
 pub fn check_form(params: &RawValue) -> Result<(), ElicitationError> {
     match parse_elicitation(params)?.mode {
         ElicitationMode::Form { schema } => Ok(Form::parse(schema).map(drop)?),
@@ -86,11 +88,11 @@ pub fn check_form(params: &RawValue) -> Result<(), ElicitationError> {
     }
 }
 
-/// Whether a client's result answers this elicitation. It may take a while.
+/// Validates a client's answer to this elicitation. The validation may take long for large schemas.
 pub(super) fn validate_answer(params: &RawValue, result: &RawValue) -> Result<(), Vec<ValidationError>> {
     let one = |pointer: &str, detail: &str| Err(vec![ValidationError::new(pointer, detail)]);
     let Some(object) = RawObject::parse(result) else {
-        return one("", "expected an object that names no member twice");
+        return one("", "expected an object without repeated members");
     };
     let content = object.get("content").filter(|content| content.get() != "null");
     let action = object.text("action");
@@ -105,17 +107,17 @@ pub(super) fn validate_answer(params: &RawValue, result: &RawValue) -> Result<()
             if misfits.is_empty() { Ok(()) } else { Err(misfits) }
         }
         (Some("accept"), Ok(None)) if content.is_some() => {
-            one("/content", "only a form is answered with content: this is a url to visit")
+            one("/content", "content is only allowed in the answer to a form")
         }
         (Some("decline" | "cancel"), Ok(_)) if content.is_some() => {
-            one("/content", "only an accepted form has content")
+            one("/content", "content is only allowed with the action accept")
         }
         (Some("accept" | "decline" | "cancel"), Ok(_)) => Ok(()),
         _ => one("/action", "expected accept, decline or cancel"),
     }
 }
 
-/// The answer for whoever decides nothing.
+/// The answer that cancels the elicitation, if no client decides.
 pub(super) fn cancelled_result() -> Box<RawValue> {
     #[derive(Serialize)]
     struct Answer {
@@ -124,7 +126,7 @@ pub(super) fn cancelled_result() -> Box<RawValue> {
     to_raw(&Answer { action: "cancel" })
 }
 
-/// The `elicitationId` of `elicitation/complete`, and its other members, if it has any.
+/// Returns the `elicitationId` of `elicitation/complete`, and the other members if there are any.
 pub fn completed_elicitation(params: &RawValue) -> Option<(Cow<'_, str>, Option<Box<RawValue>>)> {
     let params = RawObject::parse(params)?;
     Some((params.text("elicitationId")?, params.without("elicitationId")))

@@ -1,4 +1,4 @@
-//! `fs/read_text_file` and `fs/write_text_file` (ACP, File System): what is asked, and the answers.
+//! `fs/read_text_file` and `fs/write_text_file` (ACP, File System): params and results.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -49,7 +49,7 @@ pub fn read_text_file_result(content: &str) -> Box<RawValue> {
     to_raw(&TextFile { content })
 }
 
-/// The result of a request that has nothing to tell.
+/// The empty result.
 pub fn empty_result() -> Box<RawValue> {
     to_raw(&serde_json::Map::new())
 }
@@ -59,19 +59,19 @@ pub fn file_not_found(path: &str) -> Box<RawValue> {
     resource_not_found(&file_uri(path))
 }
 
-/// The `file:` URI of an absolute path (RFC 8089).
+/// Returns the `file:` URI of an absolute path (RFC 8089).
 pub fn file_uri(path: &str) -> String {
     format!("file://{}", percent_encode_path(path))
 }
 
-/// A path with all but plain characters and slashes percent-encoded.
+/// Percent-encodes a path, except unreserved characters and slashes.
 pub fn percent_encode_path(path: &str) -> String {
     let mut escaped = String::with_capacity(path.len());
     for byte in path.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
             escaped.push(char::from(byte));
         } else {
-            write!(escaped, "%{byte:02X}").expect("a string can be written to");
+            write!(escaped, "%{byte:02X}").expect("writing to a string does not fail");
         }
     }
     escaped

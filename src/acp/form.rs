@@ -1,7 +1,8 @@
-//! `requestedSchema` of a form, and whether an answer keeps it.
+//! Parses the `requestedSchema` of a form and validates answers.
 //!
-//! The schema is an agent's, and nothing that it says may cost more than its size: it is reduced to the keywords that
-//! ACP has for forms (no references, no nesting), and patterns are compiled and matched within limits.
+//! The schema comes from an agent, and its cost must not exceed its size. Therefore the module keeps only the
+//! keywords that ACP defines for forms: no references and no nesting. It compiles and matches patterns within
+//! limits.
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::value::RawValue;
@@ -13,7 +14,7 @@ use crate::types::limits::{
     FORM_ANSWER_BYTES, FORM_BYTES, FORM_FIELDS, FORM_PATTERN_BYTES, FORM_PATTERN_LENGTH, FORM_PATTERN_BACKTRACKS,
 };
 
-/// A form that can be checked.
+/// A parsed form.
 #[derive(Debug)]
 pub(super) struct Form {
     fields: Vec<Field>,
@@ -23,26 +24,26 @@ pub(super) struct Form {
 #[derive(Debug)]
 struct Field {
     name: String,
-    /// None: of a type that ACP may add later. The agent itself checks it.
+    /// `None` for a type that a later version of ACP may define. The agent then validates the value itself.
     validator: Option<Validator>,
 }
 
-/// Why a form cannot be shown: what the agent should change.
+/// The reason why a form is invalid. The agent receives the message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormError {
-    #[error("requestedSchema has more than {FORM_BYTES} bytes or {FORM_FIELDS} properties")]
+    #[error("requestedSchema exceeds {FORM_BYTES} bytes or {FORM_FIELDS} properties")]
     TooLarge,
-    #[error("requestedSchema is no object with properties, each of them an object with a type")]
+    #[error("requestedSchema must be an object with properties, each an object with a type")]
     Malformed,
-    #[error("requestedSchema requires {0:?}, which is none of its properties")]
+    #[error("requestedSchema requires {0:?}, which is not one of its properties")]
     Required(String),
-    #[error("requestedSchema.properties.{0}.{1} cannot be used")]
+    #[error("requestedSchema.properties.{0}.{1} is invalid or not supported")]
     Keyword(String, &'static str),
 }
 
-/// Errors of an answer that are told; a person mends a few at a time.
+/// The maximum number of reported errors. A person corrects only a few at a time.
 const MAX_REPORTED_ERRORS: usize = 32;
-/// Bytes of what is told of one error.
+/// The maximum size of one reported error in bytes.
 const MAX_ERROR_BYTES: usize = 300;
 
 impl Form {
@@ -70,18 +71,18 @@ impl Form {
         Ok(Self { fields: fields.collect::<Result<_, _>>()?, required })
     }
 
-    /// What is wrong with the content of an answer, from the answer down. Values are not repeated: they may be nobody
-    /// else's business.
+    /// Validates the content of an answer and returns its errors, with pointers into the answer. The errors
+    /// do not contain values, because values may be confidential.
     pub(super) fn validate(&self, content: Option<&RawValue>) -> Vec<ValidationError> {
         let content = match content {
             None => RawObject::empty(),
             Some(content) if content.get().len() > FORM_ANSWER_BYTES => {
-                let detail = format!("an answer to a form has at most {FORM_ANSWER_BYTES} bytes");
+                let detail = format!("the answer to a form exceeds {FORM_ANSWER_BYTES} bytes");
                 return vec![ValidationError::new("/content", detail)];
             }
             Some(content) => {
                 let Some(content) = RawObject::parse(content) else {
-                    let detail = "expected an object that names no member twice";
+                    let detail = "expected an object without repeated members";
                     return vec![ValidationError::new("/content", detail)];
                 };
                 content
@@ -131,7 +132,7 @@ impl Field {
                 linear.size_limit(FORM_PATTERN_BYTES).dfa_size_limit(FORM_PATTERN_BYTES),
             )
         };
-        // Every other keyword was checked when it was taken over.
+        // `supported_schema` has already checked every other keyword.
         let validator = options.build(&reduced).map_err(|_| keywords.invalid_keyword("pattern"))?;
         Ok(Self { name: name.to_owned(), validator: Some(validator) })
     }
@@ -139,7 +140,7 @@ impl Field {
     fn validate(&self, value: &RawValue, at: &str, misfits: &mut Vec<ValidationError>) {
         let Some(validator) = &self.validator else { return };
         let Ok(value) = serde_json::from_str::<Value>(value.get()) else {
-            let detail = "a text with half of a character, or a number out of range";
+            let detail = "a string with a lone surrogate, or a number out of range";
             return misfits.push(ValidationError::new(at, detail));
         };
         for error in validator.iter_errors(&value).take(MAX_REPORTED_ERRORS) {
@@ -150,14 +151,15 @@ impl Field {
     }
 }
 
-/// Whether the pattern needs the engine that steps back; every other pattern takes time in proportion to the text.
+/// Returns true if the pattern requires a backtracking engine. All other patterns match in linear time.
 fn needs_backtracking(pattern: &str) -> bool {
     let back = |pair: &[u8]| pair[0] == b'\\' && matches!(pair[1], b'1'..=b'9' | b'k');
     ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| pattern.contains(look))
         || pattern.as_bytes().windows(2).any(back)
 }
 
-/// That engine multiplies counted repetitions without looking for an end of its numbers.
+/// Returns true if the counted repetitions are bounded. The backtracking engine multiplies them without a
+/// check for overflow.
 fn is_backtracking_bounded(pattern: &str) -> bool {
     const MOST: u64 = 1 << 40;
     let counts = pattern.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(counts, _)| counts);
@@ -166,7 +168,7 @@ fn is_backtracking_bounded(pattern: &str) -> bool {
         .filter(|count| !count.trim().is_empty())
         .try_fold(1_u64, |product, count| match count.trim().parse::<u64>() {
             Ok(count) => product.checked_mul(count.max(1)).filter(|product| *product <= MOST),
-            // A name of a class, or a number beyond all bounds.
+            // A name of a character class, or a number that is too large.
             Err(_) if count.bytes().any(|byte| byte.is_ascii_alphabetic()) => Some(product),
             Err(_) => None,
         });
@@ -184,7 +186,7 @@ impl Keywords<'_> {
         FormError::Keyword(self.name.to_owned(), keyword)
     }
 
-    /// The schema of the property with nothing in it but what ACP knows. None: the type is unknown.
+    /// Returns the schema of the property, reduced to the keywords of ACP. `None` if the type is unknown.
     fn supported_schema(&self, kind: &str) -> Result<Option<Value>, FormError> {
         let mut schema = Map::from_iter([("type".to_owned(), Value::from(kind))]);
         match kind {
@@ -215,7 +217,7 @@ impl Keywords<'_> {
         Ok(Some(Value::Object(schema)))
     }
 
-    /// What an array may hold. None: of a type that is unknown.
+    /// Returns the schema of an array's items. `None` if their type is unknown.
     fn items_schema(&self) -> Result<Option<Value>, FormError> {
         let items = self.property.object("items").ok_or_else(|| self.invalid_keyword("items"))?;
         match items.text("type") {
@@ -229,7 +231,7 @@ impl Keywords<'_> {
         Ok(Some(json!({ "type": "string", "enum": values })))
     }
 
-    /// The values of titled options.
+    /// Returns the values of titled options.
     fn option_values(&self, of: &RawObject<'_>, keyword: &'static str) -> Result<Option<Value>, FormError> {
         let Some(options) = of.get(keyword).filter(|raw| raw.get() != "null") else { return Ok(None) };
         let options = self.keyword_value(options, keyword, Value::is_array)?;
@@ -261,7 +263,7 @@ impl Keywords<'_> {
     }
 }
 
-/// The formats that ACP has. Any other says nothing that could be checked.
+/// The formats of ACP. Other formats are not validated.
 const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
 
 fn is_string_array(value: &Value) -> bool {

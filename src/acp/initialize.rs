@@ -1,4 +1,4 @@
-//! The first exchange with an agent.
+//! The `initialize` exchange with an agent.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -10,25 +10,25 @@ use super::to_raw;
 use super::v2;
 use crate::types::ServedBy;
 
-/// What an agent answered to `initialize`.
+/// The agent's answer to `initialize`.
 #[derive(Debug, Clone)]
 pub struct InitializeResult {
-    /// The version that it speaks: the one it was asked for, or an older one.
+    /// The negotiated version: the requested version, or an older one.
     pub acp_version: AcpVersion,
     pub capabilities: AgentCapabilities,
-    /// As the agent wrote it; `{}` if it wrote none.
+    /// The capabilities as the agent sent them; `{}` if it sent none.
     pub raw_capabilities: Box<RawValue>,
     pub agent_info: Option<Box<RawValue>>,
-    /// As the agent wrote it: an array, if it is sane.
+    /// The `authMethods` as the agent sent them; `None` unless they are an array.
     pub auth_methods: Option<Box<RawValue>>,
 }
 
-/// Why an agent cannot be used after its answer to `initialize`.
+/// The reason why the gateway cannot use an agent after its answer to `initialize`.
 #[derive(Debug, thiserror::Error)]
 pub enum InitializeError {
-    #[error("the result of initialize is not an object with protocolVersion")]
+    #[error("the result of initialize must be an object with protocolVersion")]
     Malformed(#[source] serde_json::Error),
-    #[error("the agent speaks version {answered} of the protocol, the gateway asked for {asked}")]
+    #[error("the agent answered with protocol version {answered}, but the gateway requested version {asked}")]
     Version { answered: u64, asked: u64 },
 }
 
@@ -51,7 +51,8 @@ struct InitializeAnswer<'a> {
 }
 
 impl InitializeResult {
-    /// Everything but the version may be missing (the Python SDK's echo agent sends nothing else) or odd.
+    /// Parses the result of `initialize`. All members except the version may be missing or malformed. For
+    /// example, the echo agent of the Python SDK sends only the version.
     pub fn parse(result: &RawValue, asked: AcpVersion) -> Result<Self, InitializeError> {
         let answer: InitializeAnswer<'_> = serde_json::from_str(result.get()).map_err(InitializeError::Malformed)?;
         let answered = answer.protocol_version;
@@ -78,7 +79,7 @@ impl InitializeResult {
         })
     }
 
-    /// What it takes in prompts, as it wrote it. v1 has flags there, v2 objects.
+    /// Returns the agent's prompt capabilities as it sent them. v1 uses flags, v2 objects.
     pub fn prompt_capabilities(&self) -> Option<Box<RawValue>> {
         let all = RawObject::parse(&self.raw_capabilities)?;
         match self.acp_version {
@@ -104,20 +105,21 @@ pub(super) struct ClientInfo<'a> {
     version: &'a str,
 }
 
-/// What an agent may ask of the gateway. It is fixed at `initialize`, so a process serves only sessions that offer
-/// the same.
+/// The client methods that the gateway offers to an agent. They are fixed at `initialize`. Therefore a
+/// process only serves sessions with the same offer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct ClientCapabilities {
     /// `fs/*`.
     pub files: bool,
     /// `terminal/*`.
     pub terminals: bool,
-    /// Sign-in in a terminal. An agent's entry alone decides it, so it tells no two processes apart.
+    /// Sign-in in a terminal. It depends only on the agent's entry, so it is the same for all processes of
+    /// the agent.
     pub terminal_auth: bool,
 }
 
 impl ClientCapabilities {
-    /// Who serves it does not matter to the agent, only whether somebody does.
+    /// The agent only learns whether files and terminals are served, and not by which provider.
     pub fn new(files: ServedBy, terminals: ServedBy) -> Self {
         let (files, terminals) = (files != ServedBy::Off, terminals != ServedBy::Off);
         Self { files, terminals, ..Self::default() }
@@ -167,11 +169,11 @@ struct ConfigOptions {
     boolean: EmptyObject,
 }
 
-/// `{}`: what it names is supported.
+/// `{}`: advertises support for a capability.
 #[derive(Serialize)]
 pub(super) struct EmptyObject {}
 
-/// Params of `initialize`: what the gateway is and serves.
+/// Params of `initialize`: the gateway's version and capabilities.
 pub fn initialize(dialect: AcpVersion, version: &str, offer: ClientCapabilities) -> Box<RawValue> {
     let client_info = ClientInfo { name: "acp-gateway", title: "ACP Gateway", version };
     if dialect == AcpVersion::V2 {

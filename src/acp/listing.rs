@@ -1,4 +1,4 @@
-//! The sessions that an agent itself knows of (ACP, `session/list`).
+//! The sessions that an agent itself lists (ACP, `session/list`).
 
 use std::borrow::Cow;
 
@@ -23,14 +23,14 @@ pub fn list_sessions(cwd: Option<&str>, cursor: Option<&str>, trace: Option<&Tra
     to_raw(&Params { cwd, cursor, meta: trace })
 }
 
-/// The answer to `session/list`.
+/// The result of `session/list`.
 #[derive(Debug)]
 pub struct SessionListing<'a> {
     pub sessions: Vec<ListedSession<'a>>,
     pub next_cursor: Option<Cow<'a, str>>,
 }
 
-/// A session, with all that the agent says of it.
+/// A session in the list of an agent, with the raw entry.
 #[derive(Debug)]
 pub struct ListedSession<'a> {
     pub session_id: Cow<'a, str>,
@@ -39,7 +39,7 @@ pub struct ListedSession<'a> {
 }
 
 impl<'a> SessionListing<'a> {
-    /// Entries without an id or a folder are left out; None: it is no list at all.
+    /// Parses the list and skips entries without an id or a directory. `None` if the result is not a list.
     pub fn parse(result: &'a RawValue) -> Option<Self> {
         let result = RawObject::parse(result)?;
         let entries: Vec<&RawValue> = serde_json::from_str(result.get("sessions")?.get()).ok()?;

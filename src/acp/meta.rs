@@ -1,4 +1,4 @@
-//! `_meta` at the set-up of a session: what a client may send there, and the trace context.
+//! `_meta` at the set-up of a session: the members from the client, and the trace context.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use super::trace::TraceContext;
 const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
 
-/// The members of `own` travel as they are.
+/// The members of `client` pass through unchanged.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SetupMeta<'a> {
     pub(super) client: Option<&'a RawValue>,
@@ -40,7 +40,8 @@ impl Serialize for SetupMeta<'_> {
     }
 }
 
-/// Parts a client's `_meta` into what belongs to the session and what belongs to this one request of it.
+/// Splits a client's `_meta` into the part that belongs to the session, and the trace context of this
+/// request.
 pub fn split_meta(meta: &RawValue) -> (Option<Box<RawValue>>, Option<TraceContext>) {
     let Some(object) = RawObject::parse(meta) else { return (None, None) };
     let trace = object

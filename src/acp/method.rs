@@ -1,4 +1,4 @@
-//! Names of methods and codes of errors, as on the wire.
+//! Names of methods and error codes in the protocol.
 
 pub const INITIALIZE: &str = "initialize";
 pub const AUTHENTICATE: &str = "authenticate";
@@ -15,7 +15,7 @@ pub const SESSION_DELETE: &str = "session/delete";
 pub const SESSION_PROMPT: &str = "session/prompt";
 pub const SESSION_CANCEL: &str = "session/cancel";
 pub const SESSION_SET_MODE: &str = "session/set_mode";
-/// No longer in the schema; agents that list `models` still take it.
+/// No longer in the schema. Agents that list `models` still accept it.
 pub const SESSION_SET_MODEL: &str = "session/set_model";
 pub const SESSION_SET_CONFIG_OPTION: &str = "session/set_config_option";
 pub const SESSION_UPDATE: &str = "session/update";
@@ -33,7 +33,7 @@ pub const TERMINAL_KILL: &str = "terminal/kill";
 pub const TERMINAL_RELEASE: &str = "terminal/release";
 pub const CANCEL_REQUEST: &str = "$/cancel_request";
 
-/// Codes of JSON-RPC errors that ACP gives a meaning.
+/// Codes of JSON-RPC errors with a meaning in ACP.
 pub mod error_code {
     pub const PARSE: i64 = -32700;
     pub const INVALID_REQUEST: i64 = -32600;
@@ -43,10 +43,10 @@ pub mod error_code {
     pub const REQUEST_CANCELLED: i64 = -32800;
     pub const AUTH_REQUIRED: i64 = -32000;
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
-    /// An agent of v2 that speaks no version that it was asked for, nor an older one.
+    /// A v2 agent supports neither the requested version nor an older one.
     pub const UNSUPPORTED_VERSION: i64 = -32022;
 
-    /// The text that the SDKs give an error of this code.
+    /// Returns the text that the SDKs use for an error with this code.
     pub const fn name(code: i64) -> Option<&'static str> {
         Some(match code {
             PARSE => "Parse error",
@@ -63,10 +63,10 @@ pub mod error_code {
     }
 }
 
-/// Reasons why a turn ended that the gateway itself compares with; an agent may send any other.
+/// Stop reasons that the gateway itself uses. An agent may send any other.
 pub mod stop_reason {
     pub const END_TURN: &str = "end_turn";
     pub const CANCELLED: &str = "cancelled";
-    /// v2: the work ended because something failed.
+    /// v2: the work failed.
     pub const ERROR: &str = "error";
 }

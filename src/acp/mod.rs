@@ -1,8 +1,12 @@
-//! Typed views of the few ACP fields that the gateway routes on, and the messages that it sends itself.
+//! Typed views of the ACP fields that the gateway routes on, and the messages that the gateway sends.
 //!
-//! It owns what the words of ACP mean, of v1 and of v2: method names, capabilities, update kinds, permission options. Every
-//! view is borrowed and lenient, and the bytes it looks at stay as they are: an agent's payload is never written
-//! anew from a type. It must not know processes, connections, sessions or HTTP.
+//! The module owns the meaning of ACP v1 and v2: method names, capabilities, update kinds and permission
+//! options. Every view is borrowed and lenient, and it keeps the bytes unchanged. The gateway never
+//! re-encodes an agent's payload from a type. The module must not know processes, connections, sessions or
+//! HTTP.
+//!
+//! Read `method`, `version` and `raw_object` first, then `initialize`, `setup` and `request`, then `view`,
+//! `update` and `update_line`. The other modules each cover one topic of ACP.
 
 mod request_kind;
 mod attachment;
@@ -82,7 +86,8 @@ pub use v2::{CancelTarget, WorkEnd, WorkState, cancel_target, parse_cancel_targe
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-/// Our own message as JSON. The types of this module have string keys and nothing that can fail to serialize.
+/// Encodes one of the gateway's own messages. The types in this module have string keys and no serializer
+/// that can fail.
 fn to_raw(message: &impl Serialize) -> Box<RawValue> {
-    to_raw_value(message).expect("our own messages have string keys and serialize")
+    to_raw_value(message).expect("the gateway's own messages have string keys and serialize")
 }

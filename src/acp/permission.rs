@@ -1,4 +1,4 @@
-//! `session/request_permission`: what was asked, and the answers that fit.
+//! `session/request_permission`: the request, and the validation of answers.
 
 use std::borrow::Cow;
 
@@ -9,16 +9,17 @@ use super::raw_object::RawObject;
 use super::to_raw;
 use super::view::ViewError;
 
-/// What is routed and decided on in the params of `session/request_permission`.
+/// The params of `session/request_permission` that the gateway uses.
 #[derive(Debug)]
 pub struct PermissionView<'a> {
-    /// The agent's id of the session.
+    /// The agent's session id.
     pub session_id: Cow<'a, str>,
     pub options: Vec<PermissionOption<'a>>,
-    /// `toolCall.toolCallId`, in v2 that of `subject.toolCall`.
+    /// The value of `toolCall.toolCallId`, in v2 of `subject.toolCall.toolCallId`.
     pub tool_call_id: Option<Cow<'a, str>>,
     pub tool_call: Option<&'a RawValue>,
-    /// `kind` of the same. Absent does not mean `other`: an earlier `tool_call` may have told it.
+    /// The `kind` of the same tool call. An absent kind does not mean `other`, because an earlier `tool_call`
+    /// may contain it.
     pub tool_kind: Option<Cow<'a, str>>,
 }
 
@@ -27,7 +28,7 @@ pub struct PermissionView<'a> {
 pub struct PermissionOption<'a> {
     #[serde(borrow)]
     pub option_id: Cow<'a, str>,
-    /// `allow_once`, `allow_always`, `reject_once`, `reject_always`, or what a later version adds.
+    /// `allow_once`, `allow_always`, `reject_once`, `reject_always`, or a kind of a later version.
     #[serde(borrow, default)]
     pub kind: Cow<'a, str>,
 }
@@ -42,7 +43,7 @@ pub fn parse_permission(params: &RawValue) -> Result<PermissionView<'_>, ViewErr
         options: Vec<PermissionOption<'a>>,
         #[serde(borrow, default)]
         tool_call: Option<&'a RawValue>,
-        /// v2 asks about a subject, of which a tool call is one kind.
+        /// v2 sends a subject. A tool call is one kind of subject.
         #[serde(borrow, default)]
         subject: Option<&'a RawValue>,
     }
@@ -54,7 +55,7 @@ pub fn parse_permission(params: &RawValue) -> Result<PermissionView<'_>, ViewErr
     Ok(PermissionView { session_id, options, tool_call_id, tool_call, tool_kind })
 }
 
-/// The tool call that the subject of a permission request of v2 is.
+/// Returns the tool call in the subject of a v2 permission request.
 pub fn subject_tool_call(subject: &RawValue) -> Option<&RawValue> {
     let subject = RawObject::parse(subject)?;
     (subject.text("type")? == "tool_call").then(|| subject.get("toolCall"))?
@@ -65,23 +66,23 @@ impl PermissionView<'_> {
         self.options.iter().any(|option| option.option_id == option_id)
     }
 
-    /// The answer of a policy that says no: once, if that is offered; never an approval.
+    /// The rejecting answer of a policy: once, if the agent offers it. It never approves.
     pub fn reject(&self) -> Box<RawValue> {
         self.select_by_kind(&["reject_once", "reject_always"]).unwrap_or_else(cancelled)
     }
 
-    /// The answer of a policy that says yes, only this once; None if that is not offered.
+    /// The approving answer of a policy, only for this request; `None` if the agent does not offer it.
     pub fn allow_once(&self) -> Option<Box<RawValue>> {
         self.select_by_kind(&["allow_once"])
     }
 
-    /// The answer that takes the first option of the first of these kinds that is offered.
+    /// Selects the first option whose kind comes first in `kinds`.
     fn select_by_kind(&self, kinds: &[&str]) -> Option<Box<RawValue>> {
         let option = kinds.iter().find_map(|kind| self.options.iter().find(|option| option.kind == *kind))?;
         Some(selected(&option.option_id))
     }
 
-    /// Whether a client's result is an answer to this request.
+    /// Validates a client's answer to this request.
     pub fn validate(&self, result: &RawValue) -> Result<(), AnswerError> {
         match Outcome::parse(result)? {
             Outcome::Selected { option_id } if !self.offers(&option_id) => {
@@ -92,16 +93,16 @@ impl PermissionView<'_> {
     }
 }
 
-/// Why a client's result is no answer to a permission request.
+/// The reason why a client's result is not a valid answer to a permission request.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    #[error("the result is no outcome of a permission request")]
+    #[error("the result is not an outcome of a permission request")]
     Malformed,
-    #[error("the option was not offered")]
+    #[error("the agent did not offer this option")]
     NotOffered { option_id: String },
 }
 
-/// What was decided.
+/// The decision in an answer.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome<'a> {
     Selected { option_id: Cow<'a, str> },
@@ -145,12 +146,12 @@ enum EncodedOutcome<'a> {
     Cancelled,
 }
 
-/// The result that takes an option.
+/// The result that selects an option.
 pub fn selected(option_id: &str) -> Box<RawValue> {
     to_raw(&Answer { outcome: EncodedOutcome::Selected { option_id } })
 }
 
-/// The result for a turn that was cancelled, and for whoever decides nothing.
+/// The result for a cancelled turn, or if no client decides.
 pub fn cancelled() -> Box<RawValue> {
     to_raw(&Answer { outcome: EncodedOutcome::Cancelled })
 }

@@ -1,4 +1,4 @@
-//! A JSON object whose values stay raw.
+//! A JSON object with raw values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 
 use super::to_raw;
 
-/// Objects of ACP have a dozen members. The bound keeps the search for repeated keys short.
+/// Objects in ACP have at most a dozen members. The limit bounds the quadratic search for repeated keys.
 const MAX_MEMBERS: usize = 1024;
 
-/// The members of an object in their order, borrowed from its text. A repeated key is refused.
+/// The members of an object in their order, borrowed from the text. Repeated keys are rejected.
 #[derive(Debug, Clone)]
 pub struct RawObject<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -21,7 +21,8 @@ impl<'a> RawObject<'a> {
         Self(Vec::new())
     }
 
-    /// None: not an object, too many members, a key given twice, or a key that is not text (a lone surrogate).
+    /// Parses an object. `None` if the value is not an object, has too many members, a repeated key, or a key
+    /// with a lone surrogate.
     pub fn parse(raw: &'a RawValue) -> Option<Self> {
         serde_json::from_str(raw.get()).ok()
     }
@@ -30,19 +31,19 @@ impl<'a> RawObject<'a> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| *value)
     }
 
-    /// The member as text; None if it is absent or something else.
+    /// Returns a string member; `None` if the member is absent or has another type.
     pub fn text(&self, key: &str) -> Option<Cow<'a, str>> {
         #[derive(serde::Deserialize)]
         struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
         serde_json::from_str::<Text<'_>>(self.get(key)?.get()).ok().map(|Text(text)| text)
     }
 
-    /// The member as a nested object; None if it is absent or something else.
+    /// Returns a nested object; `None` if the member is absent or has another type.
     pub fn object(&self, key: &str) -> Option<Self> {
         Self::parse(self.get(key)?)
     }
 
-    /// The other members as an object; None if there are none.
+    /// Returns the other members as an object; `None` if there are none.
     pub fn without(&self, key: &str) -> Option<Box<RawValue>> {
         let others: Vec<_> = self.0.iter().filter(|(name, _)| name != key).cloned().collect();
         (!others.is_empty()).then(|| to_raw(&Members(others)))
@@ -53,7 +54,7 @@ impl<'a> RawObject<'a> {
     }
 }
 
-/// Members as an object. A name that the agent gave twice is there twice.
+/// Encodes members as an object. A repeated name remains repeated.
 pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl Serialize for Members<'_> {
@@ -81,10 +82,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawObject<'a> {
                 let mut members = Self::Value::new();
                 while let Some(Key(name)) = map.next_key()? {
                     if members.len() == MAX_MEMBERS {
-                        return Err(A::Error::custom("more members than any message of ACP has"));
+                        return Err(A::Error::custom("too many members for a message of ACP"));
                     }
                     if members.iter().any(|(known, _)| *known == name) {
-                        return Err(A::Error::custom("a key is given twice"));
+                        return Err(A::Error::custom("repeated key"));
                     }
                     members.push((name, map.next_value()?));
                 }
@@ -109,7 +110,7 @@ mod tests {
         let object = RawObject::parse(raw(r#"{"b": 1e400, "a":"\ud800", "n":{"x":"\u0041"}}"#)).unwrap();
         assert_eq!(object.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["b", "a", "n"]);
         assert_eq!(object.get("b").unwrap().get(), "1e400");
-        assert_eq!(object.text("a"), None, "a lone surrogate is no text");
+        assert_eq!(object.text("a"), None, "a lone surrogate is not a valid string");
         assert_eq!(object.object("n").unwrap().text("x").unwrap(), "A");
         assert_eq!(object.without("a").unwrap().get(), r#"{"b":1e400,"n":{"x":"\u0041"}}"#);
         assert!(RawObject::parse(raw(r#"{"a":1}"#)).unwrap().without("a").is_none());

@@ -1,4 +1,4 @@
-//! Params of the messages about a session that an agent has.
+//! Params of messages about an existing session of the agent.
 
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ pub fn cancel(session_id: &str, trace: Option<&TraceContext>) -> Box<RawValue> {
     close_session(session_id, trace)
 }
 
-/// Params of `$/cancel_request`: nobody waits for the answer to this call of ours.
+/// Params of `$/cancel_request` for a call of the gateway whose result is no longer needed.
 pub fn cancel_request(call: CallId) -> Box<RawValue> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -44,7 +44,7 @@ pub fn cancel_request(call: CallId) -> Box<RawValue> {
     to_raw(&CancelRequest { request_id: call.number() })
 }
 
-/// Params of `session/prompt`. The blocks travel as they are, but for line ends between their tokens.
+/// Params of `session/prompt`. The blocks remain unchanged, except for line ends between tokens.
 pub fn prompt(session_id: &str, blocks: &RawValue, trace: Option<&TraceContext>) -> Box<RawValue> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -69,16 +69,16 @@ pub fn set_mode(session_id: &str, mode_id: &str, trace: Option<&TraceContext>) -
     to_raw(&SetMode { named: SessionParams { session_id, meta: trace }, mode_id })
 }
 
-/// What a client may set a configuration option to.
+/// A value that a client sets for a configuration option.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ConfigValue<'a> {
-    /// One of the option's values, by its id.
+    /// The id of one of the option's values.
     Id(Cow<'a, str>),
     Boolean(bool),
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the value of an option is a string or a boolean")]
+#[error("the value of an option must be a string or a boolean")]
 pub struct ConfigValueError;
 
 impl<'a> ConfigValue<'a> {
@@ -117,7 +117,7 @@ pub fn set_config_option(
     #[serde(untagged)]
     enum Value<'a> {
         Id {
-            /// v2 names every kind of value.
+            /// v2 requires the kind of every value.
             #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
             kind: Option<&'static str>,
             value: &'a str,

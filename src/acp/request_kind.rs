@@ -1,4 +1,4 @@
-//! What an agent asks its client: the kinds, what answers each, and what it hears when nobody does.
+//! Requests from an agent to its client: the kinds, the validation of answers, and the default answers.
 
 use serde_json::value::RawValue;
 
@@ -6,7 +6,7 @@ use super::method::{self, error_code};
 use super::raw_object::RawObject;
 use super::{elicitation, to_raw, permission};
 
-/// A kind of request. The methods of one kind are answered alike.
+/// The kind of an agent's request. All methods of one kind have the same form of answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestKind {
     Permission,
@@ -18,14 +18,14 @@ pub enum RequestKind {
     WaitForExit,
     /// `terminal/kill` and `terminal/release`.
     EndTerminal,
-    /// A method that ACP leaves to agents and clients, or one that a later version adds.
+    /// An extension method, or a method of a later version of ACP.
     Extension,
 }
 
-/// Where an answer does not fit what was asked.
+/// A part of an answer that does not match the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValidationError {
-    /// RFC 6901, from the result down.
+    /// A JSON pointer (RFC 6901) into the result.
     pub pointer: String,
     pub detail: String,
 }
@@ -36,7 +36,7 @@ impl ValidationError {
     }
 }
 
-/// A JSON-RPC result, or the object of a JSON-RPC error.
+/// A JSON-RPC result, or the error object of a JSON-RPC error.
 pub type Outcome = Result<Box<RawValue>, Box<RawValue>>;
 
 impl RequestKind {
@@ -54,13 +54,13 @@ impl RequestKind {
         }
     }
 
-    /// A question to a person about the turn: it goes with its turn.
+    /// Returns true for a question to a person about the turn. Such a request ends with its turn.
     pub const fn is_question(self) -> bool {
         matches!(self, Self::Permission | Self::Elicitation)
     }
 
-    /// What the agent hears when its turn is cancelled, when it took the request back, or when nobody is left who
-    /// could be asked.
+    /// The answer to the agent if the turn is cancelled, if the agent withdraws the request, or if no client
+    /// is left to answer.
     pub fn cancelled_reply(self) -> Outcome {
         match self {
             Self::Permission => Ok(permission::cancelled()),
@@ -69,7 +69,7 @@ impl RequestKind {
         }
     }
 
-    /// What the agent hears when nobody answered in time: never a yes.
+    /// The answer to the agent after the timeout. It never approves a permission.
     pub fn timeout_reply(self, params: &RawValue) -> Outcome {
         match self {
             Self::Permission => Ok(permission::parse_permission(params)
@@ -80,7 +80,7 @@ impl RequestKind {
         }
     }
 
-    /// Whether a client's result has what the agent will read. Members beyond that pass as they are.
+    /// Validates the members of a client's result that the agent reads. Other members pass unchanged.
     pub fn validate(self, params: &RawValue, result: &RawValue) -> Result<(), Vec<ValidationError>> {
         match self {
             Self::Permission => validate_permission(params, result).map_err(|misfit| vec![misfit]),
@@ -89,7 +89,7 @@ impl RequestKind {
             Self::WriteFile | Self::EndTerminal if result.get() == "null" => Ok(()),
             _ => {
                 let Some(object) = RawObject::parse(result) else {
-                    return Err(vec![ValidationError::new("", "expected an object that names no member twice")]);
+                    return Err(vec![ValidationError::new("", "expected an object without repeated members")]);
                 };
                 let mut misfits = Vec::new();
                 self.validate_members(&object, &mut misfits);
@@ -105,10 +105,10 @@ impl RequestKind {
             }
         };
         match self {
-            Self::ReadFile => need("content", is_text, "a text"),
-            Self::CreateTerminal => need("terminalId", is_text, "a text"),
+            Self::ReadFile => need("content", is_text, "a string"),
+            Self::CreateTerminal => need("terminalId", is_text, "a string"),
             Self::TerminalOutput => {
-                need("output", is_text, "a text");
+                need("output", is_text, "a string");
                 need("truncated", is_boolean, "true or false");
                 match object.get("exitStatus").filter(|status| status.get() != "null") {
                     None => {}
@@ -124,14 +124,14 @@ impl RequestKind {
     }
 }
 
-/// `exitCode` and `signal`, each of which may be absent.
+/// Validates `exitCode` and `signal`. Both may be absent.
 fn validate_exit(status: &RawObject<'_>, at: &str, misfits: &mut Vec<ValidationError>) {
     let code = status.get("exitCode").is_none_or(|code| is_null(code.get()) || is_exit_code(code.get()));
     if !code {
-        misfits.push(ValidationError::new(format!("{at}/exitCode"), "expected a whole number from 0, or null"));
+        misfits.push(ValidationError::new(format!("{at}/exitCode"), "expected a whole number of at least 0, or null"));
     }
     if !status.get("signal").is_none_or(|signal| is_null(signal.get()) || is_text(signal.get())) {
-        misfits.push(ValidationError::new(format!("{at}/signal"), "expected a text, or null"));
+        misfits.push(ValidationError::new(format!("{at}/signal"), "expected a string, or null"));
     }
 }
 
@@ -157,8 +157,8 @@ fn is_exit_code(raw: &str) -> bool {
     raw.parse::<u32>().is_ok()
 }
 
-/// A JSON-RPC error for an agent, in the text of the SDKs: the name of the code, then the detail. Some agents match the
-/// text and not the code.
+/// Encodes a JSON-RPC error for an agent with the text of the SDKs: the name of the code, then the detail.
+/// Some agents match the text and not the code.
 pub fn error(code: i64, detail: &str) -> Box<RawValue> {
     let message = match (error_code::name(code), detail) {
         (Some(name), "") => name.to_owned(),
@@ -175,7 +175,7 @@ pub fn method_not_found(method: &str) -> Box<RawValue> {
     to_raw(&serde_json::json!({ "code": error_code::METHOD_NOT_FOUND, "message": message, "data": data }))
 }
 
-/// The error for a file or a terminal that does not exist.
+/// The error for a missing file or terminal.
 pub fn resource_not_found(uri: &str) -> Box<RawValue> {
     let message = format!("Resource not found: {uri}");
     let data = serde_json::json!({ "uri": uri });

@@ -1,14 +1,15 @@
 //! Classifies the errors that agents return for a session: missing, in use, not supported.
 //!
-//! Agents report a missing or locked session with many codes and texts. A text is evidence only if it names a session:
-//! "not found" alone may be about a file or a server. An unknown error never counts as a missing session.
+//! Agents report a missing or locked session with many codes and texts. A text counts only if it mentions a
+//! session, because "not found" alone may refer to a file or a server. An unknown error never counts as a
+//! missing session.
 
 use serde_json::value::RawValue;
 
 use super::error_code;
 use crate::jsonrpc::RpcError;
 
-/// Why an agent refused to resume or load a session.
+/// The reason why an agent did not resume or load a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestoreFailure {
     /// The agent does not have the session.
@@ -18,12 +19,12 @@ pub enum RestoreFailure {
     /// Another process or client uses the session.
     InUse,
     AuthRequired,
-    /// Anything else: it may succeed later.
+    /// Any other error. A later attempt may succeed.
     Other,
 }
 
 impl RestoreFailure {
-    /// Classifies the error that answers a resume or load of `session_id`.
+    /// Classifies the error in response to a resume or load of `session_id`.
     pub fn classify(error: &RpcError, session_id: &str) -> Self {
         match error.code {
             error_code::AUTH_REQUIRED => return Self::AuthRequired,
@@ -44,19 +45,20 @@ impl RestoreFailure {
     }
 }
 
-/// Whether the answer to a prompt rejects the session id of the prompt.
+/// Returns true if the response to a prompt rejects the prompt's session id.
 pub fn rejects_session(error: &RpcError, session_id: &str) -> bool {
     RestoreFailure::classify(error, session_id) == RestoreFailure::NotFound
 }
 
-/// -32002 is "resource not found". It is about the session unless it names something else.
+/// The code -32002 means "resource not found". It refers to the session unless the error mentions another
+/// resource.
 fn is_missing_resource(error: &RpcError, session_id: &str) -> bool {
     let data = error.data.as_deref().map_or("", RawValue::get);
     let names = |part: &str| error.message.contains(part) || data.contains(part);
     error.code == error_code::RESOURCE_NOT_FOUND && (names(session_id) || !names("/"))
 }
 
-/// "Invalid params" that names the member `sessionId`.
+/// Returns true for "invalid params" that mentions the member `sessionId`.
 fn rejects_param(error: &RpcError, session_id: &str) -> bool {
     let named = error.data.as_deref().and_then(|data| super::session_id_of(data).ok().flatten());
     let message = error.message.to_lowercase();
@@ -68,7 +70,7 @@ fn rejects_param(error: &RpcError, session_id: &str) -> bool {
 
 /// Nouns that agents use for a session.
 const NOUNS: [&str; 4] = ["session", "conversation", "thread", "chat"];
-/// Texts that say that a session is missing, wherever they stand. `%` is the noun.
+/// Texts that report a missing session at any position. `%` is the noun.
 const MISSING: [&str; 13] = [
     "% not found",
     "% id not found",
@@ -84,10 +86,11 @@ const MISSING: [&str; 13] = [
     "no previous %s found",
     "no rollout found for %",
 ];
-/// Texts that say so if nothing but the id follows: "unknown session mode" is about a mode.
+/// Texts that report a missing session only if no text except the id follows. For example, "unknown session
+/// mode" refers to a mode.
 const MISSING_SUFFIXES: [&str; 5] =
     ["unknown %", "no such %", "cannot find %", "could not find %", "invalid % identifier"];
-/// Texts that say that a session is in use.
+/// Texts that report a session in use.
 const IN_USE: [&str; 9] = [
     "in use",
     "active writer",
@@ -100,7 +103,8 @@ const IN_USE: [&str; 9] = [
     "another client",
 ];
 
-/// Message and data in lower case: words with one space between, `|` behind the message, without the session's id.
+/// The message and the data in lower case, as words with single spaces. `|` follows the message. The
+/// session's id is removed.
 struct NormalizedText(String);
 
 impl NormalizedText {

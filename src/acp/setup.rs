@@ -1,4 +1,4 @@
-//! Params of the requests that give a session to an agent.
+//! Params of the requests that create or restore a session at an agent.
 
 use std::fmt;
 
@@ -11,22 +11,22 @@ use super::meta::SetupMeta;
 use super::to_raw;
 use super::trace::TraceContext;
 
-/// What a session works with. The same is sent each time it is given to a process.
+/// The parameters of a session. The gateway sends the same parameters to each process of the session.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionSetup<'a> {
-    /// Absolute.
+    /// An absolute path.
     pub cwd: &'a str,
     pub mcp_servers: &'a [McpServer],
-    /// Absolute.
+    /// Absolute paths.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub additional_directories: &'a [String],
-    /// What a client sent there, checked.
+    /// The validated `_meta` of the client.
     #[serde(skip)]
     pub meta: Option<&'a RawValue>,
 }
 
-/// An MCP server for the agent to use. `Debug` hides values, since they may be secrets.
+/// An MCP server for the agent. `Debug` hides its values, because they may be secrets.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum McpServer {
@@ -43,7 +43,7 @@ pub enum McpServer {
         args: Vec<String>,
         env: Vec<NameValue>,
     },
-    /// The same as v2 wants it: there every transport is named.
+    /// A stdio server in v2, where every transport has a type.
     TypedStdio {
         #[serde(rename = "type")]
         transport: McpTransport,
@@ -88,7 +88,7 @@ impl McpServer {
         }
     }
 
-    /// The server as an agent of this version is told of it.
+    /// Converts the server to the form of this version.
     #[must_use]
     pub fn for_version(self, dialect: AcpVersion) -> Self {
         match (dialect, self) {
@@ -99,7 +99,7 @@ impl McpServer {
         }
     }
 
-    /// The capability that an agent has to advertise for it; every agent of v1 takes stdio.
+    /// Returns the capability that the agent must advertise for this server. Every v1 agent supports stdio.
     pub fn required_capability(&self) -> &'static str {
         match self {
             Self::Remote { transport: McpTransport::Http, .. } => "mcpCapabilities.http",
@@ -110,7 +110,7 @@ impl McpServer {
         }
     }
 
-    /// Whether an agent with these capabilities can use it.
+    /// Returns true if an agent with these capabilities supports the server.
     pub fn is_supported_by(&self, capabilities: &AgentCapabilities) -> bool {
         match self {
             Self::Remote { transport: McpTransport::Http, .. } => capabilities.mcp.http,
@@ -156,8 +156,8 @@ pub fn fork_session(
     resume_session(session_id, setup, trace)
 }
 
-/// Params of the method that gives a session back with all that was said: `session/load`, in v2 `session/resume` from
-/// the start.
+/// Params of the method that restores a session and replays its history: `session/load`, in v2
+/// `session/resume` from the start.
 pub fn replay_session(
     dialect: AcpVersion,
     session_id: &str,

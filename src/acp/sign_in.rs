@@ -1,4 +1,4 @@
-//! The need for a sign-in, as agents report it, and the secrets of a sign-in.
+//! Detects errors that require a sign-in, and collects the secrets of a sign-in.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -7,7 +7,7 @@ use super::method::error_code;
 use super::raw_object::RawObject;
 use crate::jsonrpc::RpcError;
 
-/// Texts of agents and providers that mean the need for a sign-in, in lower case.
+/// Texts of agents and providers that report a missing sign-in, in lower case.
 const PHRASES: [&str; 24] = [
     "run /login",
     "not logged in",
@@ -34,7 +34,7 @@ const PHRASES: [&str; 24] = [
     "missing credentials",
     "invalid bearer token",
 ];
-/// Kinds of failures in `data` that mean the same, and the members that hold a kind.
+/// Kinds of failures in `data` that report a missing sign-in, and the members that contain a kind.
 const KINDS: [&str; 5] = [
     "authentication_failed",
     "authentication_error",
@@ -43,16 +43,17 @@ const KINDS: [&str; 5] = [
     "ProviderAuthError",
 ];
 const KIND_MEMBERS: [&str; 6] = ["errorKind", "kind", "type", "code", "reason", "name"];
-/// HTTP: the credentials are missing or wrong. Some agents use the provider's status as the code.
+/// HTTP 401: the credentials are missing or wrong. Some agents use the provider's status as the error code.
 const UNAUTHORIZED: i64 = 401;
-/// Shorter texts are no keys; to hide them would hide ordinary words.
+/// The minimum length of a secret. Masking shorter texts would mask ordinary words.
 const MIN_SECRET_LEN: usize = 8;
 
-/// True if an agent's error means that its user has to sign in. Many agents say so only in the text of another error.
+/// Returns true if the error means that the user must sign in. Many agents report this only in the text of
+/// another error.
 pub fn is_required(error: &RpcError) -> bool {
     match error.code {
         error_code::AUTH_REQUIRED | UNAUTHORIZED => true,
-        // These are about the call itself.
+        // These codes refer to the call itself.
         error_code::PARSE
         | error_code::INVALID_REQUEST
         | error_code::METHOD_NOT_FOUND
@@ -67,7 +68,7 @@ pub fn is_required(error: &RpcError) -> bool {
     }
 }
 
-/// Values in the params of `authenticate` that nobody may read: every longer text in `_meta`.
+/// Collects the secrets in the params of `authenticate`: every longer text in `_meta`.
 pub fn secrets_of(params: &RawValue) -> Vec<String> {
     let mut texts = Vec::new();
     let meta = RawObject::parse(params).and_then(|params| serde_json::from_str(params.get("_meta")?.get()).ok());
@@ -102,7 +103,7 @@ mod tests {
         assert!(required(-32603, "Invalid API key · Please run /login", ""));
         assert!(required(-32603, "Internal error: no", r#"{"errorKind":"authentication_failed"}"#));
         assert!(!required(-32603, "Internal error", ""));
-        assert!(!required(-32602, "missing api key", ""), "a wrong call");
+        assert!(!required(-32602, "missing api key", ""), "the error refers to the call");
         assert!(!required(-32603, "Internal error", r#"{"details":"overloaded"}"#));
     }
 

@@ -1,4 +1,4 @@
-//! `terminal/*` of agents (ACP, Terminals).
+//! The `terminal/*` methods of agents (ACP, Terminals).
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::to_raw;
 use super::view::ViewError;
 use crate::types::TerminalId;
 
-/// What an agent wants to run.
+/// The params of `terminal/create`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreateTerminal {
     pub command: String,
@@ -43,7 +43,7 @@ pub fn parse_create_terminal(params: &RawValue) -> Result<CreateTerminal, ViewEr
     Ok(CreateTerminal { command, args: args.unwrap_or_default(), env, cwd, output_byte_limit })
 }
 
-/// The `terminalId` of the other methods.
+/// Returns the `terminalId` of the other methods.
 pub fn parse_terminal_id(params: &RawValue) -> Result<Cow<'_, str>, ViewError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -54,7 +54,7 @@ pub fn parse_terminal_id(params: &RawValue) -> Result<Cow<'_, str>, ViewError> {
     Ok(serde_json::from_str::<Params<'_>>(params.get())?.terminal_id)
 }
 
-/// The answer to `terminal/create`.
+/// The result of `terminal/create`.
 pub fn create_terminal_result(terminal_id: TerminalId) -> Box<RawValue> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -71,7 +71,7 @@ struct ExitStatus<'a> {
     signal: Option<&'a str>,
 }
 
-/// The answer to `terminal/output`; `exit` is code and signal, once there is one.
+/// The result of `terminal/output`. `exit` contains the exit code and the signal after the command has ended.
 pub fn terminal_output_result(
     output: &str,
     truncated: bool,
@@ -89,12 +89,12 @@ pub fn terminal_output_result(
     to_raw(&TerminalOutputResult { output, truncated, exit_status })
 }
 
-/// The answer to `terminal/wait_for_exit`.
+/// The result of `terminal/wait_for_exit`.
 pub fn wait_for_exit_result(exit_code: Option<i32>, signal: Option<&str>) -> Box<RawValue> {
     to_raw(&ExitStatus { exit_code, signal })
 }
 
-/// The answer to `terminal/kill` and `terminal/release`.
+/// The result of `terminal/kill` and `terminal/release`.
 pub fn terminal_empty_result() -> Box<RawValue> {
     #[derive(Serialize)]
     struct Done {}

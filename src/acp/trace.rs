@@ -1,4 +1,4 @@
-//! W3C trace context, which ACP carries in `_meta`.
+//! The W3C trace context, which ACP transports in `_meta`.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::raw_object::RawObject;
 use super::to_raw;
 
-/// `traceparent` and `tracestate` of the request that caused a message.
+/// The `traceparent` and `tracestate` of the HTTP request that caused a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TraceContext {
     traceparent: String,
@@ -15,8 +15,8 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// None: `traceparent` is malformed, and then the specification asks to go on without any. A `tracestate` that
-    /// is too long or not printable ASCII is left out.
+    /// Parses a trace context. `None` if `traceparent` is malformed; the specification then requires to
+    /// ignore it. A `tracestate` that is too long or not printable ASCII is omitted.
     pub fn parse(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
         let printable = |text: &&str| text.len() <= 512 && text.bytes().all(|b| (b' '..=b'~').contains(&b));
         let tracestate = tracestate.filter(printable).filter(|text| !text.is_empty());
@@ -41,7 +41,7 @@ fn is_valid_traceparent(traceparent: &str) -> bool {
     let mut parts = traceparent.split('-');
     let mut part = || parts.next().unwrap_or_default();
     let (version, trace, parent, flags) = (part(), part(), part(), part());
-    // A later version may append parts; the first one has exactly four.
+    // A later version may append parts. Version 00 has exactly four.
     let rest = parts.next().is_some();
     hex(version, 2)
         && version != "ff"
@@ -55,8 +55,8 @@ fn is_valid_traceparent(traceparent: &str) -> bool {
         && hex(flags, 2)
 }
 
-/// A client's params with the context of its request in `_meta`, unless they bring one of their own; not another
-/// byte is changed. What is no object stays as it is.
+/// Adds the trace context to `_meta` of a client's params, unless it already has one. All other bytes remain
+/// unchanged, and so do params that are not an object.
 pub fn with_trace(params: &RawValue, trace: Option<&TraceContext>) -> Box<RawValue> {
     let (Some(trace), Some(object)) = (trace, RawObject::parse(params)) else { return params.to_owned() };
     let trace = to_raw(trace);
@@ -68,7 +68,7 @@ pub fn with_trace(params: &RawValue, trace: Option<&TraceContext>) -> Box<RawVal
             format!("{}{comma}\"_meta\":{{{members}}}}}", &whole[..whole.len() - 1])
         }
         Some(meta) => {
-            // `meta` is borrowed from `whole`, so the difference of their addresses is its place.
+            // `meta` is borrowed from `whole`, so the difference of the addresses is its offset.
             let start = meta.get().as_ptr().addr() - whole.as_ptr().addr();
             let (before, after) = (&whole[..start], &whole[start + meta.get().len()..]);
             match RawObject::parse(meta) {
@@ -82,10 +82,10 @@ pub fn with_trace(params: &RawValue, trace: Option<&TraceContext>) -> Box<RawVal
             }
         }
     };
-    RawValue::from_string(text).expect("members between the members of an object keep it JSON")
+    RawValue::from_string(text).expect("an object with an additional member is valid JSON")
 }
 
-/// The `_meta` member of our own messages.
+/// The `_meta` member of the gateway's own messages.
 pub(super) type Meta<'a> = Option<&'a TraceContext>;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Kinds of `session/update`: the values of `update.sessionUpdate`. Others pass as they are.
+//! Kinds of `session/update`: the values of `update.sessionUpdate`. Other kinds pass through unchanged.
 
 use std::borrow::Cow;
 
@@ -36,7 +36,7 @@ pub const TOOL_CALL_CONTENT_CHUNK: &str = "tool_call_content_chunk";
 pub const TERMINAL_UPDATE: &str = "terminal_update";
 pub const TERMINAL_OUTPUT_CHUNK: &str = "terminal_output_chunk";
 
-/// Whether only v2 has the kind.
+/// Returns true if only v2 defines the kind.
 pub fn is_v2(kind: &str) -> bool {
     matches!(
         kind,
@@ -50,13 +50,13 @@ pub fn is_v2(kind: &str) -> bool {
     )
 }
 
-/// Whether the kind tells how the session stands, and so belongs to no turn.
+/// Returns true if the kind reports the current state of the session. Such an update belongs to no turn.
 pub fn is_session_state(kind: &str) -> bool {
     matches!(kind, AVAILABLE_COMMANDS | CURRENT_MODE | CONFIG_OPTION | STATE)
 }
 
-/// Whether the kind tells what was said and done. `session/load` sends these again; other kinds tell how the
-/// session stands now.
+/// Returns true if the kind is part of the history of a session. `session/load` replays these kinds. Other
+/// kinds report the current state.
 pub fn is_history(kind: &str) -> bool {
     matches!(
         kind,
@@ -81,14 +81,15 @@ pub fn is_history(kind: &str) -> bool {
     )
 }
 
-/// Whether the kind, as its bytes, says only what was said: it changes nothing that the gateway keeps of a session.
+/// Returns true if the kind, as bytes, only contains output. It changes no state that the gateway keeps for
+/// the session.
 pub fn is_chunk(kind: &[u8]) -> bool {
     [AGENT_MESSAGE_CHUNK, AGENT_THOUGHT_CHUNK, TOOL_CALL_CONTENT_CHUNK, TERMINAL_OUTPUT_CHUNK]
         .iter()
         .any(|chunk| chunk.as_bytes() == kind)
 }
 
-/// The kind of an update.
+/// Returns the kind of an update.
 pub fn kind_of(update: &RawValue) -> Result<Cow<'_, str>, ViewError> {
     #[derive(Deserialize)]
     struct Update<'a> {
@@ -98,7 +99,7 @@ pub fn kind_of(update: &RawValue) -> Result<Cow<'_, str>, ViewError> {
     Ok(serde_json::from_str::<Update<'_>>(update.get())?.kind)
 }
 
-/// The child session that an update of the kind `subagent_update` names; None: it names none that can be told.
+/// Returns the id of the child session in a `subagent_update`; `None` if the update has no valid id.
 pub fn subagent_of(update: &RawValue) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Update<'a> {

@@ -1,33 +1,34 @@
-//! A `session/update` in its line, found without a tree: the one message of which there are many.
+//! Finds the parts of a `session/update` line without parsing it into a tree. These lines are by far the most
+//! frequent messages.
 //!
-//! It takes only what is spelled as agents spell it, and what it takes it sees as [`peek_update`](super::peek_update)
-//! does. All else is read by parsing.
+//! The scan accepts only the usual spelling, and its result equals the result of
+//! [`parse_update`](super::parse_update). Every other line is parsed.
 
 use std::ops::Range;
 
 use super::{method, update};
 use crate::jsonrpc::JsonScanner;
 
-/// Where the parts of an update stand in the bytes that it was found in.
+/// The ranges of an update's parts in the scanned bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpdateLine {
     /// The params.
     pub params: Range<usize>,
-    /// The text of `params.sessionId`, which has no escapes.
+    /// The text of `params.sessionId`, without escapes.
     pub session_id: Range<usize>,
-    /// `params.update`, an object.
+    /// The object `params.update`.
     pub update: Range<usize>,
-    /// The text of `params.update.sessionUpdate`, which has no escapes.
+    /// The text of `params.update.sessionUpdate`, without escapes.
     pub kind: Range<usize>,
-    /// `params._meta`, unless it is `null`.
+    /// The value of `params._meta`, unless it is `null`.
     pub meta: Option<Range<usize>>,
-    /// Its kind says nothing but what was said: see [`update::is_chunk`].
+    /// True if the kind only contains output: see [`update::is_chunk`].
     pub chunk: bool,
 }
 
 impl UpdateLine {
-    /// Finds the parts of the one line at `line` in `bytes`, which are UTF-8. None: it is another message, or has to be
-    /// parsed.
+    /// Finds the parts of the line at `line` in `bytes`, which must be UTF-8. `None` if the line is another
+    /// message or must be parsed.
     pub fn scan(bytes: &[u8], line: Range<usize>, max_depth: usize) -> Option<Self> {
         let base = line.start;
         let text = &bytes[line];
@@ -43,7 +44,7 @@ impl UpdateLine {
                 b"jsonrpc" => {
                     scan.value()?;
                 }
-                // An `id` makes it a request; a name that is written oddly may be one of ours.
+                // An `id` makes the message a request. A name with escapes may equal one of these names.
                 _ => return None,
             }
             Some(())
@@ -77,14 +78,14 @@ impl UpdateLine {
         })
     }
 
-    /// The update and its kind.
+    /// Returns the ranges of the update and of its kind.
     fn update(scan: &mut JsonScanner<'_>, text: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
         let mut kind = None;
         let update = scan.object(|scan, name| {
             if name == b"sessionUpdate" {
                 return kind.replace(scan.unescaped_string()?).is_none().then_some(());
             }
-            // It may be that name with an escape in it.
+            // The name may be `sessionUpdate` with an escape.
             if name.contains(&b'\\') {
                 return None;
             }
@@ -106,11 +107,11 @@ mod tests {
     const DEPTH: usize = 6;
 
     fn scan(line: &str) -> Option<UpdateLine> {
-        // The parts are told by their place in the whole, so something stands before them.
+        // The line has a prefix, because ranges refer to all of the bytes.
         UpdateLine::scan(format!("{{}}\n{line}\n").as_bytes(), 3..3 + line.len(), DEPTH)
     }
 
-    /// What parsing sees in the line, as the scanner would tell it.
+    /// The parts that the parser finds in the line.
     fn parsed_parts(line: &str) -> Option<[Option<String>; 5]> {
         let Ok(Message::Notification { method, params }) = jsonrpc::parse(line.as_bytes(), DEPTH) else {
             return None;
@@ -187,7 +188,8 @@ mod tests {
         assert_eq!(scan(&format!(r#"{{"method":"session/update",{params}}} x"#)), None);
     }
 
-    /// Lines that are nearly updates: members in any order, some twice or missing or spelled oddly, with white space.
+    /// Lines that resemble updates: members in any order, some repeated, missing or unusually spelled, with
+    /// white space.
     fn lines() -> impl Strategy<Value = String> {
         let space = || prop::sample::select(vec!["", "", "", " ", "\t", "\r "]);
         let member = move |names: Vec<&'static str>, values: BoxedStrategy<String>| {

@@ -1,4 +1,4 @@
-//! What only v2 of ACP says: its `initialize`, its capabilities, and the updates that turns end by.
+//! The parts of ACP that only v2 has: its `initialize`, its capabilities, and the updates that end a turn.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ struct Initialize<'a> {
     capabilities: OfferedCapabilities,
 }
 
-/// There is nothing of `fs/*` and `terminal/*` in v2, so this is the same for every session.
+/// v2 has no `fs/*` and `terminal/*`, so the offer is the same for every session.
 #[derive(Serialize)]
 struct OfferedCapabilities {
     auth: Auth,
@@ -54,7 +54,7 @@ pub(super) fn initialize(info: ClientInfo<'_>, offer: ClientCapabilities) -> Box
 }
 
 impl AgentCapabilities {
-    /// The view of what an agent of this version wrote.
+    /// Parses the capabilities of an agent with this version.
     pub fn parse(dialect: AcpVersion, raw: &RawValue) -> Self {
         match dialect {
             AcpVersion::V1 => Self::parse_v1(raw),
@@ -62,7 +62,8 @@ impl AgentCapabilities {
         }
     }
 
-    /// `session` stands for all methods of the baseline: new, list, resume, close, prompt, cancel.
+    /// Parses v2 capabilities. `session` includes all methods of the baseline: new, list, resume, close,
+    /// prompt, cancel.
     fn parse_v2(raw: &RawValue) -> Self {
         let all = RawObject::parse(raw);
         let session = all.as_ref().and_then(|all| all.object("session"));
@@ -91,33 +92,33 @@ impl AgentCapabilities {
                 fork: has_object(session.as_ref(), "fork"),
                 additional_directories: has_object(session.as_ref(), "additionalDirectories"),
             },
-            // Whoever has `authMethods` can sign out.
+            // In v2, every agent with `authMethods` supports signing out.
             auth: AuthCapabilities { logout: false, status: has_object(auth.as_ref(), "status") },
         }
     }
 }
 
-/// What a `state_update` says of the agent's work in the foreground.
+/// The state of the agent's work in a `state_update`.
 #[derive(Debug)]
 pub enum WorkState<'a> {
-    /// Nothing of it is left.
+    /// No work is left.
     Idle(WorkEnd<'a>),
-    /// It goes on, waits for a person, or is in a state that only a later version knows.
+    /// The work continues or waits for a person, or a later version defines the state.
     Busy,
 }
 
-/// How the work ended. All of it may be missing.
+/// The result of the work. All members may be missing.
 #[derive(Debug, Default)]
 pub struct WorkEnd<'a> {
-    /// Any text: agents may have reasons that the schema does not know.
+    /// Any text, because agents may send stop reasons that the schema does not define.
     pub stop_reason: Option<Cow<'a, str>>,
-    /// A JSON-RPC error, with the reason `error`.
+    /// A JSON-RPC error, with the stop reason `error`.
     pub error: Option<RpcError>,
     pub usage: Option<&'a RawValue>,
 }
 
 impl<'a> WorkState<'a> {
-    /// An update of the kind `state_update`. None: it names no state, or two.
+    /// Parses an update of the kind `state_update`. `None` if its state is missing or repeated.
     pub fn parse(update: &'a RawValue) -> Option<Self> {
         let object = RawObject::parse(update)?;
         if object.text("state")? != "idle" {
@@ -129,16 +130,16 @@ impl<'a> WorkState<'a> {
     }
 }
 
-/// A part of the agent's work that can be cancelled by itself.
+/// A tool call or terminal of the agent that can be cancelled by itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CancelTarget {
     ToolCall(String),
-    /// One of the agent's own terminals.
+    /// A terminal of the agent.
     Terminal(String),
 }
 
 impl CancelTarget {
-    /// The method that cancels it.
+    /// Returns the method that cancels the target.
     pub const fn cancel_method(&self) -> &'static str {
         match self {
             Self::ToolCall(_) => method::TOOL_CALL_CANCEL,
@@ -147,8 +148,8 @@ impl CancelTarget {
     }
 }
 
-/// The part that an update of this kind is about, and whether it says that it can be cancelled now. None: it is
-/// about another thing, or leaves that as it was.
+/// Returns the target of an update, and whether it can be cancelled now. `None` if the update has another
+/// kind or does not change this.
 pub fn parse_cancel_target(kind: &str, update: &RawValue) -> Option<(CancelTarget, bool)> {
     let (member, part): (_, fn(String) -> CancelTarget) = match kind {
         update::TOOL_CALL_UPDATE => ("toolCallId", CancelTarget::ToolCall),
@@ -181,7 +182,8 @@ pub fn cancel_target(session_id: &str, part: &CancelTarget, trace: Option<&Trace
     to_raw(&Params { session_id, tool_call_id, terminal_id, meta: trace })
 }
 
-/// The id of the option of the category `mode` among `configOptions`: what v2 has instead of modes.
+/// Returns the id of the option with the category `mode` in `configOptions`. v2 uses this option instead of
+/// modes.
 pub fn mode_option(config_options: &RawValue) -> Option<String> {
     let options: Vec<&RawValue> = serde_json::from_str(config_options.get()).ok()?;
     let objects = options.into_iter().filter_map(RawObject::parse);
@@ -226,12 +228,12 @@ mod tests {
             assert!(WorkState::parse(raw(odd)).is_none(), "{odd}");
         }
         let idle = r#"{"state":"idle","stopReason":"error","error":{"code":-32603,"message":"m","data":1.10},"usage":{"totalTokens":3}}"#;
-        let Some(WorkState::Idle(end)) = WorkState::parse(raw(idle)) else { panic!("it is idle") };
+        let Some(WorkState::Idle(end)) = WorkState::parse(raw(idle)) else { panic!("the state is idle") };
         assert_eq!(end.stop_reason.as_deref(), Some("error"));
         assert_eq!(end.error.unwrap().data.unwrap().get(), "1.10");
         assert_eq!(end.usage.unwrap().get(), r#"{"totalTokens":3}"#);
         let Some(WorkState::Idle(end)) = WorkState::parse(raw(r#"{"state":"idle","error":null}"#)) else {
-            panic!("it is idle")
+            panic!("the state is idle")
         };
         assert!(end.stop_reason.is_none() && end.error.is_none() && end.usage.is_none());
     }

@@ -1,8 +1,8 @@
-//! The versions of ACP that the gateway speaks, and where they differ for whoever sends.
+//! The versions of ACP that the gateway speaks, and the differences between their outgoing messages.
 
 use super::method;
 
-/// What a process speaks. One connection speaks one version, from `initialize` to its end.
+/// The version of ACP on a connection. It does not change between `initialize` and the end of the connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AcpVersion {
     #[default]
@@ -11,7 +11,7 @@ pub enum AcpVersion {
 }
 
 impl AcpVersion {
-    /// The dialect of a `protocolVersion`; None: one that the gateway does not speak.
+    /// Returns the version for a `protocolVersion`; `None` if the gateway does not speak it.
     pub const fn from_number(version: u64) -> Option<Self> {
         match version {
             1 => Some(Self::V1),
@@ -20,7 +20,7 @@ impl AcpVersion {
         }
     }
 
-    /// The `protocolVersion` that it has on the wire.
+    /// Returns the value of `protocolVersion`.
     pub const fn number(self) -> u64 {
         match self {
             Self::V1 => 1,
@@ -28,7 +28,7 @@ impl AcpVersion {
         }
     }
 
-    /// The method that signs in with one of `authMethods`; its params are `{methodId}` in both.
+    /// The method that signs in with one of `authMethods`. The params are `{methodId}` in both versions.
     pub const fn login_method(self) -> &'static str {
         match self {
             Self::V1 => method::AUTHENTICATE,
@@ -44,7 +44,7 @@ impl AcpVersion {
         }
     }
 
-    /// The member of an element of `authMethods` that names it.
+    /// The member that identifies an element of `authMethods`.
     pub const fn auth_method_id_key(self) -> &'static str {
         match self {
             Self::V1 => "id",
@@ -52,7 +52,7 @@ impl AcpVersion {
         }
     }
 
-    /// The member of an element of `configOptions` that names it.
+    /// The member that identifies an element of `configOptions`.
     pub const fn config_option_id_key(self) -> &'static str {
         match self {
             Self::V1 => "id",
@@ -60,12 +60,12 @@ impl AcpVersion {
         }
     }
 
-    /// Whether a session has modes of its own. Without them its mode is the option of the category `mode`.
+    /// Returns true if sessions have modes. Otherwise, the mode is the option with the category `mode`.
     pub const fn has_modes(self) -> bool {
         matches!(self, Self::V1)
     }
 
-    /// The method that gives a session back with all that was said.
+    /// The method that restores a session and replays its history.
     pub const fn replay_method(self) -> &'static str {
         match self {
             Self::V1 => method::SESSION_LOAD,
@@ -73,18 +73,18 @@ impl AcpVersion {
         }
     }
 
-    /// Whether an agent may ask for files and terminals of the client's.
+    /// Returns true if the agent may request files and terminals from its client.
     pub const fn has_client_methods(self) -> bool {
         matches!(self, Self::V1)
     }
 
-    /// Whether the answer to `session/prompt` is the end of the turn. Where it is not, the answer says that the
-    /// message was inserted, and a `state_update` tells when the agent has stopped working.
+    /// Returns true if the answer to `session/prompt` ends the turn. Otherwise the answer only confirms that
+    /// the message was inserted, and a `state_update` reports the end of the work.
     pub const fn answer_ends_turn(self) -> bool {
         matches!(self, Self::V1)
     }
 
-    /// Whether one tool call or one terminal of the agent can be cancelled.
+    /// Returns true if a single tool call or terminal of the agent can be cancelled.
     pub const fn has_cancel_targets(self) -> bool {
         matches!(self, Self::V2)
     }

@@ -1,7 +1,7 @@
-//! Views of an agent's messages that show only what they are routed by.
+//! Views of an agent's messages, with only the members that the gateway routes on.
 //!
-//! They are strict on purpose, as derived structs are: those refuse an object that names a member twice. Otherwise the gateway
-//! could route by one `sessionId` and a client read the other.
+//! The views reject objects with repeated members, as derived structs do. Otherwise the gateway could route
+//! by one `sessionId`, and a client could read the other.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,21 +14,21 @@ use super::to_raw;
 use super::update::kind_of;
 use crate::types::SessionId;
 
-/// What a message is routed by is missing, given twice, or not text.
+/// A member that the gateway routes on is missing, repeated or not a string.
 #[derive(Debug, thiserror::Error)]
-#[error("what the message is routed by is missing or malformed")]
+#[error("a member that the message is routed by is missing or malformed")]
 pub struct ViewError(#[from] serde_json::Error);
 
-/// What is routed on in the params of `session/update`.
+/// The params of `session/update` that the gateway routes on.
 #[derive(Debug)]
 pub struct UpdateView<'a> {
-    /// The agent's id of the session.
+    /// The agent's session id.
     pub session_id: Cow<'a, str>,
     pub update: &'a RawValue,
-    /// `update.sessionUpdate`.
+    /// The value of `update.sessionUpdate`.
     pub kind: Cow<'a, str>,
     pub meta: Option<&'a RawValue>,
-    /// The other members of the params, which this version does not know.
+    /// The other members of the params, which this version of the gateway does not know.
     pub more: Option<Box<RawValue>>,
 }
 
@@ -38,7 +38,7 @@ pub fn parse_update(params: &RawValue) -> Result<UpdateView<'_>, ViewError> {
     Ok(UpdateView { session_id, update, kind: kind_of(update)?, meta, more })
 }
 
-/// Params of `session/update`. Not derived, because members that nobody knows are kept.
+/// Params of `session/update`. The deserializer is not derived, because unknown members are kept.
 struct Params<'a> {
     session_id: Cow<'a, str>,
     update: &'a RawValue,
@@ -71,7 +71,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Params<'a> {
                         }
                     };
                     if before.is_some() {
-                        return Err(A::Error::custom("a member is given twice"));
+                        return Err(A::Error::custom("repeated member"));
                     }
                 }
                 let Text(session_id) = session
@@ -93,7 +93,7 @@ struct SessionIdOnly<'a> {
     session_id: Option<&'a RawValue>,
 }
 
-/// A member that is there with the value `null` is there: another one of its name must not be put beside it.
+/// Treats a member with the value `null` as present, so that no second member with this name is added.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
@@ -101,7 +101,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 #[derive(serde::Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The `sessionId` of any params or result; None: there is none, as in a message of the whole connection.
+/// Returns the `sessionId` of params or of a result; `None` for messages about the whole connection.
 pub fn session_id_of(params: &RawValue) -> Result<Option<Cow<'_, str>>, ViewError> {
     match non_null_session_id(params)? {
         Some(raw) => Ok(Some(serde_json::from_str::<Text<'_>>(raw.get())?.0)),
@@ -109,40 +109,40 @@ pub fn session_id_of(params: &RawValue) -> Result<Option<Cow<'_, str>>, ViewErro
     }
 }
 
-/// Whether the params have a `sessionId` that is text.
+/// Returns true if the params have a string `sessionId`.
 pub fn has_session_id(params: &RawValue) -> bool {
     matches!(session_id_of(params), Ok(Some(_)))
 }
 
-/// The same params (or result) with our id in place of the agent's, and not another byte changed. Only the member
-/// `sessionId` of the object itself counts, nothing that lies deeper.
+/// Replaces the agent's `sessionId` by the id of the gateway and keeps all other bytes. Nested members with
+/// this name are unchanged.
 pub fn replace_session_id(params: &RawValue, ours: &SessionId) -> Result<Box<RawValue>, ViewError> {
     let Some(theirs) = non_null_session_id(params)? else { return Ok(params.to_owned()) };
     Ok(RawValue::from_string(replace_part(params, theirs, &format!("\"{ours}\"")))?)
 }
 
-/// The same params with `name`, which is JSON, in place of their `requestId`: a JSON-RPC id means nothing to clients.
+/// Replaces `requestId` by the JSON value `name`, because clients do not know JSON-RPC ids.
 pub fn replace_request_id(params: &RawValue, name: &str) -> Box<RawValue> {
     let theirs = RawObject::parse(params).and_then(|object| object.get("requestId"));
     let text = theirs.map(|theirs| replace_part(params, theirs, name));
     text.and_then(|text| RawValue::from_string(text).ok()).unwrap_or_else(|| params.to_owned())
 }
 
-/// The text of `whole` with another one in place of `part`, which is borrowed from it.
+/// Replaces `part`, which is borrowed from `whole`, by another text.
 fn replace_part(whole: &RawValue, part: &RawValue, by: &str) -> String {
     let (whole, part) = (whole.get(), part.get());
-    // The difference of their addresses is its place.
+    // The difference of the addresses is the offset of `part`.
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
     format!("{}{by}{}", &whole[..start], &whole[start + part.len()..])
 }
 
-/// A client's params with the agent's id of the session, in place of ours or as one more member; not another byte is
-/// changed. What is no object is refused.
+/// Sets `sessionId` in a client's params to the agent's session id and keeps all other bytes. Returns an
+/// error if the params are not an object.
 pub fn with_session_id(params: &RawValue, theirs: &str) -> Result<Box<RawValue>, ViewError> {
     let id = serde_json::to_string(theirs)?;
     let whole = params.get();
     let text = if let Some(ours) = raw_session_id(params)? {
-        // `ours` is borrowed from `whole`, so the difference of their addresses is its place.
+        // `ours` is borrowed from `whole`, so the difference of the addresses is its offset.
         let start = ours.get().as_ptr().addr() - whole.as_ptr().addr();
         format!("{}{id}{}", &whole[..start], &whole[start + ours.get().len()..])
     } else {
@@ -153,7 +153,7 @@ pub fn with_session_id(params: &RawValue, theirs: &str) -> Result<Box<RawValue>,
     Ok(RawValue::from_string(text)?)
 }
 
-/// The `sessionId`, unless it is `null`: then they name none.
+/// Returns the `sessionId`; `None` if it is absent or `null`.
 fn non_null_session_id(params: &RawValue) -> Result<Option<&RawValue>, ViewError> {
     Ok(raw_session_id(params)?.filter(|id| id.get() != "null"))
 }
@@ -166,7 +166,7 @@ fn raw_session_id(params: &RawValue) -> Result<Option<&RawValue>, ViewError> {
     }
 }
 
-/// The request that `$/cancel_request` names, by the JSON-RPC id its sender gave it.
+/// Returns the JSON-RPC id of the request in `$/cancel_request`.
 pub fn parse_cancel_request(params: &RawValue) -> Result<&RawValue, ViewError> {
     #[derive(serde::Deserialize)]
     struct Params<'a> {
@@ -179,7 +179,7 @@ pub fn parse_cancel_request(params: &RawValue) -> Result<&RawValue, ViewError> {
 /// The result of `session/new`.
 #[derive(Debug)]
 pub struct NewSessionResult<'a> {
-    /// The agent's id of the session.
+    /// The agent's session id.
     pub session_id: Cow<'a, str>,
 }
 
@@ -198,7 +198,7 @@ impl<'a> NewSessionResult<'a> {
 /// The result of `session/prompt`: the end of a turn.
 #[derive(Debug)]
 pub struct PromptResult<'a> {
-    /// Any text: agents send reasons that the schema does not know.
+    /// Any text, because agents send stop reasons that the schema does not define.
     pub stop_reason: Cow<'a, str>,
     pub usage: Option<&'a RawValue>,
 }
@@ -217,12 +217,12 @@ impl<'a> PromptResult<'a> {
     }
 }
 
-/// The complete options in the result of `session/set_config_option`; None if the agent sent none.
+/// Returns the complete options in the result of `session/set_config_option`; `None` if the agent sent none.
 pub fn config_options_of(result: &RawValue) -> Option<&RawValue> {
     RawObject::parse(result)?.get("configOptions").filter(|options| options.get().starts_with('['))
 }
 
-/// Agents answer `null` where the schema says `{}`.
+/// Replaces the result `null` by `{}`, because some agents send `null` where the schema requires `{}`.
 pub fn null_to_empty(result: &RawValue) -> Box<RawValue> {
     if result.get() == "null" { to_raw(&serde_json::Map::new()) } else { result.to_owned() }
 }

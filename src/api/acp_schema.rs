@@ -1,6 +1,8 @@
-//! OpenAPI schemas of the parts of ACP that clients send or read: content blocks, updates, and the requests of agents.
+//! OpenAPI schemas of the parts of ACP that clients send or read: content blocks, updates, and the requests
+//! of agents.
 //!
-//! The gateway passes these values as they are. The schemas name the members that a client acts on and allow any other.
+//! The gateway passes these values through unchanged. The schemas name the members that a client acts on and
+//! allow any other member.
 
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::{Ref, RefOr};
@@ -18,7 +20,7 @@ fn nullable() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::String, Type::Null]))
 }
 
-/// An object that may have further members.
+/// An object that allows further members.
 fn open_object(description: &str) -> ObjectBuilder {
     ObjectBuilder::new()
         .schema_type(Type::Object)
@@ -44,8 +46,7 @@ fn block(kind: &str, description: &str) -> ObjectBuilder {
 
 impl PartialSchema for ContentBlock {
     fn schema() -> RefOr<Schema> {
-        let description =
-            "A content block of ACP, by `type`. An agent of a later version of ACP may send other types.";
+        let description = "A content block of ACP. `type` selects the schema. Agents with a later version of ACP may send other types.";
         union(description, BLOCKS)
     }
 }
@@ -62,15 +63,15 @@ impl ToSchema for ContentBlock {
         let blocks = [
             block("text", "A text.").property("text", text()).required("text"),
             media("image", "An image.").property("uri", nullable()),
-            media("audio", "A sound."),
-            block("resource_link", "A file or another resource by its URI.")
+            media("audio", "An audio recording."),
+            block("resource_link", "A link to a file or another resource.")
                 .property("uri", text())
                 .required("uri")
                 .property("name", text())
                 .property("mimeType", nullable())
                 .property("title", nullable())
                 .property("description", nullable()),
-            block("resource", "A file or another resource with its content.")
+            block("resource", "A file or another resource, with its content.")
                 .property("resource", Ref::from_schema_name("EmbeddedResource"))
                 .required("resource"),
         ];
@@ -92,7 +93,7 @@ pub struct AcpUpdate;
 
 impl PartialSchema for AcpUpdate {
     fn schema() -> RefOr<Schema> {
-        open_object("An update of ACP as the agent wrote it. `sessionUpdate` names its kind, and the kind its further members: an \
+        open_object("An update of ACP, exactly as the agent sent it. `sessionUpdate` is its kind, which determines the other members: an \
               `agent_message_chunk` has a ContentBlock in `content`, a `tool_call` has `toolCallId`, `title` and `status`.")
         .property("sessionUpdate", text())
         .required("sessionUpdate")
@@ -108,7 +109,7 @@ pub struct PermissionOption;
 
 impl PartialSchema for PermissionOption {
     fn schema() -> RefOr<Schema> {
-        open_object("An option of a permission request. A client answers with its `optionId`.")
+        open_object("An option of a permission request. Answer with its `optionId`.")
             .property("optionId", text())
             .required("optionId")
             .property("name", text())
@@ -130,14 +131,14 @@ impl PartialSchema for RequestParams {
     fn schema() -> RefOr<Schema> {
         let options = ArrayBuilder::new()
             .items(Ref::from_schema_name("PermissionOption"))
-            .description(Some("Of `session/request_permission`: what a client can choose."));
-        open_object("The params of a request as the agent wrote them, with the gateway's `sessionId`. `method` determines the members.")
+            .description(Some("Only in `session/request_permission`: the options that a client can select."));
+        open_object("The params of a request as the agent sent them, but with the gateway's `sessionId`. `method` determines the members.")
             .property("sessionId", text())
             .property("options", options)
-            .property("toolCall", open_object("Of `session/request_permission`: the tool call that waits."))
-            .property("mode", text().description(Some("Of `elicitation/create`: `form` or `url`.")))
-            .property("message", text().description(Some("Of `elicitation/create`: the question.")))
-            .property("requestedSchema", open_object("Of `elicitation/create` with a form: the schema of the answer."))
+            .property("toolCall", open_object("Only in `session/request_permission`: the tool call that waits for permission."))
+            .property("mode", text().description(Some("Only in `elicitation/create`: `form` or `url`.")))
+            .property("message", text().description(Some("Only in `elicitation/create`: the question to the user.")))
+            .property("requestedSchema", open_object("Only in `elicitation/create` with mode `form`: the JSON schema of the answer."))
             .into()
     }
 }

@@ -6,56 +6,65 @@ use utoipa::ToSchema;
 
 use crate::types::AgentName;
 
-/// An agent that sessions can be made of. What only its process knows is null until one has started.
+/// An agent of the catalogue. Members that only a process of the agent can report are null until a process
+/// has started.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
+    /// The name of the agent in requests.
     pub name: AgentName,
-    /// A name for people.
+    /// The display name.
     #[schema(required)]
     pub title: Option<String>,
+    /// The version that the agent reports.
     #[schema(required)]
     pub version: Option<String>,
+    /// The negotiated version of ACP.
     #[schema(required)]
     pub protocol_version: Option<u64>,
-    /// As the agent said at `initialize`, raw ACP.
+    /// The agent's `agentInfo` from `initialize`, raw ACP.
     #[schema(required, value_type = Option<Object>)]
     pub agent_info: Option<Box<RawValue>>,
+    /// The agent's capabilities from `initialize`, raw ACP.
     #[schema(required, value_type = Option<Object>)]
     pub capabilities: Option<Box<RawValue>>,
+    /// The agent's sign-in methods from `initialize`, raw ACP.
     #[schema(required, value_type = Option<Vec<Object>>)]
     pub auth_methods: Option<Box<RawValue>>,
     pub pool: PoolFigures,
 }
 
-/// The agent's processes, over all pools.
+/// Statistics of the agent's processes, summed over all pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolFigures {
+    /// The maximum number of processes.
     pub max: usize,
-    /// Processes that live or start.
+    /// The number of processes that run or start.
     pub processes: usize,
-    /// Those that start.
+    /// The number of processes that start.
     pub starting: usize,
-    /// Those that hold a session.
+    /// The number of processes that hold a session.
     pub leased: usize,
-    /// How many should wait warm: none while the agent wants a sign-in, or when nobody has come for long.
+    /// The target number of idle processes. It is 0 while the agent requires a sign-in, and after a long time
+    /// without use.
     pub warm: usize,
-    /// Those that wait warm, or for the principal whom they served before.
+    /// The number of idle processes: ready for any session, or reserved for the principal that used them last.
     pub spare: usize,
-    /// Turns and sessions that wait in line for a process.
+    /// The number of turns and sessions that wait for a process.
     pub waiting: usize,
-    /// The agent keeps a session locked after `session/close`. The gateway found this out, and stops a process of this
-    /// agent instead of reusing it for another session.
+    /// True if the agent keeps a session locked after `session/close`. The gateway detects this at run time.
+    /// It then stops a process of this agent instead of reusing it for another session.
     pub keeps_sessions_locked: bool,
-    /// How long a process stays with an idle session.
+    /// The time in seconds that a process stays with an idle session.
     pub idle_timeout_seconds: u64,
-    /// The same for an agent that can neither load nor resume a session.
+    /// The same time for an agent that can neither load nor resume a session.
     pub no_load_idle_timeout_seconds: u64,
-    /// How long a process of such an agent is idle before a full pool reclaims it.
+    /// The time in seconds that a process of such an agent must be idle before a full pool reclaims it.
     pub no_load_reclaim_timeout_seconds: u64,
 }
 
+/// The catalogue of agents.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentList {

@@ -1,4 +1,4 @@
-//! The sessions that an agent itself knows of.
+//! The sessions that an agent itself lists.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
@@ -8,18 +8,19 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::types::SessionId;
 
-/// A session as the agent lists it: its own members, raw, with `agentSessionId` in place of its `sessionId`.
+/// A session in the list of the agent. It has the agent's own members, raw, but `agentSessionId` instead of
+/// its `sessionId`.
 #[derive(Debug, Clone)]
 pub struct AgentSession {
     pub agent_session_id: String,
-    /// Ours, if it was made here or was adopted.
+    /// The session id in the gateway, if the session was created or adopted there.
     pub session_id: Option<SessionId>,
-    /// The agent's further members in their order.
+    /// The other members of the agent, in their order.
     pub members: Vec<(String, Box<RawValue>)>,
 }
 
 impl AgentSession {
-    /// Names of ours: what the agent has under them is left out.
+    /// Member names of the gateway. Members of the agent with these names are omitted.
     pub const RESERVED_MEMBERS: [&str; 2] = ["agentSessionId", "sessionId"];
 }
 
@@ -41,12 +42,17 @@ impl PartialSchema for AgentSession {
         let nullable = || ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::String, Type::Null]));
         ObjectBuilder::new()
             .schema_type(Type::Object)
-            .description(Some("A session as the agent lists it, with all that it says of it."))
-            .property("agentSessionId", text().description(Some("The agent's own id of it.")))
+            .description(Some("A session in the list of the agent, with all members that the agent reports."))
+            .property("agentSessionId", text().description(Some("The agent's id of the session.")))
             .required("agentSessionId")
-            .property("sessionId", nullable().description(Some("Ours, if it was made here or was adopted.")))
+            .property(
+                "sessionId",
+                nullable().description(Some(
+                    "The session id in the gateway, if the session was created or adopted there.",
+                )),
+            )
             .required("sessionId")
-            .property("cwd", text().description(Some("Its working folder, below a workspace root.")))
+            .property("cwd", text().description(Some("The working directory, below a workspace root.")))
             .required("cwd")
             .property("title", nullable())
             .property("updatedAt", nullable())
@@ -57,12 +63,13 @@ impl PartialSchema for AgentSession {
 
 impl ToSchema for AgentSession {}
 
+/// A page of the sessions that an agent lists.
 #[derive(Debug, Clone, serde::Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentSessionList {
-    /// Those whose folder lies below a workspace root.
+    /// Sessions whose directory is below a workspace root.
     pub sessions: Vec<AgentSession>,
-    /// The agent's own.
+    /// The agent's own cursor for the next page; null on the last page.
     #[schema(required)]
     pub next_cursor: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Signing in to an agent.
+//! Sign-in to an agent.
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -9,43 +9,44 @@ use utoipa::ToSchema;
 
 use super::problem::Problem;
 
-/// What is known of the sign-in to an agent.
+/// The sign-in state of an agent.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentAuth {
-    /// The ways to sign in, raw ACP; null until a process has started.
+    /// The agent's sign-in methods, raw ACP. Null until a process has started.
     #[schema(required, value_type = Option<Vec<Object>>)]
     pub auth_methods: Option<Box<RawValue>>,
-    /// `authenticated`, `unauthenticated`, `not_required` or `unknown`: what the agent says, if it can say it, else
-    /// what its sessions have met.
+    /// `authenticated`, `unauthenticated`, `not_required` or `unknown`. The agent reports the state if it
+    /// supports `auth/status`. Otherwise the gateway derives it from the results of earlier sessions.
     pub state: String,
-    /// The agent's own answer, raw ACP, if it can say it.
+    /// The agent's answer to `auth/status`, raw ACP; null if the agent does not support it.
     #[schema(required, value_type = Option<Object>)]
     pub status: Option<Box<RawValue>>,
-    /// Whether one can sign out.
+    /// True if the agent supports signing out.
     pub can_logout: bool,
-    /// Whether the gateway offers methods of type `terminal`.
+    /// True if the gateway offers sign-in methods of type `terminal`.
     pub terminal_auth: bool,
 }
 
+/// A sign-in to an agent.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SignIn {
     /// The id of one of `authMethods`.
     #[schema(min_length = 1, max_length = 1024)]
     pub method_id: String,
-    /// An API key, for a method that takes one. The gateway puts it where the agent wants it, keeps it in memory for new
-    /// processes of the agent, and writes it nowhere.
+    /// An API key, for a method that accepts one. The gateway passes it to the agent in the agent's format.
+    /// It keeps the key in memory for new processes of the agent and never stores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, nullable = false, min_length = 1, max_length = 4096)]
     pub api_key: Option<ApiKey>,
-    /// Sent with it: only keys that the agent's entry lists.
+    /// Additional `_meta` for the agent. Only the keys in the agent's entry are allowed.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub meta: Option<Box<RawValue>>,
 }
 
-/// A key of a provider. Its debug form hides it.
+/// An API key of a provider. `Debug` hides it.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ApiKey(String);
@@ -53,7 +54,7 @@ pub struct ApiKey(String);
 impl ApiKey {
     const MAX_BYTES: usize = 4096;
 
-    /// The key without white space around it; `None` if it cannot be a key.
+    /// Returns the key without surrounding white space; `None` if the text cannot be a key.
     pub fn validated(&self) -> Option<&str> {
         let key = self.0.trim();
         (!key.is_empty() && key.len() <= Self::MAX_BYTES && !key.contains(char::is_control)).then_some(key)
@@ -66,30 +67,30 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// Where a terminal of a sign-in is.
+/// The terminal of a sign-in.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SignInTerminal {
-    /// The path of its WebSocket, for one connection.
+    /// The path of the terminal's WebSocket. It accepts one connection.
     pub url: String,
 }
 
-/// What a client says to a terminal of a sign-in, beside what is typed.
+/// A control message from a client to a terminal of a sign-in. Typed input is sent as binary data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase", deny_unknown_fields)]
 pub enum TerminalInput {
-    /// The window has another size.
+    /// The window has a new size.
     Resize { cols: NonZeroU16, rows: NonZeroU16 },
 }
 
-/// The last that such a terminal says, beside what it shows.
+/// The last message of a terminal of a sign-in. Output is sent as binary data.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum TerminalFrame<'a> {
-    /// The command has ended; 0 is success.
+    /// The command has ended. The exit code 0 means success.
     Exit { exit_code: Option<i32>, signal: Option<&'a str> },
-    /// The gateway has ended it.
+    /// The gateway ended the terminal.
     Problem { problem: &'a Problem },
-    /// The gateway stops.
+    /// The gateway is shutting down.
     Shutdown,
 }

@@ -1,7 +1,8 @@
-//! The events of the log: for each type the members that are its own.
+//! The events of the log: the members of each event type.
 //!
-//! An event is one JSON object: the members of [`EventHead`], then those of its type. The log frames the head;
-//! whoever appends gives the rest as bytes ([`EventMembers::members`]), so that an agent's words stay as they came.
+//! An event is one JSON object: the members of [`EventHead`], followed by the members of its type. The log
+//! writes the head. The caller supplies the other members as bytes ([`EventMembers::members`]), so that the
+//! agent's payload remains unchanged.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -18,30 +19,33 @@ use super::problem::Problem;
 use super::request::Resolution;
 use super::session::Session;
 
-/// What every event of the log begins with.
+/// The first members of every event in the log.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EventHead {
+    /// The cursor of the event: `<epoch>-<seq>`.
     pub id: EventId,
-    /// Counts a session's events from 1 without a hole.
+    /// The number of the event in its session. It starts at 1 and has no gaps.
     #[schema(minimum = 1)]
     pub seq: u64,
+    /// The event type, such as `session.update`.
     #[serde(rename = "type")]
     pub kind: String,
     pub session_id: SessionId,
+    /// The time at which the gateway appended the event.
     pub time: Timestamp,
-    /// The turn that it belongs to.
+    /// The turn of the event; absent outside a turn.
     #[serde(default)]
     #[schema(nullable = false)]
     pub prompt_id: Option<PromptId>,
 }
 
-/// The members of an event that are its type's own.
+/// The members that are specific to an event type.
 pub trait EventMembers: Serialize {
     /// The event's type.
     const TYPE: &'static str;
 
-    /// As they stand in the event: JSON members without braces, perhaps none.
+    /// Returns the members as JSON without braces. The result may be empty.
     fn members(&self) -> Vec<u8> {
         let mut object = serde_json::to_vec(self).expect("DTOs have string keys and no failing serializer");
         debug_assert!(object.starts_with(b"{") && object.ends_with(b"}"));
@@ -51,22 +55,23 @@ pub trait EventMembers: Serialize {
     }
 }
 
-/// Every type of event, in the order of the documentation.
+/// All event types, in the order of the documentation.
 macro_rules! events {
     ($($name:ident $(<$life:lifetime>)? = $text:literal, $log:expr;)*) => {
         $(impl$(<$life>)? EventMembers for $name$(<$life>)? {
             const TYPE: &'static str = $text;
         })*
 
-        /// Name of the Rust type, type of the event, and whether it is in the log (with an id), for the documentation.
+        /// The name of the Rust type, the event type, and whether the event is in the log (with an id). Used
+        /// for the documentation.
         pub const TYPES: &[(&str, &str, bool)] = &[$((stringify!($name), $text, $log)),*];
 
-        /// The schemas of the types' own members, in the order of [`TYPES`].
+        /// Returns the schemas of the specific members, in the order of [`TYPES`].
         pub fn schemas() -> Vec<utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>> {
             vec![$(<$name as utoipa::PartialSchema>::schema()),*]
         }
 
-        /// The schemas that those refer to, by name.
+        /// Collects the schemas that these schemas refer to, by name.
         pub fn referenced_schemas(
             schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>)>,
         ) {
@@ -104,36 +109,40 @@ events! {
     EndFrame<'a> = "end", false;
 }
 
+/// The first event of a session.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionCreated<'a> {
     pub session: &'a Session,
-    /// The session that the agent has made it of.
+    /// The session that this session was forked from.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub forked_from: Option<SessionId>,
-    /// The agent had it before the gateway did.
+    /// True if the agent had the session before the gateway adopted it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub adopted: bool,
 }
 
-/// How a process came to hold a session.
+/// The way in which a process received a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AttachedBy {
+    /// `session/new` created the session.
     New,
+    /// `session/resume` restored the session.
     Resume,
+    /// `session/load` restored the session.
     Load,
-    /// The agent could neither resume nor load: it has forgotten what was said.
+    /// The agent supports neither resume nor load. It starts without the earlier conversation.
     Fresh,
-    /// It was made of another session.
+    /// The session was forked from another session.
     Fork,
-    /// The agent had it already.
+    /// The agent already had the session.
     Adopt,
 }
 
-/// Whether the agent still knows what was said.
+/// Whether the agent still has the earlier conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Context {
@@ -141,7 +150,7 @@ pub enum Context {
     Lost,
 }
 
-/// Why the agent lost the context of the session.
+/// The reason why the agent lost the context of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LostReason {
@@ -149,12 +158,13 @@ pub enum LostReason {
     NotFound,
     /// The agent can neither load nor resume a session.
     Unsupported,
-    /// The agent reported that it had restored the session, and then rejected the session id of the first prompt.
+    /// The agent reported that it had restored the session, and then rejected the session id of the first
+    /// prompt.
     RejectedSession,
 }
 
 impl LostReason {
-    /// As it is spelled on the wire.
+    /// Returns the text form in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NotFound => "not_found",
@@ -164,16 +174,17 @@ impl LostReason {
     }
 }
 
+/// A process of the agent holds the session now.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionAttached<'a> {
     pub by: AttachedBy,
     pub context: Context,
-    /// Only with `context: "lost"`: why.
+    /// The reason for the loss. Only with `context: "lost"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub reason: Option<LostReason>,
-    /// Only with `context: "lost"`: the agent's error, if there was one, as one line of bounded length.
+    /// The agent's error as one line of limited length, if there was one. Only with `context: "lost"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub detail: Option<&'a str>,
@@ -181,36 +192,43 @@ pub struct SessionAttached<'a> {
     pub agent_info: Option<&'a RawValue>,
     #[schema(value_type = Object)]
     pub agent_capabilities: &'a RawValue,
-    /// The agent's answer, raw ACP with our `sessionId`: `modes`, `configOptions`.
+    /// The agent's answer, raw ACP with the gateway's `sessionId`: `modes`, `configOptions`.
     #[schema(required, value_type = Option<Value>)]
     pub result: Option<&'a RawValue>,
 }
 
-/// Why a session lost its process.
+/// The reason why a session lost its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DetachedReason {
+    /// The session was idle for too long.
     Idle,
+    /// The process ended.
     Exited,
+    /// A client closed the session.
     Closed,
+    /// The gateway is shutting down.
     Drain,
+    /// The pool reclaimed the process for another session.
     Recycled,
 }
 
+/// The session has no process any more.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SessionDetached {
     pub reason: DetachedReason,
 }
 
-/// What a client changed, only that.
+/// The members that a client changed.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionChanged<'a> {
+    /// The principal that made the change.
     pub by: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub title: Option<Option<&'a str>>,
-    /// As it is now, whole.
+    /// The complete metadata after the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     pub metadata: Option<&'a Map<String, Value>>,
@@ -222,43 +240,50 @@ pub struct SessionChanged<'a> {
     pub config_options: Option<&'a RawValue>,
 }
 
+/// A client closed the session.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SessionClosed<'a> {
     pub by: &'a str,
 }
 
-/// The last event of its session. `end` follows it.
+/// The last event of a session. An `end` frame follows.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SessionDeleted<'a> {
     pub by: &'a str,
 }
 
+/// A prompt waits for the end of the running turn.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptQueued<'a> {
-    /// The blocks as the agent will get them.
+    /// The content blocks as the agent will receive them.
     #[schema(value_type = Vec<Object>)]
     pub prompt: &'a RawValue,
+    /// The position in the queue; 1 is the next prompt.
     pub position: usize,
+    /// The principal that sent the prompt.
     pub by: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub idempotency_key: Option<&'a str>,
 }
 
+/// A turn started.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptStarted<'a> {
-    /// The blocks as the agent got them; absent after `prompt.queued`.
+    /// The content blocks as the agent received them. Absent after `prompt.queued`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>, nullable = false)]
     pub prompt: Option<&'a RawValue>,
+    /// The principal that sent the prompt.
     pub by: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub idempotency_key: Option<&'a str>,
 }
 
+/// An update of the agent.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SessionUpdate<'a> {
     /// Raw ACP.
@@ -267,26 +292,28 @@ pub struct SessionUpdate<'a> {
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Value>)]
     pub meta: Option<&'a RawValue>,
-    /// Further members that the agent sent beside `update`, raw: what this version of the gateway does not know.
+    /// Other members that the agent sent beside `update`, raw. This version of the gateway does not know
+    /// them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, nullable = false)]
     pub more: Option<&'a RawValue>,
-    /// The agent's id of the child session that it is of; absent: it is of the session itself.
+    /// The agent's id of the child session that sent the update. Absent for the session itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subagent: Option<&'a str>,
-    /// It came after its turn's end.
+    /// True if the update arrived after the end of its turn.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub late: bool,
-    /// It is history that the agent told when the session was adopted or forked.
+    /// True for history that the agent replayed when the session was adopted or forked.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub replayed: bool,
 }
 
 impl SessionUpdate<'_> {
-    /// The members of an update that has none but these, in pieces: what [`EventMembers::members`] gives, and no copy.
+    /// Encodes the members of an update without further members as slices. The bytes equal those of
+    /// [`EventMembers::members`], without a copy.
     pub fn encode_parts<'a>(update: &'a [u8], meta: Option<&'a [u8]>, late: bool) -> [&'a [u8]; 5] {
         let late: &[u8] = if late { b",\"late\":true" } else { b"" };
         match meta {
@@ -296,49 +323,54 @@ impl SessionUpdate<'_> {
     }
 }
 
+/// The agent ended the turn.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptCompleted<'a> {
-    /// ACP's word: `end_turn`, `cancelled`, ...
+    /// The stop reason of ACP: `end_turn`, `cancelled`, ...
     pub stop_reason: &'a str,
     /// The agent's answer, raw ACP.
     #[schema(value_type = Value)]
     pub result: &'a RawValue,
+    /// The token usage of the turn, raw ACP.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, nullable = false)]
     pub usage: Option<&'a RawValue>,
 }
 
+/// The turn failed.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct PromptFailed<'a> {
     pub problem: &'a Problem,
 }
 
+/// The agent sent a request that clients can answer.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestCreated<'a> {
     pub request_id: RequestId,
     pub method: &'a str,
-    /// Raw ACP, with our `sessionId`.
+    /// Raw ACP, with the gateway's `sessionId`.
     #[schema(value_type = RequestParams)]
     pub params: &'a RawValue,
-    /// The agent's id of the child session that asks; absent: the session itself does.
+    /// The agent's id of the child session that sent the request. Absent for the session itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subagent: Option<&'a str>,
-    /// When the policy answers it.
+    /// The time at which the permission policy answers the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub deadline: Option<Timestamp>,
 }
 
+/// A request of the agent was answered or ended in another way.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestResolved<'a> {
     pub request_id: RequestId,
     pub method: &'a str,
     pub resolution: Resolution,
-    /// Who answered, if a client did.
+    /// The principal that answered. Absent unless a client answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub by: Option<&'a str>,
@@ -350,11 +382,12 @@ pub struct RequestResolved<'a> {
     pub error: Option<&'a RawValue>,
 }
 
+/// The agent reported that an elicitation with mode `url` is complete.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ElicitationCompleted<'a> {
     pub elicitation_id: &'a str,
-    /// Further members that the agent sent, raw.
+    /// Other members that the agent sent, raw.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, nullable = false)]
     pub more: Option<&'a RawValue>,
@@ -370,13 +403,15 @@ pub struct TerminalCreated<'a> {
     pub cwd: &'a str,
 }
 
+/// A terminal printed output.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TerminalOutput<'a> {
     pub terminal_id: TerminalId,
-    /// Bytes of output that came before `data`. It is more than what was logged where output was too much for the log.
+    /// The number of output bytes before `data`. It counts output that the log omitted, so it may exceed the
+    /// logged bytes.
     pub offset: u64,
-    /// Whole characters of what the command wrote to stdout and stderr.
+    /// Output of the command to stdout and stderr, as complete characters.
     pub data: &'a str,
 }
 
@@ -387,11 +422,12 @@ pub struct TerminalExited<'a> {
     pub terminal_id: TerminalId,
     #[schema(required)]
     pub exit_code: Option<i32>,
-    /// Spelled as in `SIGKILL`. Null with `exitCode` when nobody knows how it ended.
+    /// A signal name such as `SIGKILL`. If `exitCode` is null too, the cause of the exit is unknown.
     #[schema(required)]
     pub signal: Option<&'a str>,
 }
 
+/// The process that held the session ended.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentExited<'a> {
@@ -399,23 +435,24 @@ pub struct AgentExited<'a> {
     pub exit_code: Option<i32>,
     #[schema(required)]
     pub signal: Option<&'a str>,
+    /// The last output of the process to stderr.
     pub stderr_tail: &'a str,
 }
 
-/// What the agent wrote to stdout that is not JSON-RPC: counted, not shown.
+/// The agent wrote invalid JSON-RPC to stdout. The event counts the lines and does not contain them.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct AgentNoise {
     pub lines: u64,
     pub bytes: u64,
 }
 
-/// A notification that we do not know.
+/// A notification that the gateway does not know.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Ext<'a> {
     pub method: &'a str,
     #[schema(required, value_type = Option<Value>)]
     pub params: Option<&'a RawValue>,
-    /// The agent's id of the child session that it is of.
+    /// The agent's id of the child session that sent the notification.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subagent: Option<&'a str>,
@@ -427,9 +464,9 @@ pub struct Ext<'a> {
 pub struct EventPage {
     #[schema(value_type = Vec<SessionEvent>)]
     pub events: Vec<Box<RawValue>>,
-    /// For `after`: the next page continues there.
+    /// The cursor for `after` on the next page.
     pub last_event_id: String,
-    /// There is more right now.
+    /// True if more events exist.
     pub more: bool,
 }
 

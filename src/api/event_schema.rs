@@ -1,4 +1,4 @@
-//! The OpenAPI schemas of events: the head joined with each type's own members, and their union.
+//! OpenAPI schemas of events: the head combined with the members of each type, and the union of all types.
 
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
@@ -7,12 +7,12 @@ use utoipa::{PartialSchema, ToSchema};
 use super::event::{EventHead, SessionEvent, TYPES, schemas};
 use super::schema::union;
 
-/// The name of a type's schema: `session.update` is `SessionUpdateEvent`.
+/// Returns the name of a type's schema. The schema of `session.update` is `SessionUpdateEvent`.
 fn schema_name(rust: &str) -> String {
     format!("{}Event", rust.trim_end_matches("Frame"))
 }
 
-/// One schema for each type of event, by name.
+/// Returns one schema for each event type, by name.
 pub fn event_schemas() -> Vec<(String, RefOr<Schema>)> {
     let head = EventHead::schema();
     TYPES
@@ -35,7 +35,7 @@ fn event_schema(head: &RefOr<Schema>, kind: &str, logged: bool, own: RefOr<Schem
     if logged {
         event.required.clone_from(&head.required);
     } else {
-        // Only where it moves the cursor; then in the stream's own kind.
+        // A frame has an id only if it moves the cursor. The id has the format of the stream.
         event.properties.insert("id".to_owned(), ObjectBuilder::new().schema_type(Type::String).into());
         event.required = vec!["type".to_owned(), "time".to_owned()];
     }
@@ -51,7 +51,7 @@ impl PartialSchema for SessionEvent {
     fn schema() -> RefOr<Schema> {
         let names: Vec<(&str, String)> = TYPES.iter().map(|(rust, kind, _)| (*kind, schema_name(rust))).collect();
         let members = names.iter().map(|(kind, name)| (*kind, name.as_str()));
-        union("One event, by `type`. Clients must expect types that they do not know.", members)
+        union("An event. `type` selects the schema. Clients must ignore unknown types.", members)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Frames of a stream that are about the stream itself and not in the log.
+//! Frames about a stream itself. They are not in the log.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,22 +6,26 @@ use utoipa::ToSchema;
 use super::problem::Problem;
 use super::session::Session;
 
-/// Why a stream cannot give every event after the cursor.
+/// The reason why a stream cannot deliver every event after the cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResetReason {
-    /// The log's limits dropped events after the cursor.
+    /// Retention deleted events after the cursor.
     Pruned,
-    /// The log never gave the cursor.
+    /// The log never issued the cursor.
     UnknownCursor,
-    /// The log lost history since the cursor was given.
+    /// The log lost history after it issued the cursor.
     NewEpoch,
-    /// Events after the cursor are damaged on disk. The stream continues with the first event behind the damage.
+    /// Events after the cursor are damaged on disk. The stream continues with the first event after the
+    /// damage.
     Damaged,
 }
 
-/// Discard the events that you hold. The log follows from its earliest event, or from the end of the damage. On
-/// `/v1/events` without a choice of sessions there is no `session`; with a `sessionId` the reset is about that session alone.
+/// Discard the events that you hold. The stream continues with the earliest event of the log, or with the
+/// first event after the damage.
+///
+/// On `/v1/events` without a selection of sessions, `session` is absent. With a `sessionId`, the reset
+/// applies to that session only.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Reset<'a> {
     pub reason: ResetReason,
@@ -30,35 +34,38 @@ pub struct Reset<'a> {
     pub session: Option<&'a Session>,
 }
 
-/// The replay is complete; later events are live.
+/// The replay is complete. The following events are live.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ready<'a> {
+    /// The cursor at the end of the replay.
     pub last_event_id: &'a str,
 }
 
-/// Advances the client's cursor past events that its filters exclude. Its `id` is the new cursor.
+/// Advances the client's cursor past events that its filters exclude. The `id` of the frame is the new
+/// cursor.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct PositionFrame {}
 
-/// The gateway stops the stream because of a problem. The client may reconnect.
+/// The gateway ends the stream because of a problem. The client may reconnect.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct ProblemFrame<'a> {
     pub problem: &'a Problem,
 }
 
-/// The gateway drains: reconnect after that.
+/// The gateway is shutting down. Reconnect after `retryMs` milliseconds.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShutdownFrame {
+    /// The time in milliseconds to wait before a reconnect.
     pub retry_ms: u64,
 }
 
-/// Why a stream is complete.
+/// The reason why a stream is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
-    /// The stream of a turn delivered the turn's last event.
+    /// The stream of a turn delivered the last event of the turn.
     TurnEnded,
     /// A stream with `follow=false` reached the end of the log.
     CaughtUp,
@@ -66,11 +73,11 @@ pub enum EndReason {
     SessionDeleted,
 }
 
-/// The last frame of a complete stream. A stream that ends without `end` or `shutdown` was cut off.
+/// The last frame of a complete stream. A stream that ends without `end` or `shutdown` was interrupted.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EndFrame<'a> {
     pub reason: EndReason,
-    /// The cursor that the client holds now; the frame's `id` is the same.
+    /// The client's cursor after this stream. It equals the `id` of the frame.
     pub last_event_id: &'a str,
 }

@@ -1,7 +1,10 @@
-//! What clients see: DTOs of requests, answers and events, and the closed table of problem codes.
+//! The public API: types of requests, responses and events, and the table of problem codes.
 //!
-//! It owns the words of the REST contract and their OpenAPI schemas. It knows no route, no status of a transport
-//! besides the one that a problem code stands for, and nothing of how anything is done.
+//! The module owns the REST contract and its OpenAPI schemas. It must not know routes or how the gateway
+//! performs an operation. The only HTTP status that it knows is the status of a problem code.
+//!
+//! Read `session`, `prompt` and `request` first, then `event` and `frame`, then `problem`. The `*_schema`
+//! modules contain only OpenAPI schemas.
 
 pub mod acp_schema;
 pub mod agent;

@@ -1,6 +1,6 @@
-//! RFC 9457 problems, and the closed table of their codes.
+//! RFC 9457 problems and the table of their codes.
 //!
-//! A code is what programs branch on; title and detail are for people. The same body is an HTTP answer, the
+//! Programs use the code; title and detail are for humans. The same object is the body of an HTTP error, the
 //! `problem` of `prompt.failed`, and the `problem` frame of a stream.
 
 use serde::{Deserialize, Serialize};
@@ -11,10 +11,10 @@ use crate::types::{PromptId, RequestId};
 
 use super::request::Resolution;
 
-/// The table of codes: one line each, in the order of the alphabet.
+/// The table of codes, one line each, in alphabetical order.
 macro_rules! codes {
     ($(#[doc = $meaning:literal] $name:ident = $text:literal, $status:literal, $retryable:literal, $title:literal;)*) => {
-        /// What went wrong, for programs. Clients must expect codes that they do not know.
+        /// A problem code for programs. Clients must expect unknown codes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
         #[serde(rename_all = "snake_case")]
         pub enum ProblemCode {
@@ -22,30 +22,30 @@ macro_rules! codes {
         }
 
         impl ProblemCode {
-            /// Every code.
+            /// All codes.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// As it is spelled on the wire.
+            /// Returns the text form in JSON.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// The HTTP status that it stands for.
+            /// Returns the HTTP status of the code.
             pub const fn status(self) -> u16 {
                 match self { $(Self::$name => $status,)* }
             }
 
-            /// True when the same request may succeed later as it is.
+            /// Returns true if the same request may succeed later without changes.
             pub const fn retryable(self) -> bool {
                 match self { $(Self::$name => $retryable,)* }
             }
 
-            /// A few words for people, the same for every occurrence.
+            /// Returns a short title, the same for every occurrence.
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$name => $title,)* }
             }
 
-            /// What it means and what to do, for `/docs/problems`.
+            /// Returns the meaning of the code and the advice for clients, for `/docs/problems`.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$name => $meaning,)* }
             }
@@ -54,135 +54,140 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The agent wants a sign-in first; `authMethods` lists its ways.
+    /// The agent requires a sign-in. `authMethods` lists its methods.
     AgentAuthRequired = "agent_auth_required", 424, false, "The agent needs a sign-in";
-    /// The agent answered with a JSON-RPC error; `acp` has it whole.
+    /// The agent answered with a JSON-RPC error. `acp` contains the complete error.
     AgentError = "agent_error", 502, false, "The agent answered with an error";
-    /// The agent's process ended. The session stays; the next prompt starts a new process.
+    /// The agent's process ended. The session remains, and the next prompt starts a new process.
     AgentExited = "agent_exited", 502, true, "The agent's process ended";
     /// The agent's process could not be started, or did not complete its handshake.
     AgentStartFailed = "agent_start_failed", 502, false, "The agent could not be started";
     /// The agent did not answer in time.
     AgentTimeout = "agent_timeout", 504, true, "The agent did not answer in time";
-    /// The agent does not offer this.
+    /// The agent does not support the operation.
     AgentUnsupported = "agent_unsupported", 501, false, "The agent does not support this";
-    /// A cancelled turn did not end in time, so its process was ended. Seen in events only.
+    /// A cancelled turn did not end in time, so the gateway stopped the agent's process. Occurs only in events.
     CancelTimeout = "cancel_timeout", 504, false, "The agent ignored the cancel";
-    /// A content block of the prompt is of a kind that the agent does not take (`promptCapabilities`).
-    ContentUnsupported = "content_unsupported", 422, false, "The agent does not take this content";
-    /// The agent crashed too often in turns of this session. Try again after `Retry-After`; other sessions are not affected.
+    /// The prompt has a content block of a type that the agent does not support (`promptCapabilities`).
+    ContentUnsupported = "content_unsupported", 422, false, "The agent does not support this content";
+    /// The agent crashed too often in turns of this session. Retry after the time in `Retry-After`. Other sessions are not affected.
     CrashLoop = "crash_loop", 503, true, "The agent keeps crashing in this session";
-    /// The gateway shuts down. Try again after `Retry-After`.
+    /// The gateway is shutting down. Retry after the time in `Retry-After`.
     Draining = "draining", 503, true, "The gateway is shutting down";
-    /// The key lacks a scope, the page's Origin is not allowed, or the configuration forbids it.
+    /// The key lacks a scope, the `Origin` of the page is not allowed, or the configuration forbids the operation.
     Forbidden = "forbidden", 403, false, "Not allowed";
-    /// The Host of the request is not one of the gateway's names (`public_url`).
+    /// The `Host` of the request is not a name of the gateway (`public_url`).
     HostRefused = "host_refused", 421, false, "Not a name of this gateway";
-    /// The first request with this Idempotency-Key has not been answered yet.
+    /// The first request with this `Idempotency-Key` has no response yet. Retry later.
     IdempotencyInFlight = "idempotency_in_flight", 409, true, "The first request is still in flight";
-    /// This Idempotency-Key came before with another body.
+    /// An earlier request used this `Idempotency-Key` with another body.
     IdempotencyMismatch = "idempotency_mismatch", 422, false, "The Idempotency-Key belongs to another body";
-    /// A bug or a broken store. The log of the gateway has the request id with all details.
+    /// A bug or a damaged store. The gateway's log contains the details under the request id.
     Internal = "internal", 500, false, "Internal error";
-    /// The gateway was restarted, or failed, while the turn ran. Seen in events only.
-    Interrupted = "interrupted", 503, true, "The gateway was restarted in the turn";
-    /// The body or the query is not what this route takes; `errors` points to the places.
+    /// The gateway restarted or failed during the turn. Occurs only in events.
+    Interrupted = "interrupted", 503, true, "The gateway restarted during the turn";
+    /// The body or the query does not match the schema of the route. `errors` lists the invalid members.
     Invalid = "invalid", 422, false, "The request is not valid";
-    /// The key that sent a queued prompt no longer allows prompts, and the gateway was restarted. Seen in events only.
+    /// A restart found a queued prompt whose key no longer has the scope `prompt`. Occurs only in events.
     KeyRevoked = "key_revoked", 403, false, "The key of the prompt was revoked";
-    /// The body is not JSON, or the request is not HTTP as it should be.
+    /// The body is not JSON, or the HTTP request is malformed.
     Malformed = "malformed", 400, false, "The request is malformed";
-    /// The resource exists, its method is another; `Allow` lists them.
+    /// The resource exists but does not support the method. `Allow` lists the supported methods.
     MethodNotAllowed = "method_not_allowed", 405, false, "Method not allowed";
-    /// None of the media types in `Accept` can be given here.
+    /// The route supports none of the media types in `Accept`.
     NotAcceptable = "not_acceptable", 406, false, "Not acceptable";
-    /// There is no such thing, or it is not yours.
+    /// The object does not exist, or the key has no access to it.
     NotFound = "not_found", 404, false, "Not found";
-    /// Every process of the agent is busy and its line is full, or it failed to start too often lately.
+    /// All processes of the agent are busy and its wait queue is full, or the agent failed to start too often. Retry after the time in `Retry-After`.
     PoolFull = "pool_full", 503, true, "No process of the agent is free";
-    /// It changed since the state that `If-Match` names.
-    PreconditionFailed = "precondition_failed", 412, false, "It has changed meanwhile";
-    /// A restart found a queued prompt that is older than `queued_prompt_max_age`. Send it again. Seen in events only.
+    /// The object has changed since the version in `If-Match`.
+    PreconditionFailed = "precondition_failed", 412, false, "The object has changed";
+    /// A restart found a queued prompt that is older than `queued_prompt_max_age`. Send it again. Occurs only in events.
     PromptExpired = "prompt_expired", 504, true, "The prompt waited too long";
-    /// Too many prompts or requests wait in this session.
+    /// Too many prompts or requests wait in this session. Retry later.
     QueueFull = "queue_full", 429, true, "The queue is full";
-    /// The file has no bytes in the range; `Content-Range` says how many it has.
+    /// The file has no bytes in the range. `Content-Range` contains its size.
     RangeNotSatisfiable = "range_not_satisfiable", 416, false, "Range not satisfiable";
-    /// Too many requests, streams or sessions for this key, or a session wrote too much. Try again after `Retry-After`.
+    /// The key has too many requests, streams or sessions, or a session exceeded its write quota. Retry after the time in `Retry-After`.
     RateLimited = "rate_limited", 429, true, "Too many requests";
-    /// Somebody answered it before, or it was withdrawn; `resolution` and `by` say how.
-    RequestResolved = "request_resolved", 409, false, "The request is resolved already";
-    /// The session is closed. `attach` opens it again.
+    /// The request was already answered or withdrawn. `resolution` and `by` contain the details.
+    RequestResolved = "request_resolved", 409, false, "The request is already resolved";
+    /// The session is closed. `attach` reopens it.
     SessionClosed = "session_closed", 409, false, "The session is closed";
-    /// The disk is nearly full. Reads go on, prompts do not.
+    /// The disk is nearly full. Reads continue, and prompts are rejected.
     StorageFull = "storage_full", 507, false, "The storage is full";
-    /// The body is larger than the limit.
+    /// The body exceeds the limit.
     TooLarge = "too_large", 413, false, "Too large";
-    /// A turn runs in this session. Wait for its end, cancel it, or send `queue: true`.
+    /// A turn is running in this session. Wait for its end, cancel it, or send `queue: true`.
     TurnRunning = "turn_running", 409, true, "A turn is running";
-    /// No key, a wrong key, or a ticket that does not hold here.
-    Unauthorized = "unauthorized", 401, false, "A valid key is needed";
+    /// The request has no key, a wrong key, or a ticket that is not valid for this path.
+    Unauthorized = "unauthorized", 401, false, "A valid key is required";
     /// The body must be `application/json`.
     UnsupportedMediaType = "unsupported_media_type", 415, false, "Unsupported media type";
 }
 
-/// A problem, as RFC 9457 has it, with members of ours.
+/// A problem (RFC 9457) with additional members of the gateway.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// Where the code is explained.
+    /// A reference to the documentation of the code.
     #[serde(rename = "type")]
     #[schema(format = "uri-reference", example = "/docs/problems#not_found")]
     pub kind: String,
+    /// A short title, the same for every occurrence of the code.
     pub title: String,
+    /// The HTTP status of the code.
     #[schema(minimum = 400, maximum = 599)]
     pub status: u16,
+    /// An explanation of this occurrence.
     pub detail: String,
     pub code: ProblemCode,
-    /// The same request may succeed later as it is.
+    /// True if the same request may succeed later without changes.
     pub retryable: bool,
-    /// The X-Request-Id of the request; absent in events.
+    /// The `X-Request-Id` of the request. Absent in events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub instance: Option<String>,
-    /// Where the body or the query is wrong.
+    /// The invalid members of the body or the query.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
-    /// The agent's own JSON-RPC error, whole.
+    /// The complete JSON-RPC error of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub acp: Option<RpcError>,
-    /// How one may sign in to the agent: its `authMethods`.
+    /// The sign-in methods of the agent (`authMethods`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Value>, nullable = false)]
     pub auth_methods: Option<Box<RawValue>>,
+    /// The time in seconds after which a retry may succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub retry_after_seconds: Option<u64>,
-    /// The turn that runs, or that a problem is about.
+    /// The running turn, or the turn that the problem refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub prompt_id: Option<PromptId>,
-    /// The request that a problem is about.
+    /// The request that the problem refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub request_id: Option<RequestId>,
-    /// How the request was resolved, and by whom.
+    /// The earlier resolution of the request. `by` is the principal that resolved it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub resolution: Option<Resolution>,
+    /// The principal that resolved the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub by: Option<String>,
-    /// Of a process that ended: its code, or null when a signal ended it.
+    /// The exit code of an ended process; null if a signal ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<i32>)]
     pub exit_code: Option<Option<i32>>,
-    /// Of a process that ended: the signal that ended it, or null.
+    /// The signal that ended a process; null if no signal ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub signal: Option<Option<String>>,
-    /// Of a process that ended: the end of what it wrote to stderr.
+    /// The last output of an ended process to stderr.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub stderr_tail: Option<String>,
@@ -212,14 +217,14 @@ impl Problem {
         }
     }
 
-    /// `invalid`, with the place that is wrong.
+    /// Creates the problem `invalid` with one invalid member.
     pub fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         let detail = detail.into();
         let errors = vec![FieldError { pointer: pointer.into(), detail: detail.clone() }];
         Self { errors, ..Self::new(ProblemCode::Invalid, detail) }
     }
 
-    /// `agent_exited`, with how.
+    /// Creates the problem `agent_exited` with the exit status.
     pub fn exited(exit_code: Option<i32>, signal: Option<String>, stderr_tail: String) -> Self {
         Self {
             exit_code: Some(exit_code),
@@ -230,15 +235,16 @@ impl Problem {
     }
 }
 
-/// One place of a body or query that is wrong.
+/// An invalid member of a body or a query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FieldError {
     /// A JSON pointer into the body, or the name of a query parameter.
     pub pointer: String,
+    /// The reason why the member is invalid.
     pub detail: String,
 }
 
-/// A JSON-RPC error, as the agent sent it.
+/// A JSON-RPC error of the agent.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RpcError {
     pub code: i64,

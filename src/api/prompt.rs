@@ -1,4 +1,4 @@
-//! Turns: a prompt and what became of it.
+//! Prompts and their turns.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -11,13 +11,17 @@ use crate::types::{EventId, PromptId, SessionId, Timestamp};
 use super::acp_schema::ContentBlock;
 use super::problem::Problem;
 
+/// The state of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PromptStatus {
+    /// The prompt waits for the end of the running turn.
     Queued,
+    /// The turn is running.
     Running,
-    /// Ended by the agent; a cancelled turn too, with `stopReason: "cancelled"`.
+    /// The agent ended the turn. A cancelled turn is also completed, with `stopReason: "cancelled"`.
     Completed,
+    /// The turn failed; `error` contains the problem.
     Failed,
 }
 
@@ -27,31 +31,32 @@ impl PromptStatus {
     }
 }
 
-/// A turn, exact at its `lastEventId`.
+/// A turn. The object is the exact state at its `lastEventId`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Prompt {
     pub prompt_id: PromptId,
     pub session_id: SessionId,
     pub status: PromptStatus,
-    /// Why the agent stopped, in ACP's words.
+    /// The agent's stop reason, a value of ACP such as `end_turn`.
     #[schema(required)]
     pub stop_reason: Option<String>,
-    /// The agent's words on tokens, raw ACP.
+    /// The token usage that the agent reported, raw ACP.
     #[schema(required, value_type = Option<Object>)]
     pub usage: Option<Box<RawValue>>,
-    /// The agent's messages of this turn, joined: 8 MiB at most.
+    /// The agent's messages in this turn, joined. At most 8 MiB.
     pub text: String,
-    /// `text` lacks a part of the agent's messages; the events have all of them.
+    /// True if `text` omits a part of the agent's messages. The events contain all messages.
     pub truncated: bool,
-    /// Whose key sent it.
+    /// The principal that sent the prompt.
     pub by: String,
     pub created_at: Timestamp,
+    /// Null until the turn ends.
     #[schema(required)]
     pub ended_at: Option<Timestamp>,
-    /// `?after=` this on the session's events gives what follows.
+    /// The cursor for `after` on the session's events. The stream then continues after this state.
     pub last_event_id: EventId,
-    /// Why it failed.
+    /// The problem of a failed turn.
     #[schema(required)]
     pub error: Option<Problem>,
 }
@@ -61,50 +66,51 @@ pub struct Prompt {
 #[serde(rename_all = "camelCase")]
 pub struct PromptList {
     pub prompts: Vec<Prompt>,
+    /// The cursor of the next page; null on the last page.
     #[schema(required)]
     pub next_cursor: Option<String>,
 }
 
-/// A prompt: a text, or ACP's content blocks.
+/// A prompt: a text, or an array of ACP content blocks.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreatePrompt {
     #[schema(value_type = PromptContent)]
     pub prompt: Box<RawValue>,
-    /// Files of the session that go with it, behind its blocks.
+    /// Files of the session to attach. They follow the content blocks of the prompt. At most 64.
     #[serde(default)]
     #[schema(max_items = 64)]
     pub attachments: Vec<Attachment>,
-    /// Wait behind the turn that runs, instead of 409.
+    /// If true and a turn is running, the prompt is queued. If false, the request fails with 409.
     #[serde(default)]
     pub queue: bool,
 }
 
-/// A file of the session that goes with a prompt.
+/// A file of the session to attach to a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Attachment {
-    /// As the routes of files take it: relative to `cwd`, or absolute.
+    /// The path in the form that the file routes accept: relative to `cwd`, or absolute.
     #[schema(min_length = 1, max_length = 4096)]
     pub path: String,
-    /// The kind of its content block. Without it the file goes in by its content if the agent takes that (an image, a
-    /// sound, a text that is not long), else as a link.
+    /// The type of the content block. By default, an image, an audio file or a short text is embedded if the
+    /// agent supports it. Any other file becomes a link.
     #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub kind: Option<AttachAs>,
 }
 
-/// Kinds of ACP's content blocks.
+/// Types of content blocks for attachments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AttachAs {
-    /// Only where it is and what; every agent takes it.
+    /// A link with the file's name, size and type. Every agent supports it.
     ResourceLink,
-    /// With its content, as text or base64: needs `embeddedContext`.
+    /// The file with its content as text or base64. Requires the capability `embeddedContext`.
     Resource,
-    /// Needs `image`.
+    /// An image. Requires the capability `image`.
     Image,
-    /// Needs `audio`.
+    /// An audio recording. Requires the capability `audio`.
     Audio,
 }
 
@@ -115,7 +121,7 @@ pub struct PromptContent;
 impl PartialSchema for PromptContent {
     fn schema() -> RefOr<Schema> {
         OneOfBuilder::new()
-            .description(Some("A text, or ACP's content blocks."))
+            .description(Some("A text, or an array of ACP content blocks."))
             .item(ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)))
             .item(ArrayBuilder::new().items(Ref::from_schema_name("ContentBlock")).min_items(Some(1)))
             .into()
@@ -129,7 +135,7 @@ impl ToSchema for PromptContent {
     }
 }
 
-/// The turns that were cancelled.
+/// The turns that the request cancelled.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Cancelled {

@@ -1,4 +1,4 @@
-//! The agent's requests that clients answer.
+//! Requests of the agent that clients answer.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -16,33 +16,35 @@ use super::problem::RpcError;
 #[serde(rename_all = "camelCase")]
 pub struct PendingRequest {
     pub request_id: RequestId,
-    /// ACP's method, such as `session/request_permission`.
+    /// The ACP method, such as `session/request_permission`.
     pub method: String,
-    /// Raw ACP, with our `sessionId`.
+    /// Raw ACP, with the gateway's `sessionId`.
     #[schema(value_type = RequestParams)]
     pub params: Box<RawValue>,
+    /// The turn of the request; null outside a turn.
     #[schema(required)]
     pub prompt_id: Option<PromptId>,
-    /// The agent's id of the child session that asks; absent: the session itself does.
+    /// The agent's id of the child session that sent the request. Absent for the session itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub subagent: Option<String>,
     pub created_at: Timestamp,
-    /// When the policy answers it.
+    /// The time at which the permission policy answers the request.
     #[schema(required)]
     pub deadline: Option<Timestamp>,
 }
 
+/// The agent's requests that wait for an answer.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingRequests {
     pub requests: Vec<PendingRequest>,
-    /// Always null: a session has few of them.
+    /// Always null: all pending requests fit on one page.
     #[schema(required)]
     pub next_cursor: Option<String>,
 }
 
-/// How a request ended.
+/// The way in which a request was resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Resolution {
@@ -50,19 +52,19 @@ pub enum Resolution {
     Answered,
     /// The policy answered.
     Policy,
-    /// Its turn was cancelled.
+    /// The turn of the request was cancelled.
     Cancelled,
-    /// The agent took it back, or is gone.
+    /// The agent withdrew the request, or its process ended.
     Withdrawn,
-    /// Nobody answered in time.
+    /// The request expired without an answer.
     Expired,
 }
 
-/// The answer to a request of any kind: one of the two.
+/// The answer to a request of any method: either `result` or `error`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RequestAnswer {
-    /// Raw ACP, passed on as it is. `null` is a result.
+    /// The result, raw ACP. It is passed to the agent unchanged. `null` is a valid result.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub result: Option<Box<RawValue>>,
     /// A JSON-RPC error.
@@ -70,24 +72,24 @@ pub struct RequestAnswer {
     pub error: Option<Box<RawValue>>,
 }
 
-/// A member that is there with the value `null` is there.
+/// Treats a member with the value `null` as present.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// The answer to a permission request: one of the two.
+/// The answer to a permission request: either `optionId` or `cancelled`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PermissionAnswer {
-    /// One of the options that the agent offered.
+    /// The `optionId` of an option that the agent offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub option_id: Option<String>,
-    /// Must be true when given.
+    /// Must be true if present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled: Option<bool>,
 }
 
-/// An object of exactly one member.
+/// The schema of an object with exactly one member.
 fn single_member_object(name: &str, value: impl Into<RefOr<Schema>>) -> Schema {
     ObjectBuilder::new()
         .schema_type(Type::Object)
@@ -101,7 +103,7 @@ fn single_member_object(name: &str, value: impl Into<RefOr<Schema>>) -> Schema {
 impl PartialSchema for RequestAnswer {
     fn schema() -> RefOr<Schema> {
         OneOfBuilder::new()
-            .description(Some("Raw ACP, passed on as it is; or a JSON-RPC error."))
+            .description(Some("A result, which is passed to the agent unchanged, or a JSON-RPC error."))
             .item(Ref::from_schema_name("ResultAnswer"))
             .item(Ref::from_schema_name("ErrorAnswer"))
             .into()
@@ -120,7 +122,7 @@ impl ToSchema for RequestAnswer {
 impl PartialSchema for PermissionAnswer {
     fn schema() -> RefOr<Schema> {
         OneOfBuilder::new()
-            .description(Some("One of the options that the agent offered; or none of them."))
+            .description(Some("The selected option, or a cancellation."))
             .item(Ref::from_schema_name("PermissionChoice"))
             .item(Ref::from_schema_name("PermissionCancellation"))
             .into()
@@ -136,6 +138,7 @@ impl ToSchema for PermissionAnswer {
     }
 }
 
+/// The action in an answer to an elicitation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ElicitationAction {
@@ -144,12 +147,12 @@ pub enum ElicitationAction {
     Cancel,
 }
 
-/// The answer to a form of the agent.
+/// The answer to an elicitation.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ElicitationAnswer {
     pub action: ElicitationAction,
-    /// The values, with `accept`.
+    /// The values of the form. Only with the action `accept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub content: Option<Box<RawValue>>,

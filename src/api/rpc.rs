@@ -4,24 +4,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-/// A call that the agent's entry allows (its key `rpc`).
+/// A call of a method that the agent's entry allows (`rpc`).
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RpcCall {
+    /// The name of the method.
     pub method: String,
-    /// An object, sent as it is; `{}` if there is none.
+    /// The params, an object that is sent unchanged. The default is `{}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub params: Option<Box<RawValue>>,
-    /// Send a notification: nobody answers it.
+    /// If true, the gateway sends a notification, and the agent does not answer.
     #[serde(default)]
     pub notify: bool,
 }
 
-/// What the agent answered.
+/// The result of a call.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RpcResult {
-    /// Raw, as the agent wrote it.
+    /// The agent's result, raw.
     #[schema(value_type = Value)]
     pub result: Box<RawValue>,
 }

@@ -1,4 +1,5 @@
-//! OpenAPI schemas of the vocabulary in `types`, so that DTOs use ids, cursors and times as they are.
+//! OpenAPI schemas of the shared types in `types`, so that API types can use ids, cursors and timestamps
+//! directly.
 
 use utoipa::openapi::schema::{
     Discriminator, KnownFormat, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, Type,
@@ -17,7 +18,7 @@ fn text(description: &str, pattern: &str, format: Option<SchemaFormat>) -> RefOr
         .into()
 }
 
-/// A union of named schemas with the discriminator `type`, from pairs of `type` and schema name.
+/// Returns a union of named schemas with the discriminator `type`, from pairs of `type` and schema name.
 pub(super) fn union<'a>(
     description: &str,
     members: impl IntoIterator<Item = (&'a str, &'a str)> + Clone,
@@ -45,12 +46,12 @@ macro_rules! text_schemas {
 }
 
 text_schemas! {
-    SessionId: "A session: a UUID v7 in lower case.", "", Some(SchemaFormat::KnownFormat(KnownFormat::Uuid));
-    PromptId: "A turn of its session.", "^p[1-9][0-9]{0,8}$", None;
-    RequestId: "A request of the agent, in its session.", "^r[1-9][0-9]{0,8}$", None;
-    TerminalId: "A terminal of its session.", "^t[1-9][0-9]{0,8}$", None;
-    AgentName: "An agent of the catalogue.", "^[a-z0-9][a-z0-9_-]{0,63}$", None;
-    EventId: "The id of an event in its session: the store's epoch and a number without holes.", "^[a-z0-9]{1,16}-(0|[1-9][0-9]*)$", None;
-    Position: "A place in the whole log, for streams over many sessions.", "^[a-z0-9]{1,16}-g(0|[1-9][0-9]*)$", None;
-    Timestamp: "RFC 3339 in UTC with milliseconds.", "", Some(SchemaFormat::KnownFormat(KnownFormat::DateTime));
+    SessionId: "The id of a session: a UUID v7 in lower case.", "", Some(SchemaFormat::KnownFormat(KnownFormat::Uuid));
+    PromptId: "The id of a turn in its session.", "^p[1-9][0-9]{0,8}$", None;
+    RequestId: "The id of an agent's request in its session.", "^r[1-9][0-9]{0,8}$", None;
+    TerminalId: "The id of a terminal in its session.", "^t[1-9][0-9]{0,8}$", None;
+    AgentName: "The name of an agent in the catalogue.", "^[a-z0-9][a-z0-9_-]{0,63}$", None;
+    EventId: "The id of an event in its session: the epoch of the store and a number without gaps.", "^[a-z0-9]{1,16}-(0|[1-9][0-9]*)$", None;
+    Position: "A position in the whole log, for streams over many sessions.", "^[a-z0-9]{1,16}-g(0|[1-9][0-9]*)$", None;
+    Timestamp: "A time in RFC 3339 format, in UTC with milliseconds.", "", Some(SchemaFormat::KnownFormat(KnownFormat::DateTime));
 }

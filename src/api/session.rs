@@ -1,4 +1,4 @@
-//! Sessions as clients see them.
+//! Sessions.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -10,45 +10,47 @@ use crate::types::{AgentName, EventId, Position, PromptId, ServedBy, SessionId, 
 use super::problem::Problem;
 use super::request::PendingRequest;
 
-/// What a session does now.
+/// The current activity of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionState {
-    /// Nothing runs.
+    /// No turn is running.
     Idle,
-    /// A turn runs.
+    /// A turn is running.
     Running,
-    /// A turn runs and a request of the agent waits for an answer.
+    /// A turn is running, and a request of the agent waits for an answer.
     Waiting,
-    /// Closed: the log can be read, prompts are refused until `attach`.
+    /// The session is closed. Clients can read its log. Prompts are rejected until `attach`.
     Closed,
 }
 
-/// A session, exact at its `lastEventId`.
+/// A session. The object is the exact state at its `lastEventId`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
     pub session_id: SessionId,
     pub agent: AgentName,
+    /// The title from a client or from the agent; null without a title.
     #[schema(required)]
     pub title: Option<String>,
+    /// Arbitrary data of clients.
     #[schema(value_type = Object)]
     pub metadata: Map<String, Value>,
-    /// The working folder that the agent was given.
+    /// The working directory of the agent, an absolute path.
     pub cwd: String,
     pub state: SessionState,
-    /// A process of the agent holds this session now.
+    /// True if a process of the agent holds this session.
     pub attached: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// The turn that runs.
+    /// The running turn.
     #[schema(required)]
     pub prompt_id: Option<PromptId>,
-    /// The turns that wait, first comes first.
+    /// The queued turns, oldest first.
     pub queued: Vec<PromptId>,
-    /// The agent's requests that wait for an answer.
+    /// The requests of the agent that wait for an answer.
     pub requests: Vec<PendingRequest>,
-    /// What the agent takes in prompts, as it said at `initialize`.
+    /// The agent's `promptCapabilities` from `initialize`: the content types that it supports in prompts.
     #[schema(required, value_type = Option<Object>)]
     pub prompt_capabilities: Option<Box<RawValue>>,
     /// The agent's modes, raw ACP.
@@ -63,27 +65,30 @@ pub struct Session {
     /// The agent's plan, raw ACP.
     #[schema(required, value_type = Option<Value>)]
     pub plan: Option<Box<RawValue>>,
-    /// The agent's last words on tokens and cost, raw ACP.
+    /// The last usage report of the agent (tokens and cost), raw ACP.
     #[schema(required, value_type = Option<Object>)]
     pub usage: Option<Box<RawValue>>,
-    /// The agent's child sessions as it last told of them, raw ACP: the members of its `subagent_update`s. Absent when it
-    /// runs none.
+    /// The child sessions of the agent, raw ACP: the merged members of the `subagent_update`s of each child.
+    /// Absent without child sessions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, value_type = Vec<Object>)]
     pub subagents: Vec<Box<RawValue>>,
+    /// The restrictions that a client set for the session.
     pub policy: SessionPolicy,
-    /// `?after=` this on the session's events continues the snapshot without a gap.
+    /// The cursor for `after` on the session's events. The stream then continues after this state without a
+    /// gap.
     pub last_event_id: EventId,
 }
 
 impl Session {
-    /// A snapshot is what the log said up to its last event, so that event names its version.
+    /// Returns the entity tag. The last event identifies the version, because the snapshot is a fold of all
+    /// events up to it.
     pub fn etag(&self) -> String {
         format!("\"{}\"", self.last_event_id)
     }
 }
 
-/// A session in a list: without what is folded from the agent's words.
+/// A session in a list. It omits the members that are folded from updates of the agent.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionSummary {
@@ -123,44 +128,44 @@ impl From<Session> for SessionSummary {
     }
 }
 
-/// A page of sessions, the newest `updatedAt` first.
+/// A page of sessions, ordered by `updatedAt`, the newest first.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionList {
     pub sessions: Vec<SessionSummary>,
-    /// For the next page; null on the last.
+    /// The cursor of the next page; null on the last page.
     #[schema(required)]
     pub next_cursor: Option<String>,
-    /// A cursor of `/v1/events`: what it gives after this is newer than the list.
+    /// A cursor of `/v1/events`. The stream after it contains all changes that are newer than the list.
     pub last_event_id: Position,
 }
 
-/// The result of a bulk call for one session.
+/// The result of a bulk operation for one session.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkResult {
     pub session_id: SessionId,
-    /// The status that the call for this session alone answers: 200 when it is closed, 204 when it is deleted, else that
-    /// of `problem`.
+    /// The status of the operation for this session: 200 (closed), 204 (deleted), or the status of `problem`.
     #[schema(minimum = 200, maximum = 599)]
     pub status: u16,
-    /// Why the session was left as it was.
+    /// The reason why the operation did not change the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub problem: Option<Problem>,
 }
 
-/// The result of a bulk call for a batch of sessions.
+/// The result of a bulk operation for a batch of sessions.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkResults {
+    /// One result for each session of the batch.
     pub results: Vec<BulkResult>,
-    /// The `cursor` of the next batch; null when no other session fits.
+    /// The `cursor` of the next batch; null if no other session matches.
     #[schema(required)]
     pub next_cursor: Option<String>,
 }
 
-/// What happens to a permission request that nobody answers in time.
+/// The action for a permission request that is not answered in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unanswered {
@@ -168,29 +173,33 @@ pub enum Unanswered {
     Wait,
 }
 
-/// Who answers permission requests.
+/// The policy for permission requests.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PermissionPolicy {
+    /// The action after the timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unanswered: Option<Unanswered>,
-    /// How long a request waits for a person.
+    /// The time in seconds that a request waits for an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 86_400)]
     pub after_seconds: Option<u64>,
-    /// Kinds of tool calls that are allowed without asking.
+    /// Kinds of tool calls that the gateway allows without a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
 }
 
-/// What a session's agent may do. A client may only narrow what the agent's entry has.
+/// The permissions of a session's agent. A client can only restrict the values of the agent's entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SessionPolicy {
+    /// The policy for permission requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<PermissionPolicy>,
+    /// The provider of the `fs/*` methods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<ServedBy>,
+    /// The provider of the `terminal/*` methods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminals: Option<ServedBy>,
 }

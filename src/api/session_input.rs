@@ -1,4 +1,4 @@
-//! What clients send about sessions: creation, and the merge patch of title and metadata.
+//! Inputs for sessions: creation, and the merge patch of title and metadata.
 
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
@@ -17,43 +17,49 @@ use super::session::SessionPolicy;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateSession {
     pub agent: AgentName,
-    /// Below the workspace root; relative is fine; absent: a new folder.
+    /// The working directory below the workspace root. A relative path is resolved against the workspace
+    /// root. Default: a new directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 4096)]
     pub cwd: Option<String>,
-    /// Names of the configuration's `[mcp.<name>]`.
+    /// Names of MCP servers in the configuration (`[mcp.<name>]`). At most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 64)]
     pub mcp_servers: Vec<McpServer>,
+    /// Further directories for the agent, below a workspace root. At most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 64)]
     pub additional_directories: Vec<String>,
+    /// The title of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 512)]
     pub title: Option<String>,
+    /// Arbitrary data of the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Map<String, Value>>,
+    /// Restrictions of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<SessionPolicy>,
-    /// A session that the agent has already: it is adopted instead of a new one made. Needs the scope `admin`, and
-    /// `cwd` where the agent cannot list its sessions.
+    /// The id of an existing session of the agent. The gateway adopts it instead of creating a session.
+    /// Requires the scope `admin`, and `cwd` if the agent cannot list its sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 1024)]
     pub agent_session_id: Option<String>,
-    /// For the agent, whenever it gets the session: only keys that its entry lists.
+    /// Additional `_meta` for the agent, sent at each set-up of the session. Only the keys in the agent's
+    /// entry are allowed.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub meta: Option<Box<RawValue>>,
 }
 
-/// An MCP server that a client asks for. The session refuses all but names.
+/// An MCP server that a client selects. Only names are allowed.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum McpServer {
-    /// A name of the configuration.
+    /// The name of a server in the configuration.
     Name(String),
-    /// An ACP `McpServer`: refused, since clients bring neither commands nor URLs.
+    /// An ACP `McpServer`. It is rejected, because clients must not define commands or URLs.
     Inline(Box<RawValue>),
 }
 
@@ -63,7 +69,7 @@ impl<'de> Deserialize<'de> for McpServer {
         match raw.get().as_bytes().first() {
             Some(b'"') => serde_json::from_str(raw.get()).map(Self::Name).map_err(D::Error::custom),
             Some(b'{') => Ok(Self::Inline(raw)),
-            _ => Err(D::Error::custom("invalid type: expected a server's name or an object")),
+            _ => Err(D::Error::custom("invalid type: expected the name of a server or an object")),
         }
     }
 }
@@ -71,7 +77,7 @@ impl<'de> Deserialize<'de> for McpServer {
 impl PartialSchema for McpServer {
     fn schema() -> RefOr<Schema> {
         OneOfBuilder::new()
-            .description(Some("The name of a configured server. An object, which would bring a server of the client's own, is 403."))
+            .description(Some("The name of a configured server. An object would define a server of the client and fails with 403."))
             .item(ObjectBuilder::new().schema_type(Type::String))
             .item(ObjectBuilder::new().schema_type(Type::Object))
             .into()
@@ -80,7 +86,8 @@ impl PartialSchema for McpServer {
 
 impl ToSchema for McpServer {}
 
-/// RFC 7396: absent keeps, null clears, a value sets; in `metadata` member by member.
+/// A merge patch (RFC 7396). An absent member is unchanged, null clears it, and a value replaces it.
+/// `metadata` is merged member by member.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SessionPatch {
@@ -92,7 +99,7 @@ pub struct SessionPatch {
     pub metadata: Option<Option<Map<String, Value>>>,
 }
 
-#[expect(clippy::option_option, reason = "serde calls it only for a member that is there, null or not")]
+#[expect(clippy::option_option, reason = "serde calls this function only for a present member, null or not")]
 fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {
@@ -104,7 +111,7 @@ impl SessionPatch {
         self.title.is_none() && self.metadata.is_none()
     }
 
-    /// What `metadata` becomes.
+    /// Applies the patch to the metadata.
     pub fn merged_metadata(&self, mut now: Map<String, Value>) -> Map<String, Value> {
         match &self.metadata {
             None => now,
@@ -117,7 +124,7 @@ impl SessionPatch {
     }
 }
 
-/// RFC 7396 for objects. Its depth is bounded by the depth of a body.
+/// Merges objects (RFC 7396). The depth limit of request bodies bounds the recursion.
 fn merge(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
     for (name, value) in patch {
         match value {

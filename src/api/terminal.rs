@@ -5,53 +5,57 @@ use utoipa::ToSchema;
 
 use crate::types::{EventId, PromptId, TerminalId, Timestamp};
 
-/// How a terminal's command ended. Both are null when nobody knows.
+/// The exit status of a terminal's command. If both members are null, the cause of the exit is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TerminalExit {
+    /// The exit code; null if a signal ended the command.
     #[schema(required)]
     pub exit_code: Option<i32>,
-    /// Spelled as in `SIGKILL`.
+    /// A signal name such as `SIGKILL`.
     #[schema(required)]
     pub signal: Option<String>,
 }
 
+/// A terminal that the gateway runs for an agent.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Terminal {
     pub terminal_id: TerminalId,
-    /// The turn that it was started in.
+    /// The turn that started the terminal.
     #[schema(required)]
     pub prompt_id: Option<PromptId>,
     pub command: String,
     pub args: Vec<String>,
     pub cwd: String,
     pub created_at: Timestamp,
-    /// Null while the command runs.
+    /// Null while the command is running.
     #[schema(required)]
     pub exit_status: Option<TerminalExit>,
 }
 
+/// The terminals of a session.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TerminalList {
-    /// The newest first.
+    /// The terminals, the newest first.
     pub terminals: Vec<Terminal>,
     #[schema(required)]
     pub next_cursor: Option<String>,
 }
 
-/// A terminal with the last of its output, folded from the log.
+/// A terminal and the last part of its output, folded from the log.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TerminalWindow {
     #[serde(flatten)]
     pub terminal: Terminal,
+    /// The last part of the output, as text.
     pub output: String,
-    /// Bytes that came before `output`.
+    /// The number of output bytes before `output`.
     pub offset: u64,
-    /// Something before `output` has gone.
+    /// True if earlier output is missing.
     pub truncated: bool,
-    /// What it is exact at: `?after=` it gives what follows.
+    /// The cursor for `after` on the session's events. The stream then continues after this state.
     pub last_event_id: EventId,
 }

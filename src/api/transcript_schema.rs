@@ -1,4 +1,4 @@
-//! The OpenAPI schemas of a transcript's items: one named schema for each `type`, and their union.
+//! OpenAPI schemas of a transcript's items: one named schema for each `type`, and their union.
 
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
@@ -10,7 +10,7 @@ use super::transcript::{
     TurnSessionMessage, TurnSubagent, TurnTerminal, TurnToolCall,
 };
 
-/// The variants of [`TurnItem`] with their `type` on the wire.
+/// The variants of [`TurnItem`] with their `type` in JSON.
 macro_rules! items {
     ($($name:ident = $kind:literal;)*) => {
         const ITEMS: &[(&str, &str)] = &[$(($kind, stringify!($name))),*];
@@ -37,7 +37,7 @@ items! {
     TurnOther = "other";
 }
 
-/// With the member `type`, which serde writes beside the members of the struct.
+/// Adds the member `type`, which serde writes before the members of the struct.
 fn of_type(kind: &str, schema: RefOr<Schema>) -> RefOr<Schema> {
     let RefOr::T(Schema::Object(mut item)) = schema else {
         unreachable!("items are derived from structs, which are objects");
@@ -51,7 +51,7 @@ fn of_type(kind: &str, schema: RefOr<Schema>) -> RefOr<Schema> {
 impl PartialSchema for TurnItem {
     fn schema() -> RefOr<Schema> {
         union(
-            "An item of a turn, by `type`. Clients must expect types that they do not know.",
+            "An item of a turn. `type` selects the schema. Clients must ignore unknown types.",
             ITEMS.iter().copied(),
         )
     }

@@ -1,4 +1,4 @@
-//! `[agents.<name>]`: a program that speaks ACP, and what it gets.
+//! `[agents.<name>]`: a program that speaks ACP, with its environment, permissions and limits.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,48 +14,49 @@ use crate::types::method_list::route_of;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
     pub launch: Launch,
-    /// It is a known agent that was found on PATH; no file configures it.
+    /// True for a known agent that was found on PATH and has no entry in a file.
     pub discovered: bool,
     pub env: BTreeMap<String, Secret>,
     pub home: Home,
     pub files: ServedBy,
     pub terminals: ServedBy,
     pub permissions: Permissions,
-    /// Keys of `_meta` that clients may send at set-up.
+    /// Keys of `_meta` that clients may send at the set-up of a session.
     pub meta: Vec<String>,
     /// Methods that clients may call through `/rpc`.
     pub rpc: Vec<String>,
-    /// Whether people may sign in to it in a terminal.
+    /// Whether users may sign in to the agent in a terminal.
     pub terminal_auth: bool,
-    /// The version of ACP that is asked for.
+    /// The version of ACP that the gateway requests.
     pub protocol: u64,
     pub pool: Pool,
     pub limits: AgentLimits,
 }
 
-/// What runs.
+/// The program to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Launch {
-    /// A name on PATH or an absolute path.
+    /// A name on PATH, or an absolute path.
     Command { command: String, args: Vec<String> },
-    /// `builtin = "demo"`: this program's own `demo-agent`.
+    /// `builtin = "demo"`: the command `demo-agent` of this program.
     Demo,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Home {
-    /// A folder of its own below the data folder.
+    /// A separate directory for each agent below the data directory.
     Private,
-    /// The operator's, with the sign-ins that are there: one trust domain with the gateway.
+    /// The home directory of the operator, with its sign-ins. The agent is then in one trust domain with the
+    /// gateway.
     User,
 }
 
-/// What happens to a permission that nobody answers.
+/// The policy for permission requests without an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permissions {
     pub on_timeout: OnTimeout,
     pub timeout: Duration,
-    /// Kinds of tools that are allowed without asking.
+    /// Kinds of tools that the gateway allows without a question.
     pub allow: Vec<String>,
 }
 
@@ -67,27 +68,28 @@ pub enum OnTimeout {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
-    /// Processes at a time.
+    /// The maximum number of processes.
     pub max_size: usize,
-    /// Spares that wait, started.
+    /// The number of idle processes that the pool keeps ready.
     pub min_idle: usize,
-    /// An agent that nobody has wanted for so long keeps no spares.
+    /// The time for which an unused agent keeps its idle processes.
     pub min_idle_for: Duration,
-    /// A process without a turn: then its lease goes back.
+    /// The time that a process may be without a turn before the pool reclaims its lease.
     pub idle_timeout: Duration,
-    /// The same for an agent that can neither load nor resume a session.
+    /// The same time for an agent that can neither load nor resume a session.
     pub no_load_idle_timeout: Duration,
-    /// The time for which a process of such an agent is idle before a full pool reclaims it.
+    /// The idle time after which a full pool may reclaim a process of such an agent.
     pub no_load_reclaim_timeout: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentLimits {
-    /// From spawn to the answer of `initialize`.
+    /// The time from the start of the process to the answer to `initialize`.
     pub start_timeout: Duration,
-    /// Bytes of one line.
+    /// The size of one line in bytes.
     pub max_line_bytes: usize,
-    /// A turn without a word, a request or a terminal: then it is cancelled.
+    /// The time for which a turn may continue without an update, a request or a terminal. When it expires,
+    /// the gateway cancels the turn.
     pub turn_idle_timeout: Duration,
 }
 
@@ -135,7 +137,8 @@ impl Agent {
         }
     }
 
-    /// The names of the variables that an agent found on PATH receives from the gateway's environment.
+    /// Returns the names of the variables that a discovered agent receives from the environment of the
+    /// gateway.
     pub fn inherited_variables(&self) -> Option<String> {
         let names: Vec<&str> = self.env.keys().map(String::as_str).collect();
         (self.discovered && !names.is_empty()).then(|| names.join(", "))
@@ -186,12 +189,12 @@ impl Agent {
     }
 }
 
-/// Takes what is left: a command with arguments, or the name of what is built in.
+/// Reads the remaining keys: a command with arguments, or the name of a built-in agent.
 fn read_launch(mut section: Section) -> Result<Launch, ConfigError> {
     let (builtin, command, args) = (section.take("builtin"), section.take("command"), section.take("args"));
     let launch = match (builtin, command, args) {
         (Some(builtin), None, None) => builtin.choice(&[("demo", ())]).map(|()| Launch::Demo)?,
-        (Some(_), _, _) => return Err(section.invalid("builtin stands without command and args")),
+        (Some(_), _, _) => return Err(section.invalid("builtin cannot be combined with command or args")),
         (None, Some(command), args) => Launch::Command {
             command: read_program(&command)?,
             args: args.map_or(Ok(Vec::new()), Field::strings)?,
@@ -202,26 +205,26 @@ fn read_launch(mut section: Section) -> Result<Launch, ConfigError> {
     Ok(launch)
 }
 
-/// A bare name, which is looked up on PATH, or an absolute path.
+/// Reads a program: a name to look up on PATH, or an absolute path.
 pub(super) fn read_program(field: &Field) -> Result<String, ConfigError> {
     let command = field.string()?;
     if command.is_empty() || (command.contains('/') && !Path::new(command).is_absolute()) {
-        return Err(field.invalid("must be a name that is looked up on PATH, or an absolute path"));
+        return Err(field.invalid("must be the name of a program on PATH, or an absolute path"));
     }
     Ok(command.to_owned())
 }
 
-/// Names of methods; one that ends in `*` stands for all that begin so.
+/// Reads names of methods. A name that ends in `*` matches all methods with this prefix.
 fn read_methods(field: Field) -> Result<Vec<String>, ConfigError> {
     let method = |item: &Field| {
         let name = item.string()?;
         if let Some(route) = route_of(name) {
-            return Err(item.invalid(format!("{name:?} never goes by name: {route}")));
+            return Err(item.invalid(format!("{name:?} cannot be called by name: {route}")));
         }
         let start = name.strip_suffix('*').unwrap_or(name);
-        // A star that stood for everything would let in what nobody has thought of.
+        // A bare star would allow methods that the operator does not know.
         if start.is_empty() || start.contains('*') {
-            return Err(item.invalid("must be a method, or what methods begin with and a * at the end"));
+            return Err(item.invalid("must be a method, or a prefix of methods followed by *"));
         }
         Ok(name.to_owned())
     };
@@ -231,7 +234,7 @@ fn read_methods(field: Field) -> Result<Vec<String>, ConfigError> {
 const SERVED_BY: [(&str, ServedBy); 3] =
     [("off", ServedBy::Off), ("client", ServedBy::Client), ("gateway", ServedBy::Gateway)];
 
-/// ACP's kinds of tools.
+/// The kinds of tools in ACP.
 const TOOL_KINDS: [&str; 10] =
     ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
 
@@ -267,7 +270,7 @@ fn read_pool(field: Field) -> Result<Pool, ConfigError> {
         Some(warm) => {
             pool.min_idle = warm.count()?;
             if pool.min_idle > pool.max_size {
-                return Err(warm.invalid(format!("must be at most max, which is {}", pool.max_size)));
+                return Err(warm.invalid(format!("must be at most `max`, which is {}", pool.max_size)));
             }
         }
         None => pool.min_idle = pool.min_idle.min(pool.max_size),

@@ -1,16 +1,17 @@
-//! The environment, read once and handed on.
+//! The environment of the process, read once at the start.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A copy of a process's environment. It never shows its values.
+/// A copy of a process's environment. `Debug` prints the names and never the values.
 #[derive(Clone, Default)]
 pub struct Environment(BTreeMap<String, OsString>);
 
 impl Environment {
-    /// This process's own. Names that are not UTF-8 cannot be ours.
+    /// Copies the environment of this process. Names that are not UTF-8 are skipped, because no key has such
+    /// a name.
     pub fn from_process() -> Self {
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))).collect()
     }
@@ -19,17 +20,17 @@ impl Environment {
         self.0.get(name).map(OsString::as_os_str)
     }
 
-    /// `PATH`, as it is.
+    /// The value of `PATH`, unchanged.
     pub fn search_path(&self) -> &OsStr {
         self.get("PATH").unwrap_or_default()
     }
 
-    /// In the order of names.
+    /// Iterates over the variables in the order of their names.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &OsStr)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_os_str()))
     }
 
-    /// A folder that a variable names, if it is absolute.
+    /// Returns the directory that a variable names, if the path is absolute.
     pub(super) fn folder(&self, name: &str) -> Option<PathBuf> {
         self.get(name).map(Path::new).filter(|path| path.is_absolute()).map(Path::to_owned)
     }
@@ -47,16 +48,16 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// What of our environment children may see; everything else is kept from them.
+/// The part of the gateway's environment that children may receive. All other variables are withheld.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChildEnvironment {
-    /// As we have it; whoever uses it drops the entries that others could bend.
+    /// The unchanged value. Its users remove directories that other users can write to.
     pub path: OsString,
-    /// The operator's home, for agents with `home = "user"`.
+    /// The home directory of the operator, for agents with `home = "user"`.
     pub home: Option<PathBuf>,
-    /// Language, time zone and certificates: for every child.
+    /// Language, time zone and certificates, for every child.
     pub shared: Vec<(String, OsString)>,
-    /// Who the operator is and where programs keep his settings: only for `home = "user"`.
+    /// The operator's user name and the directories of their settings, only for `home = "user"`.
     pub user: Vec<(String, OsString)>,
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, with its key and its place.
+//! Errors in the configuration, with the key and its location.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub enum ConfigError {
     Missing { origin: Origin, key: String, missing: &'static str },
     #[error("{name}: {reason}")]
     Variable { name: &'static str, reason: String },
-    #[error("there is no home folder for the data; name one by --data DIR or ACP_GATEWAY_DATA")]
+    #[error("no home directory for the data; set the data directory with --data DIR or ACP_GATEWAY_DATA")]
     NoDataFolder,
 }
 
@@ -30,7 +30,7 @@ fn did_you_mean(suggestion: Option<&str>) -> String {
     suggestion.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
 
-/// The known name that is nearest to what was written, if one is near.
+/// Returns the known name that is most similar to the given name, if one is similar enough.
 pub(super) fn closest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     known
         .into_iter()
@@ -40,7 +40,7 @@ pub(super) fn closest<'a>(written: &str, known: impl IntoIterator<Item = &'a str
         .map(|(_, name)| name.to_owned())
 }
 
-/// A common beginning says much for a long name, two swapped letters little against a short one.
+/// Combines two measures: a common prefix counts for long names, and edit distance counts for short names.
 fn similarity(written: &str, name: &str) -> f64 {
     let edit_similarity = strsim::normalized_damerau_levenshtein(written, name) + 0.2;
     strsim::jaro_winkler(written, name).max(edit_similarity)

@@ -1,4 +1,4 @@
-//! Agents that are offered when the file names none: what is built in, and known commands on PATH.
+//! The agents without a configuration file: the built-in demo agent, and known commands on PATH.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,14 @@ use super::secret::{Secret, SecretText};
 use crate::types::AgentName;
 use crate::types::known_agents::{KNOWN, KnownAgent};
 
-/// `on_path` says whether a program is there; nothing is run. Commands are only looked for if `search`.
+/// Returns the default agents. `on_path` returns true if a program exists; no program runs. Commands on PATH
+/// are included only if `search` is true.
 pub(super) fn default_agents(
     search: bool,
     on_path: &dyn Fn(&str) -> bool,
     environment: &Environment,
 ) -> BTreeMap<AgentName, Agent> {
-    let name = |name: &str| name.parse::<AgentName>().expect("the names of the table are agents' names");
+    let name = |name: &str| name.parse::<AgentName>().expect("the names in the table are valid agent names");
     let mut agents = BTreeMap::from([(name("demo"), Agent::new(Launch::Demo))]);
     for known in KNOWN.iter().filter(|known| search && on_path(known.command)) {
         agents.entry(name(known.name)).or_insert_with(|| discovered_agent(known, environment));
@@ -26,7 +27,8 @@ fn discovered_agent(known: &KnownAgent, environment: &Environment) -> Agent {
     let args = known.args.iter().map(|arg| (*arg).to_owned()).collect();
     let mut agent = Agent::new(Launch::Command { command: known.command.to_owned(), args });
     agent.discovered = true;
-    // The sign-ins that it has are in the operator's home, and nobody asked for it to run ahead.
+    // The agent's sign-ins are in the operator's home directory. The operator did not configure the agent, so
+    // no process starts ahead of a request.
     agent.home = Home::User;
     agent.pool.min_idle = 0;
     let secrets = known.secrets.iter().map(|name| (*name, true));
@@ -40,7 +42,8 @@ fn discovered_agent(known: &KnownAgent, environment: &Environment) -> Agent {
     agent
 }
 
-/// A variable of the gateway's environment. A URL may hold a password, and is then a secret as well.
+/// Reads a variable of the gateway's environment. A URL with user information may contain a password and
+/// counts as a secret.
 fn inherited_variable(name: &str, value: &str, secret: bool) -> Secret {
     let from = format!("{{ from_env = \"{name}\" }}");
     if secret || (value.contains("://") && value.contains('@')) {

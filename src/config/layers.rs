@@ -1,4 +1,4 @@
-//! File under environment under flags, as one tree that remembers where each value comes from.
+//! Merges file, environment and flags into one tree that records the origin of each value.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::environment::Environment;
 use super::error::{ConfigError, closest};
 use super::node::{Node, Origin, Value, parse_file, parse_text};
 
-/// What the command line says.
+/// The flags of the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
     pub config: Option<PathBuf>,
@@ -18,17 +18,18 @@ pub struct Flags {
     pub insecure_http: bool,
 }
 
-/// Every key of the file may come as `ACP_GATEWAY__SECTION__NAME`.
+/// The prefix of variables for keys of the file: `ACP_GATEWAY__SECTION__NAME`.
 const KEY_PREFIX: &str = "ACP_GATEWAY__";
 const VARIABLE_PREFIX: &str = "ACP_GATEWAY_";
 const CONFIG_VARIABLE: &str = "ACP_GATEWAY_CONFIG";
-/// Short names of keys.
+/// Variables with a short name, and their keys.
 const SHORT_VARIABLES: [(&str, &str); 3] =
     [("ACP_GATEWAY_DATA", "data"), ("ACP_GATEWAY_LISTEN", "listen"), ("ACP_GATEWAY_LOG", "log")];
-/// What Kubernetes sets for a service that is called `acp-gateway`.
+/// The prefixes of the variables that Kubernetes sets for a service named `acp-gateway`.
 const SERVICE_LINKS: [&str; 2] = ["ACP_GATEWAY_SERVICE_", "ACP_GATEWAY_PORT"];
 
-/// Flags that are a value of the file are in the tree; `--workspace` adds to the file's list and stays apart.
+/// Merges all layers. Flags that set a key of the file become part of the tree. `--workspace` adds to the
+/// file's list and is read separately.
 pub(super) fn merge_layers(flags: &Flags, environment: &Environment) -> Result<Node, ConfigError> {
     let mut tree = Node::table(Origin::Default);
     let file = flags.config.as_deref().or_else(|| environment.get(CONFIG_VARIABLE).map(Path::new));
@@ -85,7 +86,7 @@ fn from_environment(environment: &Environment) -> Result<Node, ConfigError> {
         };
         let Some(key) = key else {
             let known = [CONFIG_VARIABLE, admin_key::FILE_VARIABLE, admin_key::HASH_VARIABLE].into_iter();
-            // Their common beginning would make any two of them look alike.
+            // The common prefix would make all names similar.
             let endings = known.chain(SHORT_VARIABLES.iter().map(|(short, _)| *short)).filter_map(strip_variable_prefix);
             let suggestion = strip_variable_prefix(name).and_then(|name| closest(name, endings));
             let suggestion = suggestion.map(|ending| format!("{VARIABLE_PREFIX}{ending}"));
@@ -104,7 +105,7 @@ fn strip_variable_prefix(name: &str) -> Option<&str> {
     name.strip_prefix(VARIABLE_PREFIX)
 }
 
-/// `LIMITS__BODY_BYTES` is `limits.body_bytes`. Below `env` and `headers` names stay as they are spelled.
+/// Converts `LIMITS__BODY_BYTES` to `limits.body_bytes`. Names below `env` and `headers` keep their case.
 fn segments(key: &str) -> Option<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     let mut rest = key;

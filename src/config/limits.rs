@@ -1,11 +1,12 @@
-//! `[limits]`: every limit of `types/limits.rs` under its own name.
+//! `[limits]`: every limit of `types/limits.rs`, with its field name as the key.
 
 use super::error::ConfigError;
 use super::section::{Field, Section};
 use super::units::{duration_text, size_text};
 use crate::types::Limits;
 
-/// Reads and shows all limits. The pattern names each field, so that a new one cannot be forgotten here.
+/// Reads and lists all limits. The pattern names each field, so the compiler reports a field that is missing
+/// here.
 macro_rules! limits {
     ($($kind:ident: $($name:ident),+;)+) => {
         pub(super) fn read(mut section: Section) -> Result<Limits, ConfigError> {
@@ -18,7 +19,7 @@ macro_rules! limits {
             Ok(limits)
         }
 
-        /// Names and values as they are written in the file.
+        /// Returns the names and the values in the syntax of the file.
         pub(super) fn shown(limits: &Limits) -> Vec<(&'static str, String)> {
             let Limits { $($($name),+),+ } = limits;
             vec![$($((stringify!($name), $kind::show(*$name))),+),+]

@@ -1,4 +1,4 @@
-//! Where the gateway listens, and who could reach it there.
+//! The address on which the gateway listens.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -9,7 +9,7 @@ use super::section::Field;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listen {
     pub address: SocketAddr,
-    /// Somebody asked for exactly this one; else the next free port will do.
+    /// True if the operator configured this address. Otherwise, the gateway may use the next free port.
     pub explicit: bool,
 }
 
@@ -32,7 +32,8 @@ pub(super) fn read(field: &Field) -> Result<Listen, ConfigError> {
 }
 
 impl Listen {
-    /// Whether keys and conversations could leave this machine in the clear.
+    /// Returns true if other machines can reach the address, so that keys and conversations could leave this
+    /// machine unencrypted.
     pub fn is_exposed(&self) -> bool {
         !self.address.ip().to_canonical().is_loopback()
     }

@@ -1,4 +1,4 @@
-//! The tree of values becomes the checked `Config`.
+//! Converts the tree of values to the validated `Config`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use super::section::Field;
 use super::{Config, DataDir, Workspaces, admin_key, known_agents, limits, mcp, origin};
 use crate::types::{AgentName, Limits};
 
-/// Reads everything once, for who is to bind what it says. `on_path` says whether a program of this name is there,
-/// for agents that nobody named.
+/// Reads and validates the whole configuration for the gateway. `on_path` returns true if a program with this
+/// name exists; it is used if no agent is configured.
 pub fn load(
     flags: &Flags,
     environment: &Environment,
@@ -25,8 +25,9 @@ pub fn load(
     Ok(config)
 }
 
-/// What a command beside a gateway has to know: where it is. Agents, servers and all that they get are passed over,
-/// so that no secret comes into a process that has no use for it, and none has to be there.
+/// The configuration of a command that runs next to a gateway: its address, data directory and limits. Agents
+/// and servers are not read. Thus the command loads no secrets, and secrets that it does not need may be
+/// absent.
 #[derive(Debug, Clone)]
 pub struct LocalConfig {
     pub listen: Listen,
@@ -34,7 +35,7 @@ pub struct LocalConfig {
     pub limits: Limits,
 }
 
-/// Reads only that.
+/// Reads the configuration of a command that runs next to a gateway.
 pub fn load_local(flags: &Flags, environment: &Environment) -> Result<LocalConfig, ConfigError> {
     let mut root = Field::new("", merge_layers(flags, environment)?).section()?;
     let data = read_data(root.take("data"), environment)?;
@@ -62,7 +63,7 @@ fn read(
     let workspaces = read_workspaces(root.take("workspaces"), flags, &data)?;
     let mut mcp = BTreeMap::new();
     for (name, field) in root.take("mcp").map_or(Ok(Vec::new()), Field::entries)? {
-        name.parse::<AgentName>().map_err(|_| field.invalid("a server's name is made as an agent's is"))?;
+        name.parse::<AgentName>().map_err(|_| field.invalid("a server's name has 1 to 64 characters of a-z, 0-9, '_' and '-', and begins with a letter or a digit"))?;
         mcp.insert(name, mcp::read(field, environment)?);
     }
     let mut agents = BTreeMap::new();
@@ -96,16 +97,16 @@ fn read(
     })
 }
 
-/// A bind that others reach needs what keeps keys and conversations from them.
+/// A listener that other machines can reach requires TLS in a proxy, or an explicit opt-out.
 fn check_exposure(config: &mut Config) -> Result<(), ConfigError> {
     let Listen { address, .. } = config.listen;
     if !config.listen.is_exposed() {
         return Ok(());
     }
-    // Said beside a proxy too it lets everybody in, not only what comes by the proxy.
+    // With `insecure_http` the gateway accepts every client, even if a proxy is configured.
     if config.insecure_http {
         config.warnings.push(format!(
-            "{address} is reachable from other machines and keys travel in the clear: whoever listens on the way can use them"
+            "{address} is reachable from other machines without TLS: anyone on the network path can read and use the keys"
         ));
         return Ok(());
     }
@@ -113,8 +114,8 @@ fn check_exposure(config: &mut Config) -> Result<(), ConfigError> {
         return Ok(());
     }
     let reason = format!(
-        "{address} is reachable from other machines, and the gateway does not speak TLS itself: name the proxy that \
-         does by behind_proxy = [\"10.0.0.1\"], or say --insecure-http if keys may travel in the clear"
+        "{address} is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with \
+         behind_proxy = [\"10.0.0.1\"], or use --insecure-http to send keys unencrypted"
     );
     let origin = config.origins.get("listen").cloned().unwrap_or(Origin::Default);
     Err(ConfigError::Invalid { origin, key: "listen".to_owned(), reason })
@@ -166,7 +167,8 @@ fn parse_each<T>(
     field.map_or(Ok(Vec::new()), Field::list)?.iter().map(read).collect()
 }
 
-/// A folder. In a file it is absolute; who types it on a command line means where he stands.
+/// Reads a directory. A file requires an absolute path; a path on the command line is relative to the current
+/// directory.
 fn read_folder(field: &Field) -> Result<PathBuf, ConfigError> {
     let path = Path::new(field.string()?);
     if path.is_absolute() {
@@ -180,7 +182,11 @@ fn read_folder(field: &Field) -> Result<PathBuf, ConfigError> {
 
 fn read_existing_folder(field: &Field) -> Result<PathBuf, ConfigError> {
     let path = read_folder(field)?;
-    if path.is_dir() { Ok(path) } else { Err(field.invalid(format!("{} is not a folder", path.display()))) }
+    if path.is_dir() {
+        Ok(path)
+    } else {
+        Err(field.invalid(format!("{} is not a directory", path.display())))
+    }
 }
 
 fn path_text(path: &Path) -> Result<String, ConfigError> {

@@ -1,4 +1,4 @@
-//! `[mcp.<name>]`: the MCP servers that clients may name.
+//! `[mcp.<name>]`: the MCP servers that clients may select.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::error::ConfigError;
 use super::secret::{self, Secret};
 use super::section::Field;
 
-/// A server as an agent is told of it. Clients choose by name; what it is stays the operator's.
+/// An MCP server as an agent receives it. Clients select a server by name; only the operator defines it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum McpServer {
     Http { url: String, headers: BTreeMap<String, Secret> },
@@ -51,7 +51,7 @@ pub(super) fn read(field: Field, environment: &Environment) -> Result<McpServer,
                 section.take(name);
             }
             return Err(if both {
-                section.invalid("has url and command, but can be only one of them")
+                section.invalid("has both url and command; remove one of them")
             } else {
                 section.missing("url` or `command")
             });

@@ -1,8 +1,12 @@
-//! File, environment and flags become one checked `Config`. The only reader of the environment.
+//! Reads file, environment and flags into one validated `Config`. No other module reads the environment.
 //!
-//! It owns what may be said and what it means; every mistake is told with its key and its place. It must not
-//! know what the values are used for: `app` turns them into what each module takes. Defaults < file <
-//! environment < flags; nothing is read from the current folder.
+//! The module owns the keys, their syntax and their validation. Every error names the key and its location.
+//! The module must not know how values are used: `app` converts them for each module.
+//!
+//! The order of precedence is defaults < file < environment < flags. No file in the current directory is read
+//! implicitly.
+//!
+//! Read `load` first, then `layers`, `node` and `section`, then the modules of the single sections.
 
 mod admin_key;
 mod agent;
@@ -38,44 +42,44 @@ pub use node::Origin;
 pub use secret::{Secret, SecretText};
 pub use show::show;
 
-/// Everything that an operator may decide, checked.
+/// The validated configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub listen: Listen,
     pub data: DataDir,
-    /// The origin under which a proxy shows the gateway, as a browser spells it.
+    /// The public origin of the gateway behind a proxy, in the form of a browser.
     pub public_url: Option<String>,
-    /// Origins of other pages that may use the gateway, as a browser spells them.
+    /// Origins of other pages that may use the gateway, in the form of a browser.
     pub allowed_origins: Vec<String>,
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` header is trusted.
     pub behind_proxy: Vec<Network>,
     pub insecure_http: bool,
     pub workspaces: Workspaces,
     pub mcp: BTreeMap<String, McpServer>,
     pub agents: BTreeMap<AgentName, Agent>,
     pub limits: Limits,
-    /// SHA-256 of the operator's own key. With it no link key is minted.
+    /// SHA-256 of the operator's admin key. If it is set, the gateway creates no link key.
     pub admin_key: Option<[u8; 32]>,
-    /// A filter for the log, as `tracing` reads it.
+    /// The log filter in the syntax of `tracing`.
     pub log: Option<String>,
-    /// What of our own environment children may see.
+    /// The part of the gateway's environment that children may receive.
     pub child_environment: ChildEnvironment,
-    /// What the operator should know although it is allowed.
+    /// Warnings about permitted but risky settings.
     pub warnings: Vec<String>,
-    /// Where each key that was set comes from, by its dotted name.
+    /// The origin of each key that is set, by its dotted name.
     origins: BTreeMap<String, Origin>,
 }
 
-/// Where sessions may work.
+/// The directories in which sessions may work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workspaces {
-    /// New folders are made here.
+    /// The parent directory of new workspaces.
     pub root: PathBuf,
     /// Further roots.
     pub allow: Vec<PathBuf>,
 }
 
-/// The layout of the data folder. The gateway's own part lies apart from what agents see.
+/// The layout of the data directory. Agents have no access to the gateway's private part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataDir(PathBuf);
 
@@ -88,7 +92,7 @@ impl DataDir {
         &self.0
     }
 
-    /// For the gateway alone: log, keys, lock, run.
+    /// The private directory of the gateway: log, keys, lock and `run`.
     pub fn private(&self) -> PathBuf {
         self.0.join("private")
     }
@@ -102,7 +106,7 @@ impl DataDir {
         self.private().join("lock")
     }
 
-    /// Small files about children, for the sweep after a crash.
+    /// State files about children, for the clean-up after a crash.
     pub fn run(&self) -> PathBuf {
         self.private().join("run")
     }
@@ -111,7 +115,7 @@ impl DataDir {
         self.0.join("workspaces")
     }
 
-    /// Homes of agents: `homes/<tenant>/<agent>`.
+    /// The home directories of agents: `homes/<tenant>/<agent>`.
     pub fn homes(&self) -> PathBuf {
         self.0.join("homes")
     }

@@ -1,4 +1,4 @@
-//! A value with the place where it was written.
+//! A value and its origin.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::ConfigError;
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     Default,
@@ -38,12 +38,12 @@ pub(super) struct Node {
 
 #[derive(Debug, Clone)]
 pub(super) enum Value {
-    /// From the environment: whoever reads it decides what it is.
+    /// A string from the environment. The reader of the key determines its type.
     Untyped(String),
     String(String),
     Integer(i64),
     Boolean(bool),
-    /// Floats and dates, which no key takes.
+    /// Floats and dates. No key accepts them.
     Unsupported(&'static str),
     Array(Vec<Node>),
     Table(BTreeMap<String, Node>),
@@ -65,7 +65,7 @@ impl Node {
         }
     }
 
-    /// Lays `over` on top: tables are merged key by key, everything else is replaced.
+    /// Merges `over` into this node. Tables are merged key by key; every other value is replaced.
     pub(super) fn merge(&mut self, over: Self) {
         match (&mut self.value, over.value) {
             (Value::Table(under), Value::Table(over)) => {
@@ -80,7 +80,7 @@ impl Node {
         }
     }
 
-    /// The origins of all leaves, by dotted name.
+    /// Collects the origins of all leaves by their dotted names.
     pub(super) fn origins(&self, key: &str, into: &mut BTreeMap<String, Origin>) {
         match &self.value {
             Value::Table(entries) if !entries.is_empty() => {
@@ -94,7 +94,7 @@ impl Node {
     }
 }
 
-/// The whole of a file.
+/// Parses a whole file.
 pub(super) fn parse_file(text: &str, path: &Path) -> Result<Node, ConfigError> {
     let path = Arc::new(path.to_owned());
     let place = |offset: usize| Origin::File {
@@ -108,7 +108,7 @@ pub(super) fn parse_file(text: &str, path: &Path) -> Result<Node, ConfigError> {
     Ok(Node { value: entries(table.into_inner(), &place), origin: place(0) })
 }
 
-/// A list or a table out of one environment variable.
+/// Parses a list or a table from one environment variable.
 pub(super) fn parse_text(text: &str, origin: &Origin) -> Option<Value> {
     let value = DeValue::parse(text).ok()?;
     Some(convert(value, &|_| origin.clone()).value)
@@ -116,7 +116,7 @@ pub(super) fn parse_text(text: &str, origin: &Origin) -> Option<Value> {
 
 fn entries(table: DeTable<'_>, place: &impl Fn(usize) -> Origin) -> Value {
     let named = |(key, value): (Spanned<_>, _)| {
-        // The key's line is where a person looks, also when its value is a table of its own.
+        // Errors refer to the line of the key, also if the value is a table.
         let origin = place(key.span().start);
         (std::borrow::Cow::into_owned(key.into_inner()), Node { origin, ..convert(value, place) })
     };
@@ -129,7 +129,7 @@ fn convert(value: Spanned<DeValue<'_>>, place: &impl Fn(usize) -> Origin) -> Nod
         DeValue::String(text) => Value::String(text.into_owned()),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
             Ok(number) => Value::Integer(number),
-            Err(_) => Value::Unsupported("a number beyond 64 bits"),
+            Err(_) => Value::Unsupported("a number with more than 64 bits"),
         },
         DeValue::Boolean(value) => Value::Boolean(value),
         DeValue::Float(_) => Value::Unsupported("a fraction"),

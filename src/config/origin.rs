@@ -1,20 +1,20 @@
-//! Origins of pages, as a browser spells them in `Origin`.
+//! Origins of web pages in the form of the `Origin` header.
 
 use super::error::ConfigError;
 use super::section::Field;
 
-/// `scheme://host`, and `:port` unless it is the scheme's own.
+/// Reads `scheme://host`, with `:port` unless it is the default port of the scheme.
 pub(super) fn read(field: &Field) -> Result<String, ConfigError> {
     let written = field.string()?;
     match canonicalize(written) {
         Some(origin) if origin == written => Ok(origin),
-        Some(origin) => Err(field.invalid(format!("write the origin as a browser does: \"{origin}\""))),
+        Some(origin) => Err(field.invalid(format!("must have the form of a browser: \"{origin}\""))),
         None => Err(field
-            .invalid("not an origin such as \"https://app.example\"; there are no wildcards and no null")),
+            .invalid("not an origin such as \"https://app.example\"; wildcards and null are not supported")),
     }
 }
 
-/// The same for a URL, which may end with the slash that people copy.
+/// Reads an origin that may end with a slash.
 pub(super) fn read_public_url(field: &Field) -> Result<String, ConfigError> {
     let written = field.string()?;
     canonicalize(written).ok_or_else(|| {
@@ -32,7 +32,7 @@ fn canonicalize(text: &str) -> Option<String> {
     };
     let authority = rest.strip_suffix('/').unwrap_or(rest).to_ascii_lowercase();
     let (host, port) = match authority.rsplit_once(':') {
-        // The last colon of an address in brackets is not a port's.
+        // The last colon of an IPv6 address in brackets does not precede a port.
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (authority.as_str(), None),
     };

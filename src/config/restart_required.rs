@@ -1,10 +1,10 @@
-//! What a running gateway does not take over from a configuration that was read again.
+//! Configuration changes that apply only after a restart.
 
 use super::{Config, limits};
 use crate::types::PrincipalLimit;
 
 impl Config {
-    /// Keys that say something else in `next` and hold only from the next start.
+    /// Lists the keys whose values differ in `next` and apply only after a restart.
     pub fn changes_that_need_restart(&self, next: &Self) -> Vec<String> {
         let Self {
             listen,
@@ -16,11 +16,11 @@ impl Config {
             workspaces,
             limits,
             log,
-            // These are taken over.
+            // A reload applies these keys.
             agents: _,
             mcp: _,
             admin_key: _,
-            // These follow from the environment of the start, or are no keys.
+            // The environment of the start determines these fields, or they are not keys.
             child_environment: _,
             warnings: _,
             origins: _,

@@ -1,4 +1,4 @@
-//! Values that nobody may see: not in `check`, not in a log, not in an error.
+//! Secret values. They never appear in the output of `check`, in a log or in an error.
 
 use std::fmt;
 use std::path::Path;
@@ -8,10 +8,10 @@ use super::error::ConfigError;
 use super::node::Value;
 use super::section::Field;
 
-/// More than any key or certificate.
+/// No key or certificate is larger.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
-/// A text that shows itself only to [`SecretText::expose`].
+/// A secret text. Only [`SecretText::expose`] returns it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretText(String);
 
@@ -37,14 +37,14 @@ impl fmt::Display for SecretText {
     }
 }
 
-/// A value of an environment or of a header.
+/// A value of an environment variable or a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Secret {
-    /// Stands in the file for everybody who reads it.
+    /// A value in plain text in the file. Every reader of the file can see it.
     Plain(String),
-    /// From the environment or from a file of its own.
+    /// A secret from an environment variable or from a separate file.
     Hidden { from: String, text: SecretText },
-    /// A setting from the environment. It is shown by its origin, and not masked in output.
+    /// A setting from the environment. `check` shows its origin, and output is not masked.
     Setting { from: String, text: String },
 }
 
@@ -60,10 +60,10 @@ impl Secret {
         matches!(self, Self::Hidden { .. })
     }
 
-    /// `"text"`, `{ from_env = "NAME" }` or `{ from_file = "/path" }`.
+    /// Reads `"text"`, `{ from_env = "NAME" }` or `{ from_file = "/path" }`.
     pub(super) fn read(field: Field, environment: &Environment) -> Result<Self, ConfigError> {
         match &field.node.value {
-            // What came by an environment variable stays as hidden as the variable is.
+            // A value from an environment variable remains secret.
             Value::Untyped(text) if !text.trim_start().starts_with('{') => {
                 let from = format!("{{ from_env = \"{}\" }}", field.origin());
                 return Ok(Self::Hidden { from, text: SecretText(field.string()?.to_owned()) });
@@ -74,7 +74,7 @@ impl Secret {
         }
         let mut section = field.section()?;
         let (variable, file) = (section.take("from_env"), section.take("from_file"));
-        let one = section.invalid("needs from_env or from_file, one of them");
+        let one = section.invalid("needs either from_env or from_file");
         section.finish()?;
         match (variable, file) {
             (Some(variable), None) => from_variable(&variable, environment),
@@ -87,7 +87,8 @@ impl Secret {
 fn from_variable(field: &Field, environment: &Environment) -> Result<Secret, ConfigError> {
     let name = field.string()?;
     let text = environment.get(name).and_then(|value| value.to_str()).filter(|text| !text.is_empty());
-    let text = text.ok_or_else(|| field.invalid(format!("the environment has no {name}")))?;
+    let text =
+        text.ok_or_else(|| field.invalid(format!("the environment variable {name} is empty or not set")))?;
     let shown = toml::Value::from(name);
     Ok(Secret::Hidden { from: format!("{{ from_env = {shown} }}"), text: SecretText(text.to_owned()) })
 }
@@ -99,7 +100,7 @@ fn from_file(field: &Field) -> Result<Secret, ConfigError> {
     Ok(Secret::Hidden { from: format!("{{ from_file = {shown} }}"), text: SecretText(text) })
 }
 
-/// A secret's file without the newline at its end. The reason never quotes what was read.
+/// Reads a secret from a file and removes the newline at its end. Errors never quote the content.
 pub(super) fn read_file(path: &Path) -> Result<String, String> {
     use std::io::Read;
     if !path.is_absolute() {
@@ -116,7 +117,7 @@ pub(super) fn read_file(path: &Path) -> Result<String, String> {
     if text.is_empty() { Err("empty".to_owned()) } else { Ok(text.to_owned()) }
 }
 
-/// A table of named secrets: an environment, or headers.
+/// Reads a table of named secrets: environment variables or headers.
 pub(super) fn read_all(
     field: Field,
     environment: &Environment,
@@ -126,18 +127,18 @@ pub(super) fn read_all(
         if valid(&name) {
             Ok((name, Secret::read(field, environment)?))
         } else {
-            Err(field.invalid("cannot be a name here"))
+            Err(field.invalid("not a valid name in this table"))
         }
     };
     field.entries()?.into_iter().map(read).collect()
 }
 
-/// What can be the name of an environment variable.
+/// Returns true for valid names of environment variables.
 pub(super) fn is_variable_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'=')
 }
 
-/// For `check`: where it comes from, never what it is.
+/// Describes the origin of a secret for `check`, without its value.
 pub(super) fn describe(secret: &Secret) -> String {
     match secret {
         Secret::Plain(text) => toml::Value::from(text.as_str()).to_string(),

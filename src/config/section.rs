@@ -1,4 +1,4 @@
-//! Reading tables: who takes a key names it, and what nobody took is a mistake.
+//! Reads tables. Reading a key marks it as known, and unknown keys are errors.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use super::error::{ConfigError, closest};
 use super::node::{Node, Origin, Value, parse_text};
 use super::units;
 
-/// A table whose keys are fixed.
+/// A table with a fixed set of keys.
 #[derive(Debug)]
 pub(super) struct Section {
     key: String,
@@ -17,7 +17,7 @@ pub(super) struct Section {
     known_keys: Vec<&'static str>,
 }
 
-/// One value with its dotted name.
+/// A value with its dotted key.
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) key: String,
@@ -31,7 +31,8 @@ impl Section {
         Some(Field { key: self.dotted_key(name), node })
     }
 
-    /// That a key is not there which has to be; a misspelt one among the rest is told instead.
+    /// Returns the error for a missing required key. If the table has an unknown key, its error is returned
+    /// instead, because the key may be misspelt.
     pub(super) fn missing(mut self, name: &'static str) -> ConfigError {
         self.known_keys.push(name);
         let missing =
@@ -43,7 +44,7 @@ impl Section {
         ConfigError::Invalid { origin: self.origin.clone(), key: self.key.clone(), reason: reason.into() }
     }
 
-    /// Refuses what nobody took.
+    /// Rejects keys that were not read.
     pub(super) fn finish(mut self) -> Result<(), ConfigError> {
         let Some((name, node)) = self.entries.pop_first() else { return Ok(()) };
         let suggestion = closest(&name, self.known_keys.iter().copied());
@@ -100,18 +101,18 @@ impl Field {
         }
     }
 
-    /// A number that counts something.
+    /// Reads a count.
     pub(super) fn count<T: TryFrom<u64>>(&self) -> Result<T, ConfigError> {
         let number = match &self.node.value {
             Value::Integer(number) => u64::try_from(*number).ok(),
             Value::Untyped(text) => text.parse().ok(),
             _ => return Err(self.type_error("a whole number")),
         };
-        let number = number.ok_or_else(|| self.invalid("not a whole number from 0"))?;
+        let number = number.ok_or_else(|| self.invalid("must be a whole number, at least 0"))?;
         T::try_from(number).map_err(|_| self.invalid("the number is too large"))
     }
 
-    /// Bytes, as a number or as `"16MiB"`.
+    /// Reads bytes, as a number or a text such as `"16MiB"`.
     pub(super) fn size<T: TryFrom<u64>>(&self) -> Result<T, ConfigError> {
         let bytes = match &self.node.value {
             Value::Integer(number) => u64::try_from(*number).ok(),
@@ -131,7 +132,7 @@ impl Field {
         }
     }
 
-    /// One word of a few.
+    /// Reads one of several words.
     pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
         let written = self.string()?;
         choices.iter().find(|(name, _)| *name == written).map(|(_, value)| *value).ok_or_else(|| {
@@ -140,7 +141,7 @@ impl Field {
         })
     }
 
-    /// A string that another type reads.
+    /// Reads a string that another type parses.
     pub(super) fn parse<T: FromStr<Err: std::fmt::Display>>(&self) -> Result<T, ConfigError> {
         let text = self.string()?;
         text.parse().map_err(|error| self.invalid(format!("{text:?}: {error}")))
@@ -165,7 +166,7 @@ impl Field {
         self.list()?.iter().map(|item| item.string().map(str::to_owned)).collect()
     }
 
-    /// A table whose keys are names that the operator chose.
+    /// Reads a table whose keys are names that the operator chose.
     pub(super) fn entries(self) -> Result<Vec<(String, Self)>, ConfigError> {
         let section = self.section()?;
         let prefix = section.key;
@@ -190,7 +191,7 @@ impl Field {
     }
 }
 
-/// `a`, `a or b`, `a, b or c`.
+/// Joins the names: `a`, `a or b`, `a, b or c`.
 fn join_choices(names: &[String]) -> String {
     match names.split_last() {
         Some((last, [])) => last.clone(),

@@ -1,4 +1,4 @@
-//! The configuration as it holds, as a file that could be read again, with secrets hidden.
+//! Prints the effective configuration as a file that the gateway can read again, without secrets.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use super::units::{duration_text, size_text};
 use super::{Config, limits};
 use crate::types::ServedBy;
 
-/// TOML, each line with where its value comes from.
+/// Returns the configuration as TOML. Each line ends with a comment that names the origin of its value.
 pub fn show(config: &Config) -> String {
     let mut page = TomlWriter { text: String::new(), origins: &config.origins, section: String::new() };
     for warning in &config.warnings {
@@ -25,7 +25,7 @@ pub fn show(config: &Config) -> String {
     page.value_line("insecure_http", &config.insecure_http.to_string());
     page.optional_line("log", config.log.as_deref());
     if config.admin_key.is_some() {
-        page.write_line("# An admin key is set by the environment; no link key is minted.");
+        page.write_line("# The environment sets an admin key; the gateway creates no link key.");
     }
     page.section("workspaces");
     page.value_line("root", &path(&config.workspaces.root));
@@ -74,7 +74,8 @@ impl TomlWriter<'_> {
         }
     }
 
-    /// Of the key, or of what is set below it: inline tables are one line here and many keys there.
+    /// Returns the origins of the key and of all keys below it. An inline table is one line in the output but
+    /// has many keys.
     fn origin(&self, key: &str) -> String {
         let below = format!("{key}.");
         let mut origins: Vec<_> = self
@@ -107,7 +108,7 @@ impl TomlWriter<'_> {
         if agent.discovered {
             let passed = agent.inherited_variables().unwrap_or_else(|| "none".to_owned());
             self.write_line(&format!(
-                "# Found on PATH. Variables that it receives from the gateway's environment: {passed}"
+                "# Found on PATH. The agent receives these variables from the gateway's environment: {passed}"
             ));
         }
         match &agent.launch {

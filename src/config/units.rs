@@ -1,16 +1,16 @@
-//! Times and sizes as people write them.
+//! Durations and sizes in the form that operators write.
 
 use std::time::Duration;
 
 use bytesize::ByteSize;
 
-/// Longest first where one ends as another does.
+/// A suffix that ends with another suffix comes first.
 const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 24 * 3_600_000)];
-/// Timers overflow somewhere far behind this; nobody means more.
+/// An upper bound that avoids overflow in timers.
 const MAX_MILLIS: u64 = 3650 * 24 * 3_600_000;
 
-/// `500ms`, `10m`, `1h30m`.
+/// Parses a duration such as `500ms`, `10m` or `1h30m`.
 pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut millis: u64 = 0;
@@ -26,7 +26,7 @@ pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     (!text.is_empty() && millis <= MAX_MILLIS).then(|| Duration::from_millis(millis))
 }
 
-/// In the largest unit that is exact.
+/// Formats a duration in the largest unit that is exact.
 pub(super) fn duration_text(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let exact = UNITS.iter().rev().find(|(_, unit)| millis >= *unit && millis.is_multiple_of(*unit));
@@ -37,7 +37,7 @@ pub(super) fn parse_size(text: &str) -> Option<u64> {
     text.parse::<ByteSize>().ok().map(|size| size.as_u64())
 }
 
-/// In the largest unit that is exact.
+/// Formats a size in the largest unit that is exact.
 pub(super) fn size_text(bytes: u64) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     let exact = units.iter().find(|(_, shift)| bytes >= 1 << shift && bytes.trailing_zeros() >= *shift);

@@ -1,38 +1,40 @@
-//! Bytes to lines. A line ends with `\n`; a `\r` before it is dropped.
+//! Splits bytes into lines. A line ends with `\n`; a preceding `\r` is removed.
 
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-/// A line grew over the cap before its end came. What follows cannot be told apart, so the stream is over.
+/// A line exceeded the limit before its end arrived. The following bytes cannot be assigned to lines, so the
+/// stream ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a line is longer than {cap} bytes")]
 pub struct LineTooLong {
     pub cap: usize,
 }
 
-/// Cuts a stream behind its last line end, whatever the chunks are: what came in one read is one block of lines.
+/// Splits a stream after its last line end. All complete lines in the buffer form one block.
 #[derive(Debug)]
 pub struct LineDecoder {
     buffer: BytesMut,
-    /// Bytes at the front of `buffer` that hold no newline, so that none is looked at twice.
+    /// The number of bytes at the start of `buffer` without a newline. They are not searched again.
     scanned: usize,
     cap: usize,
 }
 
 impl LineDecoder {
-    /// For lines of at most `cap` bytes.
+    /// Creates a decoder for lines of at most `cap` bytes.
     pub fn new(cap: usize) -> Self {
         Self { buffer: BytesMut::new(), scanned: 0, cap }
     }
 
-    /// Where the next read goes; it has room for at least `room` bytes.
+    /// Returns the buffer for the next read, with space for at least `room` bytes.
     pub fn read_buffer(&mut self, room: usize) -> &mut BytesMut {
         self.buffer.reserve(room);
         &mut self.buffer
     }
 
-    /// All lines that are whole, with their ends, as one piece of memory. Empty until there is one.
+    /// Removes all complete lines, with their ends, as one block of memory. The block is empty if no line is
+    /// complete.
     pub fn take_block(&mut self) -> Bytes {
         let Some(last) = memchr::memrchr(b'\n', &self.buffer[self.scanned..]) else {
             self.scanned = self.buffer.len();
@@ -43,7 +45,8 @@ impl LineDecoder {
         block
     }
 
-    /// Where the lines of a block stand in it, without their ends. A line that is too long is the last.
+    /// Returns the ranges of the lines in a block, without their ends. A line above the limit yields the last
+    /// item, an error.
     pub fn line_ranges(&self, block: &[u8]) -> impl Iterator<Item = Result<Range<usize>, LineTooLong>> {
         let cap = self.cap;
         let mut start = 0;
@@ -58,12 +61,13 @@ impl LineDecoder {
         })
     }
 
-    /// An error when what waits for its end is too long already.
+    /// Returns an error if the incomplete line is already too long.
     pub fn check_length(&self) -> Result<(), LineTooLong> {
         if self.buffer.len() > self.cap { Err(LineTooLong { cap: self.cap }) } else { Ok(()) }
     }
 
-    /// What came after the last line's end. At the end of the stream it is a line that nobody finished.
+    /// Returns the number of bytes after the last line end. At the end of the stream, they are an incomplete
+    /// line.
     pub fn partial_len(&self) -> usize {
         self.buffer.len()
     }

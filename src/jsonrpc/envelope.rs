@@ -1,11 +1,11 @@
-//! One line, one message: what kind it is, with its parts as the peer wrote them.
+//! Parses one line as one message and keeps the parts as the peer wrote them.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A message of the peer. Ids, `params`, `result` and `data` are the peer's own bytes.
+/// A message of the peer. The ids, `params`, `result` and `data` keep the bytes of the peer.
 #[derive(Debug, Clone)]
 pub enum Message {
     Request { id: Box<RawValue>, method: Box<str>, params: Box<RawValue> },
@@ -21,7 +21,7 @@ pub struct RpcError {
     pub data: Option<Box<RawValue>>,
 }
 
-/// Why a line is not a message.
+/// An error of a line that is not a valid message.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvelopeError {
     #[error("not UTF-8")]
@@ -30,11 +30,12 @@ pub enum EnvelopeError {
     Depth { max: usize },
     #[error("not a JSON-RPC object")]
     Json(#[from] serde_json::Error),
-    #[error("neither request, notification nor response")]
+    #[error("neither a request, a notification nor a response")]
     NotAMessage,
 }
 
-/// Derived, so that a repeated member is refused: a router and a reader must not see two different messages.
+/// Derived, because a derived struct rejects repeated members: the router and a reader must not see different
+/// messages.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
@@ -49,7 +50,8 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// What an error member says, each part for itself: whatever is odd in it, it ends the call.
+/// The members of an error object. Each member is read separately, so that a malformed error still ends the
+/// call.
 #[derive(Deserialize)]
 struct ErrorMember<'a> {
     #[serde(borrow, default)]
@@ -60,10 +62,10 @@ struct ErrorMember<'a> {
     data: Option<&'a RawValue>,
 }
 
-/// JSON-RPC 2.0, section 5.1: internal error.
+/// The code of an internal error (JSON-RPC 2.0, section 5.1).
 const INTERNAL: i64 = -32603;
 
-/// An error object, leniently: what is no error in it is read as an internal one.
+/// Parses an error object leniently. A malformed object becomes an internal error.
 pub fn parse_error(raw: &RawValue) -> RpcError {
     let parts: Result<ErrorMember<'_>, _> = serde_json::from_str(raw.get());
     let Ok(ErrorMember { code, message, data }) = parts else {
@@ -74,18 +76,18 @@ pub fn parse_error(raw: &RawValue) -> RpcError {
     RpcError { code, message: message.map(text).unwrap_or_default(), data: data.map(ToOwned::to_owned) }
 }
 
-/// A member that is there with the value `null` is there: `id: null` and `result: null` both occur.
+/// Treats a member with the value `null` as present, because `id: null` and `result: null` both occur.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Reads the envelope of `line`.
+/// Parses the envelope of `line`.
 pub fn parse(line: &[u8], max_depth: usize) -> Result<Message, EnvelopeError> {
     let text = std::str::from_utf8(line)?;
     if exceeds_depth(line, max_depth) {
         return Err(EnvelopeError::Depth { max: max_depth });
     }
-    // The members in an array, in the order of our struct, would pass for them.
+    // serde would also accept an array with the members in the order of the struct.
     if !text.trim_start().starts_with('{') {
         return Err(EnvelopeError::NotAMessage);
     }
@@ -108,7 +110,7 @@ pub fn parse(line: &[u8], max_depth: usize) -> Result<Message, EnvelopeError> {
     }
 }
 
-/// `serde_json` does not count the depth of what it passes over as raw.
+/// Returns true if the JSON nests deeper than `max`. `serde_json` does not count the depth inside raw values.
 fn exceeds_depth(line: &[u8], max: usize) -> bool {
     let opening = memchr::memchr2_iter(b'{', b'[', line).take(max + 1).count();
     if opening <= max {

@@ -1,4 +1,4 @@
-//! Our own messages as lines, ready for the peer's stdin.
+//! Encodes the gateway's own messages as lines for the peer's stdin.
 
 use bytes::Bytes;
 
@@ -6,13 +6,14 @@ use serde_json::value::RawValue;
 
 use super::pending::CallId;
 
-/// `params`, `result` and ids are JSON without raw newlines; who hands them in sees to that.
+/// Joins the parts of one message. The caller ensures that `params`, `result` and ids are JSON without raw
+/// newlines.
 fn join_line(parts: &[&[u8]]) -> Bytes {
     let mut bytes = Vec::with_capacity(parts.iter().map(|p| p.len()).sum::<usize>() + 1);
     for part in parts {
         bytes.extend_from_slice(part);
     }
-    debug_assert!(!bytes.contains(&b'\n'), "one message, one line");
+    debug_assert!(!bytes.contains(&b'\n'), "a message is one line");
     bytes.push(b'\n');
     Bytes::from(bytes)
 }
@@ -55,7 +56,7 @@ pub fn result(id: &RawValue, result: &RawValue) -> Bytes {
     ])
 }
 
-/// `error` is a whole error object.
+/// Encodes an error response. `error` is a complete error object.
 pub fn error(id: &RawValue, error: &RawValue) -> Bytes {
     join_line(&[br#"{"jsonrpc":"2.0","id":"#, id.get().as_bytes(), br#","error":"#, error.get().as_bytes(), b"}"])
 }

@@ -1,7 +1,10 @@
-//! JSON-RPC 2.0 as raw envelopes, one a line (JSON-RPC 2.0; ACP, Transports, stdio).
+//! JSON-RPC 2.0 as raw envelopes, one message a line (JSON-RPC 2.0; ACP, Transports, stdio).
 //!
-//! It owns framing, the envelope and the two tables that pair requests with answers. It knows no ACP word,
-//! and it never looks into `params` or `result`: they travel byte for byte. Of an error's `data` it reads the reason.
+//! The module owns the framing, the envelope, and the two tables that match requests with responses. It must
+//! not know ACP, and it never reads `params` or `result`: they pass through byte for byte. It reads only the
+//! reason in the `data` of an error.
+//!
+//! Read `codec`, `envelope` and `pending` first, then `line`, `scan` and `reason`.
 
 mod codec;
 mod envelope;

@@ -1,11 +1,11 @@
-//! The two tables that pair requests with answers. We mint both kinds of numbers; a client's own JSON-RPC ids
-//! never reach a peer, and a peer's ids never leave this table.
+//! The two tables that match requests with responses. The gateway creates the numbers of both tables. A
+//! client's JSON-RPC ids never reach a peer, and a peer's ids never leave this module.
 
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
-/// A request of ours, by the id that the peer sees.
+/// The id of a request from the gateway, as the peer sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(u64);
 
@@ -14,18 +14,18 @@ impl CallId {
         self.0
     }
 
-    /// Only the spelling that we use.
+    /// Accepts only the text that the gateway itself writes.
     fn parse(raw_id: &RawValue) -> Option<Self> {
         let text = raw_id.get();
         text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok().map(Self))?
     }
 }
 
-/// A request of the peer, by a number of ours: the peer's own ids may repeat, be 0, `null` or text.
+/// The gateway's number for a request from the peer. The peer's own ids may repeat or be 0, `null` or text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IncomingId(u64);
 
-/// What is open in both directions on one connection. `T` is what an answer to a call belongs to.
+/// The pending requests in both directions of one connection. `T` is the owner of a call.
 #[derive(Debug)]
 pub struct PendingTables<T> {
     next: u64,
@@ -51,13 +51,14 @@ impl<T> PendingTables<T> {
         id
     }
 
-    /// The call that a response with this raw id answers; once.
+    /// Removes and returns the call that a response with this raw id answers. A second response finds no
+    /// call.
     pub fn resolve_call(&mut self, raw_id: &RawValue) -> Option<(CallId, T)> {
         let id = CallId::parse(raw_id)?;
         Some((id, self.outgoing.remove(&id)?))
     }
 
-    /// Nobody waits for this answer any more; when it comes it is an unknown one.
+    /// Removes a call whose result is no longer needed. A later response to it counts as unknown.
     pub fn remove_call(&mut self, id: CallId) {
         self.outgoing.remove(&id);
     }
@@ -68,18 +69,19 @@ impl<T> PendingTables<T> {
         id
     }
 
-    /// The peer's id for our answer; once, so that no request is answered twice.
+    /// Removes a request and returns the peer's id for the response, so that no request is answered twice.
     pub fn resolve_request(&mut self, id: IncomingId) -> Option<Box<RawValue>> {
         self.incoming.remove(&id)
     }
 
-    /// The open request that the peer calls `raw_id`; the newest, if it uses an id again.
+    /// Finds the pending request with the peer's id `raw_id`. If the peer reused an id, the newest request is
+    /// returned.
     pub fn find_request(&self, raw_id: &RawValue) -> Option<IncomingId> {
         let same = self.incoming.iter().filter(|(_, raw)| raw.get() == raw_id.get());
         same.map(|(id, _)| *id).max()
     }
 
-    /// The call of ours with this raw id, while it is open.
+    /// Finds the pending call with this raw id.
     pub fn find_call(&self, raw_id: &RawValue) -> Option<CallId> {
         CallId::parse(raw_id).filter(|id| self.outgoing.contains_key(id))
     }

@@ -1,6 +1,7 @@
-//! The reason in a JSON-RPC error: plain text for people and logs, and whether the failure is transient.
+//! Extracts the reason of a JSON-RPC error as plain text, and whether the failure is transient.
 //!
-//! Many peers send a general `message` ("Internal error") and put the actual reason into `data`, in one of a few places.
+//! Many peers send a general `message` such as "Internal error" and put the actual reason into a member of
+//! `data`.
 
 use std::fmt;
 
@@ -9,13 +10,14 @@ use serde_json::value::RawValue;
 
 use super::envelope::RpcError;
 
-/// The longest text that is made of an error, in bytes. The whole error is in the problem's `acp` member.
+/// The maximum size in bytes of a text from an error. The `acp` member of the problem contains the whole
+/// error.
 const REASON_BYTES: usize = 2048;
-/// `data` beyond this size is not searched.
+/// The maximum size in bytes of `data` that is searched.
 const SEARCHED_BYTES: usize = 256 << 10;
-/// Levels of objects, and of JSON inside of strings, that are searched.
+/// The number of nested objects, and of JSON inside strings, that are searched.
 const SEARCHED_DEPTH: usize = 6;
-/// Members that hold the reason, the most specific one first.
+/// Members that may contain the reason, the most specific first.
 const REASON_MEMBERS: [&str; 10] = [
     "details",
     "detail",
@@ -31,12 +33,12 @@ const REASON_MEMBERS: [&str; 10] = [
 
 /// HTTP statuses of a provider that may accept the same request later.
 const TRANSIENT_STATUSES: [i64; 6] = [408, 429, 502, 503, 504, 529];
-/// Members that hold such a status.
+/// Members that may contain an HTTP status.
 const STATUS_MEMBERS: [&str; 6] =
     ["status", "statusCode", "status_code", "httpStatusCode", "httpStatus", "code"];
-/// Members that hold the kind of a failure.
+/// Members that may contain the kind of a failure.
 const KIND_MEMBERS: [&str; 7] = ["errorKind", "type", "kind", "reason", "status", "code", "name"];
-/// Kinds of transient failures, as providers and agents spell them.
+/// Kinds of transient failures, in the spelling of providers and agents.
 const TRANSIENT_KINDS: [&str; 12] = [
     "overloaded",
     "overloaded_error",
@@ -76,21 +78,23 @@ const TRANSIENT_PHRASES: [&str; 22] = [
     "etimedout",
     "socket hang up",
 ];
-/// Phrases of failures that no retry repairs, although their status is one of the above.
+/// Phrases of permanent failures. They take precedence over a transient status.
 const PERMANENT_PHRASES: [&str; 3] = ["insufficient_quota", "credit balance", "billing_hard_limit"];
-/// Words in front of a number that make it an HTTP status.
+/// Words that mark the following number as an HTTP status.
 const BEFORE_STATUS: [&str; 9] =
     ["error", "status", "code", "http", "api", "statuscode", "response", "returned", "got"];
 
 impl RpcError {
-    /// The reason that `data` holds, as one line of plain text. `None` if there is none, or if the message has it.
+    /// Returns the reason in `data` as one line of plain text. `None` if `data` has no reason, or if the
+    /// message already contains it.
     pub fn reason(&self) -> Option<String> {
         let data = self.parsed_data()?;
         let reason = plain_line(&find_reason(&data, SEARCHED_DEPTH)?, REASON_BYTES);
         (!reason.is_empty() && !self.plain_message().contains(&reason)).then_some(reason)
     }
 
-    /// True if the same call may succeed later: the provider is overloaded, limits the rate, or did not answer.
+    /// Returns true if the same call may succeed later: the provider is overloaded, limits the rate, or did
+    /// not respond.
     pub fn is_transient(&self) -> bool {
         let data = self.parsed_data();
         let reason = data.as_ref().and_then(|data| find_reason(data, SEARCHED_DEPTH)).unwrap_or_default();
@@ -107,13 +111,13 @@ impl RpcError {
             || data.is_some_and(|data| has_transient_mark(&data, SEARCHED_DEPTH))
     }
 
-    /// The text of the message and of the reason, in lower case, for a search for phrases.
+    /// Returns the message and the reason in lower case, for a search for phrases.
     pub fn searchable(&self) -> String {
         let reason = self.reason().unwrap_or_default();
         format!("{} {reason}", self.plain_message()).to_lowercase()
     }
 
-    /// The value of a text member of `data`.
+    /// Returns the value of a text member of `data`.
     pub fn data_text(&self, member: &str) -> Option<String> {
         self.parsed_data()?.get(member)?.as_str().map(str::to_owned)
     }
@@ -132,7 +136,7 @@ impl fmt::Display for RpcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let message = self.plain_message();
         match self.reason() {
-            // Often the reason begins with the message, which is not repeated.
+            // The reason often begins with the message.
             Some(reason) if reason.starts_with(&message) => write!(f, "{reason} ({})", self.code),
             Some(reason) => write!(f, "{message} ({}): {reason}", self.code),
             None => write!(f, "{message} ({})", self.code),
@@ -140,7 +144,7 @@ impl fmt::Display for RpcError {
     }
 }
 
-/// The first text at a known place.
+/// Returns the first text in a known member.
 fn find_reason(value: &Value, depth: usize) -> Option<String> {
     let deeper = depth.checked_sub(1)?;
     match value {
@@ -157,7 +161,7 @@ fn find_reason(value: &Value, depth: usize) -> Option<String> {
     }
 }
 
-/// Whether the peer itself marks the failure as retryable.
+/// Returns the retryable mark that the peer set on the failure.
 fn marked_retryable(value: &Value, depth: usize) -> Option<bool> {
     let deeper = depth.checked_sub(1)?;
     let members = value.as_object()?;
@@ -195,7 +199,7 @@ fn has_transient_mark(value: &Value, depth: usize) -> bool {
     }
 }
 
-/// True if a transient status is the first word of the text, or follows a word such as `error`.
+/// Returns true if a transient status is the first word of the text, or follows a word such as `error`.
 fn mentions_transient_status(text: &str) -> bool {
     let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
     let mut before = "error";
@@ -209,7 +213,8 @@ fn mentions_transient_status(text: &str) -> bool {
     false
 }
 
-/// One line without escape sequences, control characters and characters that reorder text, of at most `max` bytes.
+/// Converts text to one line of at most `max` bytes, without escape sequences, control characters and
+/// characters that reorder text.
 pub fn plain_line(text: &str, max: usize) -> String {
     let mut line = String::new();
     let mut letters = text.chars().peekable();

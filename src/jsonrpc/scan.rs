@@ -1,15 +1,16 @@
-//! JSON by its bytes in one pass: whether it is well-formed, and where its parts stand. Nothing is built or allocated.
+//! Scans JSON bytes in one pass. The scanner checks that the text is well-formed and finds the positions of
+//! its parts, without allocations.
 //!
-//! It takes what the parser takes and nothing else. Text has to be UTF-8 already; every byte that it decides by is
-//! ASCII.
+//! It accepts exactly the JSON that the parser accepts. The caller ensures that the text is UTF-8; the
+//! scanner itself decides only by ASCII bytes.
 
 use std::ops::Range;
 
-/// Nested deeper than this nothing is scanned, whatever the limit: a bit remembers each level.
+/// The maximum nesting depth, whatever limit the caller sets: one bit remembers each level.
 const MAX_LEVELS: usize = 128;
 
-/// A place in the text. Each step gives `None` when the text is not what it asks for; then it is to be parsed, which
-/// tells why.
+/// A position in the text. Each method returns `None` if the text does not match. The caller then parses the
+/// text to get an error.
 #[derive(Debug)]
 pub struct JsonScanner<'a> {
     bytes: &'a [u8],
@@ -23,7 +24,7 @@ impl<'a> JsonScanner<'a> {
         Self { bytes, position: 0, depth: 0, max_depth: max_depth.min(MAX_LEVELS) }
     }
 
-    /// Steps over an object and gives its place. `member` gets each name, as it is written, and has to step over its
+    /// Scans an object and returns its range. `member` receives the raw name of each member and must scan its
     /// value.
     pub fn object(
         &mut self,
@@ -60,12 +61,12 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Steps over a value of any kind and gives its place.
+    /// Scans a value of any kind and returns its range.
     pub fn value(&mut self) -> Option<Range<usize>> {
         self.skip_whitespace();
         let start = self.position;
         let floor = self.depth;
-        // A bit for each level that is open here: an object or an array.
+        // One bit for each open level: 1 is an object, 0 is an array.
         let mut objects: u128 = 0;
         loop {
             let byte = self.peek()?;
@@ -121,20 +122,20 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// A string without an escape, and where its text stands, without the quotes.
+    /// Scans a string without escapes and returns the range of its text, without the quotes.
     pub fn unescaped_string(&mut self) -> Option<Range<usize>> {
         self.skip_whitespace();
         let text = self.string()?;
         (!self.bytes[text.clone()].contains(&b'\\')).then_some(text)
     }
 
-    /// The end of the text, with nothing but white space before it.
+    /// Returns `None` unless only white space follows.
     pub fn end(&mut self) -> Option<()> {
         self.skip_whitespace();
         (self.position == self.bytes.len()).then_some(())
     }
 
-    /// A member's name and the colon behind it.
+    /// Scans the name of a member and the colon after it.
     fn member_name(&mut self) -> Option<()> {
         self.string()?;
         self.skip_whitespace();
@@ -143,7 +144,7 @@ impl<'a> JsonScanner<'a> {
         Some(())
     }
 
-    /// Gives the place of what is between the quotes.
+    /// Scans a string and returns the range between the quotes.
     fn string(&mut self) -> Option<Range<usize>> {
         self.expect_byte(b'"')?;
         let start = self.position;
@@ -169,7 +170,7 @@ impl<'a> JsonScanner<'a> {
                         _ => return None,
                     }
                 }
-                // A control character.
+                // A control character is not allowed in a string.
                 _ => return None,
             }
         }
@@ -201,7 +202,7 @@ impl<'a> JsonScanner<'a> {
         Some(())
     }
 
-    /// At least one.
+    /// Scans at least one digit.
     fn digits(&mut self) -> Option<()> {
         let start = self.position;
         while self.bytes.get(self.position).is_some_and(u8::is_ascii_digit) {
@@ -234,11 +235,12 @@ impl<'a> JsonScanner<'a> {
     }
 }
 
-/// How many bytes come before the first quote, backslash or control character; eight at a time.
+/// Returns the number of bytes before the first quote, backslash or control character. Reads eight bytes at a
+/// time.
 fn plain_prefix_len(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
-    // Sets the top bit of the first byte below `n`, and perhaps of later ones.
+    // Sets the top bit of the first byte below `n`. Bits of later bytes may be wrong.
     let below = |word: u64, n: u8| word.wrapping_sub(ONES * u64::from(n)) & !word;
     let (words, rest) = bytes.as_chunks::<8>();
     for (at, word) in words.iter().enumerate() {
@@ -261,7 +263,7 @@ mod tests {
 
     use super::*;
 
-    /// What the scanner takes for one value with nothing behind it.
+    /// Returns true if the scanner accepts the text as one value without further text.
     fn is_one_value(text: &str) -> bool {
         let mut scan = JsonScanner::new(text.as_bytes(), MAX_LEVELS);
         scan.value().is_some() && scan.end().is_some()
@@ -353,7 +355,7 @@ mod tests {
         assert_eq!((text("\"a b\""), text("\"a\\n\""), text("1")), (Some("a b"), None, None));
     }
 
-    /// Values, and what becomes of them when bytes are changed, lost or doubled.
+    /// JSON values, some of them with changed, removed or duplicated bytes.
     fn texts() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             Just("null".to_owned()),

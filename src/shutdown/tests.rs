@@ -12,7 +12,7 @@ async fn closing_starts_when_work_tasks_have_ended() {
     drop(shutdown.spawn(tokio::time::sleep(Duration::from_secs(3))));
     drop(shutdown.spawn_client(ends(&shutdown)));
     shutdown.start_drain();
-    // Whoever comes while we drain does not keep the door open.
+    // A client that connects during the drain does not delay the closing phase.
     drop(shutdown.spawn_isolated(ends(&shutdown)));
     let began = Instant::now();
     assert!(shutdown.wait_for_tasks(LIMIT).await);
@@ -39,7 +39,7 @@ async fn wait_for_tasks_includes_tasks_of_blocking_work() {
     let (begins, ended) = (shutdown.clone(), CancellationToken::new());
     let ends = ended.clone();
     drop(shutdown.spawn_blocking(move || {
-        assert!(released.recv().is_err(), "nobody says anything");
+        assert!(released.recv().is_err(), "the sender is dropped without a message");
         drop(begins.spawn(async move {
             tokio::time::sleep(Duration::from_millis(20)).await;
             ends.cancel();

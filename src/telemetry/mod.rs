@@ -1,7 +1,8 @@
-//! Logging: what goes to stderr, and in which form.
+//! Logging to stderr.
 //!
-//! Pretty on a terminal, one JSON object a line elsewhere. What agents and clients say may stand in a value, so
-//! values cannot move a terminal's cursor or begin a line of their own.
+//! The format is human-readable on a terminal and one JSON object a line elsewhere. Values may contain text
+//! from agents and clients. Therefore the output escapes control characters: a value cannot move the cursor
+//! of a terminal or start a line.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -16,13 +17,15 @@ const DEFAULT_FILTER: &str = "info";
 
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    #[error("the log's filter {filter:?} is not one such as \"info\" or \"info,acp_gateway::session=debug\"")]
+    #[error(
+        "invalid log filter {filter:?}: use a filter such as \"info\" or \"info,acp_gateway::session=debug\""
+    )]
     Filter { filter: String, source: tracing_subscriber::filter::ParseError },
-    #[error("the log was started twice")]
+    #[error("logging is already initialized")]
     AlreadyStarted(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Starts the log of this process. `filter` is what `RUST_LOG` would hold.
+/// Initializes logging for this process. `filter` has the format of `RUST_LOG`; the default is `info`.
 pub fn init(filter: Option<&str>) -> Result<(), TelemetryError> {
     let filter = filter.unwrap_or(DEFAULT_FILTER);
     let levels = EnvFilter::builder()
@@ -30,7 +33,7 @@ pub fn init(filter: Option<&str>) -> Result<(), TelemetryError> {
         .map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })?;
     let terminal = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(levels).with_writer(std::io::stderr);
-    // A stderr that takes nothing (its terminal is closed, its disk full) must not end the task that has something to say.
+    // A failed write to stderr (terminal closed, disk full) must not end the task that logs.
     let log = log.log_internal_errors(false);
     if terminal {
         log.with_ansi(true).fmt_fields(format::debug_fn(write_escaped_field).delimited(" ")).try_init()
@@ -40,7 +43,7 @@ pub fn init(filter: Option<&str>) -> Result<(), TelemetryError> {
     .map_err(TelemetryError::AlreadyStarted)
 }
 
-/// A field as the pretty form shows it.
+/// Writes one field in the human-readable format.
 fn write_escaped_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     if field.name() != "message" {
         write!(writer, "{}=", field.name())?;
@@ -48,7 +51,7 @@ fn write_escaped_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::
     fmt::write(&mut EscapeWriter(writer), format_args!("{value:?}"))
 }
 
-/// Writes what a person can see; the rest as `\u{..}`.
+/// A writer that writes printable characters as they are and all others as `\u{..}`.
 struct EscapeWriter<W>(W);
 
 impl<W: fmt::Write> fmt::Write for EscapeWriter<W> {
@@ -64,7 +67,7 @@ impl<W: fmt::Write> fmt::Write for EscapeWriter<W> {
     }
 }
 
-/// Characters that show a text in another order than it has, or that separate lines.
+/// Returns true for characters that change the display order of text or separate lines.
 fn is_bidi_or_separator(letter: char) -> bool {
     matches!(
         letter,

@@ -1,4 +1,4 @@
-//! The name by which the configuration and clients call an agent.
+//! The name of an agent in the configuration and in requests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,9 @@ use std::sync::Arc;
 pub struct AgentName(Arc<str>);
 
 #[derive(Debug, thiserror::Error)]
-#[error("an agent's name is 1 to 64 of a-z, 0-9, '_' and '-', and begins with a letter or a digit")]
+#[error(
+    "an agent's name has 1 to 64 characters of a-z, 0-9, '_' and '-', and begins with a letter or a digit"
+)]
 pub struct AgentNameError;
 
 impl AgentName {

@@ -1,6 +1,6 @@
-//! Time, randomness and new ids are handed in, so that tests can choose them.
+//! Sources of time, randomness and new ids. They are injected, so that tests can control them.
 //!
-//! The clock gives wall time for `time` members, and for what ends by its age; timers are tokio's.
+//! The clock returns wall clock time for `time` members and for expiry. Timers use tokio's clock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::cursor::Epoch;
 use super::ids::SessionId;
 
-/// Milliseconds since 1970-01-01T00:00:00Z; spelled as RFC 3339 in UTC with milliseconds.
+/// Milliseconds since 1970-01-01T00:00:00Z. The text form is RFC 3339 in UTC with milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timestamp(i64);
 
@@ -35,10 +35,10 @@ impl Timestamp {
         jiff::Timestamp::from_millisecond(self.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
     }
 
-    /// As the header `Date` spells it (RFC 9110).
+    /// Formats the time for the `Date` header (RFC 9110).
     pub fn http_date(self) -> String {
         let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
-        // It fails for years before 0 alone.
+        // The printer fails only for years before 0.
         printer.timestamp_to_rfc9110_string(&self.to_jiff()).unwrap_or_default()
     }
 }
@@ -72,29 +72,29 @@ impl<'de> serde::Deserialize<'de> for Timestamp {
 pub trait Clock: Send + Sync + fmt::Debug {
     fn now(&self) -> Timestamp;
 
-    /// Time that nobody sets, to compare the wall clock with.
+    /// A monotonic time, for comparison with the wall clock.
     fn monotonic(&self) -> Instant {
         Instant::now()
     }
 }
 
 pub trait Entropy: Send + Sync + fmt::Debug {
-    /// Fills `bytes` with what nobody can guess.
+    /// Fills `bytes` with unpredictable random data.
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// The machine's clock.
+/// The clocks of the machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
+    #[expect(clippy::disallowed_methods, reason = "only this function reads the wall clock")]
     fn now(&self) -> Timestamp {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// It goes on while the machine is suspended, which timers do not.
+    /// Includes the time for which the machine was suspended. Timers do not include it.
     fn monotonic(&self) -> Instant {
         let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
         let awake = read(ClockId::Monotonic);
@@ -102,17 +102,17 @@ impl Clock for SystemClock {
     }
 }
 
-/// The kernel's random numbers.
+/// The kernel's random number generator.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
     fn fill(&self, bytes: &mut [u8]) {
-        getrandom::fill(bytes).expect("the kernel gives random numbers");
+        getrandom::fill(bytes).expect("the kernel returns random numbers");
     }
 }
 
-/// Where new ids, keys and epochs come from.
+/// The source of new ids, keys and epochs.
 #[derive(Debug, Clone)]
 pub struct Ids {
     clock: Arc<dyn Clock>,
@@ -132,7 +132,7 @@ impl Ids {
         self.clock.now()
     }
 
-    /// Time that nobody sets, to compare [`now`](Self::now) with.
+    /// A monotonic time, for comparison with [`now`](Self::now).
     pub fn monotonic(&self) -> Instant {
         self.clock.monotonic()
     }
@@ -141,7 +141,7 @@ impl Ids {
         SessionId::from_uuid(self.uuid())
     }
 
-    /// A UUID v7, for sessions and for `X-Request-Id`.
+    /// A new UUID v7, for sessions and for `X-Request-Id`.
     pub fn uuid(&self) -> Uuid {
         let mut random = [0; 10];
         self.entropy.fill(&mut random);
@@ -149,16 +149,16 @@ impl Ids {
         uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
     }
 
-    /// A new store's token: 6 characters of base 32.
+    /// The token of a new store: 6 characters of base 32.
     pub fn epoch(&self) -> Epoch {
         const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
         let mut random = [0; 6];
         self.entropy.fill(&mut random);
         let text: String = random.iter().map(|b| char::from(ALPHABET[usize::from(b % 32)])).collect();
-        text.parse().expect("the alphabet is an epoch's")
+        text.parse().expect("the alphabet is valid in an epoch")
     }
 
-    /// 256 random bits, for keys and tickets.
+    /// 256 random bits for keys and tickets.
     pub fn secret(&self) -> [u8; 32] {
         let mut random = [0; 32];
         self.entropy.fill(&mut random);

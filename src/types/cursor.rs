@@ -1,4 +1,5 @@
-//! Places in the log, as clients see them: `<epoch>-<seq>` in a session, `<epoch>-g<pos>` in the store.
+//! Positions in the log as clients see them: `<epoch>-<seq>` in a session, `<epoch>-g<pos>` in the whole
+//! store.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +7,8 @@ use std::sync::Arc;
 
 use super::ids::IdError;
 
-/// A short random token of the store. It changes only when history may differ from what a client saw.
+/// A short random token of the store. It changes only if the history may differ from the events that a client
+/// has seen.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Epoch(Arc<str>);
 
@@ -32,14 +34,15 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// The id of an event in its session. `seq` counts from 1 without a hole; 0 is before the first.
+/// The id of an event in its session. `seq` counts from 1 without gaps; 0 is the position before the first
+/// event.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct EventId {
     pub epoch: Epoch,
     pub seq: u64,
 }
 
-/// A place in the whole store, for streams over many sessions.
+/// A position in the whole store, for streams over many sessions.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Position {
     pub epoch: Epoch,

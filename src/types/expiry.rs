@@ -1,9 +1,12 @@
-//! How late it is, for what ends by its age. A wall clock that jumps ends nothing.
+//! A clock for expiry that tolerates jumps of the wall clock.
 //!
-//! The wall clock may be set by years, by hand or by a battery that is empty, and be set right an hour later. What was
-//! deleted meanwhile is gone. So a jump against the machine's steady clock is believed only once it has held for a
-//! while; until then time goes on from before it. Each jump has its own while: one more of them, or a machine that
-//! is suspended every night, does not make the others wait again.
+//! An operator or an empty battery may set the wall clock wrong by years, and it may be correct again an hour
+//! later. Data that expired meanwhile cannot be restored. Therefore the clock compares the wall clock with
+//! the monotonic clock of the machine. It accepts a jump only after the settle time. Until then, time
+//! continues from the value before the jump.
+//!
+//! Each jump has its own settle time. A further jump, or a machine that is suspended every night, does not
+//! delay the others.
 
 use std::collections::VecDeque;
 use std::process::abort;
@@ -15,34 +18,34 @@ use tokio::time::Instant;
 use super::clock::{Ids, Timestamp};
 use super::limits::Limits;
 
-/// Jumps that came within this part of `settle` are one, so that they are few.
+/// Jumps within this fraction of the settle time are merged, which limits their number.
 const MERGE_FRACTION: u32 = 32;
 
 #[derive(Debug)]
 pub struct Expiry {
     ids: Ids,
-    /// What the clock may differ by between two looks without having jumped.
+    /// The difference between the clocks that counts as a jump.
     jump_threshold: Duration,
-    /// How long a jump has to hold.
+    /// The time that a jump must persist before it is accepted.
     settle_time: Duration,
     state: Mutex<ClockState>,
 }
 
-/// Times of the wall clock in milliseconds.
+/// The last values of both clocks. Wall clock times are in milliseconds.
 #[derive(Debug)]
 struct ClockState {
     last_wall: i64,
     last_monotonic: Instant,
-    /// What is not believed yet, the oldest first.
+    /// Jumps that are not accepted yet, oldest first.
     jumps: VecDeque<Jump>,
 }
 
-/// How far the wall clock went at once.
+/// A jump of the wall clock, in milliseconds.
 #[derive(Debug)]
 struct Jump {
     delta: i64,
     started: Instant,
-    /// From here on it has to hold.
+    /// The settle time counts from here.
     updated: Instant,
 }
 
@@ -51,8 +54,9 @@ impl Expiry {
         Self::starting_from(ids, limits, None)
     }
 
-    /// Goes on from the last time that is known of an earlier life. When the clock is far from that the gateway may
-    /// have rested, or the clock may have jumped: nobody can tell, so it counts as a jump.
+    /// Continues from the last time that an earlier process recorded. If the clock differs much from that
+    /// time, the gateway was stopped for long or the clock jumped. The two cases cannot be distinguished, so
+    /// the difference counts as a jump.
     pub fn starting_from(ids: Ids, limits: &Limits, last: Option<Timestamp>) -> Self {
         let (wall, at) = (ids.now().as_millis(), ids.monotonic());
         let (jump, settle) = (limits.clock_jump, limits.clock_settle);
@@ -64,12 +68,12 @@ impl Expiry {
         Self { ids, jump_threshold: jump, settle_time: settle, state: Mutex::new(seen) }
     }
 
-    /// It is not earlier than this: what has not ended by then is not deleted yet.
+    /// The earliest time that it can be now. Data that expires after this time must be kept.
     pub fn earliest_now(&self) -> Timestamp {
         self.bounds().0
     }
 
-    /// It is not later than this: what is to last counts from here.
+    /// The latest time that it can be now. New expiry times count from here.
     pub fn latest_now(&self) -> Timestamp {
         self.bounds().1
     }
@@ -84,7 +88,7 @@ impl Expiry {
             seen.record_jump(jumped, millis(self.jump_threshold), self.settle_time);
             tracing::warn!(
                 by_seconds = jumped / 1000,
-                "the wall clock has jumped: nothing ends by its age for a while, unless it jumps back"
+                "the wall clock jumped: expiry is suspended until the jump is accepted or reverted"
             );
         }
         seen.jumps.retain(|jump| at.saturating_duration_since(jump.updated) < self.settle_time);
@@ -93,14 +97,16 @@ impl Expiry {
         (Timestamp::from_millis(wall.min(believed)), Timestamp::from_millis(wall.max(believed)))
     }
 
-    /// A lock whose holder panicked is never taken again, as everywhere; this layer has no other way to end.
+    /// A poisoned lock aborts the process. This layer cannot use `lock_or_abort`, which a higher layer
+    /// defines.
     fn lock(&self) -> MutexGuard<'_, ClockState> {
         self.state.lock().unwrap_or_else(|_| abort())
     }
 }
 
 impl ClockState {
-    /// Notes a jump. One that goes back takes the last ones with it, and what is left of those has held since then.
+    /// Records a jump. A jump in the opposite direction cancels the last jumps; the remainder of such a jump
+    /// keeps its age.
     fn record_jump(&mut self, mut by: i64, small: i64, settle: Duration) {
         while let Some(last) = self.jumps.back_mut()
             && (last.delta > 0) != (by > 0)
@@ -168,13 +174,13 @@ mod tests {
             self.clock.0.fetch_add(by, Ordering::Relaxed);
         }
 
-        /// Both clocks go on.
+        /// Advances both clocks.
         async fn advance(&self, span: Duration) {
             self.shift_wall_clock(millis(span));
             tokio::time::advance(span).await;
         }
 
-        /// Milliseconds since the start: at least, at most.
+        /// The bounds in milliseconds since the start: earliest, latest.
         fn now(&self) -> (i64, i64) {
             (self.expiry.earliest_now().as_millis() - START, self.expiry.latest_now().as_millis() - START)
         }
@@ -231,10 +237,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_start_before_the_last_event_counts_as_a_jump() {
         let house = Fixture::new(Some(Timestamp::from_millis(START + millis(YEARS))));
-        assert_eq!(house.now(), (0, millis(YEARS)), "what is written now lasts from when it was before");
+        assert_eq!(house.now(), (0, millis(YEARS)), "new expiry times count from the time before the jump");
         house.advance(HOUR).await;
         house.shift_wall_clock(millis(YEARS));
-        assert_eq!(house.now(), (millis(YEARS + HOUR), millis(YEARS + HOUR)), "the clock is right again");
+        assert_eq!(house.now(), (millis(YEARS + HOUR), millis(YEARS + HOUR)), "the clock is correct again");
     }
 
     #[tokio::test(start_paused = true)]
@@ -263,7 +269,11 @@ mod tests {
         house.shift_wall_clock(-millis(YEARS));
         assert_eq!(house.now(), (millis(22 * HOUR), millis(27 * HOUR)));
         house.advance(2 * HOUR).await;
-        assert_eq!(house.now(), (millis(29 * HOUR), millis(29 * HOUR)), "the first jump has held for a day");
+        assert_eq!(
+            house.now(),
+            (millis(29 * HOUR), millis(29 * HOUR)),
+            "the first jump has persisted for a day"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -277,7 +287,7 @@ mod tests {
             house.now();
             assert!(house.expiry.lock().jumps.len() <= MERGE_FRACTION as usize + 1);
         }
-        // Those of a day of the steady clock, and of the part in which they are one.
+        // The jumps within a day of the monotonic clock, and within one merge interval.
         let open = 24 * 12 + 24 * 12 / MERGE_FRACTION + 1;
         assert!(house.now().0 >= millis(passed) - millis(open * 2 * HOUR));
     }

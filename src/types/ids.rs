@@ -1,16 +1,16 @@
-//! Ids of what clients name. An id is a handle, never a credential.
+//! Ids of the objects in the API. An id is a handle, never a credential.
 
 use std::fmt;
 use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// Why a text is not an id.
+/// The text is not a valid id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an id")]
 pub struct IdError;
 
-/// A session's id: UUID v7, lower case with hyphens.
+/// The id of a session: a UUID v7 in lower case with hyphens.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(Uuid);
 
@@ -27,7 +27,7 @@ impl SessionId {
 impl FromStr for SessionId {
     type Err = IdError;
 
-    /// Only the spelling that [`fmt::Display`] gives, so that one session has one URL.
+    /// Accepts only the text that [`fmt::Display`] writes, so that a session has exactly one URL.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let id = Uuid::try_parse(text).map_err(|_| IdError)?;
         let mut buffer = Uuid::encode_buffer();
@@ -41,7 +41,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// Ids that count within a session from 1, spelled with a letter in front.
+/// Ids that count from 1 within a session. The text form starts with a letter.
 macro_rules! counted {
     ($(#[$doc:meta])* $name:ident, $letter:literal) => {
         $(#[$doc])*
@@ -87,18 +87,18 @@ macro_rules! counted {
 }
 
 counted!(
-    /// A turn of a session: `p1`, `p2`, ...
+    /// The id of a turn in its session: `p1`, `p2`, ...
     PromptId,
     "p"
 );
 counted!(
-    /// A request of the agent that a client answers: `r1`, `r2`, ...
+    /// The id of an agent's request that a client answers: `r1`, `r2`, ...
     RequestId,
     "r"
 );
 
 counted!(
-    /// A terminal of a session that the gateway runs: `t1`, `t2`, ...
+    /// The id of a terminal that the gateway runs for a session: `t1`, `t2`, ...
     TerminalId,
     "t"
 );

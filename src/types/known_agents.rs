@@ -1,36 +1,37 @@
-//! Agents that the gateway knows: their commands, the environment variables in which their users keep credentials, and
-//! how each one takes an API key.
+//! The agents that the gateway knows: their commands, the environment variables with their credentials, and
+//! how each agent receives an API key.
 //!
-//! An agent that is found on PATH receives the variables of its row. A configured agent receives only the variables of
-//! its entry; for this agent the table describes the sign-in.
+//! An agent that is found on PATH receives the variables of its row. A configured agent receives only the
+//! variables of its entry; the table only describes its sign-in.
 
 /// One known agent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KnownAgent {
-    /// The name under which it is offered when it is found on PATH.
+    /// The name in the catalogue if the agent is found on PATH.
     pub name: &'static str,
     /// The display name.
     pub title: &'static str,
     /// A program on PATH.
     pub command: &'static str,
-    /// The arguments that make it speak ACP.
+    /// The arguments that start the agent in ACP mode.
     pub args: &'static [&'static str],
-    /// Packages that have the command, for entries that run it with npx or uvx, or from a folder of packages.
+    /// Packages that provide the command, for entries that run it with npx or uvx, or from a package
+    /// directory.
     pub packages: &'static [&'static str],
     /// Variables that hold a key or a token. Their values are masked in all output.
     pub secrets: &'static [&'static str],
-    /// Variables that say where and how the agent reaches its provider. Their values are not masked.
+    /// Variables that configure how the agent reaches its provider. Their values are not masked.
     pub settings: &'static [&'static str],
-    /// The variables of `secrets` that an error asks a person to set.
+    /// The variables of `secrets` that an error message suggests to set.
     pub suggested_variables: &'static [&'static str],
-    /// Methods of `authenticate` that read a key from a variable. Some agents refuse sessions without the call, although
-    /// the variable is set.
+    /// Methods of `authenticate` that read a key from a variable. Some agents reject sessions without this
+    /// call, although the variable is set.
     pub env_key_methods: &'static [(&'static str, &'static str)],
-    /// The command with which a person signs in at a terminal.
+    /// The command for a sign-in at a terminal.
     pub login: Option<&'static str>,
 }
 
-/// Where `authenticate` takes an API key in its `_meta`.
+/// The format of an API key in the `_meta` of `authenticate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiKeyFormat {
     /// `{"api-key": "KEY"}`
@@ -39,11 +40,11 @@ pub enum ApiKeyFormat {
     Object,
 }
 
-/// Methods of `authenticate` that take an API key, by their id. Each id belongs to one agent.
+/// Methods of `authenticate` that accept an API key, by their id. Each id belongs to one agent.
 const API_KEY_METHODS: [(&str, ApiKeyFormat); 2] =
     [("gemini-api-key", ApiKeyFormat::String), ("api-key", ApiKeyFormat::Object)];
 
-/// Keys of the providers that agents for many providers use.
+/// Key variables of the providers, for agents that support many providers.
 const PROVIDER_KEYS: [&str; 20] = [
     "ANTHROPIC_API_KEY",
     "AZURE_API_KEY",
@@ -66,7 +67,7 @@ const PROVIDER_KEYS: [&str; 20] = [
     "TOGETHER_API_KEY",
     "XAI_API_KEY",
 ];
-/// Where those providers are, if not at their usual place, and which of them an agent takes.
+/// Variables that select a provider or set its address.
 const PROVIDER_SETTINGS: [&str; 9] = [
     "ANTHROPIC_BASE_URL",
     "ANTHROPIC_HOST",
@@ -122,7 +123,7 @@ const CLAUDE: KnownAgent = KnownAgent {
     login: Some("claude /login"),
 };
 
-/// Every known agent. Of several commands with one name, the first that is found is offered.
+/// Every known agent. If several commands with the same name are on PATH, the first row is used.
 pub const KNOWN: [KnownAgent; 13] = [
     CLAUDE,
     KnownAgent { command: "claude-code-acp", packages: &["@zed-industries/claude-code-acp"], ..CLAUDE },
@@ -294,14 +295,16 @@ pub const KNOWN: [KnownAgent; 13] = [
 ];
 
 impl KnownAgent {
-    /// The known agent that this command runs: by the name of the program, or by a package among the arguments.
+    /// Finds the known agent that this command runs, by the name of the program or by a package among the
+    /// arguments.
     pub fn find(command: &str, args: &[String]) -> Option<&'static Self> {
         let program = command.rsplit('/').next().unwrap_or(command);
         let by_program = KNOWN.iter().find(|known| known.command == program);
         by_program.or_else(|| KNOWN.iter().find(|known| args.iter().any(|arg| known.has_package(arg))))
     }
 
-    /// True if the argument is a package of this agent with or without a version, or a path into it.
+    /// Returns true if the argument is a package of this agent, with or without a version, or a path into the
+    /// package.
     fn has_package(&self, arg: &str) -> bool {
         self.packages.iter().any(|package| {
             let versioned =
@@ -311,7 +314,8 @@ impl KnownAgent {
     }
 }
 
-/// Where the method of this id takes an API key; `None` if it takes none, or if the method is not known.
+/// Returns the format of the API key for the method with this id. `None` if the method accepts no key or is
+/// not known.
 pub fn api_key_format(method_id: &str) -> Option<ApiKeyFormat> {
     API_KEY_METHODS.iter().find(|(id, _)| *id == method_id).map(|(_, place)| *place)
 }

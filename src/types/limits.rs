@@ -1,217 +1,260 @@
-//! Every limit and deadline with its default, and what happens when it is hit.
+//! Every limit and timeout, its default, and the effect of reaching it.
 //!
-//! The configuration may change each of them; no other file holds such a number.
+//! The configuration may change each value. No other file defines such a number.
 
 use std::time::Duration;
 
-/// Limits of the gateway as a whole. Limits of one agent are in its entry (`AgentLimits`).
+/// Limits of the whole gateway. The limits of one agent are in its entry (`AgentLimits`).
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Reading a request's head, and the wait for the first one: then the connection closes.
+    /// The time to read the head of a request, and to wait for the first request. When it expires, the
+    /// connection closes.
     pub header: Duration,
-    /// A connection without a request, after one: then it closes. Longer than most clients and proxies keep theirs, so that they
-    /// close them and none sends a request on one that is just being closed. While more than half of the places are
-    /// taken, `header` counts for these too.
+    /// The time that a connection may be idle after a request. When it expires, the connection closes. The
+    /// default is longer than the idle timeout of most clients and proxies. Thus the client closes the
+    /// connection first, and no request arrives on a connection that is closing. While more than half of the
+    /// connection slots are in use, `header` applies instead.
     pub connection_idle: Duration,
-    /// Reading a request's body: then the connection closes.
+    /// The time to read the body of a request. When it expires, the connection closes.
     pub body: Duration,
-    /// A client that takes nothing of what we write: then the connection closes.
+    /// The time for which a client may read nothing of a response. When it expires, the connection closes.
     pub write_stall: Duration,
-    /// `session/new` and `session/resume`: then 504, or `prompt.failed` in a turn.
+    /// Timeout of `session/new` and `session/resume`. When it expires, the request fails with 504, a turn
+    /// with `prompt.failed`.
     pub session_new: Duration,
-    /// `session/load`, which replays: then 504, or `prompt.failed` in a turn.
+    /// Timeout of `session/load`, which replays the history. When it expires, the request fails with 504, a
+    /// turn with `prompt.failed`.
     pub session_load: Duration,
-    /// The time for which a session is retried that the agent does not restore: then the turn fails, and may be retried.
+    /// The time for which the gateway retries to restore a session at the agent. When it expires, the turn
+    /// fails with a retryable error.
     pub restore_timeout: Duration,
-    /// A replay is over when no history came for this long after the answer to `session/load`: then the prompt is sent.
+    /// A replay is complete if no history arrives for this time after the answer to `session/load`. Then the
+    /// gateway sends the prompt.
     pub replay_quiet_interval: Duration,
-    /// The longest time for which a prompt is held for the rest of a replay: then the prompt is sent.
+    /// The longest time for which a prompt waits for the end of a replay. When it expires, the gateway sends
+    /// the prompt.
     pub replay_quiet_timeout: Duration,
-    /// A call to an agent that belongs to no session (its sessions, its sign-in's state, `/rpc`): then 504.
+    /// Timeout of a call to an agent outside a session (list of sessions, sign-in state, `/rpc`). When it
+    /// expires, the call fails with 504.
     pub call: Duration,
-    /// Such a call while all processes are busy: then 503.
+    /// The time for which such a call waits while all processes are busy. When it expires, the call fails
+    /// with 503.
     pub visit_wait: Duration,
-    /// A sign-in, by a call or in a terminal: then 504, or the terminal closes.
+    /// Timeout of a sign-in. When it expires, a call fails with 504, and a terminal closes.
     pub sign_in: Duration,
-    /// Bytes that a terminal of a sign-in may show: then it closes.
+    /// The number of bytes that a terminal of a sign-in may print. Beyond it, the terminal closes.
     pub sign_in_bytes: usize,
-    /// Bytes of a message of a client on a WebSocket: then it closes.
+    /// The size of a client's WebSocket message in bytes. A larger message closes the connection.
     pub socket_bytes: usize,
-    /// A cancelled turn that goes on: then the agent's process ends.
+    /// The time that a cancelled turn may continue. When it expires, the gateway stops the agent's process.
     pub cancel: Duration,
-    /// The same in all: then the turn fails with `cancel_timeout`.
+    /// The total time that a cancelled turn may last. When it expires, the turn fails with `cancel_timeout`.
     pub cancel_total: Duration,
-    /// Stop ladder, after stdin was closed: then TERM.
+    /// Graceful stop: the time between closing stdin and TERM.
     pub stop_stdin: Duration,
-    /// Stop ladder, after TERM: then KILL.
+    /// Graceful stop: the time between TERM and KILL.
     pub stop_term: Duration,
-    /// The two steps of the ladder while draining.
+    /// The same two steps during a drain.
     pub drain_stdin: Duration,
     pub drain_term: Duration,
-    /// Stop ladder, after KILL was ordered: then the keeper itself is killed.
+    /// Graceful stop: the time after KILL, before the gateway kills the supervisor itself.
     pub stop_kill: Duration,
-    /// From the start of a keeper until it says that the program runs: then the start has failed.
+    /// The time from the start of a supervisor until it reports that the program runs. When it expires, the
+    /// start fails.
     pub spawn: Duration,
-    /// Running turns at a drain: then they are cancelled.
+    /// Drain: the time that running turns have to finish. When it expires, the gateway cancels them.
     pub drain: Duration,
-    /// Turns that were cancelled at a drain and go on: then the agent's process ends.
+    /// Drain: the time that cancelled turns have to end. When it expires, the gateway stops the agent's
+    /// process.
     pub drain_cancel: Duration,
-    /// An agent that takes nothing of what we write to its stdin: then it ends.
+    /// The time for which an agent may read nothing from its stdin. When it expires, the gateway stops the
+    /// agent.
     pub stdin_stall: Duration,
-    /// Lines that wait for an agent's stdin: then the sender is refused.
+    /// The number of lines that may wait for an agent's stdin. Beyond it, the gateway rejects the sender.
     pub stdin_lines: usize,
-    /// Places beyond them, for cancel and answers alone: then the sender is refused.
+    /// Additional lines that only cancels and answers may use. Beyond them, the gateway rejects the sender.
     pub stdin_reserved: usize,
-    /// How long an `Idempotency-Key` is known.
+    /// The time for which the gateway remembers an `Idempotency-Key`.
     pub idempotency: Duration,
-    /// A ticket nobody used: then 401.
+    /// The lifetime of an unused ticket. After it, requests with the ticket fail with 401.
     pub ticket_unused: Duration,
-    /// A ticket after its last stream ended: then 401.
+    /// The lifetime of a ticket after its last stream ended. After it, requests with the ticket fail with
+    /// 401.
     pub ticket_after: Duration,
-    /// A link key nobody used: then 401.
+    /// The lifetime of an unused link key. After it, requests with the key fail with 401.
     pub link_key_unused: Duration,
-    /// Back-off after a crash: from, and to; a breaker opens at `breaker_crashes` in `breaker_window`: then 503.
+    /// The back-off after a crash grows from `backoff_min` to `backoff_max`. After `breaker_crashes` crashes
+    /// within `breaker_window`, the breaker opens and requests fail with 503.
     pub backoff_min: Duration,
     pub backoff_max: Duration,
     pub breaker_crashes: u32,
     pub breaker_window: Duration,
-    /// Keys of one kind that are kept: then a named one is refused, and the link key used longest ago goes.
+    /// The number of keys of each kind. Beyond it, the gateway rejects a new named key, and evicts the least
+    /// recently used link key.
     pub named_keys: usize,
     pub link_keys: usize,
-    /// Tickets of one principal: then the oldest that no stream uses goes. Each user of a backend may need one.
+    /// The number of tickets of one principal. Beyond it, the gateway evicts the oldest ticket without a
+    /// stream. A backend may need one ticket for each of its users.
     pub tickets: usize,
-    /// Bytes of a request's body: then 413.
+    /// The size of a request body in bytes. A larger body fails with 413.
     pub body_bytes: usize,
-    /// Bytes of a body that is a prompt, or the answer to a request of an agent: then 413.
+    /// The size in bytes of a body with a prompt or with the answer to an agent's request. A larger body
+    /// fails with 413.
     pub prompt_bytes: usize,
-    /// Bytes of a file that is uploaded, or that the gateway reads or writes for an agent: then 413, or an error.
+    /// The size in bytes of an uploaded file, and of a file that an agent reads or writes through the
+    /// gateway. A larger upload fails with 413, and an agent receives an error.
     pub file_bytes: u64,
-    /// Files that the gateway reads or writes for a session's agent, or whose answers the agent has not taken: then the
-    /// next ones wait. And bytes of what those that wait want written: then the agent gets an error.
+    /// `file_answers` is the number of concurrent file requests of a session's agent. It includes answers that the
+    /// agent has not read. Further requests wait. `file_wanted_bytes` limits the content of the waiting write
+    /// requests. Beyond it, the agent receives an error.
     pub file_answers: usize,
     pub file_wanted_bytes: usize,
-    /// Bytes of a text that goes into a prompt by itself when it is attached: a longer one is a link.
+    /// The size in bytes up to which an attached text becomes part of the prompt. A longer text is attached
+    /// as a link.
     pub attached_text_bytes: u64,
-    /// Names that a search looks at for one page of files: then there is more.
+    /// The number of names that a file search examines for one page. Beyond it, the page ends and a cursor
+    /// continues the search.
     pub file_names: usize,
-    /// Nesting of JSON, from clients (422) and from agents (a bad line).
+    /// The nesting depth of JSON. Deeper JSON from a client fails with 422, and deeper JSON from an agent is
+    /// an invalid line.
     pub json_depth: usize,
-    /// Bytes of a batch from an agent to its session, and how many may wait: then the pipe is not read.
+    /// The size in bytes of a batch from an agent to its session, and the number of waiting batches. Beyond
+    /// it, the gateway stops reading the agent's stdout.
     pub batch_bytes: usize,
     pub batches: usize,
-    /// Commands to a session that may wait: then 503.
+    /// The number of commands that may wait for a session. Beyond it, requests fail with 503.
     pub commands: usize,
-    /// Bytes that wait for their commit: then a session takes no batches.
+    /// The number of bytes of a session that may wait for their commit. Beyond it, the session accepts no
+    /// batches.
     pub pending_bytes: usize,
-    /// Writes of records beside the sessions' that may wait for their commit: then the next waits for its place.
+    /// The number of record writes outside sessions that may wait for their commit. Beyond it, the next write
+    /// waits.
     pub writes: usize,
-    /// Bytes of a run, and of a transaction; a larger event goes alone.
+    /// The size in bytes of a run, and of a transaction. A larger event forms its own run.
     pub run_bytes: usize,
     pub transaction_bytes: usize,
-    /// Bad lines of an agent in a minute: then it ends.
+    /// The number of invalid lines of an agent in a minute. Beyond it, the gateway stops the agent.
     pub bad_lines_per_minute: u32,
-    /// Bytes of an agent's stdout before it answers `initialize`: then it ends. Bad lines do not count until then.
+    /// The number of bytes that an agent may print to stdout before it answers `initialize`. Beyond it, the
+    /// gateway stops the agent. Invalid lines count only after this answer.
     pub start_output_bytes: usize,
-    /// Updates that came before the session they name is known: then further ones are dropped.
+    /// The number of updates that the gateway keeps for a session id that it does not know yet. Further
+    /// updates are discarded.
     pub early_updates: usize,
-    /// Bytes of an agent's stderr that are kept: the last ones.
+    /// The number of bytes of an agent's stderr that the gateway keeps. The last bytes are kept.
     pub stderr_bytes: usize,
-    /// Prompts that wait in a session: then 429.
+    /// The number of prompts that may wait in a session. Beyond it, prompts fail with 429.
     pub queued_prompts: usize,
-    /// The age of a prompt that a restart finds in a queue: an older one fails with `prompt_expired`.
+    /// The maximum age of a queued prompt after a restart. An older prompt fails with `prompt_expired`.
     pub queued_prompt_max_age: Duration,
-    /// Requests of an agent that wait for an answer in a session: then they are answered with an error.
+    /// The number of requests of an agent that may wait for an answer in a session. Beyond it, the agent
+    /// receives an error.
     pub pending_requests: usize,
-    /// A file or terminal that a client serves: then the agent gets an error. And a request that only clients may know,
-    /// likewise.
+    /// `client_answer` is the time that a client has to serve a file or terminal request. `extension_answer`
+    /// is the time for an extension request, which only clients can answer. When it expires, the agent
+    /// receives an error.
     pub client_answer: Duration,
     pub extension_answer: Duration,
-    /// Terminals of a session that the gateway runs and the agent has not released: then the agent gets an error.
+    /// The number of terminals that the gateway runs for a session and the agent has not released. Beyond it,
+    /// the agent receives an error.
     pub terminals: usize,
-    /// Bytes of a terminal's output that are kept for the agent where it names none, the most that it may name, and
-    /// those of all terminals: then the oldest goes.
+    /// The number of bytes of terminal output that the gateway keeps. `terminal_bytes` is the default of a
+    /// terminal, and `terminal_max_bytes` is the maximum that an agent may request. `terminals_bytes` is the total
+    /// of all terminals. Beyond it, the oldest output is discarded.
     pub terminal_bytes: usize,
     pub terminal_max_bytes: usize,
     pub terminals_bytes: usize,
-    /// Bytes of a terminal's output in the log: then only its end is logged, when the command has ended.
+    /// The number of bytes of a terminal's output in the log. Beyond it, only the end of the output is
+    /// logged, after the command has ended.
     pub terminal_log_bytes: u64,
-    /// A terminal that runs on while there is no turn: then it is killed.
+    /// The time that a terminal may run without a turn. When it expires, the gateway kills the command.
     pub terminal_alone: Duration,
-    /// Places in an agent's line: then 503. And how long one may stand there: then 504.
+    /// The number of places in an agent's wait queue; beyond it, requests fail with 503. `line_wait` is the
+    /// time that a request may wait there; when it expires, the request fails with 504.
     pub line_places: usize,
     pub line_wait: Duration,
-    /// A client that wants a process for no turn (attach, a setting, a call) while none is free or starts: then 503.
+    /// The time for which a request outside a turn (attach, mode, option, call) waits for a process. When it
+    /// expires, the request fails with 503.
     pub settings_wait: Duration,
-    /// Asking an agent in the background to delete a session that no process holds: then it keeps it.
+    /// The time for which the gateway tries to delete a session without a process at the agent. When it
+    /// expires, the agent keeps the session.
     pub delete_wait: Duration,
-    /// For each principal, unless its keys set another value: then 429. A backend with one key is one principal, so the
-    /// defaults are those of a backend with 500 users.
+    /// Limits for each principal, unless its keys set other values. Beyond them, requests fail with 429. A
+    /// backend with one key is one principal, so the defaults suit a backend with 500 users.
     pub prompts_per_minute: u32,
     pub requests_per_minute: u32,
     pub streams: usize,
     pub live_sessions: usize,
-    /// Prompts, and other calls, of a principal that wait for a process of one agent.
+    /// The number of prompts, and of other calls, of one principal that may wait for a process of one agent.
     pub max_queued_prompts: usize,
-    /// Connections in all, and from one address: then refused.
+    /// The total number of connections, and the number from one address. Further connections are refused.
     pub connections: usize,
     pub connections_per_address: usize,
-    /// Bytes that hyper buffers for a connection, the head of a request among them: then 431.
+    /// The number of bytes that hyper buffers for a connection, including the head of a request. A larger
+    /// head fails with 431.
     pub http_buffer_bytes: usize,
-    /// Bytes that the kernel keeps for a client that reads slowly: then the stream waits.
+    /// The size in bytes of the kernel's send buffer for a slow client. When it is full, the stream waits.
     pub send_buffer_bytes: usize,
-    /// The same for a stream of events that has its socket to itself: what many readers of one log have on their way does
-    /// not fit into a processor's cache, and each byte costs more for it.
+    /// The send buffer in bytes of an event stream on its own socket. It is smaller, because the data in
+    /// flight to many readers of one log exceeds the processor's cache and then costs more for each byte.
     pub stream_buffer_bytes: usize,
-    /// Bytes of a page of events: then there is more.
+    /// The size in bytes of a page of events. A cursor continues a larger result.
     pub page_bytes: usize,
-    /// HTTP/2: requests at a time, resets that wait, bytes of a request's head: then refused.
+    /// HTTP/2: the number of concurrent requests, the number of pending resets, and the size in bytes of a
+    /// request head. Beyond them, the gateway rejects the request.
     pub h2_streams: u32,
     pub h2_pending_resets: usize,
     pub h2_header_bytes: u32,
-    /// HTTP/2: requests at a time on a connection of which no request has shown a key: then the next ones wait.
+    /// HTTP/2: the number of concurrent requests on a connection without an authenticated request. Further
+    /// requests wait.
     pub h2_unauthenticated_streams: u32,
-    /// HTTP/2: bytes of responses that clients have not taken, of a connection and in all: then the next requests of
-    /// connections that have such bytes wait.
+    /// HTTP/2: the number of response bytes that clients have not read, for one connection and in total.
+    /// Beyond it, new requests on connections with such bytes wait.
     pub connection_unsent_bytes: usize,
     pub unsent_bytes: usize,
-    /// Wrong keys from one address in a minute: then 429.
+    /// The number of wrong keys from one address in a minute. Beyond it, requests fail with 429.
     pub bad_keys_per_minute: u32,
-    /// Bytes of committed runs in memory, of a session and in all: then readers go back to the store.
+    /// The number of bytes of committed runs in memory, for one session and in total. Beyond it, readers read
+    /// from the store.
     pub tail_bytes: usize,
     pub tails_bytes: usize,
-    /// Reads of the store at a time, and bytes of what a reader is given of one.
+    /// The number of concurrent reads of the store, and the size in bytes of the page that one read returns.
     pub store_readers: usize,
     pub store_page_bytes: usize,
-    /// Bytes that a reader who goes on reads of the store at a time, a quarter of the next at most; and bytes that are kept of
-    /// it for others who replay the same log.
+    /// `read_ahead_bytes` is the number of bytes that a sequential reader prefetches from the store, at most a
+    /// quarter of `pages_bytes`. `pages_bytes` is the size of the cache for other readers of the same log.
     pub read_ahead_bytes: usize,
     pub pages_bytes: usize,
-    /// What one session may write in an hour, in bytes and in events: then its agent's process ends, its turn fails, and
-    /// prompts get 429 until the hour is over.
+    /// The bytes and events that one session may write in an hour. Beyond it, the gateway stops the agent's
+    /// process, the turn fails, and prompts fail with 429 until the hour ends.
     pub session_bytes_per_hour: u64,
     pub session_events_per_hour: u64,
-    /// Bytes of a log that a dead gateway left open and that is checked before the next one serves, on disk and as its
-    /// readers get them: what is larger is checked while it serves already.
+    /// The number of bytes, on disk and decoded, up to which a log that a crashed gateway left open is
+    /// checked before the start. A larger log is checked in the background while the gateway serves.
     pub check_bytes: u64,
-    /// Retention: bytes of a session's log as it is stored, age after its last event: then the oldest goes. And bytes of
-    /// all logs: then the oldest of the largest go.
+    /// Retention: the stored bytes of a session's log, and its age after the last event; beyond it, the
+    /// oldest events are deleted. `logs_bytes` is the total of all logs; beyond it, the oldest events of the
+    /// largest logs are deleted.
     pub session_log_bytes: u64,
     pub log_age: Duration,
     pub logs_bytes: u64,
-    /// A step of the wall clock that counts as a jump: until it has held for `clock_settle`, nothing ends by its age.
+    /// The step of the wall clock that counts as a jump. Nothing expires by age until the jump has persisted
+    /// for `clock_settle`.
     pub clock_jump: Duration,
     pub clock_settle: Duration,
-    /// How long `session.deleted` stays on `/v1/events`.
+    /// The time for which `session.deleted` remains on `/v1/events`.
     pub tombstone: Duration,
-    /// Free disk below which prompts get 507, as a part of the disk (percent) and in bytes: the larger holds.
+    /// The free disk space below which prompts fail with 507, in percent of the disk and in bytes. The larger
+    /// value applies.
     pub free_disk_percent: u64,
     pub free_disk_bytes: u64,
-    /// Bytes of the disk that are set aside. A full disk releases them, so that ends of turns, cancels and deletes commit; until they
-    /// are set aside again prompts get 507.
+    /// The number of bytes of disk space that the gateway reserves. A full disk releases the reserve, so that
+    /// ends of turns, cancels and deletes still commit. Prompts fail with 507 until the gateway has reserved
+    /// the space again.
     pub disk_reserve_bytes: u64,
-    /// Between two comments on a stream that is otherwise still.
+    /// The interval between two keep-alive comments on a stream without other data.
     pub keep_alive: Duration,
-    /// A session without process, turn or reader leaves memory.
+    /// The time after which the gateway evicts a session without a process, a turn or a reader from memory.
     pub session_idle: Duration,
 }
 
@@ -334,55 +377,65 @@ impl Default for Limits {
     }
 }
 
-/// Bytes of one raw member (modes, options, commands, a plan) in a session's snapshot: a larger one is left out of
-/// it, and the log still has it. Fixed, since what was folded yesterday must not differ from what is folded today.
+/// The size in bytes of one raw member (modes, options, commands, a plan) in a session's snapshot. The
+/// snapshot omits a larger member, and the log still contains it. The value is a constant, so that folding
+/// the same events always yields the same snapshot.
 pub const FOLDED_MEMBER_BYTES: usize = 1 << 20;
-/// Plans of a session that its snapshot remembers by their ids: then the one that changed longest ago goes.
+/// The number of plans that a session's snapshot remembers by id. Beyond it, the least recently changed plan
+/// is evicted.
 pub const FOLDED_PLANS: usize = 16;
-/// Tool calls and terminals of an agent that can be cancelled by themselves, of one session: then the one that was
-/// told of longest ago cannot.
+/// The number of cancellable tool calls and terminals that the gateway remembers for a session. Beyond it,
+/// the least recently updated one can no longer be cancelled by itself.
 pub const CANCEL_TARGETS: usize = 256;
-/// Subagents of a session that its process may have: then the updates of further ones are dropped.
+/// The number of subagents that a session's process may have. Updates of further subagents are discarded.
 pub const KNOWN_SUBAGENTS: usize = 1024;
-/// Bytes of the agent's id of a subagent: a longer one is not heard.
+/// The size in bytes of the agent's id of a subagent. Updates with a longer id are ignored.
 pub const SUBAGENT_ID_BYTES: usize = 1024;
-/// Subagents that a session's snapshot shows: then the one that was told of longest ago goes.
+/// The number of subagents in a session's snapshot. Beyond it, the least recently updated subagent is
+/// evicted.
 pub const FOLDED_SUBAGENTS: usize = 64;
-/// Bytes of what a snapshot shows of one subagent: what does not fit is left out.
+/// The size in bytes of one subagent in a snapshot. Members beyond it are omitted.
 pub const FOLDED_SUBAGENT_BYTES: usize = 16 << 10;
-/// Bytes of a form's `requestedSchema`, and its properties: then the agent's request is refused.
+/// The size in bytes of a form's `requestedSchema`, and the number of its properties. A larger form is
+/// rejected with an error to the agent.
 pub const FORM_BYTES: usize = 256 << 10;
 pub const FORM_FIELDS: usize = 128;
-/// Bytes of the content that answers a form: then 422.
+/// The size in bytes of the answer to a form. A larger answer fails with 422.
 pub const FORM_ANSWER_BYTES: usize = 64 << 10;
-/// What a pattern of a form may cost: bytes of its compiled form, and of its text if it looks around (then the request
-/// is refused); steps back while an answer is matched (then 422).
+/// Cost limits of a pattern in a form. `FORM_PATTERN_BYTES` is the size of the compiled pattern, and
+/// `FORM_PATTERN_LENGTH` is the length of a pattern with look-around. A larger pattern is rejected with an error
+/// to the agent. `FORM_PATTERN_BACKTRACKS` limits the steps while an answer is matched. Beyond it, the answer
+/// fails with 422.
 pub const FORM_PATTERN_BYTES: usize = 1 << 20;
 pub const FORM_PATTERN_LENGTH: usize = 1024;
 pub const FORM_PATTERN_BACKTRACKS: usize = 10_000;
-/// Bytes of an `elicitationId`: then the agent's request is refused.
+/// The size in bytes of an `elicitationId`. A request with a longer id is rejected with an error to the
+/// agent.
 pub const ELICITATION_ID_BYTES: usize = 1024;
-/// Readers of one thread that are told before it runs those of them who were woken: what was just touched is still near the
-/// processor then, and the first of many need not wait for all.
+/// The number of readers of one thread that are notified before the woken readers run. Their data is then
+/// still in the processor's cache, and the first reader does not wait for all others.
 pub const NOTIFY_BATCH: usize = 64;
-/// Readers whom the log's writer tells itself when it has nothing else to do: no more.
+/// The largest number of readers that the log's writer notifies itself while it is idle.
 pub const MAX_WRITER_NOTIFICATIONS: usize = 4;
-/// Bytes of a title: the rest is cut off.
+/// The size in bytes of a title. A longer title is truncated.
 pub const TITLE_BYTES: usize = 2048;
-/// Bytes of the agent's messages in one folded turn, and as many of everything else in it: the rest is left out, and the
-/// turn is `truncated`. A longer text is truncated.
+/// The size in bytes of the agent's messages in one folded turn, and of all its other items. Further items
+/// are omitted, a longer text is truncated, and the turn is marked as `truncated`.
 pub const FOLDED_TURN_BYTES: usize = 8 << 20;
-/// Sessions of the agent that the pool remembers for one process: then the one held longest ago is forgotten.
+/// The number of the agent's sessions that the pool remembers for one process. Beyond it, the pool forgets
+/// the session that was leased longest ago.
 pub const REMEMBERED_SESSIONS: usize = 256;
-/// How often a session is asked for that the agent does not restore for a reason other than its use elsewhere: then the
-/// turn fails.
+/// The number of attempts to restore a session, unless another client uses the session. After the last
+/// attempt, the turn fails.
 pub const RESTORE_ATTEMPTS: u32 = 4;
-/// The pause before a session is asked for again: it doubles from the first to the last.
+/// The back-off between two attempts to restore a session. It doubles from the minimum to the maximum.
 pub const RESTORE_BACKOFF_MIN: Duration = Duration::from_millis(250);
 pub const RESTORE_BACKOFF_MAX: Duration = Duration::from_secs(4);
-/// The longest pause before the first load of a session at an agent that must not load it at once.
+/// The longest delay before the first load of a session at an agent that must not load a new session
+/// immediately.
 pub const LOAD_DEFERRAL_MAX: Duration = Duration::from_mins(1);
-/// How long processes of a closed session may take to end before their agent's process is stopped instead of reused,
-/// and how often they are looked at.
+/// `REUSE_GRACE` is the time that child processes of a closed session have to end. When it expires, the
+/// gateway stops the agent's process instead of reusing it. `REUSE_INTERVAL` is the interval between two
+/// checks.
 pub const REUSE_GRACE: Duration = Duration::from_secs(1);
 pub const REUSE_INTERVAL: Duration = Duration::from_millis(50);

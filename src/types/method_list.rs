@@ -1,7 +1,7 @@
-//! Which methods of an agent clients may call by name.
+//! The methods of an agent that clients may call by name.
 
-/// Methods that have routes of their own here, with the route. They never go by name: their params, their order and
-/// what follows from them are the gateway's.
+/// Methods that have their own routes in the gateway, with the route. Clients cannot call them by name,
+/// because the gateway controls their params, their order and their effects.
 const ROUTES: [(&str, &str); 20] = [
     ("initialize", "the gateway's own first message"),
     ("authenticate", "POST /v1/agents/{agent}/auth"),
@@ -21,11 +21,12 @@ const ROUTES: [(&str, &str); 20] = [
     ("session/set_config_option", "PUT /v1/sessions/{session}/config/{option}"),
     ("tool_call/cancel", "POST /v1/sessions/{session}/tool-calls/{toolCall}/cancel"),
     ("terminal/cancel", "POST /v1/sessions/{session}/agent-terminals/{agentTerminal}/cancel"),
-    ("proxy/initialize", "what a chain of proxies says to its own agents"),
-    ("proxy/successor", "what a chain of proxies says to its own agents"),
+    ("proxy/initialize", "the internal protocol of a chain of proxies"),
+    ("proxy/successor", "the internal protocol of a chain of proxies"),
 ];
 
-/// Where a method belongs that never goes by name; none: an entry may list it.
+/// Returns the route of a method that clients cannot call by name; `None` if an agent's entry may list the
+/// method.
 pub fn route_of(method: &str) -> Option<&'static str> {
     if method.starts_with("$/") {
         return Some("the protocol's own notifications, which the gateway sends");
@@ -33,7 +34,7 @@ pub fn route_of(method: &str) -> Option<&'static str> {
     ROUTES.iter().find(|(name, _)| *name == method).map(|(_, route)| *route)
 }
 
-/// Whether a list names the method: by its name, or by what it begins with, as in `_vendor/*`.
+/// Returns true if the list contains the method, by its full name or by a prefix such as `_vendor/*`.
 pub fn is_listed(list: &[String], method: &str) -> bool {
     list.iter().any(|listed| match listed.strip_suffix('*') {
         Some(start) => !start.is_empty() && method.len() > start.len() && method.starts_with(start),
@@ -61,7 +62,7 @@ mod tests {
         ] {
             assert_eq!(is_listed(&list, method), listed, "{method}");
         }
-        assert!(!is_listed(&["*".to_owned()], "anything"), "a star alone stands for nothing");
+        assert!(!is_listed(&["*".to_owned()], "anything"), "a star alone matches no method");
     }
 
     #[test]

@@ -1,8 +1,11 @@
-//! The vocabulary that every layer shares: ids, principals, cursors, time and limits.
+//! Types that every layer shares: ids, principals, cursors, time and limits.
 //!
-//! It owns no state and imports nothing of the crate.
+//! The module has no state and imports no other module of the crate.
+//!
+//! Read `ids`, `cursor` and `principal` first, then `clock` and `expiry`, then `limits` and
+//! `principal_limits`.
 
-/// The text form of an id: `Debug` as `Display`, serde as a string.
+/// The text form of an id: `Debug` prints the same text as `Display`, and serde uses a string.
 macro_rules! text_form {
     ($($name:ident),*) => {$(
         impl std::fmt::Debug for $name {

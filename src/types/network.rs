@@ -1,10 +1,10 @@
-//! A range of IP addresses, as `10.0.0.0/8`; one address is a range of its own.
+//! A range of IP addresses such as `10.0.0.0/8`. A single address is a range with one member.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// The addresses whose first `prefix` bits are those of `address`.
+/// The addresses whose first `prefix` bits equal those of `address`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -16,7 +16,8 @@ pub struct Network {
 pub struct NetworkError;
 
 impl Network {
-    /// An IPv4 address that came in an IPv6 socket is the IPv4 address.
+    /// Returns true if the range contains the address. An IPv4 address that is mapped to IPv6 counts as the
+    /// IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {

@@ -1,9 +1,10 @@
-//! Who asks, and what they may do.
+//! Principals and their scopes.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The owner of sessions and processes: every key of a tenant sees the tenant's sessions. One exists: `default`.
+/// The owner of sessions and processes. Every key of a tenant can access the tenant's sessions. Only the
+/// tenant `default` exists.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tenant(Arc<str>);
 
@@ -29,19 +30,19 @@ impl fmt::Debug for Tenant {
     }
 }
 
-/// What a key allows.
+/// An access right of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// Read sessions, events and transcripts.
     Read,
-    /// Create sessions, prompt, cancel, close, delete.
+    /// Create sessions. Prompt, cancel, close and delete them.
     Prompt,
-    /// Answer the agent's requests, change modes and options.
+    /// Answer requests of the agent. Change modes and options.
     Approve,
-    /// Read and write a session's files.
+    /// Read and write the files of a session.
     Files,
-    /// Everything, also what no other scope names.
+    /// All rights, including those that no other scope covers.
     Admin,
 }
 
@@ -53,7 +54,7 @@ impl Scope {
     }
 }
 
-/// A set of scopes. `admin` contains every other.
+/// A set of scopes. `admin` includes every other scope.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Scopes(u8);
 
@@ -62,7 +63,7 @@ impl Scopes {
         self.0 & (scope.bit() | Scope::Admin.bit()) != 0
     }
 
-    /// Whether it allows everything that `other` allows.
+    /// Returns true if the set allows everything that `other` allows.
     pub fn covers(self, other: Self) -> bool {
         other.iter().all(|scope| self.contains(scope))
     }
@@ -84,7 +85,7 @@ impl fmt::Debug for Scopes {
     }
 }
 
-/// The holder of a key. `id` is the key's name: it is shown as `by` in events.
+/// The holder of a key. `id` is the name of the key. Events show it as `by`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
     pub id: Arc<str>,

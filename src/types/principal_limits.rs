@@ -1,4 +1,4 @@
-//! Limits of principals: the defaults of the configuration, and the values that a principal's keys set instead.
+//! Limits of principals: the defaults of the configuration, and the values that the keys of a principal set.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,13 +12,13 @@ use super::principal::{Principal, Tenant};
 /// One limit of a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PrincipalLimit {
-    /// Requests in a minute.
+    /// Requests per minute.
     Requests,
-    /// Prompts in a minute.
+    /// Prompts per minute.
     Prompts,
-    /// Streams, and answers that are held, at the same time.
+    /// Concurrent streams and held responses.
     Streams,
-    /// Sessions that have or await a process.
+    /// Sessions that have a process or wait for one.
     LiveSessions,
     /// Prompts and other calls that wait for a process of one agent.
     QueuedPrompts,
@@ -50,7 +50,7 @@ impl PrincipalLimit {
         }
     }
 
-    /// The quota unit of a limit on concurrent objects; `None` for a limit per minute.
+    /// The unit of a limit on concurrent objects; `None` for a limit per minute.
     const fn unit(self) -> Option<&'static str> {
         match self {
             Self::Requests | Self::Prompts => None,
@@ -71,7 +71,7 @@ impl PrincipalLimit {
     }
 }
 
-/// A value for each limit.
+/// The configured default of each limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Defaults([u32; 5]);
 
@@ -89,7 +89,7 @@ impl Defaults {
 }
 
 impl Limits {
-    /// Takes over the limits of principals, which a running gateway can change.
+    /// Copies the limits of principals from `next`. A reload can change these limits while the gateway runs.
     pub fn copy_principal_limits(&mut self, next: &Self) {
         self.requests_per_minute = next.requests_per_minute;
         self.prompts_per_minute = next.prompts_per_minute;
@@ -99,10 +99,10 @@ impl Limits {
     }
 }
 
-/// Another value for a limit; `None` is the default of the configuration.
+/// A new value for a limit. `None` resets the limit to the default of the configuration.
 pub type LimitChange = (PrincipalLimit, Option<u32>);
 
-/// The limits that are set with the keys of a principal.
+/// The limits that the keys of a principal set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(from = "BTreeMap<String, u32>", into = "BTreeMap<String, u32>")]
 pub struct KeyLimits([Option<u32>; 5]);
@@ -141,7 +141,7 @@ impl From<KeyLimits> for BTreeMap<String, u32> {
     }
 }
 
-/// The limits that hold for one principal now.
+/// The limits that currently apply to one principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EffectiveLimits {
     defaults: Defaults,
@@ -153,7 +153,7 @@ impl EffectiveLimits {
         self.key_limits.get(limit).unwrap_or(self.defaults.0[limit as usize])
     }
 
-    /// Whether one more would be too many.
+    /// Returns true if the limit allows one more object besides `count`.
     pub fn allows(&self, limit: PrincipalLimit, count: usize) -> bool {
         u32::try_from(count).is_ok_and(|count| count < self.get(limit))
     }
@@ -164,7 +164,7 @@ impl EffectiveLimits {
     }
 }
 
-/// A request met a limit of its principal.
+/// A request exceeded a limit of its principal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct LimitExceeded {
     pub limit: PrincipalLimit,
@@ -174,12 +174,12 @@ pub struct LimitExceeded {
 }
 
 impl LimitExceeded {
-    /// The seconds after which a retry may succeed; at least one.
+    /// The seconds after which a retry may succeed, at least 1.
     pub fn retry_after_seconds(&self) -> u64 {
         (self.retry_after.as_secs() + u64::from(self.retry_after.subsec_nanos() > 0)).max(1)
     }
 
-    /// The value of `RateLimit-Policy`: one quota policy.
+    /// The value of the `RateLimit-Policy` header: one quota policy.
     pub fn policy(&self) -> String {
         let (name, max) = (self.limit.key(), self.max);
         match self.limit.unit() {
@@ -188,7 +188,7 @@ impl LimitExceeded {
         }
     }
 
-    /// The value of `RateLimit`: nothing remains until the retry.
+    /// The value of the `RateLimit` header: no quota remains until the retry.
     pub fn remaining(&self) -> String {
         format!("\"{}\";r=0;t={}", self.limit.key(), self.retry_after_seconds())
     }
@@ -205,7 +205,7 @@ impl fmt::Display for LimitExceeded {
     }
 }
 
-/// The limits of all principals. A cheap handle; a change applies to the next request.
+/// The limits of all principals. The type is a cheap handle. A change applies to the next request.
 #[derive(Debug, Clone)]
 pub struct PrincipalLimits(Arc<RwLock<Inner>>);
 
@@ -232,18 +232,19 @@ impl PrincipalLimits {
         EffectiveLimits { defaults: inner.defaults, key_limits: of_keys }
     }
 
-    /// Other defaults hold from now on. Returns whether they differ.
+    /// Replaces the defaults. Returns true if they changed.
     pub fn set_defaults(&self, limits: &Limits) -> bool {
         let next = Defaults::new(limits);
         std::mem::replace(&mut self.write().defaults, next) != next
     }
 
-    /// The limits that the keys of each principal set, all of them.
+    /// Replaces the limits that the keys of all principals set.
     pub fn set_key_limits(&self, of_keys: HashMap<(Tenant, Arc<str>), KeyLimits>) {
         self.write().key_limits = of_keys;
     }
 
-    /// A writer that panicked may have left the limits half changed: the process aborts.
+    /// Aborts the process if the lock is poisoned, because a panicked writer may have left inconsistent
+    /// limits.
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
         self.0.read().unwrap_or_else(|_| abort())
     }

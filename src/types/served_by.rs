@@ -1,19 +1,19 @@
-//! Who serves an agent's requests for files or terminals.
+//! The provider of an agent's file or terminal methods.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Who serves an agent's files or terminals, the narrowest first.
+/// The provider of an agent's file or terminal methods, the most restricted first.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum ServedBy {
-    /// Nobody: it is not offered to the agent.
+    /// No provider: the gateway does not offer the methods to the agent.
     #[default]
     Off,
-    /// Each becomes a request that a client answers.
+    /// A client answers each request.
     Client,
-    /// The gateway, from the session's workspace.
+    /// The gateway serves the methods in the workspace of the session.
     Gateway,
 }

@@ -52,7 +52,7 @@ fn nothing_is_needed() {
     assert_eq!(config.agents.keys().map(ToString::to_string).collect::<Vec<_>>(), ["demo"]);
     assert_eq!(config.warnings, Vec::<String>::new());
     let none = config::load(&Flags::default(), &Environment::default(), &|_| false).unwrap_err();
-    insta::assert_snapshot!(none, @"there is no home folder for the data; name one by --data DIR or ACP_GATEWAY_DATA");
+    insta::assert_snapshot!(none, @"no home directory for the data; set the data directory with --data DIR or ACP_GATEWAY_DATA");
 }
 
 #[test]
@@ -164,21 +164,21 @@ fn every_mistake_in_a_file_names_its_key_and_line() {
     gateway.toml:2: unknown key `agents.claude.comand`; did you mean `command`?
     gateway.toml:1: `agents.claude` needs `command`
     gateway.toml:3: unknown key `agents.claude.pool.maximum`; did you mean `max`?
-    gateway.toml:1: `agents.Claude Code`: an agent's name is 1 to 64 of a-z, 0-9, '_' and '-', and begins with a letter or a digit
+    gateway.toml:1: `agents.Claude Code`: an agent's name has 1 to 64 characters of a-z, 0-9, '_' and '-', and begins with a letter or a digit
     gateway.toml:1: unknown key `zzz`
     gateway.toml:1: `listen` must be a string, not a number
     gateway.toml:1: `listen`: "gateway.example:80" is not an address and a port such as "127.0.0.1:8080"
     gateway.toml:2: duplicate key
     gateway.toml:1: string values must be quoted, expected literal string
     gateway.toml:1: `allowed_origins` must be a list such as ["a", "b"], not a string
-    gateway.toml:1: `allowed_origins[1]`: not an origin such as "https://app.example"; there are no wildcards and no null
-    gateway.toml:1: `allowed_origins[0]`: write the origin as a browser does: "https://app.example"
-    gateway.toml:1: `allowed_origins[0]`: not an origin such as "https://app.example"; there are no wildcards and no null
+    gateway.toml:1: `allowed_origins[1]`: not an origin such as "https://app.example"; wildcards and null are not supported
+    gateway.toml:1: `allowed_origins[0]`: must have the form of a browser: "https://app.example"
+    gateway.toml:1: `allowed_origins[0]`: not an origin such as "https://app.example"; wildcards and null are not supported
     gateway.toml:1: `public_url`: not a URL such as "https://gateway.example" (scheme, host, port; no path)
     gateway.toml:1: `behind_proxy[0]`: "proxy": not an IP address or a range such as 10.0.0.0/8
     gateway.toml:1: `insecure_http` must be true or false, not a string
     gateway.toml:2: `workspaces.root`: must be an absolute path
-    gateway.toml:2: `workspaces.allow[0]`: /does/not/exist is not a folder
+    gateway.toml:2: `workspaces.allow[0]`: /does/not/exist is not a directory
     gateway.toml:1: `agents` must be a table, not a number
     gateway.toml:1: `log` must be a string, not a fraction
     "#);
@@ -223,32 +223,32 @@ fn every_mistake_about_an_agent_is_told() {
     .map(|rest| agent(rest))
     .collect();
     insta::assert_snapshot!(mistakes(&files.iter().map(String::as_str).collect::<Vec<_>>()), @r#"
-    gateway.toml:2: `agents.a.command`: must be a name that is looked up on PATH, or an absolute path
-    gateway.toml:2: `agents.a.command`: must be a name that is looked up on PATH, or an absolute path
-    gateway.toml:1: `agents.a`: builtin stands without command and args
+    gateway.toml:2: `agents.a.command`: must be the name of a program on PATH, or an absolute path
+    gateway.toml:2: `agents.a.command`: must be the name of a program on PATH, or an absolute path
+    gateway.toml:1: `agents.a`: builtin cannot be combined with command or args
     gateway.toml:2: `agents.a.builtin`: must be "demo", not "other"
     gateway.toml:3: `agents.a.home`: must be "own" or "user", not "users"
     gateway.toml:3: `agents.a.files`: must be "off", "client" or "gateway", not "clients"
     gateway.toml:3: `agents.a.terminals`: must be "off", "client" or "gateway", not "on"
     gateway.toml:3: `agents.a.meta` must be a list such as ["a", "b"], not a string
-    gateway.toml:3: `agents.a.rpc[0]`: "session/prompt" never goes by name: POST /v1/sessions/{session}/prompts
-    gateway.toml:3: `agents.a.rpc[1]`: must be a method, or what methods begin with and a * at the end
+    gateway.toml:3: `agents.a.rpc[0]`: "session/prompt" cannot be called by name: POST /v1/sessions/{session}/prompts
+    gateway.toml:3: `agents.a.rpc[1]`: must be a method, or a prefix of methods followed by *
     gateway.toml:3: `agents.a.terminal_auth` must be true or false, not a string
     gateway.toml:3: `agents.a.args` must be a list such as ["a", "b"], not a string
     gateway.toml:3: `agents.a.args[0]` must be a string, not a number
-    gateway.toml:3: `agents.a.env.A=B`: cannot be a name here
+    gateway.toml:3: `agents.a.env.A=B`: not a valid name in this table
     gateway.toml:3: `agents.a.env.KEY` must be a string, { from_env = "NAME" } or { from_file = "/path" }, not a number
-    gateway.toml:3: `agents.a.env.KEY.from_env`: the environment has no UNSET
+    gateway.toml:3: `agents.a.env.KEY.from_env`: the environment variable UNSET is empty or not set
     gateway.toml:3: `agents.a.env.KEY.from_file`: /does/not/exist: cannot be read: No such file or directory (os error 2)
     gateway.toml:3: `agents.a.env.KEY.from_file`: relative: not an absolute path
     gateway.toml:3: unknown key `agents.a.env.KEY.from_fil`; did you mean `from_file`?
-    gateway.toml:3: `agents.a.env.KEY`: needs from_env or from_file, one of them
+    gateway.toml:3: `agents.a.env.KEY`: needs either from_env or from_file
     gateway.toml:3: `agents.a.permissions.unanswered`: must be "reject" or "wait", not "allow"
     gateway.toml:3: `agents.a.permissions.allow[0]`: must be "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode" or "other", not "reed"
     gateway.toml:3: `agents.a.permissions.after`: not a time such as "500ms", "10m" or "1h30m", at most 3650d
     gateway.toml:3: `agents.a.pool.max`: must be more than 0
-    gateway.toml:3: `agents.a.pool.warm`: must be at most max, which is 2
-    gateway.toml:3: `agents.a.pool.max`: not a whole number from 0
+    gateway.toml:3: `agents.a.pool.warm`: must be at most `max`, which is 2
+    gateway.toml:3: `agents.a.pool.max`: must be a whole number, at least 0
     gateway.toml:3: `agents.a.limits.line`: not a size such as "16MiB"
     gateway.toml:3: `agents.a.limits.line`: must be at least 1KiB
     gateway.toml:3: `agents.a.limits.start` must be a time such as "10m", not a number
@@ -288,18 +288,18 @@ fn every_mistake_about_limits_and_servers_is_told() {
     gateway.toml:2: `limits.log_age`: not a time such as "500ms", "10m" or "1h30m", at most 3650d
     gateway.toml:2: `limits.batches`: must be more than 0
     gateway.toml:2: `limits.streams` must be a whole number, not a string
-    gateway.toml:2: `limits.streams`: not a whole number from 0
+    gateway.toml:2: `limits.streams`: must be a whole number, at least 0
     gateway.toml:2: `limits.breaker_crashes`: the number is too large
     gateway.toml:2: `limits.free_disk_percent`: must be at most 100
-    gateway.toml:2: `limits.streams` must be a whole number, not a number beyond 64 bits
+    gateway.toml:2: `limits.streams` must be a whole number, not a number with more than 64 bits
     gateway.toml:2: `mcp.docs.url`: not a URL that begins with https:// or http://
-    gateway.toml:1: `mcp.docs`: has url and command, but can be only one of them
+    gateway.toml:1: `mcp.docs`: has both url and command; remove one of them
     gateway.toml:1: `mcp.docs` needs `url` or `command`
     gateway.toml:2: unknown key `mcp.docs.ulr`; did you mean `url`?
     gateway.toml:3: `mcp.docs.type`: must be "http" or "sse", not "ws"
-    gateway.toml:3: `mcp.docs.headers.a b`: cannot be a name here
+    gateway.toml:3: `mcp.docs.headers.a b`: not a valid name in this table
     gateway.toml:3: unknown key `mcp.docs.headers`
-    gateway.toml:1: `mcp.a b`: a server's name is made as an agent's is
+    gateway.toml:1: `mcp.a b`: a server's name has 1 to 64 characters of a-z, 0-9, '_' and '-', and begins with a letter or a digit
     "#);
 }
 
@@ -346,7 +346,7 @@ fn every_mistake_in_the_environment_is_told() {
     ACP_GATEWAY_DATA: `data`: must be an absolute path
     ACP_GATEWAY__LISTEN__PORT: `listen.port`: ACP_GATEWAY__LISTEN is not a table
     ACP_GATEWAY__AGENTS__A__ENV__KEY: `agents.a` needs `command`
-    ACP_GATEWAY_ADMIN_KEY_HASH: not a SHA-256 of 64 hex digits
+    ACP_GATEWAY_ADMIN_KEY_HASH: not a SHA-256 hash of 64 hex digits
     ACP_GATEWAY_ADMIN_KEY_FILE: cannot be read: No such file or directory (os error 2)
     ACP_GATEWAY_ADMIN_KEY_FILE: empty
     "#);
@@ -395,10 +395,10 @@ fn a_bind_that_others_reach_needs_a_proxy_or_a_word() {
         mistakes(&["listen = \"0.0.0.0:8080\"", "\nlisten = \"[::]:8080\"", "listen = \"192.168.1.5:80\""]);
     told.push_str(&mistake("", &[("ACP_GATEWAY_LISTEN", "0.0.0.0:80")]));
     insta::assert_snapshot!(told, @r#"
-    gateway.toml:1: `listen`: 0.0.0.0:8080 is reachable from other machines, and the gateway does not speak TLS itself: name the proxy that does by behind_proxy = ["10.0.0.1"], or say --insecure-http if keys may travel in the clear
-    gateway.toml:2: `listen`: [::]:8080 is reachable from other machines, and the gateway does not speak TLS itself: name the proxy that does by behind_proxy = ["10.0.0.1"], or say --insecure-http if keys may travel in the clear
-    gateway.toml:1: `listen`: 192.168.1.5:80 is reachable from other machines, and the gateway does not speak TLS itself: name the proxy that does by behind_proxy = ["10.0.0.1"], or say --insecure-http if keys may travel in the clear
-    ACP_GATEWAY_LISTEN: `listen`: 0.0.0.0:80 is reachable from other machines, and the gateway does not speak TLS itself: name the proxy that does by behind_proxy = ["10.0.0.1"], or say --insecure-http if keys may travel in the clear
+    gateway.toml:1: `listen`: 0.0.0.0:8080 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with behind_proxy = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
+    gateway.toml:2: `listen`: [::]:8080 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with behind_proxy = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
+    gateway.toml:1: `listen`: 192.168.1.5:80 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with behind_proxy = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
+    ACP_GATEWAY_LISTEN: `listen`: 0.0.0.0:80 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with behind_proxy = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
     "#);
     for fine in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "localhost:1"] {
         assert!(load(&format!("listen = \"{fine}\""), &[]).is_ok(), "{fine}");
@@ -413,7 +413,7 @@ fn a_bind_that_others_reach_needs_a_proxy_or_a_word() {
         "then the proxy guards nothing"
     );
     let insecure = load_with("listen = \"0.0.0.0:8080\"", &[], flags).unwrap();
-    insta::assert_snapshot!(insecure.warnings.join("\n"), @"0.0.0.0:8080 is reachable from other machines and keys travel in the clear: whoever listens on the way can use them");
+    insta::assert_snapshot!(insecure.warnings.join("\n"), @"0.0.0.0:8080 is reachable from other machines without TLS: anyone on the network path can read and use the keys");
 }
 
 #[test]
@@ -447,7 +447,7 @@ fn workspaces_of_the_command_line_are_added() {
     let config = load_with("[workspaces]\nallow = [\"/\"]", &[], flags).unwrap();
     assert_eq!(config.workspaces.allow, [Path::new("/"), folder.path()]);
     let missing = Flags { workspaces: vec!["/does/not/exist".into()], ..Flags::default() };
-    insta::assert_snapshot!(load_with("", &[], missing).unwrap_err(), @"--workspace: `workspaces.allow`: /does/not/exist is not a folder");
+    insta::assert_snapshot!(load_with("", &[], missing).unwrap_err(), @"--workspace: `workspaces.allow`: /does/not/exist is not a directory");
 }
 
 #[test]
@@ -463,9 +463,9 @@ fn an_admin_key_is_kept_as_its_hash() {
     assert!(!format!("{by_file:?}").contains(key));
     fs::write(&file, "short").unwrap();
     let short = load("", &[("ACP_GATEWAY_ADMIN_KEY_FILE", file.to_str().unwrap())]).unwrap_err();
-    insta::assert_snapshot!(short, @"ACP_GATEWAY_ADMIN_KEY_FILE: the file must hold one key of at least 32 characters");
+    insta::assert_snapshot!(short, @"ACP_GATEWAY_ADMIN_KEY_FILE: the file must contain one key of at least 32 characters");
     let both = [("ACP_GATEWAY_ADMIN_KEY_FILE", "/x"), ("ACP_GATEWAY_ADMIN_KEY_HASH", hash)];
-    insta::assert_snapshot!(load("", &both).unwrap_err(), @"ACP_GATEWAY_ADMIN_KEY_HASH: cannot stand beside ACP_GATEWAY_ADMIN_KEY_FILE");
+    insta::assert_snapshot!(load("", &both).unwrap_err(), @"ACP_GATEWAY_ADMIN_KEY_HASH: cannot be combined with ACP_GATEWAY_ADMIN_KEY_FILE");
 }
 
 #[test]

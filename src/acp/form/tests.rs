@@ -10,7 +10,7 @@ fn form(properties: &Value) -> Form {
     Form::parse(&raw(&json!({ "type": "object", "properties": properties }))).unwrap()
 }
 
-/// The pointers of what is wrong.
+/// Returns the pointers of all errors.
 fn error_pointers(form: &Form, content: &Value) -> Vec<String> {
     form.validate(Some(&raw(content))).into_iter().map(|misfit| misfit.pointer).collect()
 }
@@ -85,7 +85,7 @@ fn errors_name_pointers_and_not_values() {
         ]
     );
     assert!(misfits.iter().all(|misfit| !misfit.detail.contains("hush") && !misfit.detail.contains("S3")));
-    assert_eq!(form.validate(None).len(), 2, "both that are required are missing");
+    assert_eq!(form.validate(None).len(), 2, "both required fields are missing");
     for no_object in ["[]", "1", r#"{"name":"abc","name":"abcd","a/b~c":true}"#] {
         let misfits = form.validate(Some(&RawValue::from_string(no_object.to_owned()).unwrap()));
         assert_eq!(misfits.iter().map(|m| &*m.pointer).collect::<Vec<_>>(), ["/content"], "{no_object}");
@@ -174,7 +174,7 @@ fn hostile_schemas_have_bounded_cost() {
     assert_eq!(
         error_pointers(&form(&json!({})), &json!({ "f": "x".repeat(FORM_ANSWER_BYTES) })),
         ["/content"],
-        "an answer has a size too"
+        "the size of an answer is limited"
     );
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
