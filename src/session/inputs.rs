@@ -1,4 +1,4 @@
-//! Everything that can wake a session's owner, in the order of its urgency.
+//! The event loop of a session's actor: all sources that can wake it, in order of priority.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::workspace::TerminalNews;
 
 #[derive(Debug)]
 pub(super) enum Wake {
-    /// None: every handle is gone.
+    /// `None`: every handle was dropped.
     Command(Option<Command>),
     Lease(Box<Result<Lease, AgentFailure>>),
-    /// None: the process has closed its stdout.
+    /// `None`: the process closed its stdout.
     Batch(Option<Batch>),
     Committed,
-    /// The disk takes commits, or does not.
+    /// Whether the disk accepts commits has changed.
     Room,
-    /// A request of the agent that the gateway served itself.
+    /// The gateway has served a request of the agent.
     Served(Served),
-    /// Of a terminal that the gateway runs.
+    /// An event of a terminal that the gateway runs.
     Terminal(TerminalNews),
     Recalled,
     Deadline,
@@ -35,13 +35,13 @@ pub(super) enum Wake {
 #[derive(Debug)]
 pub(super) struct Inputs {
     pub(super) commands: mpsc::Receiver<Command>,
-    /// There are handles that could send one.
+    /// Whether handles exist that can send commands.
     pub(super) open: bool,
     pub(super) commits: watch::Receiver<u64>,
     pub(super) room: watch::Receiver<Room>,
-    /// Never closed: its owner keeps a sender.
+    /// Never closed, because the actor keeps a sender.
     pub(super) served: mpsc::Receiver<Served>,
-    /// Likewise.
+    /// Never closed, because the actor keeps a sender.
     pub(super) terminals: mpsc::Receiver<TerminalNews>,
     pub(super) place: Option<Place>,
     pub(super) lease: Option<Lease>,
@@ -49,12 +49,13 @@ pub(super) struct Inputs {
     pub(super) shutdown: Shutdown,
 }
 
-/// What its owner listens to now.
+/// The sources that the actor polls now.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Listen {
-    /// Of the agent and of its terminals: not while too much waits for its commit.
+    /// Whether to read the output of the agent and its terminals. False while too many bytes wait for their
+    /// commit.
     pub(super) batches: bool,
-    /// Only while something waits for a commit.
+    /// Whether to wake on commits. True only while something waits for a commit.
     pub(super) commits: bool,
     pub(super) draining: bool,
     pub(super) until: Option<Instant>,
@@ -62,7 +63,7 @@ pub(super) struct Listen {
 
 impl Inputs {
     pub(super) async fn wake(&mut self, listen: Listen) -> Wake {
-        // A place is asked for only once the former process is given back.
+        // A pending lease is polled only after the former process was released.
         let place = self.place.as_mut().filter(|_| self.lease.is_none());
         let batches = self.lease.as_mut().filter(|_| listen.batches);
         tokio::select! {
@@ -76,7 +77,7 @@ impl Inputs {
             lease = given(place) => Wake::Lease(Box::new(lease)),
             () = recalled(self.recall.as_deref()) => Wake::Recalled,
             batch = next(batches) => Wake::Batch(batch),
-            // Behind the agent, so that it can always stop a command that floods.
+            // Terminals come after the agent, so that the agent can always stop a command that floods.
             Some(news) = self.terminals.recv(), if listen.batches => Wake::Terminal(news),
         }
     }
