@@ -1,4 +1,4 @@
-//! How far a session is with a process.
+//! The state machine of a session's process.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::Fate;
 use crate::types::Limits;
 
-/// How far the session is with a process.
+/// The state of the session's process.
 #[derive(Debug)]
 pub(super) enum Attachment {
     Detached,
-    /// In the pool's line.
+    /// The session waits for a process in the pool's queue.
     Waiting {
         since: Instant,
     },
-    /// The agent did not restore the session. A process is asked for again at that time.
+    /// The agent did not restore the session. The session asks for a process again at that time.
     Retrying {
         at: Instant,
     },
-    /// The agent was asked to take the session.
+    /// The agent is creating or restoring the session.
     Setting {
         by: By,
         /// The agent's error to `session/resume`, if `session/load` follows it.
@@ -40,16 +40,16 @@ pub(super) enum Attachment {
         early: Early,
     },
     Attached,
-    /// The agent was asked to let the session go.
+    /// The agent is closing or deleting the session.
     Leaving {
         call: CallId,
         deadline: Instant,
-        /// Closed, not deleted: then its process may serve another session.
+        /// Whether the call closes the session. A process that closed a session can serve another one.
         closes: bool,
     },
 }
 
-/// Who waits for a process without a turn.
+/// A client that waits for a process without a turn.
 #[derive(Debug)]
 pub(super) struct Attaching {
     pub(super) trace: Option<TraceContext>,
@@ -57,7 +57,7 @@ pub(super) struct Attaching {
     pub(super) deadline: Instant,
 }
 
-/// Updates that came before the session's id at the agent is known.
+/// Buffers the updates that arrive before the agent's session id is known.
 #[derive(Debug, Default)]
 pub(super) struct Early {
     pub(super) updates: VecDeque<Box<RawValue>>,
@@ -66,7 +66,7 @@ pub(super) struct Early {
 }
 
 impl Early {
-    /// Keeps the last ones, within the limits.
+    /// Appends an update. Discards the oldest updates above the limits.
     pub(super) fn keep(&mut self, params: Box<RawValue>, limits: &Limits) {
         self.bytes += params.get().len();
         self.updates.push_back(params);
@@ -76,20 +76,20 @@ impl Early {
             if let Some(dropped) = self.dropped.one_more() {
                 tracing::warn!(
                     dropped,
-                    "an update that came before its session was dropped: too many of them"
+                    "discarded an update that arrived before its session was known; the buffer is full"
                 );
             }
         }
     }
 }
 
-/// By which method the agent takes the session.
+/// The method that attaches the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
     New,
     Resume,
     Load,
-    /// The agent can give back no session: a new one, without what was said.
+    /// A new session without the conversation, because the agent cannot restore sessions.
     Fresh,
 }
 
@@ -113,7 +113,8 @@ impl By {
 }
 
 impl Actor {
-    /// How long an idle session keeps its process. The agent forgets a session that it cannot restore.
+    /// How long an idle session keeps its process. Agents that cannot restore a session have their own
+    /// timeout.
     fn idle_timeout(&self) -> Duration {
         let pool = &self.spec.pool;
         match &self.inputs.lease {
@@ -146,7 +147,7 @@ impl Actor {
             Attachment::Waiting { .. } => {
                 self.inputs.place = None;
                 self.release(Fate::Stop, &Refusal::Closed);
-                let method = "the wait for a process".to_owned();
+                let method = "a request for a process".to_owned();
                 let timeout = Refusal::Agent(AgentFailure::Timeout { method });
                 self.unattached(&self.not_restored().unwrap_or(timeout));
             }

@@ -91,7 +91,7 @@ impl SessionHandle {
                     break;
                 }
                 Ok(Err(_)) => commands = self.registry.slot(self.id).await?.1.commands.clone(),
-                Err(_) => return Err(Refusal::PoolFull("the session is too busy to accept the command".to_owned(), BUSY)),
+                Err(_) => return Err(Refusal::PoolFull("the session is too busy".to_owned(), BUSY)),
             }
         }
         match answer.await {

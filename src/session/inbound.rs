@@ -1,4 +1,4 @@
-//! What the agent says, in its order.
+//! Handles the agent's messages in the order of their arrival.
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -13,14 +13,15 @@ use crate::eventlog::{Event, Members, Records};
 use crate::jsonrpc::{CallId, RpcError};
 use crate::types::PromptId;
 
-/// Lines that were no messages.
+/// Counts lines that are not valid messages.
 #[derive(Debug, Default)]
 struct Noise {
     lines: u64,
     bytes: u64,
 }
 
-/// Events that whoever reads the session in after a crash folds at most, about: an agent may say millions in one turn.
+/// The approximate number of events after which the session's record is saved within a turn. It limits the
+/// events that are folded after a crash.
 const UNSAVED: usize = 10_000;
 
 impl Actor {
@@ -42,7 +43,7 @@ impl Actor {
                 Inbound::Notification { method, params } => self.notified(&method, params),
                 Inbound::Request { id, method, params } => self.asked(id, &method, &params),
                 Inbound::Response { call, outcome } => {
-                    // It may end the turn that the lines before it belong to.
+                    // The response may end the turn to which the preceding lines belong.
                     self.noise(std::mem::take(&mut noise));
                     self.answered(call, outcome);
                 }
@@ -55,10 +56,11 @@ impl Actor {
         self.noise(noise);
     }
 
-    /// Appends the chunks that come first, in one go, and gives how many they are: nothing changes between them that
-    /// says where they belong.
+    /// Appends the leading chunks of the batch together and returns their number. No message between them can
+    /// change their turn.
     fn chunks(&mut self, block: &[u8], messages: &[Inbound], now: Instant) -> usize {
-        // One that is to take the session's record along goes alone.
+        // These conditions can require a different record or turn for each chunk, so chunks are then appended
+        // one by one.
         let alone = self.unsaved >= UNSAVED || self.takes_history() || self.restore.replay.is_some();
         let attached = matches!(self.attachment, Attachment::Attached) && !alone;
         let Some(own) = self.record.agent_session_id.as_deref().filter(|_| attached) else { return 0 };
@@ -88,7 +90,8 @@ impl Actor {
         count
     }
 
-    /// The turn that an update belongs to, and whether that has ended. What tells how the session stands is of none.
+    /// The turn of an update, and whether that turn has ended. An update of the session's state belongs to no
+    /// ended turn.
     fn place(&self, tells_state: bool) -> (Option<PromptId>, bool) {
         match (self.running(), self.late_of) {
             (Some(running), _) => (Some(running), false),
@@ -104,7 +107,7 @@ impl Actor {
         }
     }
 
-    /// The turn that the agent works on.
+    /// The turn whose prompt was sent to the agent.
     pub(super) fn running(&self) -> Option<PromptId> {
         self.turn.as_ref().filter(|turn| turn.call.is_some()).map(|turn| turn.record.prompt_id)
     }
@@ -112,7 +115,7 @@ impl Actor {
     fn notified(&mut self, method: &str, params: Box<RawValue>) {
         match method {
             acp::method::SESSION_UPDATE => match &mut self.attachment {
-                // The session's id at the agent is not known yet.
+                // The agent's session id is not known yet, so the update cannot be checked.
                 Attachment::Setting { by: By::New | By::Fresh, early, .. } => {
                     early.keep(params, &self.context.limits);
                 }
@@ -121,20 +124,20 @@ impl Actor {
             acp::method::CANCEL_REQUEST => self.taken_back(&params),
             acp::method::ELICITATION_COMPLETE if self.record.attached => self.elicitation_completed(&params),
             _ if self.record.attached => self.extension(method, &params),
-            // What concerns the whole connection comes before any session.
+            // Before the first attach, notifications concern only the connection.
             _ => {}
         }
     }
 
     pub(super) fn update(&mut self, params: &RawValue) {
         let Ok(peek) = acp::peek_update(params) else {
-            return self.update_dropped("an update cannot be routed, and is dropped");
+            return self.update_dropped("discarded an update that cannot be parsed");
         };
         let subagent = match self.whose(&peek.session_id) {
             Whose::Own => None,
             Whose::Child => Some(&*peek.session_id),
             Whose::Nobodys => {
-                return self.update_dropped("an update names a session that is not on this process");
+                return self.update_dropped("discarded an update of an unknown session");
             }
         };
         if peek.kind == acp::update::SUBAGENT {
@@ -152,7 +155,7 @@ impl Actor {
             replayed = true;
         }
         match self.rest_of_replay(&peek.kind) {
-            // The log has it.
+            // The log already contains this history.
             Some(false) => return,
             Some(true) => replayed = true,
             None => {}
@@ -174,14 +177,14 @@ impl Actor {
         self.work_over();
     }
 
-    /// Nobody is shown it.
+    /// Counts an update that cannot be shown to clients, and logs it.
     pub(super) fn update_dropped(&mut self, why: &str) {
         if let Some(dropped) = self.dropped.one_more() {
             tracing::warn!(session = %self.record.session_id, dropped, "{why}");
         }
     }
 
-    /// A notification that the gateway does not know.
+    /// Appends a notification that the gateway does not know.
     fn extension(&mut self, method: &str, params: &RawValue) {
         let Some(own) = self.own_params(params) else { return };
         let (prompt, subagent) = (self.running(), self.subagent_of(params));
@@ -189,7 +192,7 @@ impl Actor {
         self.append(prompt, &event, Records::default());
     }
 
-    /// The params with our session id; None when they name another session, or none that can be told.
+    /// The params with the gateway's session id. `None` if they name another session or cannot be parsed.
     pub(super) fn own_params(&self, params: &RawValue) -> Option<Box<RawValue>> {
         match acp::session_id_of(params).ok()? {
             Some(id) if self.whose(&id) != Whose::Nobodys => {

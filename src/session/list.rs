@@ -1,4 +1,4 @@
-//! The list of a tenant's sessions, the newest first.
+//! The list of a tenant's sessions, newest first.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,21 +18,22 @@ use crate::api::{SessionList, SessionState, SessionSummary};
 use crate::store::Table;
 use crate::types::{AgentName, EventId, Principal, SessionId, Tenant};
 
-/// What narrows a list.
+/// The filter, the position and the size of a page.
 #[derive(Debug, Clone, Default)]
 pub struct ListQuery {
     pub agent: Option<AgentName>,
     pub state: Option<SessionState>,
-    /// Looked for in title and id, whatever the case.
+    /// A substring of the title or the id, ignoring case.
     pub q: Option<String>,
-    /// The working folder, exactly.
+    /// The exact working folder.
     pub cwd: Option<String>,
     pub metadata: MetadataFilter,
     pub cursor: Option<String>,
     pub limit: usize,
 }
 
-/// Records that one page may look at: a filter that fits nothing has an end, and a cursor to go on from.
+/// The maximum number of records that one page scans. If few records match, the page ends early and has a
+/// cursor.
 const LOOKED_AT: usize = 5000;
 const PAGE: usize = 256;
 
@@ -55,13 +56,13 @@ pub(super) async fn list(
     Ok(SessionList { sessions, next_cursor: found.next.map(encode), last_event_id })
 }
 
-/// A page, and where the next one begins.
+/// A page and the position of the next one.
 struct Found {
     records: Vec<SessionRecord>,
     next: Option<Vec<u8>>,
 }
 
-/// Reads the sessions that the metadata index has, and sorts those that fit.
+/// Reads the sessions that the metadata index found, and sorts the matching ones.
 async fn selected(
     context: &Context,
     query: &ListQuery,
@@ -86,7 +87,7 @@ async fn selected(
     Ok(Found { records, next })
 }
 
-/// Reads the sessions by their last change, and keeps those that fit.
+/// Scans the sessions by their last change and keeps the matching ones.
 async fn walked(
     context: &Context,
     query: &ListQuery,
@@ -94,7 +95,7 @@ async fn walked(
     mut after: Option<Vec<u8>>,
 ) -> Result<Found, Refusal> {
     let (mut records, mut looked_at) = (Vec::new(), 0);
-    // One more than asked for says whether there is more.
+    // One record more than requested shows whether there is another page.
     let size = if query.narrows() { PAGE } else { PAGE.min(query.limit + 1) };
     loop {
         let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.clone(), size).await;
@@ -149,7 +150,7 @@ fn decode(cursor: &str, prefix: &[u8]) -> Result<Vec<u8>, Refusal> {
     })
 }
 
-/// What is looked at in a record that may not be wanted: the rest is passed over as it lies there.
+/// The members of a record that filters use. The other members are not decoded.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Looked<'a> {
@@ -167,7 +168,7 @@ struct Looked<'a> {
 }
 
 impl ListQuery {
-    /// Whether a record may be there and not be wanted.
+    /// Whether the query can reject a record.
     fn narrows(&self) -> bool {
         self.agent.is_some()
             || self.state.is_some()

@@ -440,7 +440,7 @@ fn mcp_servers(spec: &AgentSpec, wanted: &[McpServer]) -> Result<Vec<String>, Re
             detail: "no MCP server of that name is configured".to_owned(),
         }),
         McpServer::Inline(_) => Err(Refusal::Forbidden(
-            "a client cannot define MCP servers; name a server of the configuration ([mcp.<name>])".to_owned(),
+            "clients cannot define MCP servers; name one of the configuration ([mcp.<name>])".to_owned(),
         )),
     };
     wanted.iter().enumerate().map(server).collect()
@@ -483,12 +483,12 @@ fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result
     if waits && spec.permissions.unanswered == Unanswered::Reject {
         return Err(invalid(
             "/policy/permissions/unanswered",
-            "the agent's configuration rejects unanswered requests",
+            "the agent's entry rejects unanswered requests",
         ));
     }
     let listed = |kind: &String| spec.permissions.allow.contains(kind);
     if !permissions.allow.iter().flatten().all(listed) {
-        return Err(invalid("/policy/permissions/allow", "the agent's configuration does not allow all of these tool kinds"));
+        return Err(invalid("/policy/permissions/allow", "the agent's entry does not allow all of these"));
     }
     Ok(())
 }

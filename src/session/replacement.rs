@@ -1,4 +1,4 @@
-//! Processes that died while they were idle: a session takes another one, and its client does not notice.
+//! Replaces processes that died while they were idle. Clients do not notice it.
 
 use tokio::time::Instant;
 
@@ -10,30 +10,32 @@ use crate::api::event::{AgentExited, DetachedReason};
 use crate::eventlog::Records;
 use crate::pool::Fate;
 
-/// How many processes that died while they were idle a session replaces before it reports the failure.
+/// The maximum number of idle processes that die before the session reports the failure.
 const REPLACED_PROCESSES: u32 = 2;
 
 impl Actor {
-    /// The session needs a process, and the agent has sent nothing for the session and received no prompt.
+    /// Whether the session needs its process and the process has done nothing for the session: no update was
+    /// received and no prompt was sent.
     pub(super) fn unused(&self) -> bool {
         match &self.attachment {
             Attachment::Setting { swallowed, early, .. } => *swallowed == 0 && early.updates.is_empty(),
             Attachment::Attached => self.turn.as_ref().is_some_and(|turn| turn.call.is_none()),
-            // Its stdin was closed already, so it was asked for nothing.
+            // The process closed its stdin before the setup, so it received no request.
             Attachment::Waiting { .. } => true,
             Attachment::Detached | Attachment::Retrying { .. } | Attachment::Leaving { .. } => false,
         }
     }
 
-    /// Counts processes that were dead when the session got them. Each may be replaced, up to a bound.
+    /// Counts a process that was dead when the session acquired it. Returns whether the session may replace
+    /// it.
     pub(super) fn may_replace(&mut self) -> bool {
         self.replaced += 1;
         self.replaced <= REPLACED_PROCESSES
     }
 
-    /// The process was idle when it died: the session takes another one, and no turn fails.
+    /// Replaces a process that died while it was idle. No turn fails.
     pub(super) fn replace_process(&mut self, ended: &Ended) {
-        tracing::info!(session = %self.record.session_id, %ended, "an idle process died, taking another one");
+        tracing::info!(session = %self.record.session_id, %ended, "an idle process died; acquiring another one");
         let refusal = Refusal::Agent(AgentFailure::Exited(ended.clone()));
         self.exited(ended);
         self.release(Fate::Stop, &refusal);
@@ -46,7 +48,8 @@ impl Actor {
         }
     }
 
-    /// Refuses prompts while the breaker of this session is open. Other sessions of the agent do not notice.
+    /// Rejects prompts while the breaker of this session is open. Other sessions of the agent are not
+    /// affected.
     pub(super) fn check_crashes(&mut self) -> Result<(), Refusal> {
         match self.crashes.open(Instant::now(), &self.context.limits) {
             Some(retry_after) => Err(Refusal::CrashLoop(retry_after)),
@@ -54,7 +57,7 @@ impl Actor {
         }
     }
 
-    /// Logs the end of the process that has the session.
+    /// Appends the exit of the process to the log.
     pub(super) fn exited(&mut self, ended: &Ended) {
         if self.record.attached {
             let Ended { exit_code, signal, stderr_tail, .. } = ended;
@@ -63,7 +66,7 @@ impl Actor {
         }
     }
 
-    /// The process ended; `stopped` if that was ordered.
+    /// Handles the exit of the process. `stopped`: the gateway stopped it.
     pub(super) fn lost(&mut self, ended: Ended, stopped: bool) {
         if self.turn.is_some() && !stopped {
             self.crashes.note(Instant::now(), &self.context.limits);
