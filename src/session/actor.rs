@@ -83,8 +83,7 @@ pub(super) struct Actor {
     /// File and terminal requests that the gateway serves to the agent.
     pub(super) serving: Serving,
     pub(super) terminals: Terminals,
-    /// Calls that wait for a process (`queued_calls`), and calls that wait for the agent's response
-    /// (`sent_calls`).
+    /// Calls that wait for a process. `sent_calls` are the calls that wait for the agent's response.
     pub(super) wanted: Vec<Setting>,
     pub(super) settings: HashMap<CallId, Setting>,
     /// Notifies waiters of the end of a turn.
@@ -252,8 +251,7 @@ impl Actor {
         }
     }
 
-    /// Appends an event. [`Actor::with_session_records`] saves the state that the event changed in the same
-    /// commit.
+    /// Appends an event. [`Actor::with_session_records`] saves the changed state in the same commit.
     pub(super) fn append(
         &mut self,
         prompt: Option<PromptId>,
@@ -266,8 +264,7 @@ impl Actor {
         self.log.append(&Event { kind, prompt, members: Members::whole(&members) }, records)
     }
 
-    /// Adds the session's records, as of the next event, to `records`. Call it right before that event is
-    /// appended.
+    /// Adds the session's records as of the next event. Call it right before that event is appended.
     pub(super) fn saved(&mut self, mut records: Records) -> Records {
         let id = self.record.session_id;
         self.unsaved = 0;
@@ -320,9 +317,8 @@ impl Actor {
         }
     }
 
-    /// Whether to pause the agent's output because the disk is full. The remaining space is reserved for the
-    /// ends of turns. Output of a turn stays in the agent's pipe until there is space again or the turn is
-    /// cancelled.
+    /// Whether to pause the agent's output because the disk is full: the remaining space is for the ends of
+    /// turns. The output stays in the agent's pipe until there is space again or the turn is cancelled.
     fn saves_room(&self) -> bool {
         let runs = |turn: &Turn| turn.call.is_some() && turn.cancelled_at.is_none();
         *self.inputs.room.borrow() != Room::Free && self.turn.as_ref().is_some_and(runs)

@@ -11,8 +11,7 @@ use crate::types::{AgentName, Principal, SessionId};
 
 /// The number of bytes of a session id at the end of a key.
 const ID_BYTES: usize = 16;
-/// The maximum number of gateway sessions that are read for one agent session. More exist only if the agent
-/// reuses its ids.
+/// The maximum number of gateway sessions that are read for one agent session. Agents may reuse ids.
 const HOLDERS: usize = 16;
 
 impl SessionRegistry {
@@ -32,8 +31,7 @@ impl SessionRegistry {
         Ok(holders.next_back().and_then(|(key, _)| holder(key)))
     }
 
-    /// A page of the agent's list. Sessions outside of the workspace roots are omitted, because no client
-    /// could use them.
+    /// A page of the agent's list, without the sessions outside of the workspace roots.
     pub async fn agent_sessions(
         &self,
         by: &Principal,

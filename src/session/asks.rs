@@ -1,5 +1,4 @@
-//! Requests of the agent. The policies of the agent and the session select the server of each request: the
-//! gateway, a client, or neither.
+//! Requests of the agent. Policies select the server of each request: the gateway, a client, or neither.
 
 use serde_json::value::RawValue;
 
@@ -67,8 +66,7 @@ impl Actor {
         }
     }
 
-    /// Offers an extension request to clients. Without a connected client it is rejected at once, because
-    /// only a client can handle it.
+    /// Offers an extension request to clients. Rejects it at once if no client is connected.
     fn extension_asked(
         &mut self,
         incoming: IncomingId,

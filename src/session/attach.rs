@@ -1,5 +1,4 @@
-//! The session and its process: lease a process, set up the session on it, and release it (ACP, Session
-//! Setup).
+//! The process of a session: lease it, set up the session on it, release it (ACP, Session Setup).
 
 use std::sync::Arc;
 
@@ -133,8 +132,7 @@ impl Actor {
         self.set_up(by, None);
     }
 
-    /// Asks the agent to create or restore the session. `resume` is the agent's error to the `session/resume`
-    /// that preceded a `session/load`.
+    /// Asks the agent to create or restore the session. `resume` is the error of a preceding resume.
     pub(super) fn set_up(&mut self, by: By, resume: Option<RpcError>) {
         let Some(lease) = &self.inputs.lease else { return };
         let servers = self.servers();
@@ -165,8 +163,7 @@ impl Actor {
         }
     }
 
-    /// The MCP servers of the session in the agent's dialect. Servers that the agent's configuration no
-    /// longer contains are omitted.
+    /// The MCP servers of the session in the agent's dialect, as far as they are still configured.
     pub(super) fn servers(&self) -> Vec<McpServer> {
         let Some(lease) = &self.inputs.lease else { return Vec::new() };
         let process = lease.process();
@@ -264,8 +261,7 @@ impl Actor {
             let reason = reason.as_str();
             tracing::warn!(%session, reason, detail, "the agent lost the conversation; a new one begins");
         }
-        // Only the result of `session/new` contains the agent's session id. That result was parsed, so the id
-        // can be replaced.
+        // Only the result of `session/new` contains the agent's session id, and it was parsed above.
         let result = acp::replace_session_id(result, &self.record.session_id);
         let event = SessionAttached {
             by: word,
@@ -360,8 +356,7 @@ impl Actor {
     /// Handles the end of the process's stdout: the process has exited or is about to exit.
     pub(super) async fn process_over(&mut self) {
         let Some(lease) = &self.inputs.lease else { return };
-        // This wait is limited to a fraction of a second, so that a zombie process does not delay the end of
-        // the turn.
+        // This wait is limited to a fraction of a second, so a zombie process does not delay the turn's end.
         let ended = lease.process().ended().await;
         if matches!(self.attachment, Attachment::Leaving { .. }) {
             return self.part(Fate::Stop);

@@ -113,8 +113,7 @@ impl By {
 }
 
 impl Actor {
-    /// How long an idle session keeps its process. Agents that cannot restore a session have their own
-    /// timeout.
+    /// How long an idle session keeps its process. It depends on whether the agent can restore it.
     fn idle_timeout(&self) -> Duration {
         let pool = &self.spec.pool;
         match &self.inputs.lease {

@@ -1,5 +1,5 @@
-//! Files of the session that a client attaches to a prompt. The content is embedded if the agent accepts it;
-//! otherwise the block is a link.
+//! Files of the session that a client attaches to a prompt: embedded if the agent accepts it, otherwise
+//! linked.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -103,8 +103,7 @@ impl Chooser {
         Ok(block)
     }
 
-    /// Checks the kind that a client requests against the agent's capabilities and the media type of the
-    /// file.
+    /// Checks the requested kind against the agent's capabilities and the file's media type.
     fn may(&self, kind: AttachAs, at: usize, media: Option<&str>) -> Result<(), Refusal> {
         let pointer = format!("/attachments/{at}/as");
         let (taken, what, family) = match kind {

@@ -125,8 +125,7 @@ impl Actor {
         asked.chain(wanted.chain(attaching).chain(creating).filter(|_| self.stands_in_line())).min()
     }
 
-    /// Whether the session waits for a process. While the session is being set up, its clients wait for the
-    /// agent instead.
+    /// Whether the session waits for a process. During the setup its clients wait for the agent instead.
     fn stands_in_line(&self) -> bool {
         !matches!(self.attachment, Attachment::Setting { .. } | Attachment::Attached)
     }

@@ -62,8 +62,7 @@ impl Actor {
         self.creating.as_ref().is_some_and(|creating| creating.origin != Origin::New)
     }
 
-    /// Begins the log with the first history of an imported session. If the import fails later, the session
-    /// is erased.
+    /// Begins the log of an imported session. If the import fails later, the session is erased.
     pub(super) fn begin_history(&mut self) {
         if self.log.appended() == 0 {
             self.record.unfinished = true;

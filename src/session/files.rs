@@ -23,8 +23,7 @@ struct Served {
 }
 
 impl Actor {
-    /// Reads or writes a file for the agent. The caller has checked that the request belongs to this session
-    /// or one of its children.
+    /// Reads or writes a file for the agent. The caller has checked the session of the request.
     pub(super) fn serve_file(&mut self, incoming: IncomingId, method: &str, params: &RawValue) {
         let served = Served {
             workspaces: self.context.workspaces.clone(),
@@ -52,8 +51,7 @@ impl Actor {
         });
     }
 
-    /// Sends the response and holds its permit until the agent has read it, because the response can be
-    /// large.
+    /// Sends the response, which may be large, and holds its permit until the agent has read it.
     pub(super) fn send_file_answer(
         &self,
         incoming: IncomingId,

@@ -115,8 +115,7 @@ impl Actor {
             work.foreign = false;
             return;
         }
-        // A repeated idle state does not end the work. Some agents never report the start of the work, but do
-        // report its stop reason.
+        // A repeated idle state ends nothing. Some agents report no start of their work, only a stop reason.
         if was_busy || (work.inserted && end.stop_reason.is_some()) {
             work.over = Some((Instant::now(), raw.to_owned()));
         }
@@ -165,8 +164,7 @@ impl Actor {
         Some(*at + self.context.limits.cancel)
     }
 
-    /// Whether the agent has acknowledged the prompt and is idle. After a cancel, ACP requires no further
-    /// message in that case.
+    /// Whether the agent acknowledged the prompt and is idle. ACP then requires no reaction to a cancel.
     pub(super) fn nothing_to_cancel(&self) -> bool {
         !self.foreground.busy && self.turn.as_ref().is_some_and(|turn| turn.work.inserted)
     }

@@ -199,8 +199,7 @@ impl SessionHandle {
         context.open_workspace(&record.ok_or(Refusal::Gone)?).await
     }
 
-    /// A page of turns, newest first. `before` is the last turn of the previous page. A page ends early if
-    /// its texts require many log reads.
+    /// A page of turns, newest first, before the turn `before`. It ends early if it needs many log reads.
     pub async fn prompts(&self, before: Option<PromptId>, limit: usize) -> Result<PromptList, Refusal> {
         let (mut prompts, mut next_cursor) = (Vec::new(), None);
         let (mut read, enough) = (0, 4 * self.registry.context().limits.page_bytes);
@@ -324,8 +323,7 @@ impl SessionHandle {
         match self.answer_once(by.clone(), request, answer).await {
             Ok(seq) => self.durable(seq).await,
             Err(refusal @ Refusal::RequestResolved { .. }) => {
-                // A crash could still undo the other answer, so it must be durable before a client learns of
-                // it.
+                // A crash could still undo the other answer, so it must be durable before the client sees it.
                 self.durable(self.slot.log.appended()).await?;
                 Err(refusal)
             }
@@ -343,8 +341,7 @@ impl SessionHandle {
 
     async fn answer_once(&self, by: Principal, request: RequestId, answer: Answer) -> Result<u64, Refusal> {
         let asked = self.ask(|reply| Command::Pending { request, reply }).await?;
-        // The agent defines the schema of the answer, so the check can take long and must not block the
-        // actor.
+        // The agent defines the schema of the answer, so the check may take long.
         let check = self.registry.context().shutdown.spawn_blocking(move || answers::outcome(&asked, answer));
         let outcome = check.await.map_err(|error| Refusal::internal(&error))??;
         self.ask(|reply| Command::Answer { by, request, outcome, reply }).await
@@ -431,8 +428,7 @@ impl SessionHandle {
             if record.first_seq > last {
                 continue;
             }
-            // Late updates belong to the turn too, so a turn is folded to the start of the next one or to the
-            // end of the snapshot.
+            // Late updates belong to the turn too, so it is folded to the start of the next turn.
             let next_turn = self.prompt_record(PromptId::new(number + 1)).await?;
             let until =
                 next_turn.filter(|_| record.last_seq.is_some()).map_or(last, |next| next.first_seq - 1);

@@ -21,7 +21,7 @@ struct Noise {
 }
 
 /// The approximate number of events after which the session's record is saved within a turn. It limits the
-/// events that are folded after a crash.
+/// events to fold after a crash.
 const UNSAVED: usize = 10_000;
 
 impl Actor {
@@ -56,11 +56,10 @@ impl Actor {
         self.noise(noise);
     }
 
-    /// Appends the leading chunks of the batch together and returns their number. No message between them can
-    /// change their turn.
+    /// Appends the leading chunks of the batch together, and returns their number. They all belong to one
+    /// turn.
     fn chunks(&mut self, block: &[u8], messages: &[Inbound], now: Instant) -> usize {
-        // These conditions can require a different record or turn for each chunk, so chunks are then appended
-        // one by one.
+        // Each chunk may then need other records, so the caller appends the chunks one by one.
         let alone = self.unsaved >= UNSAVED || self.takes_history() || self.restore.replay.is_some();
         let attached = matches!(self.attachment, Attachment::Attached) && !alone;
         let Some(own) = self.record.agent_session_id.as_deref().filter(|_| attached) else { return 0 };
@@ -90,8 +89,7 @@ impl Actor {
         count
     }
 
-    /// The turn of an update, and whether that turn has ended. An update of the session's state belongs to no
-    /// ended turn.
+    /// The turn of an update, and whether it has ended. State updates never belong to an ended turn.
     fn place(&self, tells_state: bool) -> (Option<PromptId>, bool) {
         match (self.running(), self.late_of) {
             (Some(running), _) => (Some(running), false),

@@ -52,8 +52,7 @@ pub(super) struct Inputs {
 /// The sources that the actor polls now.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Listen {
-    /// Whether to read the output of the agent and its terminals. False while too many bytes wait for their
-    /// commit.
+    /// Whether to read output of the agent and its terminals. False while many bytes wait for a commit.
     pub(super) batches: bool,
     /// Whether to wake on commits. True only while something waits for a commit.
     pub(super) commits: bool,

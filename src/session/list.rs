@@ -32,8 +32,7 @@ pub struct ListQuery {
     pub limit: usize,
 }
 
-/// The maximum number of records that one page scans. If few records match, the page ends early and has a
-/// cursor.
+/// The maximum number of records that one page scans. The page then ends early and has a cursor.
 const LOOKED_AT: usize = 5000;
 const PAGE: usize = 256;
 

@@ -27,8 +27,7 @@ const BYTES: usize = 64 << 10;
 /// The maximum number of bytes of a key and of a value in a filter.
 pub const FILTER_KEY_BYTES: usize = 128;
 pub const FILTER_VALUE_BYTES: usize = 512;
-/// The maximum number of entries that a list reads for one value. With more entries, the list scans the
-/// sessions by their last change.
+/// The maximum number of entries that a list reads for one value. Above it, the list scans the sessions.
 const SELECTIVE: usize = 1000;
 /// The number of bytes of the hash of a key and its value.
 const HASH: usize = 16;
@@ -129,8 +128,7 @@ fn put(key: Vec<u8>) -> Put {
     Put { table: Table::SessionMetadata, key, value: Bytes::new() }
 }
 
-/// The sessions that the index contains for the selective values of a filter. `None` if no value is
-/// selective.
+/// The sessions that match the selective values of a filter. `None` if no value is selective.
 pub(super) async fn candidates(
     context: &Context,
     tenant: &Tenant,

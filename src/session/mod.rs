@@ -1,8 +1,7 @@
 //! Sessions. Each session has one actor task that owns its state.
 //!
-//! This module owns the content of a session's log, its turn and queue, the agent's requests that wait for an
-//! answer, and the process that serves the session. It must not know HTTP. It sends the agent only data that
-//! is already durable in the log.
+//! This module owns the content of a session's log, its turn and queue, the agent's open requests, and the
+//! session's process. It must not know HTTP. It sends the agent only data that is already durable in the log.
 //!
 //! Reading order:
 //!

@@ -102,8 +102,7 @@ impl Actor {
         }
     }
 
-    /// Returns a turn whose prompt was not sent to the head of the queue. Its `prompt.started` remains the
-    /// only one.
+    /// Returns a turn whose prompt was not sent to the head of the queue. It gets no second `prompt.started`.
     pub(super) fn return_unsent(&mut self) {
         if let Some(turn) = self.turn.take_if(|turn| turn.call.is_none()) {
             let Turn { mut record, blocks, trace, .. } = turn;

@@ -1,5 +1,4 @@
-//! The hourly write quota of a session. It keeps one agent from filling the disk or evicting the logs of
-//! other sessions.
+//! The hourly write quota of a session. It keeps one agent from filling the disk or evicting other logs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -19,8 +18,7 @@ use crate::types::{Limits, SessionId};
 const HOUR: Duration = Duration::from_hours(1);
 /// The approximate number of bytes of an event besides its own members.
 const HEAD: u64 = 256;
-/// The maximum number of unloaded sessions whose quota is stored. Above it, the entry with the fewest bytes
-/// is discarded.
+/// The maximum number of stored quotas of unloaded sessions. Above it, the smallest one is discarded.
 const REMEMBERED: usize = 1 << 16;
 
 /// The events written in the current window.
@@ -52,8 +50,7 @@ impl Quota {
     }
 }
 
-/// The quotas of unloaded sessions. A session that is loaded again continues its window. A restart of the
-/// gateway resets all windows.
+/// The quotas of unloaded sessions. A loaded session continues its window. A restart resets all windows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Quotas(Arc<Mutex<HashMap<SessionId, Quota>>>);
 

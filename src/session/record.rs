@@ -22,8 +22,7 @@ use crate::types::{
 pub(super) struct SessionRecord {
     pub(super) session_id: SessionId,
     pub(super) tenant: String,
-    /// The id of the principal that created the session. Its processes are leased on behalf of this
-    /// principal.
+    /// The id of the principal that created the session. It also leases the session's processes.
     pub(super) owner: String,
     pub(super) agent: AgentName,
     pub(super) title: Option<String>,
@@ -65,8 +64,7 @@ pub(super) struct SessionRecord {
     /// Whether the agent reports `models` and therefore accepts `session/set_model`.
     #[serde(default)]
     pub(super) models: bool,
-    /// Whether the import of the agent's history has begun but not completed. A restart erases such a
-    /// session.
+    /// Whether an import of the agent's history is incomplete. A restart erases such a session.
     #[serde(default)]
     pub(super) unfinished: bool,
     /// Whether the agent's session had a history before the first prompt, because it was adopted or forked.
@@ -174,8 +172,7 @@ impl SessionRecord {
         agent_session_id: String,
         now: Timestamp,
     ) {
-        // The copy may be older than the folder's state, so the fork always counts as a user of its parent's
-        // folder.
+        // The copy may be older than the folder's state, so the fork always shares its parent's folder.
         self.folder_of = Some(self.folder_id());
         self.shared_folder = self.own_folder;
         self.session_id = id;

@@ -198,8 +198,7 @@ pub(super) fn failed(error: crate::jsonrpc::RpcError, lease: &Lease) -> AgentFai
     failure
 }
 
-/// Converts the error response to a prompt. An agent may create sessions without a sign-in and require one
-/// for the first prompt.
+/// Converts the error response to a prompt. An agent may require a sign-in only for the first prompt.
 pub(super) fn failed_prompt(error: crate::jsonrpc::RpcError, lease: &Lease) -> AgentFailure {
     let failure = failed(error, lease);
     if matches!(failure, AgentFailure::AuthRequired { .. }) {

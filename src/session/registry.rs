@@ -61,8 +61,7 @@ pub struct SessionRegistry {
 struct Inner {
     context: Context,
     slots: Mutex<HashMap<SessionId, (Tenant, Arc<Slot>)>>,
-    /// Sessions whose actor panicked. The next actor does not run their queue, because a prompt could cause
-    /// the same panic.
+    /// Sessions whose actor panicked. The next actor skips their queue, because a prompt may cause the panic.
     panicked: Mutex<HashSet<SessionId>>,
     /// Sessions that were deleted while the disk accepted no commits.
     deleted: Mutex<HashSet<SessionId>>,
@@ -141,8 +140,7 @@ impl SessionRegistry {
         if let Some(found) = self.live(id) {
             return Ok(found);
         }
-        // The former actor must have stopped, with its last event durable, before the next one loads the
-        // session.
+        // The former actor must have stopped, with its last event durable, before the session is loaded.
         let former = self.slots().get(&id).map(|(_, former)| former.gone.clone());
         if let Some(gone) = former {
             gone.cancelled().await;
@@ -178,8 +176,7 @@ impl SessionRegistry {
             let Ok(late) = owner.await else { return registry.bury(id, &slot).await };
             registry.uninstall(id, &slot);
             slot.gone.cancel();
-            // The next actor executes the commands that arrived while this one stopped. If the session cannot
-            // be loaded, they get no reply.
+            // The next actor executes the remaining commands. If it cannot be loaded, they get no reply.
             for command in late {
                 if let Ok((_, next)) = registry.slot(id).await {
                     drop(next.commands.send(command).await);
@@ -188,8 +185,8 @@ impl SessionRegistry {
         });
     }
 
-    /// Recovers a session whose actor panicked. The process ended with the actor. The next actor closes
-    /// everything that was open, so that no client waits for it.
+    /// Recovers a session whose actor panicked. The next actor closes everything that was open, so that no
+    /// client waits for it.
     async fn bury(&self, id: SessionId, slot: &Arc<Slot>) {
         tracing::error!(session = %id, "the session's actor panicked; its turn fails, and the session is loaded again from the log");
         // The next actor reads from the store, so everything that was appended must be committed.
@@ -218,7 +215,7 @@ impl SessionRegistry {
     }
 
     /// Creates a session. On failure nothing of it remains. The operation continues if the caller is dropped,
-    /// because its idempotency key must not be released before the session is durable.
+    /// because its idempotency key must stay reserved until the session is durable.
     pub async fn create(
         &self,
         by: &Principal,
@@ -353,8 +350,7 @@ impl SessionRegistry {
         let context = self.context();
         let metadata = request.metadata.unwrap_or_default();
         let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
-        // If no process has reported the agent's capabilities yet, the check happens when a process is
-        // leased.
+        // If the capabilities are not known yet, the check happens when a process is leased.
         if let Some(initialized) = context.pool.agent(&spec.name).and_then(|(_, initialized)| initialized) {
             let directories = &request.additional_directories;
             suited::check(spec, &mcp_servers, directories, &initialized.capabilities)?;

@@ -14,8 +14,7 @@ use crate::pool::Fate;
 const REPLACED_PROCESSES: u32 = 2;
 
 impl Actor {
-    /// Whether the session needs its process and the process has done nothing for the session: no update was
-    /// received and no prompt was sent.
+    /// Whether the session needs its process, and has neither received an update nor sent a prompt on it.
     pub(super) fn unused(&self) -> bool {
         match &self.attachment {
             Attachment::Setting { swallowed, early, .. } => *swallowed == 0 && early.updates.is_empty(),
@@ -26,8 +25,7 @@ impl Actor {
         }
     }
 
-    /// Counts a process that was dead when the session acquired it. Returns whether the session may replace
-    /// it.
+    /// Counts a process that was dead when it was acquired. Returns whether the session may replace it.
     pub(super) fn may_replace(&mut self) -> bool {
         self.replaced += 1;
         self.replaced <= REPLACED_PROCESSES
@@ -48,8 +46,7 @@ impl Actor {
         }
     }
 
-    /// Rejects prompts while the breaker of this session is open. Other sessions of the agent are not
-    /// affected.
+    /// Rejects prompts while the breaker of this session is open. Other sessions are not affected.
     pub(super) fn check_crashes(&mut self) -> Result<(), Refusal> {
         match self.crashes.open(Instant::now(), &self.context.limits) {
             Some(retry_after) => Err(Refusal::CrashLoop(retry_after)),

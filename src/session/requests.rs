@@ -72,8 +72,7 @@ pub(super) type Outcome = acp::Outcome;
 const REMEMBERED: usize = 64;
 
 impl Actor {
-    /// Offers a request to clients. Returns `None` if too many requests are open; the agent then received an
-    /// error.
+    /// Offers a request to clients. If too many requests are open, rejects it and returns `None`.
     pub(super) fn offer_request(&mut self, offer: Offer<'_>) -> Option<RequestId> {
         let Offer { method, incoming, params, prompt, subagent, wait } = offer;
         if self.requests.len() >= self.context.limits.pending_requests {

@@ -1,7 +1,7 @@
 //! Restores a session at the agent: which errors end the conversation, and when the next attempt happens.
 //!
-//! A new agent session begins only if the agent reports that the former one does not exist, or if the agent
-//! can neither load nor resume. Every other error is transient.
+//! A new agent session begins only if the former one does not exist, or if the agent can neither load nor
+//! resume. Every other error is transient.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,8 +116,7 @@ impl Actor {
         self.record.agent_session_id.as_deref().is_some_and(|id| acp::rejects_session(error, id))
     }
 
-    /// Continues the turn in a new agent session. The agent reported that it restored the session, but does
-    /// not have it.
+    /// Continues the turn in a new agent session, because the agent does not have the restored one.
     pub(super) fn run_in_new_session(&mut self, error: &RpcError) {
         self.withdraw_requests();
         if let Some(turn) = &mut self.turn {
@@ -178,8 +177,7 @@ impl Actor {
         self.record.inherits_history || self.record.last_prompt as usize > not_answered
     }
 
-    /// Whether to replace an empty agent session by a new one, because the agent cannot restore empty
-    /// sessions.
+    /// Whether to replace an empty agent session by a new one. Some agents cannot restore empty sessions.
     pub(super) fn begins_anew(&self, process: &Process) -> bool {
         let untouched = !self.has_history() && !self.record.called;
         untouched && !acp::restores_empty_sessions(process.initialized.agent_info.as_deref())

@@ -41,8 +41,7 @@ pub(super) enum Done {
 #[derive(Debug)]
 pub(super) struct Serving {
     done: mpsc::Sender<Served>,
-    /// The number of processes that this actor has had. The next process reuses request ids, so older
-    /// completions must not match them.
+    /// The number of processes that this actor has had. The next process reuses request ids.
     process: u64,
     open: HashMap<IncomingId, Work>,
     pub(super) files: FileBounds,
@@ -51,8 +50,7 @@ pub(super) struct Serving {
 /// The limits of file contents held in memory.
 #[derive(Debug)]
 pub(super) struct FileBounds {
-    /// Permits for files being read or written, and for responses that the agent has not read. Further
-    /// requests wait.
+    /// Permits for files in progress and for responses that the agent has not read. Further requests wait.
     pub(super) answers: Arc<Semaphore>,
     /// The KiB that the params of waiting requests may use.
     pub(super) wanted: Arc<Semaphore>,
@@ -149,8 +147,7 @@ impl Actor {
         }
     }
 
-    /// Cancels a request that is being served. The agent receives the cancellation error at once, and no
-    /// later response.
+    /// Cancels a request that is being served. The agent receives only the cancellation error.
     pub(super) fn stop_serving(&mut self, incoming: IncomingId) {
         match self.serving.open.get_mut(&incoming) {
             Some(Work::Droppable(_)) => drop(self.serving.open.remove(&incoming)),
@@ -160,8 +157,7 @@ impl Actor {
         self.refuse(incoming, error_code::REQUEST_CANCELLED, "");
     }
 
-    /// Whether the agent waits for a response or for a command of the gateway. Its silence does not count
-    /// then.
+    /// Whether the agent waits for the gateway. The silence of the agent does not count then.
     pub(super) fn owes_answers(&self) -> bool {
         !self.requests.is_empty() || self.serving.is_busy() || self.terminals.is_busy()
     }

@@ -1,5 +1,4 @@
-//! The child sessions of the agent. They live as long as the process, are announced by their parent, and use
-//! its connection.
+//! The child sessions of the agent. The parent announces them, and they end with the process.
 
 use std::collections::HashSet;
 
@@ -49,8 +48,7 @@ impl Actor {
         }
     }
 
-    /// Handles a `subagent_update` of the session or of a child. Updates of the announced child are accepted
-    /// from here on.
+    /// Handles a `subagent_update`. Updates of the announced child are accepted from here on.
     pub(super) fn announced(&mut self, update: &RawValue) {
         let known = acp::update::subagent_of(update).is_none_or(|id| self.subagents.add(&id));
         if !known {

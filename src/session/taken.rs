@@ -1,5 +1,4 @@
-//! Adopts sessions that exist only at the agent: sessions of the agent's list, and forks that the agent
-//! created.
+//! Adopts sessions that exist only at the agent: those of the agent's list, and forks by the agent.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -53,8 +52,7 @@ impl Drop for Take {
     }
 }
 
-/// The agent session that a request adopts. `None`: the request creates a new session. Fails without the
-/// scope `admin`.
+/// The agent session that a request adopts. `None`: a new session. Fails without the scope `admin`.
 pub(super) fn adopted<'a>(by: &Principal, request: &'a CreateSession) -> Result<Option<&'a str>, Refusal> {
     let Some(id) = request.agent_session_id.as_deref() else { return Ok(None) };
     if !by.scopes.contains(Scope::Admin) {
@@ -160,8 +158,7 @@ impl SessionRegistry {
         Ok(Created { session, replayed: false })
     }
 
-    /// Checks the agent's capabilities as far as they are known without a process. The parent's actor checks
-    /// them again.
+    /// Checks the known capabilities of the agent. The parent's actor checks them again.
     async fn check_fork(&self, parent: SessionId) -> Result<(), Refusal> {
         let agent = parent_record(self.context(), parent).await?.agent;
         let known = self.context().pool.agent(&agent).and_then(|(_, initialized)| initialized);
@@ -169,8 +166,7 @@ impl SessionRegistry {
     }
 }
 
-/// Checks whether the agent can fork. A fork is created in the process of its parent, so another process must
-/// be able to load it.
+/// Checks whether the agent can fork a session and load the fork in another process.
 pub(super) fn can_fork(capabilities: &AgentCapabilities) -> Result<(), Refusal> {
     if !capabilities.session.fork {
         let method = acp::method::SESSION_FORK.to_owned();

@@ -157,8 +157,7 @@ impl Actor {
         let committed = self.log.committed();
         let (Some(turn), Some(lease)) = (&mut self.turn, &self.inputs.lease) else { return };
         let ready = turn.call.is_none() && turn.started_seq <= committed && self.restore.replay.is_none();
-        // If the process has exited, its last batches report that, and the session then acquires another
-        // process.
+        // If the process has exited, its last batches report that. The session then acquires another one.
         if !ready || !matches!(self.attachment, Attachment::Attached) || lease.process().is_over() {
             return;
         }
@@ -171,8 +170,7 @@ impl Actor {
         self.work_asked();
     }
 
-    /// Handles the agent's response to `session/prompt`. It ends the turn unless the agent reports the end by
-    /// `state_update`.
+    /// Handles the response to `session/prompt`. It ends the turn unless a `state_update` does that.
     pub(super) fn prompt_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
         let Some(turn) = &self.turn else { return };
         let rejected = outcome.as_ref().err().is_some_and(|error| self.is_session_rejected(error));
@@ -225,8 +223,7 @@ impl Actor {
         self.turn_ended(prompt, stopping);
     }
 
-    /// Takes the running turn to end it. The questions of the turn end first, because no event belongs to a
-    /// turn after its end.
+    /// Takes the running turn to end it, after its questions. No event belongs to a turn after its end.
     fn take_turn(&mut self) -> Option<Turn> {
         let turn = self.turn.as_ref()?;
         if turn.cancelled_at.is_some() {
@@ -238,8 +235,7 @@ impl Actor {
         self.turn.take()
     }
 
-    /// Completes the end of a turn. If its process is being stopped, the process runs no further turn, even
-    /// though it answered.
+    /// Completes the end of a turn. A process that is being stopped runs no further turn.
     fn turn_ended(&mut self, prompt: PromptId, stopping: bool) {
         if stopping && self.inputs.lease.is_some() {
             self.release(Fate::Stop, &Refusal::Closed);

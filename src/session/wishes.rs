@@ -174,8 +174,7 @@ impl Actor {
         }
     }
 
-    /// Handles the failure of a call. A fork that the agent has created can be loaded by another process even
-    /// if this process did not close it.
+    /// Handles the failure of a call. A fork stays usable even if the agent failed to close it here.
     pub(super) fn refuse_setting(&self, setting: Setting, refusal: &Refusal) {
         if matches!(setting.wish, Wish::Forked(_)) {
             self.given_away(setting);
