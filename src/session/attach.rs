@@ -284,7 +284,7 @@ impl Actor {
         }
     }
 
-    /// Handles a rejection of the session by the agent. Its process works and is released.
+    /// Handles the agent's error to new, resume or load. The attach fails and the process is stopped.
     pub(super) fn not_taken(&mut self, error: RpcError) {
         let Some(lease) = &self.inputs.lease else { return };
         let refusal = match error.code {

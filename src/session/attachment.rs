@@ -89,7 +89,7 @@ pub(super) enum By {
     New,
     Resume,
     Load,
-    /// A new session without the conversation, because the agent cannot restore sessions.
+    /// A new agent session without the conversation, because the former one cannot be restored.
     Fresh,
 }
 

@@ -113,7 +113,7 @@ impl Actor {
     fn notified(&mut self, method: &str, params: Box<RawValue>) {
         match method {
             acp::method::SESSION_UPDATE => match &mut self.attachment {
-                // The agent's session id is not known yet, so the update cannot be checked.
+                // The agent's session id is not known yet, so the update is buffered.
                 Attachment::Setting { by: By::New | By::Fresh, early, .. } => {
                     early.keep(params, &self.context.limits);
                 }

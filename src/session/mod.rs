@@ -1,7 +1,8 @@
 //! Sessions. Each session has one actor task that owns its state.
 //!
 //! This module owns the content of a session's log, its turn and queue, the agent's open requests, and the
-//! session's process. It must not know HTTP. It sends the agent only data that is already durable in the log.
+//! session's process. It must not know HTTP. A prompt or an answer reaches the agent only after its event is
+//! durable.
 //!
 //! Reading order:
 //!

@@ -9,7 +9,7 @@ use crate::api::{FieldError, Problem, ProblemCode, Resolution, RpcError};
 use crate::pool::{Lease, NoVisit, Refused};
 use crate::types::{LimitExceeded, PrincipalLimit, PromptId, RequestId};
 
-/// The errors of session operations. The doc comment of each operation names the errors that are specific to it.
+/// The error of a session operation. Each operation documents the errors that are specific to it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Refusal {
     #[error("there is no such session")]

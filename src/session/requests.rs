@@ -171,7 +171,7 @@ impl Actor {
             self.resolved.pop_front();
         }
         match resolution {
-            // After a cancel or a withdrawal, the agent receives the error of the protocol at once.
+            // The agent receives ACP's response to a cancelled request at once, before the commit.
             Resolution::Cancelled | Resolution::Withdrawn => self.send_answer(pending.incoming, &outcome),
             _ => self.outbox.push_back(Answered { seq, incoming: pending.incoming, outcome }),
         }
