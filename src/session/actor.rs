@@ -1,4 +1,4 @@
-//! A session's owner: one task that holds all of its state, and never waits for anything but its inputs.
+//! The actor of a session: one task that owns all state of the session and blocks only in its event loop.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -39,80 +39,80 @@ use crate::types::{Principal, PromptId, RequestId};
 
 pub(super) struct Actor {
     pub(super) context: Context,
-    /// The agent's entry: that of the process while there is one, else what the catalogue has.
+    /// The agent's configuration: that of the attached process, otherwise the current one in the catalogue.
     pub(super) spec: Arc<AgentSpec>,
-    /// On whose behalf processes are leased.
+    /// The principal on whose behalf the session leases processes.
     pub(super) owner: Principal,
     pub(super) log: SessionLog,
     pub(super) record: SessionRecord,
-    /// Where the session stands in the list, as last written.
+    /// The session's key in the list index, as last written.
     pub(super) stored_index_key: Option<Vec<u8>>,
-    /// Under which key the agent's own id of the session is noted, as last written.
+    /// The key of the agent's session id in the store, as last written.
     pub(super) stored_agent_session_key: Option<Vec<u8>>,
-    /// The entries of its metadata in the index.
+    /// The session's entries in the metadata index.
     pub(super) metadata_index: MetadataIndex,
     pub(super) quota: Quota,
     pub(super) fold: SessionFold,
-    /// Since its record was written.
+    /// Whether the fold changed after its record was written.
     pub(super) fold_changed: bool,
-    /// Events since the session's record was written.
+    /// The number of events since the session's record was written.
     pub(super) unsaved_events: usize,
     pub(super) event_loop: EventLoop,
     pub(super) attachment: Attachment,
     pub(super) restore: Restore,
     pub(super) live_guard: Option<LiveGuard>,
-    /// Those who wait for a process without a turn.
+    /// Clients that wait for a process without a turn.
     pub(super) attach_waiters: Vec<AttachWaiter>,
     pub(super) create_waiter: Option<CreateWaiter>,
     pub(super) turn: Option<Turn>,
-    /// The turn that ended on this process: what still comes belongs to it.
+    /// The last turn that ended on this process. Updates that arrive after its end belong to it.
     pub(super) last_turn: Option<PromptId>,
     pub(super) background_work: BackgroundWork,
     /// The child sessions that the agent runs on this process.
     pub(super) subagents: Subagents,
-    /// Updates that nobody can be shown.
+    /// Counts updates that cannot be shown to clients.
     pub(super) discarded: DiscardCounter,
     pub(super) queue: VecDeque<Queued>,
     pub(super) requests: BTreeMap<RequestId, Pending>,
-    /// The last that were resolved, for those who come second.
+    /// The requests that were resolved last, for clients that answer too late.
     pub(super) resolved: VecDeque<Resolved>,
-    /// Answers that wait for their commit.
+    /// Answers that wait for the commit of their event.
     pub(super) outbox: VecDeque<QueuedAnswer>,
-    /// Pages that the agent sent somebody to and has not told the end of.
+    /// The URLs that the agent asked a user to visit and has not reported as completed.
     pub(super) elicitations: VecDeque<String>,
-    /// Files and terminals that the gateway serves to the agent.
+    /// File and terminal requests that the gateway serves to the agent.
     pub(super) client_methods: ClientMethods,
     pub(super) terminals: Terminals,
-    /// Settings that wait for a process, and those that wait for the agent's answer.
+    /// Calls that wait for a process. `sent_calls` are the calls that wait for the agent's response.
     pub(super) queued_calls: Vec<PendingCall>,
     pub(super) sent_calls: HashMap<CallId, PendingCall>,
-    /// Tells that a turn has ended.
+    /// Notifies waiters of the end of a turn.
     pub(super) turn_ends: watch::Sender<u64>,
     pub(super) drain_at: Option<Instant>,
-    /// When the head of the queue is tried again, which a limit refused.
+    /// When the head of the queue is retried after a limit refused it.
     pub(super) retry_at: Option<Instant>,
-    /// When the process was last needed, and when anybody last asked for anything.
+    /// When the process was last needed.
     pub(super) idle_since: Instant,
-    /// Processes that were dead when the session needed them, since it last used one.
+    /// The number of processes that were dead when the session needed them, since it last used a process.
     pub(super) replaced_processes: u32,
-    /// Crashes of the agent in turns of this session.
+    /// Crashes of the agent during turns of this session.
     pub(super) crashes: CrashBackoff,
     pub(super) last_command_at: Instant,
     pub(super) stopping: bool,
-    /// What the pool was told of this lease.
+    /// The activity of this lease that was last reported to the pool.
     pub(super) reported_activity: LeaseActivity,
-    /// Nothing of it is left; whoever still asks finds nobody.
+    /// Whether the session was deleted. Commands that arrive later get no reply.
     pub(super) erased: bool,
 }
 
 impl Actor {
-    /// Runs to the session's end in memory. What was asked too late is given back, for the next owner.
+    /// Runs until the session is unloaded. Returns the commands that arrived too late, for the next actor.
     pub(super) async fn run(mut self) -> Vec<Command> {
-        // A restart has found that it never became whole.
+        // Loading found that an interrupted import never completed, and erased the session.
         if self.erased {
             return self.shut_down().await;
         }
-        // Prompts that an earlier owner left in the queue.
+        // Begin the prompts that an earlier actor left in the queue.
         self.next_queued();
         loop {
             let listen = WakeConditions {
@@ -123,12 +123,12 @@ impl Actor {
             };
             let wake = self.event_loop.next_wakeup(listen).await;
             if let Some(turn) = self.turn.as_mut().filter(|_| !listen.batches) {
-                // Nobody listens to the agent: its silence is ours.
+                // The agent's output is not read now, so its silence must not count against it.
                 turn.last_activity = Instant::now();
             }
             match wake {
                 Wakeup::Command(Some(command)) => self.handle_command(command),
-                // Every handle is gone; what runs goes on to its end.
+                // Every handle is dropped. Running work continues to its end.
                 Wakeup::Command(None) => {
                     self.event_loop.has_handles = false;
                     self.stopping = true;
@@ -136,7 +136,7 @@ impl Actor {
                 Wakeup::Lease(lease) => self.leased(*lease),
                 Wakeup::Batch(Some(batch)) => {
                     self.handle_batch(batch);
-                    // An agent that floods must not keep a thread that other sessions wait for.
+                    // Yield, so that an agent that floods does not occupy a thread that other sessions need.
                     tokio::task::yield_now().await;
                 }
                 Wakeup::Batch(None) => self.stdout_closed().await,
@@ -144,7 +144,7 @@ impl Actor {
                 Wakeup::Completion(served) => self.request_completed(served),
                 Wakeup::Terminal(news) => {
                     self.handle_terminal_event(news);
-                    // Nor one that writes without end.
+                    // A terminal can flood as well.
                     tokio::task::yield_now().await;
                 }
                 Wakeup::Recalled => self.detach_if_idle(DetachedReason::Recycled),
@@ -169,7 +169,7 @@ impl Actor {
         while let Some(command) = self.event_loop.commands.recv().await {
             unanswered.push(command);
         }
-        // What was appended is committed before the next owner reads it.
+        // The next actor reads from the store, so everything that was appended must be committed.
         drop(self.log.wait(self.log.appended()).await);
         if !self.erased {
             self.save_unsent().await;
@@ -180,13 +180,13 @@ impl Actor {
             let erased =
                 self.context.shutdown.spawn_blocking(move || workspaces.remove_directory(&id.to_string())).await;
             if !matches!(erased, Ok(Ok(()))) {
-                tracing::warn!(session = %id, "a deleted session's folder could not be removed");
+                tracing::warn!(session = %id, "could not remove the folder of a deleted session");
             }
         }
         Vec::new()
     }
 
-    /// A fork or its parent is still there, or that cannot be told.
+    /// Whether a fork or its parent still uses the folder. Returns true if the lookup fails.
     async fn folder_in_use(&self) -> bool {
         if !self.record.shared_folder {
             return false;
@@ -251,7 +251,7 @@ impl Actor {
         }
     }
 
-    /// Appends an event. Whatever it changed is saved in the same commit with [`Actor::saved`].
+    /// Appends an event. [`Actor::with_session_records`] saves the changed state in the same commit.
     pub(super) fn append(
         &mut self,
         prompt: Option<PromptId>,
@@ -264,7 +264,7 @@ impl Actor {
         self.log.append(&Event { kind, prompt, members: Members::whole(&members) }, records)
     }
 
-    /// The session's records as they are with the next event. To be called right before it is appended.
+    /// Adds the session's records as of the next event. Call it right before that event is appended.
     pub(super) fn with_session_records(&mut self, mut records: Records) -> Records {
         let id = self.record.session_id;
         self.unsaved_events = 0;
@@ -280,7 +280,7 @@ impl Actor {
         self.record.put_agent_session(&mut self.stored_agent_session_key, &mut records);
         self.stored_index_key = Some(self.record.index_key());
         self.metadata_index.put(&self.record, &mut records);
-        // An older one is still exact: the session's record says up to where.
+        // An older fold record stays exact: `SessionRecord::seq` is the position up to which it is valid.
         if std::mem::take(&mut self.fold_changed) {
             FoldRecord { seq: self.record.seq, fold: self.fold.clone() }.put(id, &mut records);
         }
@@ -288,7 +288,7 @@ impl Actor {
         records
     }
 
-    /// A restart has to close what is open now.
+    /// Whether a restart has to close anything of this session.
     pub(super) fn is_open(&self) -> bool {
         let works = self.turn.is_some() || !self.queue.is_empty() || !self.requests.is_empty();
         works || self.record.attached || self.record.unfinished
@@ -317,8 +317,8 @@ impl Actor {
         }
     }
 
-    /// A full disk has room for the ends of turns only. The output of a turn stays in the agent's pipe until there is room
-    /// again, or the turn is cancelled.
+    /// Whether to pause the agent's output because the disk is full: the remaining space is for the ends of
+    /// turns. The output stays in the agent's pipe until there is space again or the turn is cancelled.
     fn pauses_output(&self) -> bool {
         let runs = |turn: &Turn| turn.call.is_some() && turn.cancelled_at.is_none();
         *self.event_loop.room.borrow() != DiskSpace::Available && self.turn.as_ref().is_some_and(runs)
@@ -330,7 +330,7 @@ impl Actor {
             || self.log.pending_bytes() >= self.context.limits.pending_bytes
     }
 
-    /// Sends what has become durable.
+    /// Sends the data that has become durable.
     fn flush(&mut self) {
         self.send_answers();
         self.send_queued_calls();
@@ -346,7 +346,7 @@ impl Actor {
         }
     }
 
-    /// Something of this session needs its process now.
+    /// Whether the session needs its process now.
     pub(super) fn is_busy(&self) -> bool {
         self.turn.is_some()
             || !self.requests.is_empty()
@@ -392,8 +392,8 @@ impl Actor {
         }
     }
 
-    /// Begins the drain: turns have a limited time to end, then they are cancelled. Prompts that were not sent to the agent wait
-    /// for the next start.
+    /// Begins the drain. A running turn has a limited time to end before it is cancelled. Prompts that were
+    /// not sent to the agent wait for the next start.
     pub(super) fn drain(&mut self) {
         self.drain_at = Some(Instant::now() + self.context.limits.drain);
         self.return_unsent();
@@ -403,7 +403,7 @@ impl Actor {
     }
 }
 
-/// Whoever asked may be gone; then nobody needs the answer.
+/// Sends a reply. The receiver may be gone; then nothing needs the reply.
 pub(super) fn send_reply<T>(reply: Reply<T>, outcome: Result<T, Refusal>) {
     drop(reply.send(outcome));
 }

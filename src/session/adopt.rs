@@ -1,4 +1,4 @@
-//! Sessions that an agent has and the gateway has not yet: adopted from what the agent lists, or forked by it.
+//! Adopts sessions that exist only at the agent: those of the agent's list, and forks by the agent.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -24,14 +24,14 @@ use crate::shutdown::lock_or_abort;
 use crate::store::Table;
 use crate::types::{AgentName, Principal, Scope, SessionId, Tenant};
 
-/// Bytes of an agent's own id of a session.
+/// The maximum number of bytes of an agent's session id.
 const AGENT_SESSION_ID_BYTES: usize = 1024;
 
-/// Sessions of agents that are being taken: each can be taken once.
+/// The agent sessions that are being adopted. Each can be adopted only once.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Adoptions(Arc<Mutex<HashSet<(Tenant, AgentName, String)>>>);
 
-/// Held until a session has been taken, or not.
+/// Reserves an agent session until it is dropped.
 #[derive(Debug)]
 pub(super) struct AdoptionGuard {
     adoptions: Adoptions,
@@ -52,24 +52,24 @@ impl Drop for AdoptionGuard {
     }
 }
 
-/// Whether a client may adopt at all, and what it names. None: it wants a new session.
+/// The agent session that a request adopts. `None`: a new session. Fails without the scope `admin`.
 pub(super) fn adopted_session<'a>(by: &Principal, request: &'a CreateSession) -> Result<Option<&'a str>, Refusal> {
     let Some(id) = request.agent_session_id.as_deref() else { return Ok(None) };
     if !by.scopes.contains(Scope::Admin) {
-        let detail = "adopting a session of the agent needs the scope admin";
+        let detail = "adopting a session of the agent requires the scope admin";
         return Err(Refusal::Forbidden(detail.to_owned()));
     }
     if id.is_empty() || id.len() > AGENT_SESSION_ID_BYTES {
-        return Err(invalid("/agentSessionId", "an id of 1 to 1024 bytes"));
+        return Err(invalid("/agentSessionId", "expected an id of 1 to 1024 bytes"));
     }
     Ok(Some(id))
 }
 
-/// Pages of an agent's list that are looked through.
+/// The maximum number of pages of an agent's list that are searched.
 const MAX_LIST_PAGES: usize = 20;
 
 impl SessionRegistry {
-    /// The folder that the agent itself says its session works in.
+    /// The folder of a session in the agent's list.
     pub(super) async fn find_listed_folder(
         &self,
         by: &Principal,
@@ -83,7 +83,7 @@ impl SessionRegistry {
             let page = page.map_err(|refusal| match refusal {
                 Refusal::Agent(AgentFailure::Unsupported { .. }) => invalid(
                     "/cwd",
-                    "the agent cannot list its sessions, so say in which folder this one works",
+                    "required, because the agent cannot report the working folder of its sessions",
                 ),
                 refusal => refusal,
             })?;
@@ -100,18 +100,18 @@ impl SessionRegistry {
         Err(invalid("/agentSessionId", "the agent lists no such session below the workspace roots"))
     }
 
-    /// The right to take this session of the agent. Refused when a session of ours is it already.
+    /// Reserves an agent session for adoption. Fails if a session of the gateway already uses it.
     pub(super) async fn begin_adoption(&self, by: &Principal, agent: &AgentName, id: &str) -> Result<AdoptionGuard, Refusal> {
         let taken = |detail: &str| invalid("/agentSessionId", detail);
         let take = self.context().adoptions.begin(&by.tenant, agent, id);
-        let take = take.ok_or_else(|| taken("it is being adopted right now"))?;
+        let take = take.ok_or_else(|| taken("another request is adopting this session"))?;
         match self.find_by_agent_session(by, agent, id).await? {
-            Some(ours) => Err(taken(&format!("it is session {ours} already"))),
+            Some(ours) => Err(taken(&format!("session {ours} already uses this session of the agent"))),
             None => Ok(take),
         }
     }
 
-    /// Makes a session of another one, with all that was said in it. It goes on when the caller goes away.
+    /// Creates a fork of a session with its history. The operation continues if the caller is dropped.
     pub async fn fork(
         &self,
         by: &Principal,
@@ -144,21 +144,21 @@ impl SessionRegistry {
         let result = parent.client_call(by, ClientCall::Fork, trace.clone()).await?;
         let agent_session_id = new_session_id(&result)?;
         let mut record = parent_record(self.context(), parent.id()).await?;
-        // Who adopted it in the meantime has it.
+        // Another client may have adopted the fork in the meantime.
         let take = self.begin_adoption(by, &record.agent, &agent_session_id).await?;
         let now = self.context().ids.now();
         record.begin_fork(self.context().ids.session(), by, agent_session_id, now);
         let begun = CreateOptions { origin: Origin::Forked(parent.id()), claim, trace };
         let copy = record.clone();
         let session = self.start_actor(by, record, begun).await.inspect_err(|_| {
-            // Nobody here could ever find it again.
+            // No session of the gateway refers to the fork, so the agent must delete it.
             upstream_delete::request_delete(self.context(), &copy, by, None);
         })?;
         drop((take, flight));
         Ok(Created { session, replayed: false })
     }
 
-    /// What is known without a process; the parent's owner asks again.
+    /// Checks the known capabilities of the agent. The parent's actor checks them again.
     async fn check_fork(&self, parent: SessionId) -> Result<(), Refusal> {
         let agent = parent_record(self.context(), parent).await?.agent;
         let known = self.context().pool.agent_stats(&agent).and_then(|(_, initialized)| initialized);
@@ -166,7 +166,7 @@ impl SessionRegistry {
     }
 }
 
-/// A fork lives in the process of its parent, so it has to be given to a process of its own.
+/// Checks whether the agent can fork a session and load the fork in another process.
 pub(super) fn can_fork(capabilities: &AgentCapabilities) -> Result<(), Refusal> {
     if !capabilities.session.fork {
         let method = acp::method::SESSION_FORK.to_owned();
@@ -183,7 +183,7 @@ fn new_session_id(result: &RawValue) -> Result<String, Refusal> {
         Ok(new) => Ok(new.session_id.into_owned()),
         Err(error) => Err(Refusal::Agent(AgentFailure::Rpc(crate::jsonrpc::RpcError {
             code: acp::error_code::INTERNAL,
-            message: format!("its answer to session/fork: {error}"),
+            message: format!("invalid result of session/fork: {error}"),
             data: None,
         }))),
     }

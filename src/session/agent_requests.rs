@@ -1,4 +1,4 @@
-//! What the agent asks: who serves each request, by the policies of agent and session.
+//! Requests of the agent. Policies select the server of each request: the gateway, a client, or neither.
 
 use serde_json::value::RawValue;
 
@@ -26,11 +26,11 @@ impl Actor {
         if served_by == ServedBy::Off {
             return self.refuse_method(incoming, method);
         }
-        // An elicitation may name a call of ours instead of a session, and an extension nothing at all.
+        // An elicitation may name a call of the gateway instead of a session. An extension may name neither.
         let needs_session = !matches!(ask, RequestKind::Elicitation | RequestKind::Extension);
         let Some(own) = self.params_for_clients(params).filter(|_| !needs_session || acp::has_session_id(params))
         else {
-            let detail = "a request of this session was expected, by its sessionId";
+            let detail = "expected the sessionId of this session";
             return self.refuse(incoming, error_code::INVALID_PARAMS, detail);
         };
         match ask {
@@ -46,7 +46,7 @@ impl Actor {
             _ if served_by == ServedBy::Gateway => self.serve_terminal(incoming, method, params),
             _ => {
                 let limit = self.context.limits.client_answer;
-                // A command may run for hours. Whether it does, only the client knows that runs it.
+                // A command may run for hours, and only the client that runs it knows its state.
                 let wait = match ask {
                     RequestKind::WaitForExit => Wait::WhileFollowed(limit),
                     _ => Wait::AtMost(limit),
@@ -57,7 +57,7 @@ impl Actor {
         }
     }
 
-    /// Nobody can be asked before the session is set up, or after it was let go.
+    /// Rejects a request that arrives before the session is attached or after it is detached.
     fn reject_unattached(&self, incoming: IncomingId, ask: RequestKind, method: &str) {
         if ask.is_question() {
             self.send_answer(incoming, &ask.cancelled_reply());
@@ -66,7 +66,7 @@ impl Actor {
         }
     }
 
-    /// Only a client can know what it means. When none is there, the agent need not wait to hear that.
+    /// Offers an extension request to clients. Rejects it at once if no client is connected.
     fn handle_extension_request(
         &mut self,
         incoming: IncomingId,
@@ -85,7 +85,7 @@ impl Actor {
         self.send_answer(incoming, &Err(acp::method_not_found(method)));
     }
 
-    /// Answers a request of the agent with an error of ours; it was never shown to anybody.
+    /// Responds to a request of the agent with an error. The request is not shown to clients.
     pub(super) fn refuse(&self, incoming: IncomingId, code: i64, detail: &str) {
         self.send_answer(incoming, &Err(acp::error(code, detail)));
     }

@@ -1,4 +1,4 @@
-//! The sessions that an agent itself knows of, and which of ours hold them.
+//! The sessions that an agent lists, and the sessions of the gateway that use them.
 
 use super::record::agent_session_prefix;
 use super::refusal::Refusal;
@@ -9,13 +9,13 @@ use crate::api::{AgentSession, AgentSessionList};
 use crate::store::Table;
 use crate::types::{AgentName, Principal, SessionId};
 
-/// What an id of ours adds to a key.
+/// The number of bytes of a session id at the end of a key.
 const ID_BYTES: usize = 16;
-/// More sessions of ours than this do not hold the same one of an agent, unless its ids repeat.
+/// The maximum number of gateway sessions that are read for one agent session. Agents may reuse ids.
 const MAX_HOLDERS: usize = 16;
 
 impl SessionRegistry {
-    /// The session of ours that was made of, or has adopted, this session of the agent.
+    /// The newest session of the gateway that created or adopted this session of the agent.
     pub async fn find_by_agent_session(
         &self,
         by: &Principal,
@@ -26,12 +26,12 @@ impl SessionRegistry {
         let length = prefix.len() + ID_BYTES;
         let found = self.context().log.scan(Table::AgentSession, prefix, None, MAX_HOLDERS).await;
         let found = found.map_err(|error| Refusal::internal(&error))?;
-        // A longer id that begins like this one has longer keys.
+        // A longer id with the same prefix has longer keys.
         let mut holders = found.iter().filter(|(key, _)| key.len() == length);
         Ok(holders.next_back().and_then(|(key, _)| session_id_from_key(key)))
     }
 
-    /// A page of what the agent lists, without what lies outside of the workspace roots: nobody here could use it.
+    /// A page of the agent's list, without the sessions outside of the workspace roots.
     pub async fn agent_sessions(
         &self,
         by: &Principal,
@@ -55,7 +55,7 @@ impl SessionRegistry {
         let result = visit.call(method::SESSION_LIST, &params, context.limits.call).await?;
         visit.release_untouched();
         let Some(listing) = SessionListing::parse(&result) else {
-            let detail = "its answer to session/list is no list of sessions".to_owned();
+            let detail = "invalid result of session/list: not a list of sessions".to_owned();
             return Err(AgentFailure::Start { detail }.into());
         };
         let inside =
@@ -78,7 +78,7 @@ impl SessionRegistry {
         Ok(AgentSessionList { sessions, next_cursor: listing.next_cursor.map(Into::into) })
     }
 
-    /// Which of these folders are there, and below a workspace root.
+    /// Whether each folder exists and is below a workspace root.
     async fn exist_below_roots(&self, folders: Vec<String>) -> Result<Vec<bool>, Refusal> {
         let workspaces = self.context().workspaces.clone();
         let look = move || {
@@ -89,7 +89,7 @@ impl SessionRegistry {
     }
 }
 
-/// The id at the end of a key.
+/// The session id at the end of a key.
 fn session_id_from_key(key: &[u8]) -> Option<SessionId> {
     let id = key.last_chunk::<ID_BYTES>()?;
     Some(SessionId::from_uuid(uuid::Uuid::from_bytes(*id)))

@@ -1,4 +1,5 @@
-//! What a client answers, as the agent will hear it; checked beside the session's owner, which must not wait for it.
+//! Checks a client's answer and converts it to the response for the agent. The check runs outside of the
+//! actor, which must not wait for it.
 
 use super::command::Answer;
 use super::refusal::Refusal;
@@ -7,7 +8,7 @@ use crate::acp::{self, RequestKind, ValidationError};
 use crate::api::{FieldError, PendingRequest};
 use serde_json::value::RawValue;
 
-/// The outcome of the request that `answer` gives it. Refuses what does not fit.
+/// The response for the agent. Fails if the answer does not match the request.
 pub(super) fn check_answer(asked: &PendingRequest, answer: Answer) -> Result<Outcome, Refusal> {
     let ask = RequestKind::from_method(&asked.method);
     match answer {
@@ -48,7 +49,7 @@ fn check_result(ask: RequestKind, asked: &PendingRequest, result: Box<RawValue>,
     }
 }
 
-/// The answer came by a route for another kind of request.
+/// The error for an answer on the route of another kind of request.
 fn wrong_route(asked: &PendingRequest, ask: RequestKind) -> Refusal {
     let (id, method) = (asked.request_id, &asked.method);
     let route = match ask {

@@ -1,4 +1,4 @@
-//! A session and its process: getting one, setting the session up on it, giving it back (ACP, Session Setup).
+//! The process of a session: lease it, set up the session on it, release it (ACP, Session Setup).
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::types::ServedBy;
 use crate::types::limits::FOLDED_MEMBER_BYTES;
 
 impl Actor {
-    /// Takes a place in the line if there is no process. Nothing is appended before this succeeds.
+    /// Reserves a process if the session has none. No event is appended before this succeeds.
     pub(super) fn reserve(&mut self) -> Result<(), Refusal> {
         let has_process = matches!(
             self.attachment,
@@ -48,7 +48,7 @@ impl Actor {
             Err(refused) => {
                 self.release_live_guard();
                 return Err(match refused {
-                    // It was there when the session was made.
+                    // The agent was configured when the session was created.
                     AcquireError::NoSuchAgent => Refusal::Agent(AgentFailure::removed()),
                     refused => refused.into(),
                 });
@@ -60,12 +60,12 @@ impl Actor {
         Ok(())
     }
 
-    /// Who serves the agent's files: what a client narrowed of what the agent's entry has.
+    /// Who serves the agent's files: the agent's setting, as narrowed by the client's policy.
     pub(super) fn files_served_by(&self) -> ServedBy {
         self.record.policy.files.map_or(self.spec.files, |wanted| wanted.min(self.spec.files))
     }
 
-    /// Who serves the agent's terminals, likewise.
+    /// Who serves the agent's terminals: the agent's setting, as narrowed by the client's policy.
     pub(super) fn terminals_served_by(&self) -> ServedBy {
         self.record.policy.terminals.map_or(self.spec.terminals, |wanted| wanted.min(self.spec.terminals))
     }
@@ -84,20 +84,20 @@ impl Actor {
         }
     }
 
-    /// A process came; the agent is asked to take the session.
+    /// Handles the result of a pending lease: sets up the session on the process.
     pub(super) fn leased(&mut self, lease: Result<Lease, AgentFailure>) {
         self.event_loop.pending_lease = None;
         let lease = match lease {
             Ok(lease) => lease,
-            // The pool drains already.
+            // The pool has begun to drain before this session has.
             Err(AgentFailure::Draining) if self.drain_at.is_none() => return self.drain(),
             Err(failure) => return self.attach_failed(&Refusal::Agent(failure)),
         };
         self.spec = Arc::clone(&lease.process().spec);
         let died = lease.process().has_ended() && self.may_replace();
         if died || lease.process().client_capabilities != self.offered_capabilities() {
-            // It died while it was idle. Or the entry has changed while the session waited: this process was offered the
-            // capabilities of the former entry.
+            // The process died while it was idle, or the configuration has changed during the wait. In the
+            // second case the process was started with the former client capabilities.
             lease.release(Disposition::Untouched);
             if let Err(refusal) = self.reserve() {
                 self.attach_failed(&refusal);
@@ -118,7 +118,7 @@ impl Actor {
                 Some(_) => AttachMethod::Fresh,
             },
             Err(refusal) => {
-                // Nothing was asked of it.
+                // The process received no request for this session.
                 lease.release(Disposition::Untouched);
                 return self.attach_failed(&refusal);
             }
@@ -132,7 +132,7 @@ impl Actor {
         self.set_up(by, None);
     }
 
-    /// Asks the agent to take the session. `resume` is its answer to the resume that came before a load.
+    /// Asks the agent to create or restore the session. `resume` is the error of a preceding resume.
     pub(super) fn set_up(&mut self, by: AttachMethod, resume: Option<RpcError>) {
         let Some(lease) = &self.event_loop.lease else { return };
         let servers = self.mcp_servers();
@@ -145,7 +145,7 @@ impl Actor {
         };
         let limits = &self.context.limits;
         let limit = if by == AttachMethod::Load { limits.session_load } else { limits.session_new };
-        // A closed stdin shows as the end of the process, which comes through the batches.
+        // If stdin is closed, the batches report the end of the process.
         if let Ok(call) = lease.process().connection.call(by.method(self.dialect()), &params) {
             let deadline = Instant::now() + limit;
             self.attachment =
@@ -153,7 +153,7 @@ impl Actor {
         }
     }
 
-    /// What the agent is told whenever it gets the session: directories and servers are never restored by it.
+    /// The parameters of every new, resume or load. The agent itself never restores directories and servers.
     pub(super) fn setup<'a>(&'a self, mcp_servers: &'a [McpServer]) -> SessionSetup<'a> {
         SessionSetup {
             cwd: &self.record.cwd,
@@ -163,8 +163,7 @@ impl Actor {
         }
     }
 
-    /// The servers that were named, as this agent is told of them, without those that its entry does not have: they
-    /// are no longer configured, or not yet.
+    /// The MCP servers of the session in the agent's dialect, as far as they are still configured.
     pub(super) fn mcp_servers(&self) -> Vec<McpServer> {
         let Some(lease) = &self.event_loop.lease else { return Vec::new() };
         let process = lease.process();
@@ -173,7 +172,7 @@ impl Actor {
         named.map(|server| server.clone().for_version(dialect)).collect()
     }
 
-    /// The trace of the request for whose sake the session gets a process.
+    /// The trace context of the request that made the session acquire a process.
     fn attach_trace(&self) -> Option<&TraceContext> {
         let turn = self.turn.iter().map(|turn| turn.trace.as_ref());
         let creating = self.create_waiter.iter().map(|creating| creating.trace.as_ref());
@@ -182,7 +181,7 @@ impl Actor {
         turn.chain(creating).chain(attaching).chain(wanted).flatten().next()
     }
 
-    /// The agent's answer to new, resume or load.
+    /// Handles the agent's response to new, resume or load.
     pub(super) fn setup_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
         let Attachment::SettingUp { method: by, resume, skipped_updates: swallowed, buffer: early, .. } =
             std::mem::replace(&mut self.attachment, Attachment::Attached)
@@ -203,7 +202,7 @@ impl Actor {
                     self.record.load_not_before = self.earliest_load();
                 }
                 Err(error) => {
-                    let detail = format!("its answer to session/new: {error}");
+                    let detail = format!("invalid result of session/new: {error}");
                     return self.setup_failed(AgentFailure::Start { detail });
                 }
             }
@@ -260,9 +259,9 @@ impl Actor {
         if let Some(LostContext { reason, detail }) = &lost {
             let session = &self.record.session_id;
             let reason = reason.as_str();
-            tracing::warn!(%session, reason, detail, "the agent lost the conversation, a new one begins");
+            tracing::warn!(%session, reason, detail, "the agent lost the conversation; a new one begins");
         }
-        // Only the answer to `session/new` has the agent's own id in it, and was parsed: the id can be replaced.
+        // Only the result of `session/new` contains the agent's session id, and it was parsed above.
         let result = acp::replace_session_id(result, &self.record.session_id);
         let event = SessionAttached {
             by: word,
@@ -285,11 +284,11 @@ impl Actor {
         }
     }
 
-    /// The agent refuses the session, but its process is sound.
+    /// Handles the agent's error to new, resume or load. The attach fails and the process is stopped.
     pub(super) fn setup_rejected(&mut self, error: RpcError) {
         let Some(lease) = &self.event_loop.lease else { return };
         let refusal = match error.code {
-            // Only here did a client name what the agent does not find.
+            // Only an adoption or a fork names a resource that the client chose.
             acp::error_code::RESOURCE_NOT_FOUND if self.imports_history() => Refusal::NoSuchResource(error),
             _ => Refusal::Agent(agent_failure(error, lease)),
         };
@@ -300,15 +299,15 @@ impl Actor {
         self.attach_failed(&refusal);
     }
 
-    /// The process is of no use.
+    /// Handles a process that cannot serve the session.
     pub(super) fn setup_failed(&mut self, failure: AgentFailure) {
         let refusal = Refusal::Agent(failure);
         self.release(Disposition::Stop, &refusal);
         self.attach_failed(&refusal);
     }
 
-    /// The one way in which a process leaves a session: nothing that belongs to it stays behind, because the numbers
-    /// of its requests and calls mean others on the next one.
+    /// Takes the lease and clears all state of its process. Every transition that ends an attachment calls
+    /// this, because the next process reuses request and call ids.
     fn take_lease(&mut self, refusal: &Refusal) -> Option<Lease> {
         self.withdraw_requests();
         self.outbox.clear();
@@ -331,7 +330,7 @@ impl Actor {
         }
     }
 
-    /// No process comes: whoever waited for one is told why.
+    /// Ends an attach without success: rejects every waiter with `refusal` and fails the turn.
     pub(super) fn attach_failed(&mut self, refusal: &Refusal) {
         self.replaced_processes = 0;
         self.reject_waiters(refusal);
@@ -341,7 +340,7 @@ impl Actor {
         self.release_live_guard();
     }
 
-    /// Tells everyone but the turn that no process comes.
+    /// Rejects every waiter except the turn.
     fn reject_waiters(&mut self, refusal: &Refusal) {
         self.attachment = Attachment::Detached;
         (self.restore.restoring, self.restore.lost_context) = (None, None);
@@ -354,15 +353,15 @@ impl Actor {
         }
     }
 
-    /// The process closed its stdout: it is dead, or as good as dead.
+    /// Handles the end of the process's stdout: the process has exited or is about to exit.
     pub(super) async fn stdout_closed(&mut self) {
         let Some(lease) = &self.event_loop.lease else { return };
-        // Bounded by a fraction of a second: a turn's end must not wait for a zombie.
+        // This wait is limited to a fraction of a second, so a zombie process does not delay the turn's end.
         let ended = lease.process().exit().await;
         if matches!(self.attachment, Attachment::Releasing { .. }) {
             return self.finish_detach(Disposition::Stop);
         }
-        // An end that we have ordered is no crash.
+        // The gateway ordered this end, so it is not a crash.
         let stopped = self.turn.as_ref().is_some_and(|turn| turn.stopping);
         if !stopped && self.is_process_unused() && self.may_replace() {
             return self.replace_process(&ended);
@@ -370,14 +369,14 @@ impl Actor {
         self.process_exited(ended, stopped);
     }
 
-    /// The process of a cancel that was ignored is gone.
+    /// Completes the stop of a process whose agent ignored a cancel.
     pub(super) fn process_stopped(&mut self) {
         self.attachment = Attachment::Detached;
         self.cancel_timed_out();
         self.acquire_for_waiters();
     }
 
-    /// Whoever waited for the process that is gone gets the next one.
+    /// Acquires the next process for the clients that waited for the former one.
     pub(super) fn acquire_for_waiters(&mut self) {
         if (!self.queued_calls.is_empty() || !self.attach_waiters.is_empty())
             && let Err(refusal) = self.reserve()
@@ -387,14 +386,14 @@ impl Actor {
         self.release_live_guard();
     }
 
-    /// Gives the process back; `reason` is a word of `session.detached`.
+    /// Detaches the session if it is idle. `reason` is that of the event `session.detached`.
     pub(super) fn detach_if_idle(&mut self, reason: DetachedReason) {
         if !self.is_busy() && matches!(self.attachment, Attachment::Attached) {
             self.detach(reason);
         }
     }
 
-    /// The gateway drains, and no turn runs any more.
+    /// Detaches the session for a drain, after its last turn has ended.
     pub(super) fn detach_for_drain(&mut self) {
         match self.attachment {
             Attachment::Attached => {
@@ -414,7 +413,7 @@ impl Actor {
         }
     }
 
-    /// The same, whatever runs: the caller has ended it.
+    /// Detaches the session. The caller has ended all work.
     pub(super) fn detach(&mut self, reason: DetachedReason) {
         self.append_detached(reason);
         self.close_at_agent(false, None);
@@ -428,7 +427,7 @@ impl Actor {
         self.append(None, &SessionDetached { reason }, records);
     }
 
-    /// Asks the agent to close (or delete) the session, so that its process can serve another one.
+    /// Asks the agent to close or delete the session, so that its process can serve another session.
     pub(super) fn close_at_agent(&mut self, delete: bool, trace: Option<&TraceContext>) {
         self.last_turn = None;
         let Some(lease) = &self.event_loop.lease else { return self.enter_detached() };
@@ -450,7 +449,7 @@ impl Actor {
         }
     }
 
-    /// The agent's answer to close or delete.
+    /// Handles the agent's response to close or delete.
     pub(super) fn close_answered(&mut self, closed: bool) {
         self.finish_detach(if closed { Disposition::Reuse } else { Disposition::Stop });
     }
@@ -474,7 +473,7 @@ impl Actor {
         self.release_live_guard();
     }
 
-    /// Without a process and without a place the session no longer counts as live.
+    /// Stops counting the session as live if it has neither a process nor a pending lease.
     pub(super) fn release_live_guard(&mut self) {
         if self.event_loop.lease.is_none() && self.event_loop.pending_lease.is_none() {
             self.live_guard = None;

@@ -1,4 +1,4 @@
-//! How far a session is with a process.
+//! The state machine of a session's process.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::Disposition;
 use crate::types::Limits;
 
-/// How far the session is with a process.
+/// The state of the session's process.
 #[derive(Debug)]
 pub(super) enum Attachment {
     Detached,
-    /// In the pool's line.
+    /// The session waits for a process in the pool's queue.
     Queued {
         since: Instant,
     },
-    /// The agent did not restore the session. A process is asked for again at that time.
+    /// The agent did not restore the session. The session asks for a process again at that time.
     Retrying {
         at: Instant,
     },
-    /// The agent was asked to take the session.
+    /// The agent is creating or restoring the session.
     SettingUp {
         method: AttachMethod,
         /// The agent's error to `session/resume`, if `session/load` follows it.
@@ -40,16 +40,16 @@ pub(super) enum Attachment {
         buffer: PreAttachBuffer,
     },
     Attached,
-    /// The agent was asked to let the session go.
+    /// The agent is closing or deleting the session.
     Releasing {
         call: CallId,
         deadline: Instant,
-        /// Closed, not deleted: then its process may serve another session.
+        /// Whether the call closes the session. A process that closed a session can serve another one.
         closes: bool,
     },
 }
 
-/// Who waits for a process without a turn.
+/// A client that waits for a process without a turn.
 #[derive(Debug)]
 pub(super) struct AttachWaiter {
     pub(super) trace: Option<TraceContext>,
@@ -57,7 +57,7 @@ pub(super) struct AttachWaiter {
     pub(super) deadline: Instant,
 }
 
-/// Updates that came before the session's id at the agent is known.
+/// Buffers the updates that arrive before the agent's session id is known.
 #[derive(Debug, Default)]
 pub(super) struct PreAttachBuffer {
     pub(super) updates: VecDeque<Box<RawValue>>,
@@ -66,7 +66,7 @@ pub(super) struct PreAttachBuffer {
 }
 
 impl PreAttachBuffer {
-    /// Keeps the last ones, within the limits.
+    /// Appends an update. Discards the oldest updates above the limits.
     pub(super) fn push(&mut self, params: Box<RawValue>, limits: &Limits) {
         self.bytes += params.get().len();
         self.updates.push_back(params);
@@ -76,20 +76,20 @@ impl PreAttachBuffer {
             if let Some(dropped) = self.discarded.increment() {
                 tracing::warn!(
                     dropped,
-                    "an update that came before its session was dropped: too many of them"
+                    "discarded an update that arrived before its session was known; the buffer is full"
                 );
             }
         }
     }
 }
 
-/// By which method the agent takes the session.
+/// The method that attaches the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AttachMethod {
     New,
     Resume,
     Load,
-    /// The agent can give back no session: a new one, without what was said.
+    /// A new agent session without the conversation, because the former one cannot be restored.
     Fresh,
 }
 
@@ -113,7 +113,7 @@ impl AttachMethod {
 }
 
 impl Actor {
-    /// How long an idle session keeps its process. The agent forgets a session that it cannot restore.
+    /// How long an idle session keeps its process. It depends on whether the agent can restore it.
     fn idle_timeout(&self) -> Duration {
         let pool = &self.spec.pool;
         match &self.event_loop.lease {
@@ -146,7 +146,7 @@ impl Actor {
             Attachment::Queued { .. } => {
                 self.event_loop.pending_lease = None;
                 self.release(Disposition::Stop, &Refusal::Closed);
-                let method = "the wait for a process".to_owned();
+                let method = "a request for a process".to_owned();
                 let timeout = Refusal::Agent(AgentFailure::Timeout { method });
                 self.attach_failed(&self.restore_failure().unwrap_or(timeout));
             }

@@ -1,4 +1,5 @@
-//! Files of the session that go with a prompt: by their content where the agent takes it, else as links.
+//! Files of the session that a client attaches to a prompt: embedded if the agent accepts it, otherwise
+//! linked.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,10 +15,10 @@ use crate::store::Table;
 use crate::types::SessionId;
 use crate::workspace::{FileError, RealFile, Workspace, media_type, text};
 
-/// Attachments of a prompt.
+/// The maximum number of attachments of a prompt.
 const MAX_ATTACHMENTS: usize = 64;
 
-/// The blocks of a prompt with its attachments behind them.
+/// Appends the attachments to the blocks of a prompt.
 pub(super) async fn append_attachments(
     context: &Context,
     id: SessionId,
@@ -34,7 +35,7 @@ pub(super) async fn append_attachments(
     let record: Option<SessionRecord> = read_record(context, Table::Session, session_key(id)).await?;
     let record = record.ok_or(Refusal::NoSuchSession)?;
     let workspace = context.open_workspace(&record).await?;
-    // As the process said that had the session last; a session has had one since it was made.
+    // These are the capabilities of the last attached process. A session had a process when it was created.
     let takes = record.prompt_capabilities.as_deref().map(PromptCapabilities::parse_any_version).unwrap_or_default();
     let (room, text) = (context.limits.prompt_bytes, context.limits.attached_text_bytes);
     let work = move || {
@@ -51,12 +52,12 @@ pub(super) async fn append_attachments(
     context.shutdown.spawn_blocking(work).await.map_err(|error| Refusal::internal(&error))?
 }
 
-/// Turns files into blocks, as long as there is room.
+/// Converts files to content blocks within a size limit.
 struct BlockBuilder {
     accepts: PromptCapabilities,
-    /// Bytes of a text that goes in by itself.
+    /// The largest text, in bytes, that is embedded without a request for it.
     text_bytes: u64,
-    /// Bytes that the prompt may still grow by.
+    /// The number of bytes that the prompt may still grow.
     remaining_bytes: usize,
 }
 
@@ -97,12 +98,12 @@ impl BlockBuilder {
                 FileBlock::Audio { data, mime_type: media.unwrap_or_default() }.to_raw()
             }
         };
-        // With the comma between two blocks.
+        // Add one byte for the comma between two blocks.
         self.remaining_bytes = self.remaining_bytes.checked_sub(block.get().len() + 1).ok_or_else(|| too_large(at))?;
         Ok(block)
     }
 
-    /// What a client asks for, against what the agent takes and the file is.
+    /// Checks the requested kind against the agent's capabilities and the file's media type.
     fn check_kind(&self, kind: AttachAs, at: usize, media: Option<&str>) -> Result<(), Refusal> {
         let pointer = format!("/attachments/{at}/as");
         let (taken, what, family) = match kind {
@@ -114,13 +115,13 @@ impl BlockBuilder {
         if !taken {
             return Err(Refusal::ContentUnsupported {
                 pointer,
-                detail: format!("the agent takes no {what}"),
+                detail: format!("the agent does not accept {what}"),
             });
         }
         if media.unwrap_or_default().starts_with(family) {
             Ok(())
         } else {
-            let detail = "the file is of another kind by its name".to_owned();
+            let detail = "the file name has another media type".to_owned();
             Err(Refusal::Invalid { pointer, detail })
         }
     }
@@ -128,7 +129,7 @@ impl BlockBuilder {
     fn choose_kind(&self, file: &RealFile, media: Option<&str>) -> Result<AttachAs, FileError> {
         let size = file.file.stat.size;
         let family = media.unwrap_or_default().split('/').next();
-        // Base64 makes four bytes of three; the rest of a block is short.
+        // Base64 encodes three bytes as four. The other members of a block are short.
         let fits = size.saturating_mul(4) / 3 + 1024 <= self.remaining_bytes as u64;
         let is_text = || {
             Ok::<_, FileError>(

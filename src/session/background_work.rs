@@ -1,7 +1,7 @@
-//! What an agent of v2 tells of its work: when a turn's work is over, what it does without a turn, and which parts of
-//! it can be cancelled (ACP v2, Prompt Lifecycle).
+//! The work that an agent of ACP v2 reports: when the work of a turn ends, which work runs without a turn,
+//! and which parts can be cancelled (ACP v2, Prompt Lifecycle).
 //!
-//! In v1 the answer to `session/prompt` ends the turn, and none of this happens.
+//! In v1 the response to `session/prompt` ends the turn, and this module does nothing.
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -15,14 +15,14 @@ use crate::jsonrpc::RpcError;
 use crate::pool::Lease;
 use crate::types::limits::CANCEL_TARGETS;
 
-/// What the agent last said of its work on this process.
+/// The work that the agent last reported on this process.
 #[derive(Debug)]
 pub(super) struct BackgroundWork {
-    /// It reported work that has not ended.
+    /// Whether the agent reported work that has not ended.
     busy: bool,
-    /// When it last said something.
+    /// When the agent last sent an update of this session.
     last_update: Instant,
-    /// What it said can be cancelled by itself, the last ones.
+    /// The parts that the agent last reported as cancellable.
     cancellable: Vec<CancelTarget>,
 }
 
@@ -31,20 +31,20 @@ impl BackgroundWork {
         Self { busy: false, last_update: Instant::now(), cancellable: Vec::new() }
     }
 
-    /// The agent said something of this session.
+    /// Notes that the agent sent an update of this session.
     pub(super) fn note_update(&mut self, now: Instant) {
         self.last_update = now;
     }
 }
 
-/// How far the agent is with the prompt of a turn.
+/// The progress of the agent with the prompt of a turn.
 #[derive(Debug, Default)]
 pub(super) struct PromptWork {
-    /// The work that ran when the prompt was sent is the agent's own, and its end is not the turn's.
+    /// Whether background work ran when the prompt was sent. The end of that work does not end the turn.
     predates_prompt: bool,
-    /// The answer to the prompt came: the message is in the conversation.
+    /// Whether the agent has responded to the prompt: the message is part of the conversation.
     acknowledged: bool,
-    /// The `state_update` that ended the work, and when. It may come before the answer.
+    /// The `state_update` that ended the work, and when it arrived. It may arrive before the response.
     ended: Option<(Instant, Box<RawValue>)>,
 }
 
@@ -53,20 +53,20 @@ impl Actor {
         self.event_loop.lease.as_ref().map_or(AcpVersion::V1, |lease| lease.process().initialized.acp_version)
     }
 
-    /// The agent works without having been asked to.
+    /// Whether the agent works without a turn.
     pub(super) fn works_in_background(&self) -> bool {
         self.background_work.busy && self.running_turn().is_none()
     }
 
-    /// The agent has heard of the turn; what it worked on before is its own.
+    /// Resets the work of the turn when the prompt is sent. Earlier work is background work.
     pub(super) fn begin_prompt_work(&mut self) {
         if let Some(turn) = &mut self.turn {
             turn.work = PromptWork { predates_prompt: self.background_work.busy, ..PromptWork::default() };
         }
     }
 
-    /// What an update of this session says of the agent's work. It is called right before the update is appended, and
-    /// gives what is saved with it; [`Actor::work_over`] follows.
+    /// Tracks the work that an update of this session reports. Call this right before the update is appended,
+    /// with the returned records, and then call [`Actor::complete_if_work_ended`].
     pub(super) fn track_work(&mut self, kind: &str, raw: &RawValue) -> Records {
         self.background_work.note_update(Instant::now());
         if self.dialect() != AcpVersion::V2 {
@@ -76,7 +76,7 @@ impl Actor {
         let asked = self.running_turn().is_some();
         match (kind, self.turn.as_mut().filter(|_| asked)) {
             (update::STATE, _) => {}
-            // The agent shows the message that it was sent: from here on its work is the turn's.
+            // The agent has echoed the message of the prompt. From here on its work belongs to the turn.
             (update::USER_MESSAGE | update::USER_MESSAGE_CHUNK, Some(turn)) => {
                 turn.work.predates_prompt = false;
                 return Records::default();
@@ -101,7 +101,7 @@ impl Actor {
         let asked = self.running_turn().is_some();
         match self.turn.as_mut().filter(|_| asked) {
             Some(turn) => turn.work.ended = None,
-            // It began something of its own: what comes from here on is not late.
+            // The agent began background work, so later updates do not belong to the last turn.
             None => self.last_turn = None,
         }
     }
@@ -115,13 +115,13 @@ impl Actor {
             work.predates_prompt = false;
             return;
         }
-        // Idle that is said again is no end. An agent that never says when it begins says at least why it stopped.
+        // A repeated idle state ends nothing. Some agents report no start of their work, only a stop reason.
         if was_busy || (work.acknowledged && end.stop_reason.is_some()) {
             work.ended = Some((Instant::now(), raw.to_owned()));
         }
     }
 
-    /// The answer to `session/prompt`, where it is not the end of the turn.
+    /// Handles the response to `session/prompt` if it does not end the turn.
     pub(super) fn prompt_acknowledged(&mut self) {
         if let Some(turn) = &mut self.turn {
             turn.work.acknowledged = true;
@@ -129,7 +129,7 @@ impl Actor {
         self.complete_if_work_ended();
     }
 
-    /// Ends the turn if its work is over and the agent has said that it took the prompt.
+    /// Completes the turn if its work has ended and the agent has acknowledged the prompt.
     pub(super) fn complete_if_work_ended(&mut self) {
         let Some(turn) = &mut self.turn else { return };
         if turn.work.acknowledged
@@ -145,7 +145,7 @@ impl Actor {
             let Some(lease) = &self.event_loop.lease else { return };
             let error = end.error.unwrap_or_else(|| RpcError {
                 code: error_code::INTERNAL,
-                message: "its work ended with an error of which it told nothing".to_owned(),
+                message: "the agent reported an error without details".to_owned(),
                 data: None,
             });
             let failure = prompt_failure(error, lease);
@@ -158,18 +158,18 @@ impl Actor {
         self.complete_turn(reason, raw, end.usage.map(ToOwned::to_owned));
     }
 
-    /// The work has ended, but the answer to the prompt does not come.
+    /// When to stop waiting for the response to the prompt after its work has ended.
     pub(super) fn work_deadline(&self) -> Option<Instant> {
         let (at, _) = self.turn.as_ref()?.work.ended.as_ref()?;
         Some(*at + self.context.limits.cancel)
     }
 
-    /// The agent took the prompt and has nothing to do: ACP asks for no further word of it after a cancel.
+    /// Whether the agent acknowledged the prompt and is idle. ACP then requires no reaction to a cancel.
     pub(super) fn is_prompt_idle(&self) -> bool {
         !self.background_work.busy && self.turn.as_ref().is_some_and(|turn| turn.work.acknowledged)
     }
 
-    /// Until when the agent's own work keeps the process without a word.
+    /// Until when background work keeps the process without an update.
     pub(super) fn background_deadline(&self) -> Option<Instant> {
         let alone = self.works_in_background() && matches!(self.attachment, Attachment::Attached);
         alone.then(|| self.background_work.last_update + self.spec.limits.turn_idle_timeout)
@@ -184,7 +184,7 @@ impl Actor {
         }
     }
 
-    /// Keeps what can be cancelled by itself.
+    /// Tracks a part that can be cancelled.
     pub(super) fn track_cancellable(&mut self, kind: &str, raw: &RawValue) {
         let Some((part, can)) = acp::parse_cancel_target(kind, raw) else { return };
         let parts = &mut self.background_work.cancellable;
@@ -197,7 +197,7 @@ impl Actor {
         }
     }
 
-    /// Whether the agent said that this part of its work can be cancelled now.
+    /// Whether the agent reported that this part can be cancelled now.
     pub(super) fn check_cancellable(&self, part: &CancelTarget) -> Result<(), Refusal> {
         let speaks_v1 = match &self.event_loop.lease {
             Some(_) => !self.dialect().has_cancel_targets(),

@@ -1,4 +1,4 @@
-//! Closing and deleting all sessions that a filter finds, a batch at a time.
+//! Closes or deletes all sessions that match a filter, one page at a time.
 
 use tracing::Instrument;
 
@@ -9,7 +9,7 @@ use crate::acp::TraceContext;
 use crate::api::{BulkResult, BulkResults};
 use crate::types::{Principal, SessionId};
 
-/// Sessions of a batch that end at the same time.
+/// The number of sessions that are closed or deleted concurrently.
 const CONCURRENCY: usize = 8;
 
 /// The action on each session.
@@ -20,8 +20,9 @@ pub enum BulkAction {
 }
 
 impl SessionRegistry {
-    /// Does this to the sessions of one page of the list; each has a result of its own. A session that changes meanwhile
-    /// is at the beginning of the list, so a pass from the first page to the last ends.
+    /// Applies the action to the sessions of one page. Each session has its own result. A session that
+    /// changes meanwhile moves to the start of the list, so a pass from the first page to the last one
+    /// terminates.
     pub async fn bulk(
         &self,
         by: &Principal,
@@ -57,7 +58,7 @@ impl SessionRegistry {
         trace: Option<TraceContext>,
     ) -> Result<u16, Refusal> {
         let session = match (self.open(by, id).await, action) {
-            // Another client was quicker.
+            // Another client has deleted the session.
             (Err(Refusal::NoSuchSession), BulkAction::Delete) => return Ok(204),
             (session, _) => session?,
         };

@@ -1,4 +1,4 @@
-//! What clients change: title and metadata, modes and options, and the end of a session.
+//! Changes by clients: title and metadata, modes and options, and the end of a session.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ use crate::pool::Disposition;
 use crate::store::{Delete, Table};
 use crate::types::{Principal, PromptId, RequestId, TerminalId};
 
-/// When it is worth to ask again for a process.
+/// The suggested delay before a client asks again for a process.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// A setting on its way to the agent.
+/// A client-initiated call that waits for a process or for the agent's response.
 #[derive(Debug)]
 pub(super) struct PendingCall {
     pub(super) by: Principal,
@@ -37,7 +37,7 @@ pub(super) struct PendingCall {
 }
 
 impl Actor {
-    /// RFC 7396 on title and metadata.
+    /// Applies a merge patch (RFC 7396) to title and metadata.
     pub(super) fn patch(
         &mut self,
         by: &Principal,
@@ -63,10 +63,10 @@ impl Actor {
         Ok(self.append_changed(event))
     }
 
-    /// Appends `session.changed` and folds it.
+    /// Appends `session.changed` and updates the fold.
     pub(super) fn append_changed(&mut self, event: EncodedEvent) -> u64 {
         let object = [b"{", &event.members[..], b"}"].concat();
-        let object: &RawValue = serde_json::from_slice(&object).expect("members are JSON");
+        let object: &RawValue = serde_json::from_slice(&object).expect("valid JSON");
         self.fold_changed |= self.fold.changed(object);
         let records = self.with_session_records(Records::default());
         self.append(None, event, records)
@@ -82,7 +82,7 @@ impl Actor {
         if self.record.state == SessionState::Closed {
             return send_reply(reply, Err(Refusal::Closed));
         }
-        // What ends work is always allowed.
+        // A cancel ends work, so the quota does not apply to it.
         let quota = if matches!(wish, ClientCall::Cancel(_)) { Ok(()) } else { self.check_quota() };
         let allowed = quota.and_then(|()| self.check_call(&wish));
         if let Err(refusal) = allowed.and_then(|()| self.reserve()) {
@@ -92,7 +92,7 @@ impl Actor {
         self.queued_calls.push(PendingCall { by, call: wish, trace, reply, deadline });
     }
 
-    /// Sends the settings that waited for a process. One that is being ended for its ignored cancel gets none.
+    /// Sends the calls that waited for a process. A process that is being stopped gets none.
     pub(super) fn send_queued_calls(&mut self) {
         let stopping = self.turn.as_ref().is_some_and(|turn| turn.stopping);
         if !matches!(self.attachment, Attachment::Attached) || self.queued_calls.is_empty() || stopping {
@@ -125,7 +125,7 @@ impl Actor {
         asked.chain(wanted.chain(attaching).chain(creating).filter(|_| self.waits_for_process())).min()
     }
 
-    /// A session that is being set up has its process: who waits for it then waits for the agent.
+    /// Whether the session waits for a process. During the setup its clients wait for the agent instead.
     fn waits_for_process(&self) -> bool {
         !matches!(self.attachment, Attachment::SettingUp { .. } | Attachment::Attached)
     }
@@ -144,8 +144,8 @@ impl Actor {
         }
     }
 
-    /// A client that only wants a process is not held for as long as a turn may stand in line. One that is being
-    /// started is worth the wait, which has its own limit.
+    /// Rejects clients that only need a process sooner than turns, which may wait in the pool's queue for
+    /// longer. While a process is starting, the wait goes on: the start has its own limit.
     fn expire_waiters(&mut self, now: Instant) {
         let wait = self.context.limits.settings_wait;
         let overdue = |deadline: Instant| now >= deadline;
@@ -161,7 +161,7 @@ impl Actor {
             return;
         }
         let refusal = || {
-            let detail = "every process of this agent is at work; try again, or cancel a turn";
+            let detail = "every process of this agent is busy; retry later, or cancel a turn";
             Refusal::PoolFull(detail.to_owned(), RETRY_AFTER)
         };
         for setting in self.queued_calls.extract_if(.., |setting| overdue(setting.deadline)) {
@@ -176,7 +176,7 @@ impl Actor {
         self.drop_pending_lease();
     }
 
-    /// Ends what runs; the log stays readable, and `attach` opens it again.
+    /// Closes the session and ends its work. The log remains readable, and `attach` reopens the session.
     pub(super) fn close(&mut self, by: &Principal, trace: Option<&TraceContext>) -> u64 {
         if self.record.state == SessionState::Closed {
             return self.log.appended();
@@ -193,7 +193,7 @@ impl Actor {
         seq
     }
 
-    /// Erases the session: its log, its records, its own folder. Its owner ends.
+    /// Deletes the session: its log, its records and its own folder. The actor then stops.
     pub(super) fn delete(&mut self, by: &Principal, trace: Option<TraceContext>) -> u64 {
         self.end_all(trace.as_ref());
         if self.record.attached {
@@ -205,7 +205,7 @@ impl Actor {
         self.erase(&by.id)
     }
 
-    /// Erases all that is kept of the session.
+    /// Erases all stored data of the session.
     pub(super) fn erase(&mut self, by: &str) -> u64 {
         let id = self.record.session_id;
         let mut records = Records::default();
@@ -239,10 +239,10 @@ impl Actor {
         seq
     }
 
-    /// Cancels the turn and everything that waits, without waiting for the agent.
+    /// Ends the turn and all waiting work, without waiting for the agent.
     fn end_all(&mut self, trace: Option<&TraceContext>) {
         let running = self.turn.as_ref().map(|turn| turn.record.prompt_id);
-        // With no prompt named there is nothing that could be missing.
+        // Without a prompt id, the cancel cannot fail.
         drop(self.cancel(None, trace));
         if running.is_some() && self.turn.is_some() {
             self.complete_cancelled();

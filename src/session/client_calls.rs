@@ -1,4 +1,4 @@
-//! What clients want of the agent beside its turns, as calls, and what its answers mean for them.
+//! Client-initiated calls outside a turn, and the handling of their results.
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -16,19 +16,19 @@ use crate::api::event::SessionChanged;
 use crate::eventlog::Records;
 use crate::jsonrpc::CallId;
 
-/// A call, ready to be sent.
+/// An encoded call.
 pub(super) struct OutgoingCall {
     method: String,
     params: Box<RawValue>,
 }
 
 impl Actor {
-    /// What can be told of a wish before there is a process.
+    /// Checks that do not need a process.
     pub(super) fn check_call(&self, wish: &ClientCall) -> Result<(), Refusal> {
         match wish {
             ClientCall::Mode(_) | ClientCall::Forked(_) => Ok(()),
             ClientCall::Config { value, .. } => ConfigValue::parse(value).map(drop).map_err(|_| {
-                let detail = "the value is one of the option's value ids, or a boolean".to_owned();
+                let detail = "expected one of the option's value ids, or a boolean".to_owned();
                 Refusal::Invalid { pointer: "/value".to_owned(), detail }
             }),
             ClientCall::Fork => {
@@ -41,7 +41,7 @@ impl Actor {
 
     fn check_rpc(&self, method: &str, params: &RawValue) -> Result<(), Refusal> {
         let gated = |gated: ClientInputError| Refusal::from_policy(&gated, "/params");
-        // Agents that still speak of models take this method, whatever the operator has listed.
+        // Agents that report `models` accept this method, so it needs no permission of the operator.
         if !(method == acp::method::SESSION_SET_MODEL && self.record.models) {
             client_input_policy::check_method(&self.spec.allowed_rpc_methods, method).map_err(gated)?;
         }
@@ -51,7 +51,7 @@ impl Actor {
         if named?.is_none_or(|id| *id == *ours) { Ok(()) } else { Err(wrong_session()) }
     }
 
-    /// A wish as this agent has to be asked.
+    /// Encodes a call for this agent.
     pub(super) fn encode_call(&self, setting: &PendingCall, id: &str) -> Result<OutgoingCall, Refusal> {
         self.check_call(&setting.call)?;
         let (trace, dialect) = (setting.trace.as_ref(), self.dialect());
@@ -65,7 +65,7 @@ impl Actor {
                 acp::set_config_option(dialect, id, &option, &ConfigValue::Id(mode.into()), trace)
             }
             ClientCall::Config { option, value } => {
-                let value = ConfigValue::parse(value).expect("it was just checked");
+                let value = ConfigValue::parse(value).expect("checked above");
                 acp::set_config_option(dialect, id, option, &value, trace)
             }
             ClientCall::Cancel(part) => acp::cancel_target(id, part, trace),
@@ -86,7 +86,7 @@ impl Actor {
         Ok(OutgoingCall { method, params })
     }
 
-    /// Sends a wish to the agent, and notes that its answer is awaited.
+    /// Sends a call to the agent and registers it for its response.
     pub(super) fn send_call(&mut self, mut setting: PendingCall, id: &str) {
         let OutgoingCall { method, params } = match self.encode_call(&setting, id) {
             Ok(worded) => worded,
@@ -112,14 +112,14 @@ impl Actor {
         }
     }
 
-    /// The agent did what was wanted.
+    /// Handles the result of a call.
     pub(super) fn call_succeeded(&mut self, setting: PendingCall, result: &RawValue) {
         self.record.called |= !matches!(setting.call, ClientCall::Cancel(_));
         let mut event = SessionChanged { by: &setting.by.id, ..SessionChanged::default() };
         match &setting.call {
             ClientCall::Mode(mode) if self.dialect().has_modes() => event.current_mode_id = Some(mode),
             ClientCall::Mode(_) | ClientCall::Config { .. } => event.config_options = acp::config_options_of(result),
-            // The agent tells in its updates what becomes of it.
+            // The agent reports the effect of the cancel in its updates.
             ClientCall::Cancel(_) => return send_reply(setting.reply, Ok((result.to_owned(), self.log.appended()))),
             ClientCall::Fork => return self.fork_created(setting, result),
             ClientCall::Forked(_) => return self.reply_with_fork(setting),
@@ -137,7 +137,7 @@ impl Actor {
         send_reply(setting.reply, Ok((now.clone().unwrap_or_else(null), seq)));
     }
 
-    /// The result with our session id, where it names this session.
+    /// The result with the gateway's session id if it contains the agent's id of this session.
     fn result_for_clients(&self, result: &RawValue) -> Box<RawValue> {
         let named = acp::session_id_of(result).ok().flatten();
         let replaced = named
@@ -146,7 +146,7 @@ impl Actor {
         replaced.unwrap_or_else(|| result.to_owned())
     }
 
-    /// The new session lives in this process; it is closed here, so that another process can have it.
+    /// Handles a new fork. It exists in this process, so it is closed here before another process loads it.
     fn fork_created(&mut self, setting: PendingCall, result: &RawValue) {
         let PendingCall { by, trace, reply, deadline, .. } = setting;
         if let (Some(lease), Ok(forked)) = (&self.event_loop.lease, acp::NewSessionResult::parse(result)) {
@@ -156,7 +156,7 @@ impl Actor {
         let setting = PendingCall { by, call: wish, trace, reply, deadline };
         if self.record.own_folder && !self.record.shared_folder {
             self.record.shared_folder = true;
-            // Without an event the record stays exact where it was.
+            // No event is appended, so the position up to which the record is exact stays the same.
             let mut records = Records::default();
             self.record.put(self.stored_index_key.as_deref(), &mut records);
             self.log.put(records);
@@ -174,8 +174,7 @@ impl Actor {
         }
     }
 
-    /// The agent did not do what was wanted. A fork that it has made may be taken by another process, whether this
-    /// one has closed it or not.
+    /// Handles the failure of a call. A fork stays usable even if the agent failed to close it here.
     pub(super) fn call_failed(&self, setting: PendingCall, refusal: &Refusal) {
         if matches!(setting.call, ClientCall::Forked(_)) {
             self.reply_with_fork(setting);
@@ -184,10 +183,10 @@ impl Actor {
         }
     }
 
-    /// Tells the agent that nobody waits for this answer any more. When it comes all the same it is passed over.
+    /// Sends `$/cancel_request` for a call. A later response is ignored.
     pub(super) fn cancel_call(&self, call: CallId) {
         if let Some(lease) = &self.event_loop.lease {
-            // A closed stdin shows as the end of the process, which comes through the batches.
+            // If stdin is closed, the batches report the end of the process.
             let params = acp::cancel_request(call);
             drop(lease.process().connection.notify(acp::method::CANCEL_REQUEST, &params));
         }
@@ -195,7 +194,7 @@ impl Actor {
 }
 
 fn wrong_session() -> Refusal {
-    let detail = "the id of this session, or none: the gateway puts it there".to_owned();
+    let detail = "expected the id of this session or none; the gateway inserts it".to_owned();
     Refusal::Invalid { pointer: "/params/sessionId".to_owned(), detail }
 }
 

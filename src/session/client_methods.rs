@@ -1,5 +1,5 @@
-//! Requests of the agent that the gateway serves itself: files and terminals. The owner starts the work and hears of
-//! its end; it never waits for it.
+//! Requests of the agent that the gateway serves itself: files and terminals. The actor starts the work and
+//! receives its completion as an event; it never waits for the work.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::acp::error_code;
 use crate::jsonrpc::IncomingId;
 use crate::types::Limits;
 
-/// What came of a request.
+/// The completion of a request.
 #[derive(Debug)]
 pub(super) struct Completion {
     process: u64,
@@ -25,50 +25,50 @@ pub(super) struct Completion {
     output: WorkOutput,
 }
 
-/// What comes of the work for a request.
+/// The output of the work for a request.
 #[derive(Debug)]
 pub(super) enum WorkOutput {
     Answer(Outcome),
-    /// The answer holds its place until the agent has taken it.
+    /// The response holds its permit until the agent has read it.
     File(Outcome, OwnedSemaphorePermit),
-    /// An elicitation can be shown.
+    /// A checked elicitation that can be offered to clients.
     Elicitation(CheckedElicitation),
-    /// A terminal runs, or why not.
+    /// A started terminal, or the error.
     Terminal(Box<Result<NewTerminal, Box<RawValue>>>),
 }
 
-/// Where what is served comes in, and how much of it is on its way.
+/// The requests being served, the channel for their completions, and their limits.
 #[derive(Debug)]
 pub(super) struct ClientMethods {
     completions: mpsc::Sender<Completion>,
-    /// Counts the processes that this owner had: numbers of requests mean others on the next one.
+    /// The number of processes that this actor has had. The next process reuses request ids.
     process: u64,
     open: HashMap<IncomingId, RunningWork>,
     pub(super) files: FileBounds,
 }
 
-/// How much of the files that the agent reads and writes is held at a time.
+/// The limits of file contents held in memory.
 #[derive(Debug)]
 pub(super) struct FileBounds {
-    /// Files that are read or written, or whose answers the agent has not taken. The others wait.
+    /// Permits for files in progress and for responses that the agent has not read. Further requests wait.
     pub(super) answers: Arc<Semaphore>,
-    /// KiB of what the waiting ones want.
+    /// The KiB that the params of waiting requests may use.
     pub(super) request_kib: Arc<Semaphore>,
 }
 
-/// Work for a request of the agent.
+/// The work for a request of the agent.
 #[derive(Debug)]
 enum RunningWork {
-    /// It ends when this is dropped.
+    /// Work that stops when the guard is dropped.
     Cancellable(#[expect(dead_code, reason = "it is dropped, not read")] DropGuard),
-    /// It comes to its end in any case.
+    /// Work that always runs to its end.
     Uncancellable {
-        /// The agent has not taken its request back.
+        /// False after the agent cancelled its request.
         awaited: bool,
     },
 }
 
-/// Rounded up; a limit of the configuration may be larger than what a count can be.
+/// Rounds up to KiB. A configured limit may be larger than the maximum of `u32`.
 pub(super) fn kib(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
@@ -82,28 +82,28 @@ impl ClientMethods {
         Self { completions: done, process: 0, open: HashMap::new(), files }
     }
 
-    /// The process is gone; what is still served for it has nobody to hear of it.
+    /// Discards the requests of a process that the session released.
     pub(super) fn clear(&mut self) {
         self.process += 1;
         self.open.clear();
     }
 
-    /// Something of this process is being served.
+    /// Whether a request of this process is being served.
     pub(super) fn is_busy(&self) -> bool {
         !self.open.is_empty()
     }
 }
 
 impl Actor {
-    /// Runs `work` beside the owner, and answers the agent with what comes of it. The work is dropped when the agent
-    /// takes its request back, and when the process is gone.
+    /// Runs `work` outside of the actor and sends its output to the agent. The work is dropped if the agent
+    /// cancels its request or the session releases the process.
     pub(super) fn serve(&mut self, incoming: IncomingId, work: impl Future<Output = WorkOutput> + Send + 'static) {
         let dropped = CancellationToken::new();
         let guard = RunningWork::Cancellable(dropped.clone().drop_guard());
         self.start_work(incoming, guard, async move { dropped.run_until_cancelled_owned(work).await });
     }
 
-    /// Runs `work` that the owner goes on with, to its end: what it makes must come back here.
+    /// Runs `work` to its end, because the actor needs its output.
     pub(super) fn serve_to_completion(&mut self, incoming: IncomingId, work: impl Future<Output = WorkOutput> + Send + 'static) {
         self.start_work(incoming, RunningWork::Uncancellable { awaited: true }, async move { Some(work.await) });
     }
@@ -115,13 +115,13 @@ impl Actor {
         work: impl Future<Output = Option<WorkOutput>> + Send + 'static,
     ) {
         if self.client_methods.open.len() >= self.context.limits.pending_requests {
-            return self.refuse(incoming, error_code::INTERNAL, "too many requests are being served");
+            return self.refuse(incoming, error_code::INTERNAL, "too many requests are in progress");
         }
         let (served, process) = (self.client_methods.completions.clone(), self.client_methods.process);
         self.client_methods.open.insert(incoming, entry);
         self.context.shutdown.spawn_isolated(async move {
             if let Some(done) = work.await {
-                // An owner that has ended has given its process back.
+                // If the receiver is closed, the actor has stopped and has released its process.
                 drop(served.send(Completion { process, incoming, output: done }).await);
             }
         });
@@ -136,7 +136,7 @@ impl Actor {
             Some(RunningWork::Uncancellable { awaited: false }) | None => return,
         }
         if let Some(turn) = &mut self.turn {
-            // The agent goes on from here: its silence is counted anew.
+            // The agent continues now, so its silence is measured from here.
             turn.last_activity = Instant::now();
         }
         match done {
@@ -147,7 +147,7 @@ impl Actor {
         }
     }
 
-    /// The agent took back what is being served: it hears so at once, and nothing more.
+    /// Cancels a request that is being served. The agent receives only the cancellation error.
     pub(super) fn cancel_serving(&mut self, incoming: IncomingId) {
         match self.client_methods.open.get_mut(&incoming) {
             Some(RunningWork::Cancellable(_)) => drop(self.client_methods.open.remove(&incoming)),
@@ -157,7 +157,7 @@ impl Actor {
         self.refuse(incoming, error_code::REQUEST_CANCELLED, "");
     }
 
-    /// The agent waits for an answer or for a command that we run: its silence is ours.
+    /// Whether the agent waits for the gateway. The silence of the agent does not count then.
     pub(super) fn agent_is_waiting(&self) -> bool {
         !self.requests.is_empty() || self.client_methods.is_busy() || self.terminals.is_busy()
     }

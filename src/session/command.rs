@@ -1,4 +1,4 @@
-//! What handles ask of a session's owner. Every command has one answer.
+//! The commands that handles send to a session's actor. Every command has one reply.
 
 use std::sync::Arc;
 
@@ -12,35 +12,35 @@ use crate::acp::{self, CancelTarget, TraceContext};
 use crate::api::{PendingRequest, Prompt, Session, SessionPatch};
 use crate::types::{Principal, PromptId, RequestId, TerminalId};
 
-/// A prompt as it reaches a session: an array of content blocks, checked for its shape.
+/// A prompt of a client: an array of content blocks whose shape was checked.
 #[derive(Debug)]
 pub struct PromptRequest {
     pub blocks: Box<RawValue>,
-    /// Files of the session that go behind the blocks.
+    /// Files of the session that are appended to the blocks.
     pub attachments: Vec<crate::api::Attachment>,
     pub queue: bool,
     pub key: Option<super::IdempotencyKey>,
     pub trace: Option<TraceContext>,
 }
 
-/// A person's answer to a request of the agent.
+/// A client's answer to a request of the agent.
 #[derive(Debug)]
 pub enum Answer {
-    /// Raw, checked against what was asked where the gateway knows the method.
+    /// The raw result. It is checked against the request if the gateway knows the method.
     Result(Box<RawValue>),
     /// A JSON-RPC error object.
     Error(Box<RawValue>),
-    /// One of the options of a permission request.
+    /// The id of one of the options of a permission request.
     Option(String),
-    /// No option of a permission request.
+    /// Cancels a permission request: none of its options was chosen.
     Cancelled,
-    /// ACP's result of `elicitation/create`.
+    /// The ACP result of `elicitation/create`.
     Elicitation(Box<RawValue>),
 }
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 
-/// What an agent is called for on behalf of a client.
+/// A client-initiated call to the agent, outside a turn.
 #[derive(Debug)]
 pub(super) enum ClientCall {
     Mode(String),
@@ -48,12 +48,12 @@ pub(super) enum ClientCall {
         option: String,
         value: Box<RawValue>,
     },
-    /// One tool call or terminal shall stop, and nothing else.
+    /// Cancels one tool call or one terminal. The turn continues.
     Cancel(CancelTarget),
     Fork,
-    /// The fork that the agent has made is to be closed here: its answer to `session/fork`.
+    /// Closes a fork at the agent that created it. The value is the agent's result of `session/fork`.
     Forked(Box<RawValue>),
-    /// A method by its name, with a client's own params.
+    /// Calls a method by name with the client's own params.
     Rpc {
         method: String,
         params: Box<RawValue>,
@@ -76,9 +76,9 @@ impl ClientCall {
 
 #[derive(Debug)]
 pub(super) enum Command {
-    /// The first command of a new session: get a process and the agent's session.
+    /// The first command of a new session: acquires a process and creates the agent's session.
     Create(CreateWaiter),
-    /// The snapshot, and the seq that must be committed before anybody sees it.
+    /// Returns the snapshot and the sequence number that must be committed before the snapshot is shown.
     Snapshot {
         reply: Reply<(Session, u64)>,
     },
@@ -107,7 +107,7 @@ pub(super) enum Command {
         blocks: Box<RawValue>,
         queue: bool,
         trace: Option<TraceContext>,
-        /// The idempotency record, to be written with the turn.
+        /// The idempotency record to be written in the commit of the turn.
         key: Option<super::idempotency::Claim>,
         reply: Reply<(Prompt, u64)>,
     },

@@ -1,4 +1,4 @@
-//! A session as of its last commit. Readers get it while the disk is full.
+//! The snapshot of a session as of its last commit. Readers receive it while the disk is full.
 
 use super::context::Context;
 use super::record::{self, FoldRecord, RequestRecord, SessionRecord};
@@ -10,7 +10,7 @@ use crate::store::{Run, Table};
 use crate::transcript::SessionFold;
 use crate::types::EventId;
 
-/// The snapshot that the records and the folded events give.
+/// Builds the snapshot from the record and the fold.
 pub(super) fn build_snapshot(
     record: &SessionRecord,
     fold: &SessionFold,
@@ -47,7 +47,7 @@ pub(super) async fn session(context: &Context, log: &SessionLog) -> Result<Sessi
     let key = record::session_key(log.session());
     let record = read_record::<SessionRecord>(context, Table::Session, key.clone()).await?.ok_or(Refusal::NoSuchSession)?;
     let folded = read_record::<FoldRecord>(context, Table::Fold, key).await?;
-    // Nothing that the fold shows has changed up to where the session's record is exact.
+    // Up to the position in the session's record, no event has changed the fold.
     let (mut fold, mut seq) = match folded {
         Some(FoldRecord { seq, fold }) => (fold, seq.max(record.seq)),
         None => (SessionFold::default(), 0),
@@ -65,7 +65,7 @@ pub(super) async fn session(context: &Context, log: &SessionLog) -> Result<Sessi
     Ok(build_snapshot(&record, &fold, requests, log.id(seq)))
 }
 
-/// The requests of the agent that are open by the last commit.
+/// The requests of the agent that were open at the last commit.
 async fn requests(context: &Context, record: &SessionRecord) -> Result<Vec<PendingRequest>, Refusal> {
     let mut open = Vec::new();
     for request in &record.open_requests {

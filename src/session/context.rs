@@ -1,4 +1,4 @@
-//! What every session's owner is given, and what they share.
+//! The dependencies of the actors, and the state that they share.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,7 +25,7 @@ pub struct MayPrompt(Arc<PromptCheck>);
 type PromptCheck = dyn Fn(&Tenant, &str) -> bool + Send + Sync;
 
 impl MayPrompt {
-    /// `holds` gets the tenant and the id of the principal. It must not block.
+    /// `holds` receives the tenant and the id of the principal. It must not block.
     pub fn new(holds: impl Fn(&Tenant, &str) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(holds))
     }
@@ -41,10 +41,10 @@ impl fmt::Debug for MayPrompt {
     }
 }
 
-/// When a session may have given its process back.
+/// The suggested delay before a retry, after which another session may have released its process.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// The parts that `app` hands to the sessions.
+/// The components that `app` passes to the sessions.
 #[derive(Debug, Clone)]
 pub struct Context {
     pub log: EventLog,
@@ -54,15 +54,15 @@ pub struct Context {
     pub ids: Ids,
     pub limits: Arc<Limits>,
     pub shutdown: Shutdown,
-    /// Asked for prompts that an earlier gateway accepted.
+    /// Checked before a restored prompt runs.
     pub may_prompt: MayPrompt,
     pub(super) in_flight: InFlight,
     pub(super) live: LiveSessions,
     pub(super) adoptions: Adoptions,
     pub(super) quotas: Quotas,
-    /// Held by whoever asks an agent to forget a session.
+    /// Permits one `session/delete` at a time.
     pub(super) upstream_deletes: Arc<Semaphore>,
-    /// What the output of all terminals may take.
+    /// The memory limit for the output of all terminals.
     pub(super) scrollback_budget: ScrollbackBudget,
 }
 
@@ -97,11 +97,11 @@ impl Context {
     }
 }
 
-/// How many sessions of each principal hold or await a process.
+/// The number of sessions of each principal that have or await a process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LiveSessions(Arc<Mutex<HashMap<Arc<str>, usize>>>);
 
-/// Counts one session for as long as it exists.
+/// Counts one session until it is dropped.
 #[derive(Debug)]
 pub(super) struct LiveGuard {
     sessions: LiveSessions,

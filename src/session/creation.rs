@@ -1,4 +1,4 @@
-//! A session's beginning: made anew, adopted from the agent, or forked from another one.
+//! The creation of a session: new, adopted from the agent, or forked from another session.
 
 use tokio::time::Instant;
 
@@ -14,29 +14,29 @@ use crate::api::event::{AttachedBy, SessionCreated};
 use crate::eventlog::Records;
 use crate::types::SessionId;
 
-/// Where a new session comes from.
+/// The origin of a new session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     New,
-    /// The agent has it already.
+    /// The agent already has the session.
     Adopted,
-    /// The agent has made it of another session.
+    /// The agent forked the session from another one.
     Forked(SessionId),
 }
 
-/// Who waits for a new session, and what is written with it.
+/// The client that waits for a new session, and the data that is written with the session.
 #[derive(Debug)]
 pub(super) struct CreateWaiter {
     pub(super) origin: Origin,
     pub(super) claim: Option<Claim>,
     pub(super) trace: Option<TraceContext>,
     pub(super) reply: Reply<(Session, u64)>,
-    /// How long it stands in line while every process is at work.
+    /// Until when the session waits for a process while all processes are busy.
     pub(super) deadline: Instant,
 }
 
 impl Actor {
-    /// A new session: nothing is written before the agent has it.
+    /// Begins a new session. No event is written before the agent has the session.
     pub(super) fn create(&mut self, creating: CreateWaiter) {
         match self.reserve() {
             Ok(()) => self.create_waiter = Some(creating),
@@ -47,7 +47,7 @@ impl Actor {
         }
     }
 
-    /// What the agent already has is taken with its history, if it can be had.
+    /// The method for a session that the agent already has: with its history if the agent can replay it.
     pub(super) fn adopt_method(&self, capabilities: &AgentCapabilities) -> Result<Option<AttachMethod>, Refusal> {
         match self.create_waiter.as_ref().map(|creating| creating.origin) {
             None | Some(Origin::New) => Ok(None),
@@ -57,13 +57,12 @@ impl Actor {
         }
     }
 
-    /// The history that comes is new to the log.
+    /// Whether the history that the agent sends is new to the log.
     pub(super) fn imports_history(&self) -> bool {
         self.create_waiter.as_ref().is_some_and(|creating| creating.origin != Origin::New)
     }
 
-    /// The first history of a session that is being taken: the agent has it, so the log begins. What fails from here
-    /// on is erased again.
+    /// Begins the log of an imported session. If the import fails later, the session is erased.
     pub(super) fn begin_history(&mut self) {
         if self.log.appended() == 0 {
             self.record.unfinished = true;
@@ -71,7 +70,7 @@ impl Actor {
         }
     }
 
-    /// The first event of the log, with the records that make the session exist.
+    /// Appends `session.created` with the records that make the session exist.
     pub(super) fn append_created(&mut self, claim: Option<&Claim>) {
         let mut records = Records::default();
         if let Some(claim) = claim {
@@ -87,7 +86,7 @@ impl Actor {
         self.append(None, &SessionCreated { session: &session, forked_from, adopted }, records);
     }
 
-    /// How the event calls what gave the session to its process.
+    /// The `by` of the event `session.attached`.
     pub(super) fn attached_by(&self, by: AttachMethod) -> AttachedBy {
         match self.create_waiter.as_ref().map(|creating| creating.origin) {
             None | Some(Origin::New) => by.attached_by(),
@@ -96,7 +95,7 @@ impl Actor {
         }
     }
 
-    /// There will be no such session.
+    /// Fails the creation of the session.
     pub(super) fn create_failed(&mut self, refusal: &Refusal) {
         let Some(creating) = self.create_waiter.take() else { return };
         if self.record.unfinished {
@@ -107,8 +106,8 @@ impl Actor {
     }
 }
 
-/// The agent cannot give a session that it has to another process.
+/// The error if the agent cannot move one of its sessions to another process.
 pub(super) fn cannot_adopt() -> Refusal {
-    let method = "session/load or session/resume, so a session of its own cannot be taken over".to_owned();
+    let method = "session/load or session/resume, so its own sessions cannot be adopted".to_owned();
     Refusal::Agent(AgentFailure::Unsupported { method })
 }

@@ -1,11 +1,11 @@
-//! What an agent says and nobody can use. The operator is told, and not as often as an agent may say it.
+//! Rate-limits the log messages about input of an agent that the gateway discards.
 
-/// Counts, and tells at the first, the second, the fourth, the eighth.
+/// A counter that logs at every power of two.
 #[derive(Debug, Default)]
 pub(super) struct DiscardCounter(u64);
 
 impl DiscardCounter {
-    /// How many there are with this one, when that is worth a line.
+    /// Increments the counter. Returns the count if it should be logged.
     pub(super) fn increment(&mut self) -> Option<u64> {
         self.0 += 1;
         self.0.is_power_of_two().then_some(self.0)

@@ -1,4 +1,4 @@
-//! `elicitation/create` (ACP, Elicitation): a form to fill in, or a page to visit.
+//! `elicitation/create` (ACP, Elicitation): a form to fill in or a URL to visit.
 
 use serde_json::value::RawValue;
 
@@ -13,10 +13,10 @@ use crate::eventlog::Records;
 use crate::jsonrpc::IncomingId;
 use crate::types::PromptId;
 
-/// How many pages an owner remembers that somebody may still visit.
+/// The maximum number of elicitation URLs that the actor remembers.
 const MAX_REMEMBERED: usize = 64;
 
-/// An elicitation that can be shown.
+/// A checked elicitation that can be offered to clients.
 #[derive(Debug)]
 pub(super) struct CheckedElicitation {
     params: Box<RawValue>,
@@ -25,7 +25,7 @@ pub(super) struct CheckedElicitation {
 }
 
 impl Actor {
-    /// `own`: the params with our session id, if they name a session.
+    /// Handles an elicitation. `own` is the params with the gateway's session id, if they contain one.
     pub(super) fn handle_elicitation(&mut self, incoming: IncomingId, params: &RawValue, own: Box<RawValue>) {
         let invalid = |actor: &Self, detail: &str| actor.refuse(incoming, error_code::INVALID_PARAMS, detail);
         let peek = match acp::parse_elicitation(params) {
@@ -40,7 +40,7 @@ impl Actor {
             _ => {
                 return invalid(
                     self,
-                    "it names neither this session nor a request of the client that is open",
+                    "expected the sessionId of this session or the requestId of an open request of the client",
                 );
             }
         };
@@ -73,7 +73,7 @@ impl Actor {
         }
     }
 
-    /// What clients know a call of ours by: its turn, or nothing (`null`). None: no such call is open.
+    /// The public id of a call of the gateway: the id of its turn, or `null`. `None` if no such call is open.
     fn public_call_id(&self, raw_id: &RawValue) -> Option<String> {
         let call = self.event_loop.lease.as_ref()?.process().connection.find_call(raw_id)?;
         let turn = self.turn.as_ref().filter(|turn| turn.call == Some(call));
@@ -92,7 +92,7 @@ impl Actor {
         }
     }
 
-    /// `elicitation/complete`: the agent saw that the page did its work. It tells so once.
+    /// Handles `elicitation/complete`: the agent reports, once, that the user completed the page.
     pub(super) fn elicitation_completed(&mut self, params: &RawValue) {
         let Some((id, more)) = acp::completed_elicitation(params) else { return };
         let Some(place) = self.elicitations.iter().position(|known| *known == *id) else { return };

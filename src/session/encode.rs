@@ -1,8 +1,8 @@
-//! Events on their way to the log: what the contract says of each, as bytes.
+//! Events encoded for the log.
 
 use crate::api::event::EventMembers;
 
-/// An event of ours, written; what it was made of may change before it is appended.
+/// An encoded event. It borrows nothing, so the encoded values may change before it is appended.
 #[derive(Debug)]
 pub(super) struct EncodedEvent {
     pub(super) kind: &'static str,

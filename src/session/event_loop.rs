@@ -1,4 +1,4 @@
-//! Everything that can wake a session's owner, in the order of its urgency.
+//! The event loop of a session's actor: all sources that can wake it, in order of priority.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::workspace::TerminalEvent;
 
 #[derive(Debug)]
 pub(super) enum Wakeup {
-    /// None: every handle is gone.
+    /// `None`: every handle was dropped.
     Command(Option<Command>),
     Lease(Box<Result<Lease, AgentFailure>>),
-    /// None: the process has closed its stdout.
+    /// `None`: the process closed its stdout.
     Batch(Option<Batch>),
     Committed,
-    /// The disk takes commits, or does not.
+    /// Whether the disk accepts commits has changed.
     StorageRoom,
-    /// A request of the agent that the gateway served itself.
+    /// The gateway has served a request of the agent.
     Completion(Completion),
-    /// Of a terminal that the gateway runs.
+    /// An event of a terminal that the gateway runs.
     Terminal(TerminalEvent),
     Recalled,
     Deadline,
@@ -35,13 +35,13 @@ pub(super) enum Wakeup {
 #[derive(Debug)]
 pub(super) struct EventLoop {
     pub(super) commands: mpsc::Receiver<Command>,
-    /// There are handles that could send one.
+    /// Whether handles exist that can send commands.
     pub(super) has_handles: bool,
     pub(super) commits: watch::Receiver<u64>,
     pub(super) room: watch::Receiver<DiskSpace>,
-    /// Never closed: its owner keeps a sender.
+    /// Never closed, because the actor keeps a sender.
     pub(super) completions: mpsc::Receiver<Completion>,
-    /// Likewise.
+    /// Never closed, because the actor keeps a sender.
     pub(super) terminal_events: mpsc::Receiver<TerminalEvent>,
     pub(super) pending_lease: Option<PendingLease>,
     pub(super) lease: Option<Lease>,
@@ -49,12 +49,12 @@ pub(super) struct EventLoop {
     pub(super) shutdown: Shutdown,
 }
 
-/// What its owner listens to now.
+/// The sources that the actor polls now.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WakeConditions {
-    /// Of the agent and of its terminals: not while too much waits for its commit.
+    /// Whether to read output of the agent and its terminals. False while many bytes wait for a commit.
     pub(super) batches: bool,
-    /// Only while something waits for a commit.
+    /// Whether to wake on commits. True only while something waits for a commit.
     pub(super) commits: bool,
     pub(super) draining: bool,
     pub(super) deadline: Option<Instant>,
@@ -62,7 +62,7 @@ pub(super) struct WakeConditions {
 
 impl EventLoop {
     pub(super) async fn next_wakeup(&mut self, listen: WakeConditions) -> Wakeup {
-        // A place is asked for only once the former process is given back.
+        // A pending lease is polled only after the former process was released.
         let place = self.pending_lease.as_mut().filter(|_| self.lease.is_none());
         let batches = self.lease.as_mut().filter(|_| listen.batches);
         tokio::select! {
@@ -76,7 +76,7 @@ impl EventLoop {
             lease = leased(place) => Wakeup::Lease(Box::new(lease)),
             () = recalled(self.recall.as_deref()) => Wakeup::Recalled,
             batch = next_batch(batches) => Wakeup::Batch(batch),
-            // Behind the agent, so that it can always stop a command that floods.
+            // Terminals come after the agent, so that the agent can always stop a command that floods.
             Some(news) = self.terminal_events.recv(), if listen.batches => Wakeup::Terminal(news),
         }
     }

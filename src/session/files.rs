@@ -1,4 +1,4 @@
-//! `fs/*` of agents, served from the session's folders (ACP, File System).
+//! `fs/*` requests of agents, served from the session's folders (ACP, File System).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::acp::{self, error_code, method};
 use crate::jsonrpc::IncomingId;
 use crate::workspace::{FileError, LineRange, Workspace, Workspaces};
 
-/// What the work needs of its session. It runs on a thread that may block.
+/// The data of the session that a file request needs. The request runs on a blocking thread.
 struct FileAccess {
     workspaces: Workspaces,
     cwd: PathBuf,
     additional: Vec<PathBuf>,
-    /// Bytes of a file.
+    /// The maximum size of a file in bytes.
     max_bytes: u64,
 }
 
 impl Actor {
-    /// Reads or writes a file for the agent. That it asks for this session, or for a child of it, is known by now.
+    /// Reads or writes a file for the agent. The caller has checked the session of the request.
     pub(super) fn serve_file(&mut self, incoming: IncomingId, method: &str, params: &RawValue) {
         let served = FileAccess {
             workspaces: self.context.workspaces.clone(),
@@ -33,15 +33,15 @@ impl Actor {
         };
         let bounds = &self.client_methods.files;
         let Ok(wanted) = Arc::clone(&bounds.request_kib).try_acquire_many_owned(kib(params.get().len())) else {
-            return self.refuse(incoming, error_code::INTERNAL, "too much is being written at once");
+            return self.refuse(incoming, error_code::INTERNAL, "too many bytes are waiting to be written");
         };
         let places = Arc::clone(&bounds.answers);
         let (method, params) = (method.to_owned(), params.to_owned());
         let shutdown = self.context.shutdown.clone();
         self.serve(incoming, async move {
-            // Nobody closes it.
+            // The semaphore is never closed.
             let Ok(place) = places.acquire_owned().await else { return WorkOutput::Answer(Err(work_aborted())) };
-            // The work goes on when nobody waits for it any more, and holds its place as long.
+            // The work continues after a cancellation and holds its permit until it ends.
             let work = shutdown.spawn_blocking(move || {
                 let outcome = served.outcome(&method, &params);
                 drop((params, wanted));
@@ -51,7 +51,7 @@ impl Actor {
         });
     }
 
-    /// An answer may be large: its place is free when the agent has taken all of it.
+    /// Sends the response, which may be large, and holds its permit until the agent has read it.
     pub(super) fn send_file_answer(
         &self,
         incoming: IncomingId,
@@ -94,16 +94,16 @@ impl FileAccess {
 }
 
 fn work_aborted() -> Box<RawValue> {
-    acp::error(error_code::INTERNAL, "the work was given up")
+    acp::error(error_code::INTERNAL, "the work was aborted")
 }
 
 fn invalid_params() -> Box<RawValue> {
-    acp::error(error_code::INVALID_PARAMS, "the params are not what this method takes")
+    acp::error(error_code::INVALID_PARAMS, "the params do not match this method")
 }
 
 fn file_error(path: &str, error: &FileError) -> Box<RawValue> {
     if let FileError::Io(cause) = error {
-        tracing::warn!(error = %cause, "a file of an agent's could not be read or written");
+        tracing::warn!(error = %cause, "could not read or write a file for the agent");
     }
     let message = error.to_string();
     match error {

@@ -1,4 +1,4 @@
-//! Where a session's agent may stand: folders below the workspace roots.
+//! The working folders of sessions, below the workspace roots.
 
 use std::path::PathBuf;
 
@@ -13,12 +13,12 @@ use crate::workspace::{FileError, Workspace};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Folder {
     pub(super) path: PathBuf,
-    /// It was made for this session.
+    /// Whether the folder was created for this session.
     pub(super) created: bool,
 }
 
 impl Workspaces {
-    /// The folder that a client named, or one of the session's own. Blocks: it asks the file system.
+    /// The folder that a client named, or a new folder of the session. Blocks on the file system.
     pub(super) fn folder(&self, id: SessionId, wanted: Option<&str>) -> Result<Folder, Refusal> {
         let Some(wanted) = wanted else {
             let path = self.create_directory(&id.to_string()).map_err(|error| Refusal::internal(&error))?;
@@ -27,7 +27,7 @@ impl Workspaces {
         self.resolve("/cwd", wanted).map(|path| Folder { path, created: false })
     }
 
-    /// A folder that exists and lies below a root, by its real path. Blocks.
+    /// Resolves an existing folder below a root to its real path. Blocks on the file system.
     pub(super) fn resolve(&self, pointer: &str, wanted: &str) -> Result<PathBuf, Refusal> {
         self.resolve_directory(wanted).map_err(|error| {
             let detail = match error {
@@ -49,8 +49,8 @@ impl Context {
         let additional: Vec<PathBuf> = record.additional_directories.iter().map(PathBuf::from).collect();
         let opened = self.shutdown.spawn_blocking(move || workspaces.open(&cwd, &additional)).await;
         opened.map_err(|error| Refusal::internal(&error))?.map_err(|error| match error {
-            FileError::Missing => Refusal::NotFound("folder any more"),
-            // Another root was configured, or a link has taken the folder's place.
+            FileError::Missing => Refusal::NotFound("folder"),
+            // The configured roots have changed, or a symbolic link has replaced the folder.
             FileError::OutsideRoots | FileError::PermissionDenied => {
                 Refusal::Forbidden("the session's folders no longer lie below the workspace roots".to_owned())
             }

@@ -1,4 +1,4 @@
-//! What nobody asks for any more goes: sessions past the age of the log, and idempotency keys past theirs.
+//! Garbage collection: erases sessions whose log has expired, and deletes expired idempotency keys.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::eventlog::Records;
 use crate::store::Table;
 use crate::types::{Principal, Scopes};
 
-/// Between two rounds.
+/// The interval between two passes.
 const INTERVAL: Duration = Duration::from_mins(1);
-/// Sessions or keys of one step, so that no commit waits for long.
+/// The number of sessions or keys in one batch. Small batches keep commits short.
 const BATCH: usize = 64;
 
-/// Runs until a stop is asked for.
+/// Runs until the shutdown begins.
 pub(super) async fn run(registry: SessionRegistry) {
     let shutdown = registry.context().shutdown.clone();
     let mut keys_at = Instant::now();
@@ -27,13 +27,13 @@ pub(super) async fn run(registry: SessionRegistry) {
             () = tokio::time::sleep(INTERVAL) => {}
         }
         erase_expired_sessions(&registry).await;
-        // A key that is kept a little too long is not known any more all the same: all of them are not read each minute.
+        // An expired key is ignored even while it is stored, so the keys need not be read every minute.
         if Instant::now() < keys_at {
             continue;
         }
         keys_at = Instant::now() + registry.context().limits.idempotency / 24;
         if let Err(refusal) = delete_expired_keys(&registry).await {
-            tracing::warn!(%refusal, "old keys could not be removed");
+            tracing::warn!(%refusal, "could not delete expired idempotency keys");
         }
     }
 }
@@ -42,21 +42,21 @@ async fn erase_expired_sessions(registry: &SessionRegistry) {
     for (tenant, id) in registry.context().log.expired(BATCH) {
         if matches!(registry.entry(id).await, Err(Refusal::NoSuchSession)) {
             let log = &registry.context().log;
-            // That of a session that was deleted is its last event alone.
+            // The log of a deleted session contains only its last event.
             if matches!(log.get(Table::Tombstone, id.as_bytes().to_vec()).await, Ok(None)) {
-                tracing::warn!(session = %id, "a log past its age belongs to no session; it is erased");
+                tracing::warn!(session = %id, "an expired log belongs to no session; erasing it");
             }
             log.erase_orphan(id).await;
             continue;
         }
-        // The age of the log is the operator's word, so it is the operator who deletes.
+        // The retention setting of the operator causes the deletion, not a client.
         let by = Principal { id: "retention".into(), tenant, scopes: Scopes::default() };
         let erased = match registry.open(&by, id).await {
             Ok(session) => session.delete(&by, None).await,
             Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = erased {
-            tracing::warn!(session = %id, %refusal, "a session past its age could not be erased");
+            tracing::warn!(session = %id, %refusal, "could not erase an expired session");
         }
     }
 }

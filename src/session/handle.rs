@@ -1,4 +1,4 @@
-//! The cheap way to a session: asks its owner, and shows nothing before it is durable.
+//! `SessionHandle`: sends commands to a session's actor and returns only durable results.
 
 mod reads;
 
@@ -29,7 +29,7 @@ use crate::workspace::Workspace;
 
 /// How long a commit may take.
 const COMMIT_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long a session's owner may be too busy to take a command.
+/// How long an actor may be too busy to accept a command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
@@ -39,31 +39,31 @@ pub struct SessionHandle {
     entry: Arc<ActorEntry>,
 }
 
-/// A turn that was admitted and is durable.
+/// A turn that was accepted and is durable.
 #[derive(Debug)]
 pub struct AdmittedPrompt {
     pub prompt: Prompt,
     pub first_seq: u64,
-    /// Of its end, if it has ended.
+    /// The sequence number of the end of the turn, if it has ended.
     pub last_seq: Option<u64>,
-    /// The same request came before, and this is its turn.
+    /// Whether the turn belongs to an earlier request with the same idempotency key.
     pub replayed: bool,
 }
 
-/// Where a turn is in the log, without what was said in it.
+/// The position of a turn in the log, without its text.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptRange {
     pub first_seq: u64,
-    /// Of its end, if it has ended.
+    /// The sequence number of the end of the turn, if it has ended.
     pub last_seq: Option<u64>,
 }
 
 /// A turn folded from the log.
 struct FoldedTurn {
     turn: TurnFold,
-    /// What it is exact at.
+    /// The sequence number up to which the fold is exact.
     seq: u64,
-    /// Bytes of the log that were read for it.
+    /// The number of log bytes read for the fold.
     read_bytes: usize,
 }
 
@@ -80,7 +80,7 @@ impl SessionHandle {
         &self.entry.log
     }
 
-    /// Asks the owner; one that has gone to sleep is read in again.
+    /// Sends a command to the actor and returns its reply. Loads the session again if its actor has stopped.
     async fn request<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, Refusal> {
         let (reply, answer) = oneshot::channel();
         let mut commands = self.entry.commands.clone();
@@ -96,7 +96,7 @@ impl SessionHandle {
         }
         match answer.await {
             Ok(outcome) => outcome,
-            // An owner that does not answer has erased the session, or has panicked.
+            // The actor has erased the session or has panicked.
             Err(_) => self.registry.entry(self.id).await.and(Err(Refusal::Internal)),
         }
     }
@@ -113,7 +113,7 @@ impl SessionHandle {
         }
     }
 
-    /// Changes the session if its `ETag` is one of `if_match`. Refuses with `PreconditionFailed` or `Invalid`.
+    /// Changes the session if its `ETag` is one of `if_match`. Fails with `PreconditionFailed` or `Invalid`.
     pub async fn patch(
         &self,
         by: &Principal,
@@ -130,7 +130,7 @@ impl SessionHandle {
         Ok(session)
     }
 
-    /// Gets the session a process now; opens a closed one.
+    /// Attaches a process to the session. Reopens a closed session.
     pub async fn attach(&self, trace: Option<TraceContext>) -> Result<Session, Refusal> {
         let seq = self.request(|reply| Command::Attach { trace, reply }).await?;
         self.wait_durable(seq).await?;
@@ -144,8 +144,8 @@ impl SessionHandle {
         self.snapshot().await
     }
 
-    /// Erases the session; false when the disk is full: then nobody finds it any more, and it is erased once there is
-    /// room.
+    /// Erases the session. Returns false if the disk is full: the session is then no longer visible, and its
+    /// data is erased when there is space.
     pub async fn delete(&self, by: &Principal, trace: Option<TraceContext>) -> Result<bool, Refusal> {
         let by = by.clone();
         let seq = self.request(|reply| Command::Delete { by, trace, reply }).await?;
@@ -158,8 +158,8 @@ impl SessionHandle {
         Ok(durable)
     }
 
-    /// Begins or queues a turn. It goes on when the caller goes away: a key that was used must not be free again
-    /// before the turn is durable.
+    /// Begins or queues a turn. The operation continues if the caller is dropped, because its idempotency key
+    /// must not be released before the turn is durable.
     pub async fn prompt(&self, by: &Principal, request: PromptRequest) -> Result<AdmittedPrompt, Refusal> {
         let (handle, by) = (self.clone(), by.clone());
         let begun = async move { handle.prompt_once(&by, request).await }.in_current_span();
@@ -191,7 +191,7 @@ impl SessionHandle {
         Ok(AdmittedPrompt { prompt, first_seq, last_seq: None, replayed: false })
     }
 
-    /// The session's folders. A session that is closed still has them.
+    /// Opens the session's folders. This also works for a closed session.
     pub async fn workspace(&self) -> Result<Workspace, Refusal> {
         let context = self.registry.context();
         let record: Option<SessionRecord> =
@@ -199,8 +199,7 @@ impl SessionHandle {
         context.open_workspace(&record.ok_or(Refusal::NoSuchSession)?).await
     }
 
-    /// A page of turns, the newest first; `before` is the last one of the page before. A page whose texts took much
-    /// reading ends early.
+    /// A page of turns, newest first, before the turn `before`. It ends early if it needs many log reads.
     pub async fn prompts(&self, before: Option<PromptId>, limit: usize) -> Result<PromptList, Refusal> {
         let (mut prompts, mut next_cursor) = (Vec::new(), None);
         let (mut read, enough) = (0, 4 * self.registry.context().limits.page_bytes);
@@ -219,7 +218,7 @@ impl SessionHandle {
         Ok(PromptList { prompts, next_cursor })
     }
 
-    /// Numbers of turns, the newest first.
+    /// The numbers of the turns, newest first.
     async fn turns_before(
         &self,
         before: Option<PromptId>,
@@ -235,21 +234,21 @@ impl SessionHandle {
         read_record(self.registry.context(), Table::Prompt, record::prompt_key(self.id, prompt)).await
     }
 
-    /// A turn as it is now; None: there is no such turn.
+    /// The current state of a turn. `None` if there is no such turn.
     pub async fn prompt_state(&self, prompt: PromptId) -> Result<Option<Prompt>, Refusal> {
         let committed = self.entry.log.committed();
         let Some(record) = self.prompt_record(prompt).await? else { return Ok(None) };
         Ok(Some(self.prompt_with_text(&record, committed).await?.0))
     }
 
-    /// Where a turn is in the log, from its record alone; None: there is no such turn.
+    /// The position of a turn in the log, read from its record alone. `None` if there is no such turn.
     pub async fn prompt_range(&self, prompt: PromptId) -> Result<Option<PromptRange>, Refusal> {
         let record = self.prompt_record(prompt).await?;
         Ok(record.map(|PromptRecord { first_seq, last_seq, .. }| PromptRange { first_seq, last_seq }))
     }
 
-    /// The turn with its text, and how many bytes of the log that took. `committed` is how far the log was before the
-    /// record was read, so that what is shown of a turn that runs never lies beyond its end.
+    /// The turn with its text, and the number of log bytes read for it. `committed` is the committed position
+    /// before the record was read, so the text of a running turn never extends past the end in the record.
     async fn prompt_with_text(&self, record: &PromptRecord, committed: u64) -> Result<(Prompt, usize), Refusal> {
         let last = record.last_seq.unwrap_or(committed);
         self.wait_durable(last).await?;
@@ -285,7 +284,7 @@ impl SessionHandle {
         Ok(FoldedTurn { turn, seq: seq.max(record.first_seq), read_bytes: read })
     }
 
-    /// Waits until the turn has ended; None: it has not after `limit`.
+    /// Waits until the turn ends. `None` if it does not end within `limit`.
     pub async fn wait_ended(&self, prompt: PromptId, limit: Duration) -> Result<Option<Prompt>, Refusal> {
         let deadline = Instant::now() + limit;
         let mut slot = Arc::clone(&self.entry);
@@ -299,7 +298,7 @@ impl SessionHandle {
             }
             match tokio::time::timeout_at(deadline, ends.changed()).await {
                 Ok(Ok(())) => {}
-                // The prompt waits for the next start.
+                // A drain keeps the prompt for the next start.
                 Ok(Err(_)) if self.registry.context().shutdown.is_draining() => return Ok(None),
                 Ok(Err(_)) => (_, slot) = self.registry.entry(self.id).await?,
                 Err(_) => return Ok(None),
@@ -307,7 +306,8 @@ impl SessionHandle {
         }
     }
 
-    /// Cancels one turn, or all; gives those that were running or waiting. The agent knows of it also while the disk is full.
+    /// Cancels one turn, or all turns if `prompt` is `None`. Returns the cancelled turns, both running and
+    /// queued. The agent receives the cancel even if the disk is full.
     pub async fn cancel(
         &self,
         prompt: Option<PromptId>,
@@ -318,12 +318,12 @@ impl SessionHandle {
         Ok(cancelled)
     }
 
-    /// Answers a request of the agent; the first answer wins.
+    /// Answers a request of the agent. The first answer wins.
     pub async fn answer(&self, by: &Principal, request: RequestId, answer: Answer) -> Result<(), Refusal> {
         match self.answer_once(by.clone(), request, answer).await {
             Ok(seq) => self.wait_durable(seq).await,
             Err(refusal @ Refusal::RequestResolved { .. }) => {
-                // Nobody is told of an answer that a crash could still undo.
+                // A crash could still undo the other answer, so it must be durable before the client sees it.
                 self.wait_durable(self.entry.log.appended()).await?;
                 Err(refusal)
             }
@@ -341,7 +341,7 @@ impl SessionHandle {
 
     async fn answer_once(&self, by: Principal, request: RequestId, answer: Answer) -> Result<u64, Refusal> {
         let asked = self.request(|reply| Command::Pending { request, reply }).await?;
-        // What the agent wants of the answer is the agent's to say, so it may take a while to look.
+        // The agent defines the schema of the answer, so the check may take long.
         let check = self.registry.context().shutdown.spawn_blocking(move || answers::check_answer(&asked, answer));
         let outcome = check.await.map_err(|error| Refusal::internal(&error))??;
         self.request(|reply| Command::Answer { by, request, outcome, reply }).await
@@ -366,7 +366,7 @@ impl SessionHandle {
         self.client_call(by, ClientCall::Config { option, value }, trace).await
     }
 
-    /// Stops one tool call or one terminal of the agent; its updates tell when it has.
+    /// Cancels one tool call or one terminal of the agent. Its updates report the result.
     pub async fn cancel_part(
         &self,
         by: &Principal,
@@ -376,7 +376,7 @@ impl SessionHandle {
         self.client_call(by, ClientCall::Cancel(part), trace).await.map(drop)
     }
 
-    /// Calls a method of the agent by its name; null for a notification.
+    /// Calls a method of the agent by name. Returns null for a notification.
     pub async fn call(
         &self,
         by: &Principal,
@@ -389,7 +389,7 @@ impl SessionHandle {
         self.client_call(by, ClientCall::Rpc { method, params, notify }, trace).await
     }
 
-    /// What the agent answers to a wish, once it is durable.
+    /// Sends a call to the agent and returns the agent's result when it is durable.
     pub(super) async fn client_call(
         &self,
         by: &Principal,
@@ -402,18 +402,18 @@ impl SessionHandle {
         Ok(now)
     }
 
-    /// Kills a terminal's command; one that has ended is left as it is.
+    /// Kills the command of a terminal. Does nothing if the command has ended.
     pub async fn kill_terminal(&self, terminal: TerminalId) -> Result<(), Refusal> {
         let seq = self.request(|reply| Command::KillTerminal { terminal, reply }).await?;
         self.wait_durable(seq).await
     }
 
-    /// The last of what the session's process wrote to stderr; empty without a process.
+    /// The tail of the stderr of the session's process. Empty if no process is attached.
     pub async fn stderr(&self) -> Result<String, Refusal> {
         self.request(|reply| Command::Stderr { reply }).await
     }
 
-    /// A page of folded turns, the newest first, exact at its `lastEventId`.
+    /// A page of folded turns, newest first, exact at its `lastEventId`.
     pub async fn transcript(&self, before: Option<PromptId>, limit: usize) -> Result<Transcript, Refusal> {
         let session = self.snapshot().await?;
         let last = session.last_event_id.seq;
@@ -428,7 +428,7 @@ impl SessionHandle {
             if record.first_seq > last {
                 continue;
             }
-            // What comes late belongs to its turn too, so it is folded to the snapshot's end.
+            // Late updates belong to the turn too, so it is folded to the start of the next turn.
             let next_turn = self.prompt_record(PromptId::new(number + 1)).await?;
             let until =
                 next_turn.filter(|_| record.last_seq.is_some()).map_or(last, |next| next.first_seq - 1);

@@ -1,6 +1,7 @@
-//! `Idempotency-Key`: the same request again gets the first answer, for as long as the key is known.
+//! `Idempotency-Key`: a repeated request gets the first result for as long as the key is stored.
 //!
-//! The record is written in the commit of the event that the request caused, so a crash leaves both or neither.
+//! The record is written in the commit of the event that the request caused, so a crash leaves both or
+//! neither.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -16,7 +17,7 @@ use crate::shutdown::lock_or_abort;
 use crate::store::{Put, Table};
 use crate::types::{Principal, PromptId, SessionId, Timestamp};
 
-/// A client's key, with the route that it was sent to and the SHA-256 of the body.
+/// A client's key, with the route and the SHA-256 of the body.
 #[derive(Debug, Clone)]
 pub struct IdempotencyKey {
     pub key: String,
@@ -24,7 +25,7 @@ pub struct IdempotencyKey {
     pub body_hash: [u8; 32],
 }
 
-/// What the first request with a key led to.
+/// The result of the first request with a key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct IdempotencyRecord {
     body_hash: [u8; 32],
@@ -33,13 +34,13 @@ pub(super) struct IdempotencyRecord {
     pub(super) prompt: Option<PromptId>,
 }
 
-/// The right to be the first with a key; its record is written with the event.
+/// The permission to execute the first request with a key. Its record is written with the event.
 #[derive(Debug, Clone)]
 pub(super) struct Claim {
     record_key: Vec<u8>,
     body_hash: [u8; 32],
     expires_at: Timestamp,
-    /// As the client spelled it, for the event.
+    /// The key as the client sent it, for the event.
     pub(super) key: String,
 }
 
@@ -47,16 +48,16 @@ impl Claim {
     pub(super) fn put(&self, session: SessionId, prompt: Option<PromptId>, records: &mut Records) {
         let record =
             IdempotencyRecord { body_hash: self.body_hash, expires_at: self.expires_at, session, prompt };
-        let value = serde_json::to_vec(&record).expect("the record serializes").into();
+        let value = serde_json::to_vec(&record).expect("an idempotency record is valid JSON").into();
         records.puts.push(Put { table: Table::Idempotency, key: self.record_key.clone(), value });
     }
 }
 
-/// Keys whose first request has not been answered yet.
+/// The keys whose first request is in flight.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InFlight(Arc<Mutex<HashSet<Vec<u8>>>>);
 
-/// Held until the first request is answered.
+/// Marks a key as in flight until it is dropped.
 #[derive(Debug)]
 pub(super) struct InFlightGuard {
     in_flight: InFlight,
@@ -69,11 +70,11 @@ impl Drop for InFlightGuard {
     }
 }
 
-/// What a key is worth.
+/// A claimed key.
 pub(super) struct Claimed {
     pub(super) flight: InFlightGuard,
     pub(super) claim: Claim,
-    /// The same request came before, and led to this.
+    /// The result of an earlier request with the same key.
     pub(super) previous: Option<IdempotencyRecord>,
 }
 

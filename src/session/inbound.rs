@@ -1,4 +1,4 @@
-//! What the agent says, in its order.
+//! Handles the agent's messages in the order of their arrival.
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -13,14 +13,15 @@ use crate::eventlog::{Event, Members, Records};
 use crate::jsonrpc::{CallId, RpcError};
 use crate::types::PromptId;
 
-/// Lines that were no messages.
+/// Counts lines that are not valid messages.
 #[derive(Debug, Default)]
 struct InvalidOutput {
     lines: u64,
     bytes: u64,
 }
 
-/// Events that whoever reads the session in after a crash folds at most, about: an agent may say millions in one turn.
+/// The approximate number of events after which the session's record is saved within a turn. It limits the
+/// events to fold after a crash.
 const MAX_UNSAVED_EVENTS: usize = 10_000;
 
 impl Actor {
@@ -42,7 +43,7 @@ impl Actor {
                 Inbound::Notification { method, params } => self.handle_notification(&method, params),
                 Inbound::Request { id, method, params } => self.handle_request(id, &method, &params),
                 Inbound::Response { call, outcome } => {
-                    // It may end the turn that the lines before it belong to.
+                    // The response may end the turn to which the preceding lines belong.
                     self.append_invalid_output(std::mem::take(&mut noise));
                     self.handle_response(call, outcome);
                 }
@@ -55,10 +56,10 @@ impl Actor {
         self.append_invalid_output(noise);
     }
 
-    /// Appends the chunks that come first, in one go, and gives how many they are: nothing changes between them that
-    /// says where they belong.
+    /// Appends the leading chunks of the batch together, and returns their number. They all belong to one
+    /// turn.
     fn append_chunks(&mut self, block: &[u8], messages: &[Inbound], now: Instant) -> usize {
-        // One that is to take the session's record along goes alone.
+        // Each chunk may then need other records, so the caller appends the chunks one by one.
         let alone = self.unsaved_events >= MAX_UNSAVED_EVENTS || self.imports_history() || self.restore.replay.is_some();
         let attached = matches!(self.attachment, Attachment::Attached) && !alone;
         let Some(own) = self.record.agent_session_id.as_deref().filter(|_| attached) else { return 0 };
@@ -88,7 +89,7 @@ impl Actor {
         count
     }
 
-    /// The turn that an update belongs to, and whether that has ended. What tells how the session stands is of none.
+    /// The turn of an update, and whether it has ended. State updates never belong to an ended turn.
     fn turn_of_update(&self, tells_state: bool) -> (Option<PromptId>, bool) {
         match (self.running_turn(), self.last_turn) {
             (Some(running), _) => (Some(running), false),
@@ -104,7 +105,7 @@ impl Actor {
         }
     }
 
-    /// The turn that the agent works on.
+    /// The turn whose prompt was sent to the agent.
     pub(super) fn running_turn(&self) -> Option<PromptId> {
         self.turn.as_ref().filter(|turn| turn.call.is_some()).map(|turn| turn.record.prompt_id)
     }
@@ -112,7 +113,7 @@ impl Actor {
     fn handle_notification(&mut self, method: &str, params: Box<RawValue>) {
         match method {
             acp::method::SESSION_UPDATE => match &mut self.attachment {
-                // The session's id at the agent is not known yet.
+                // The agent's session id is not known yet, so the update is buffered.
                 Attachment::SettingUp { method: AttachMethod::New | AttachMethod::Fresh, buffer: early, .. } => {
                     early.push(params, &self.context.limits);
                 }
@@ -121,20 +122,20 @@ impl Actor {
             acp::method::CANCEL_REQUEST => self.cancelled_by_agent(&params),
             acp::method::ELICITATION_COMPLETE if self.record.attached => self.elicitation_completed(&params),
             _ if self.record.attached => self.append_extension(method, &params),
-            // What concerns the whole connection comes before any session.
+            // Before the first attach, notifications concern only the connection.
             _ => {}
         }
     }
 
     pub(super) fn handle_update(&mut self, params: &RawValue) {
         let Ok(peek) = acp::parse_update(params) else {
-            return self.update_discarded("an update cannot be routed, and is dropped");
+            return self.update_discarded("discarded an update that cannot be parsed");
         };
         let subagent = match self.session_owner(&peek.session_id) {
             SessionOwner::ThisSession => None,
             SessionOwner::Subagent => Some(&*peek.session_id),
             SessionOwner::Unknown => {
-                return self.update_discarded("an update names a session that is not on this process");
+                return self.update_discarded("discarded an update of an unknown session");
             }
         };
         if peek.kind == acp::update::SUBAGENT {
@@ -152,7 +153,7 @@ impl Actor {
             replayed = true;
         }
         match self.trailing_replay(&peek.kind) {
-            // The log has it.
+            // The log already contains this history.
             Some(false) => return,
             Some(true) => replayed = true,
             None => {}
@@ -174,14 +175,14 @@ impl Actor {
         self.complete_if_work_ended();
     }
 
-    /// Nobody is shown it.
+    /// Counts an update that cannot be shown to clients, and logs it.
     pub(super) fn update_discarded(&mut self, why: &str) {
         if let Some(dropped) = self.discarded.increment() {
             tracing::warn!(session = %self.record.session_id, dropped, "{why}");
         }
     }
 
-    /// A notification that the gateway does not know.
+    /// Appends a notification that the gateway does not know.
     fn append_extension(&mut self, method: &str, params: &RawValue) {
         let Some(own) = self.params_for_clients(params) else { return };
         let (prompt, subagent) = (self.running_turn(), self.subagent_of(params));
@@ -189,7 +190,7 @@ impl Actor {
         self.append(prompt, &event, Records::default());
     }
 
-    /// The params with our session id; None when they name another session, or none that can be told.
+    /// The params with the gateway's session id. `None` if they name another session or cannot be parsed.
     pub(super) fn params_for_clients(&self, params: &RawValue) -> Option<Box<RawValue>> {
         match acp::session_id_of(params).ok()? {
             Some(id) if self.session_owner(&id) != SessionOwner::Unknown => {

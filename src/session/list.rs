@@ -1,4 +1,4 @@
-//! The list of a tenant's sessions, the newest first.
+//! The list of a tenant's sessions, newest first.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,21 +18,21 @@ use crate::api::{SessionList, SessionState, SessionSummary};
 use crate::store::Table;
 use crate::types::{AgentName, EventId, Principal, SessionId, Tenant};
 
-/// What narrows a list.
+/// The filter, the position and the size of a page.
 #[derive(Debug, Clone, Default)]
 pub struct ListQuery {
     pub agent: Option<AgentName>,
     pub state: Option<SessionState>,
-    /// Looked for in title and id, whatever the case.
+    /// A substring of the title or the id, ignoring case.
     pub q: Option<String>,
-    /// The working folder, exactly.
+    /// The exact working folder.
     pub cwd: Option<String>,
     pub metadata: MetadataFilter,
     pub cursor: Option<String>,
     pub limit: usize,
 }
 
-/// Records that one page may look at: a filter that fits nothing has an end, and a cursor to go on from.
+/// The maximum number of records that one page scans. The page then ends early and has a cursor.
 const MAX_SCANNED: usize = 5000;
 const PAGE: usize = 256;
 
@@ -55,13 +55,13 @@ pub(super) async fn list(
     Ok(SessionList { sessions, next_cursor: found.next.map(encode), last_event_id })
 }
 
-/// A page, and where the next one begins.
+/// A page and the position of the next one.
 struct ListPage {
     records: Vec<SessionRecord>,
     next: Option<Vec<u8>>,
 }
 
-/// Reads the sessions that the metadata index has, and sorts those that fit.
+/// Reads the sessions that the metadata index found, and sorts the matching ones.
 async fn list_candidates(
     context: &Context,
     query: &ListQuery,
@@ -86,7 +86,7 @@ async fn list_candidates(
     Ok(ListPage { records, next })
 }
 
-/// Reads the sessions by their last change, and keeps those that fit.
+/// Scans the sessions by their last change and keeps the matching ones.
 async fn scan_index(
     context: &Context,
     query: &ListQuery,
@@ -94,7 +94,7 @@ async fn scan_index(
     mut after: Option<Vec<u8>>,
 ) -> Result<ListPage, Refusal> {
     let (mut records, mut looked_at) = (Vec::new(), 0);
-    // One more than asked for says whether there is more.
+    // One record more than requested shows whether there is another page.
     let size = if query.has_filter() { PAGE } else { PAGE.min(query.limit + 1) };
     loop {
         let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.clone(), size).await;
@@ -149,7 +149,7 @@ fn decode(cursor: &str, prefix: &[u8]) -> Result<Vec<u8>, Refusal> {
     })
 }
 
-/// What is looked at in a record that may not be wanted: the rest is passed over as it lies there.
+/// The members of a record that filters use. The other members are not decoded.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RecordView<'a> {
@@ -167,7 +167,7 @@ struct RecordView<'a> {
 }
 
 impl ListQuery {
-    /// Whether a record may be there and not be wanted.
+    /// Whether the query can reject a record.
     fn has_filter(&self) -> bool {
         self.agent.is_some()
             || self.state.is_some()

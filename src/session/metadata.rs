@@ -1,8 +1,9 @@
-//! The metadata index: the sessions of a tenant that have a certain value under a key of their metadata.
+//! The metadata index: finds a tenant's sessions by the value of a metadata key.
 //!
-//! An entry is a record without a value. Its key is the tenant, a hash of the metadata key and its value, and the id of the
-//! session, so all entries of one value are neighbours and each has the same size. An entry changes only with the
-//! metadata, in the commit of the event that changes it. A reader compares the metadata in the session's record as well.
+//! An entry is a record without a value. Its key consists of the tenant, a hash of the metadata key and
+//! value, and the session id. All entries of one value are therefore adjacent and have the same size. An
+//! entry changes only in the commit of the event that changes the metadata. A reader also compares the
+//! metadata in the session's record.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -19,23 +20,23 @@ use crate::eventlog::Records;
 use crate::store::{Delete, Put, Table};
 use crate::types::{SessionId, Tenant};
 
-/// Members of a session's metadata.
+/// The maximum number of members of a session's metadata.
 const MAX_MEMBERS: usize = 64;
-/// Bytes of a session's metadata, as JSON.
+/// The maximum size of a session's metadata in bytes of JSON.
 const MAX_BYTES: usize = 64 << 10;
-/// Bytes of a key and of a value that a filter can name.
+/// The maximum number of bytes of a key and of a value in a filter.
 pub const FILTER_KEY_BYTES: usize = 128;
 pub const FILTER_VALUE_BYTES: usize = 512;
-/// Entries of one value that a list reads: with more of them it walks the sessions by their last change instead.
+/// The maximum number of entries that a list reads for one value. Above it, the list scans the sessions.
 const MAX_SELECTIVE_ENTRIES: usize = 1000;
-/// Bytes of the hash of a key and its value.
+/// The number of bytes of the hash of a key and its value.
 const HASH_BYTES: usize = 16;
-/// Sessions that a start reads at a time where the index has to be built.
+/// The number of sessions that a start reads at a time to build the index.
 const PAGE_SESSIONS: usize = 256;
 /// The record that marks the index as complete.
 const BUILT_KEY: &[u8] = b"session_metadata";
 
-/// Members that a session's metadata has to have: all of them.
+/// The members that a session's metadata must have. All of them must match.
 pub type MetadataFilter = Vec<(String, String)>;
 
 pub(super) fn check(metadata: &Map<String, Value>) -> Result<(), Refusal> {
@@ -46,7 +47,7 @@ pub(super) fn check(metadata: &Map<String, Value>) -> Result<(), Refusal> {
     if metadata.len() > MAX_MEMBERS { Err(invalid("/metadata", "at most 64 members")) } else { Ok(()) }
 }
 
-/// The text that a filter compares; objects, arrays and null have none.
+/// The text that a filter compares. Objects, arrays and null have none.
 fn text(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::String(text) => Some(text.into()),
@@ -83,12 +84,12 @@ fn entries(record: &SessionRecord) -> BTreeSet<Vec<u8>> {
 #[derive(Debug)]
 pub(super) struct MetadataIndex {
     stored: BTreeSet<Vec<u8>>,
-    /// The metadata may differ from them.
+    /// Whether the metadata may differ from the stored entries.
     stale: bool,
 }
 
 impl MetadataIndex {
-    /// Of a session that the store does not have yet.
+    /// The index of a session that is not stored yet.
     pub(super) fn empty() -> Self {
         Self { stored: BTreeSet::new(), stale: true }
     }
@@ -97,12 +98,12 @@ impl MetadataIndex {
         Self { stored: entries(record), stale: false }
     }
 
-    /// The metadata has changed: the next commit of the record changes the entries.
+    /// Marks the entries as outdated. The next commit of the record updates them.
     pub(super) fn changed(&mut self) {
         self.stale = true;
     }
 
-    /// Makes the entries those of the record.
+    /// Updates the entries to match the record.
     pub(super) fn put(&mut self, record: &SessionRecord, records: &mut Records) {
         if !std::mem::take(&mut self.stale) {
             return;
@@ -117,7 +118,7 @@ impl MetadataIndex {
         self.stored = next;
     }
 
-    /// The keys of all entries, to be deleted with the session.
+    /// Takes the keys of all entries, so that they can be deleted with the session.
     pub(super) fn take(&mut self) -> BTreeSet<Vec<u8>> {
         std::mem::take(&mut self.stored)
     }
@@ -127,7 +128,7 @@ fn put(key: Vec<u8>) -> Put {
     Put { table: Table::SessionMetadata, key, value: Bytes::new() }
 }
 
-/// The sessions that the index has for the selective values of a filter; `None` if no value is selective.
+/// The sessions that match the selective values of a filter. `None` if no value is selective.
 pub(super) async fn candidates(
     context: &Context,
     tenant: &Tenant,
@@ -155,7 +156,7 @@ pub(super) async fn candidates(
     Ok(found)
 }
 
-/// Builds the index of a log that an earlier build wrote. It may end in the middle: the next start begins again.
+/// Builds the index for a log of an earlier version. If the build is interrupted, the next start repeats it.
 pub(super) async fn build(context: &Context) -> Result<(), Refusal> {
     let log = &context.log;
     let built = log.get(Table::Meta, BUILT_KEY.to_vec()).await.map_err(|error| Refusal::internal(&error))?;
@@ -168,7 +169,7 @@ pub(super) async fn build(context: &Context) -> Result<(), Refusal> {
         let page = page.map_err(|error| Refusal::internal(&error))?;
         let mut records = Records::default();
         for (_, value) in &page {
-            // A record that cannot be read has no entries; its session cannot be opened either.
+            // A record that cannot be decoded has no entries. Its session cannot be opened either.
             let Ok(session) = record::decode::<SessionRecord>(value) else { continue };
             records.puts.extend(entries(&session).into_iter().map(put));
         }

@@ -1,7 +1,18 @@
-//! Sessions: one owner task each.
+//! Sessions. Each session has one actor task that owns its state.
 //!
-//! It owns what a session is: its log's contents, its turn, its queue, the requests that wait for a person, and
-//! which process serves it. It does not know HTTP, and it writes to an agent only what its log holds.
+//! This module owns the content of a session's log, its turn and queue, the agent's open requests, and the
+//! session's process. It must not know HTTP. A prompt or an answer reaches the agent only after its event is
+//! durable.
+//!
+//! Reading order:
+//!
+//! 1. `handle` and `command`: the calls that other modules make, and the commands that they become.
+//! 2. `registry`, `recovery` and `record`: how a session is created, loaded and stored.
+//! 3. `actor` and `event_loop`: the task and its wakeups.
+//! 4. `attachment`, `attach` and `restore`: how the session gets a process and returns it.
+//! 5. `turn`, `queue` and `background_work`: prompts.
+//! 6. `inbound` and `agent_requests`: messages of the agent.
+//! 7. `client_calls` and `changes`: calls of clients outside a turn.
 
 mod actor;
 mod agent_sessions;

@@ -1,4 +1,4 @@
-//! `session/request_permission` (ACP, Requesting Permission): a person chooses, or the policy does.
+//! `session/request_permission` (ACP, Requesting Permission): a user or the policy selects an option.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ impl Actor {
             return self.refuse(
                 incoming,
                 error_code::INVALID_PARAMS,
-                "options with an optionId each were expected, and a toolCall",
+                "expected a toolCall, and options that each have an optionId",
             );
         };
-        // It tells of its tool call as an update does.
+        // The request describes its tool call like an update does.
         if let Some(call) = peek.tool_call {
             self.track_cancellable(acp::update::TOOL_CALL_UPDATE, call);
         }
@@ -42,12 +42,12 @@ impl Actor {
         }
     }
 
-    /// The turn was cancelled and has not ended: no question is put to anybody.
+    /// Whether the turn was cancelled and has not ended. New questions are then answered at once.
     pub(super) fn is_cancelling(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| turn.cancelled_at.is_some())
     }
 
-    /// How long a person may take: what a client narrowed of what the agent's entry has.
+    /// How long a question waits for an answer: the agent's setting, as narrowed by the client's policy.
     pub(super) fn answer_wait(&self) -> Wait {
         let entry = &self.spec.permissions;
         let narrowed = self.record.policy.permissions.as_ref();
@@ -62,7 +62,7 @@ impl Actor {
         }
     }
 
-    /// Whether the policy answers yes for this kind of tool, likewise.
+    /// Whether the policy allows this kind of tool: the agent's setting, as narrowed by the client's policy.
     fn allows(&self, kind: Option<&str>) -> bool {
         let narrowed = self.record.policy.permissions.as_ref();
         let listed = |list: &[String]| kind.is_some_and(|kind| list.iter().any(|allowed| allowed == kind));

@@ -1,8 +1,9 @@
-//! The queue of a session: the next prompt begins, a drain keeps the queue, and a restart restores it.
+//! The queue of a session: begins the next prompt, keeps the queue during a drain, and restores it after a
+//! restart.
 //!
-//! A prompt is sent to the agent at most once. The record of the prompt decides: a `queued` prompt was never sent. A
-//! `running` prompt may have been sent, unless a drain has marked it as `unsent`. The commit of `session.attached` removes
-//! the mark, and the prompt is sent only after that commit.
+//! A prompt is sent to the agent at most once. The record of the prompt decides. A `queued` prompt was never
+//! sent. A `running` prompt may have been sent, unless a drain has marked it as `unsent`. The commit of
+//! `session.attached` removes the mark, and the prompt is sent only after that commit.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::eventlog::Records;
 use crate::store::{Run, Table};
 use crate::types::{PromptId, Timestamp};
 
-/// Between two tries to begin a restored prompt that a limit refused.
+/// The delay before a restored prompt is retried after a limit refused it.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The blocks in `prompt.queued` and `prompt.started`.
@@ -35,8 +36,8 @@ struct Blocks<'a> {
 impl Actor {
     /// Begins the next prompt of the queue, unless a turn runs.
     ///
-    /// A prompt that cannot get a place in the line of the pool fails. A restored one waits for its place instead, until
-    /// it is too old: nobody is there to send it again.
+    /// A prompt fails if the pool's queue is full. A restored prompt waits instead until it expires, because
+    /// no client is there to send it again.
     pub(super) fn next_queued(&mut self) {
         self.retry_at = None;
         while self.turn.is_none()
@@ -48,7 +49,7 @@ impl Actor {
                 self.check_quota().and_then(|()| self.check_crashes()).and_then(|()| self.reserve());
             let problem = match may_begin {
                 Ok(()) => return self.begin_queued(),
-                // The drain that comes keeps the queue.
+                // The coming drain keeps the queue.
                 Err(Refusal::Draining) => return,
                 Err(Refusal::PoolFull(..) | Refusal::Limit(_)) if restored && !self.is_old(created_at) => {
                     self.retry_at = Some(Instant::now() + RETRY_INTERVAL);
@@ -63,8 +64,8 @@ impl Actor {
         }
     }
 
-    /// Whether a restored prompt of this time is too old. A clock that may be ahead counts as right: a client can
-    /// send a failed prompt again, but cannot undo a prompt that ran a day late.
+    /// Whether a restored prompt has expired. If the clock may be ahead, its time counts as correct: a client
+    /// can send a failed prompt again, but cannot undo a prompt that ran a day late.
     fn is_old(&self, created_at: Timestamp) -> bool {
         created_at.after(self.context.limits.queued_prompt_max_age) <= self.context.log.expiry().latest_now()
     }
@@ -87,8 +88,8 @@ impl Actor {
         self.append(Some(prompt), event, records);
     }
 
-    /// A prompt that a drain returned to the queue may be sent once `session.attached`, the next event, is durable.
-    /// To be called right before that is appended.
+    /// Begins an unsent prompt at the head of the queue. It is sent when `session.attached`, the next event,
+    /// is durable. Call this right before that event is appended.
     pub(super) fn begin_unsent(&mut self, records: &mut Records) {
         if self.turn.is_none() && self.queue.front().is_some_and(|queued| queued.record.unsent) {
             self.begin_queued();
@@ -101,8 +102,7 @@ impl Actor {
         }
     }
 
-    /// Returns a turn whose prompt the agent was not sent to the head of the queue. Its `prompt.started` stays its only
-    /// one.
+    /// Returns a turn whose prompt was not sent to the head of the queue. It gets no second `prompt.started`.
     pub(super) fn return_unsent(&mut self) {
         if let Some(turn) = self.turn.take_if(|turn| turn.call.is_none()) {
             let Turn { mut record, blocks, trace, .. } = turn;
@@ -111,18 +111,18 @@ impl Actor {
         }
     }
 
-    /// Saves the mark that [`return_unsent`](Self::return_unsent) set, after all other commits of this owner.
+    /// Saves the mark of [`return_unsent`](Self::return_unsent) after all other commits of this actor.
     pub(super) async fn save_unsent(&self) {
         let Some(queued) = self.queue.front().filter(|queued| queued.record.unsent) else { return };
         let mut records = Records::default();
         queued.record.put(self.record.session_id, &mut records);
         if let Err(error) = self.context.log.write(records).await {
-            tracing::warn!(session = %self.record.session_id, %error, "a prompt that was not sent could not be kept");
+            tracing::warn!(session = %self.record.session_id, %error, "could not keep an unsent prompt for the next start");
         }
     }
 
-    /// Puts every prompt that has no end into the queue, in its order, and gives those that fail. `restore`: those that
-    /// the agent was not sent may run.
+    /// Puts every prompt without an end into the queue, in order, and returns the prompts that fail.
+    /// `restore`: prompts that were not sent may run.
     pub(super) async fn restore_queue(&mut self, restore: bool) -> Result<Vec<(PromptId, Problem)>, Refusal> {
         let open: Vec<_> = self.record.prompt_id.iter().chain(&self.record.queued).copied().collect();
         let mut failed = Vec::new();
@@ -148,7 +148,7 @@ impl Actor {
         Ok(failed)
     }
 
-    /// The blocks of a prompt that may still run, or why it fails.
+    /// The blocks of a prompt that may still run, or the problem with which it fails.
     async fn restored_blocks(&self, record: &PromptRecord) -> Result<Result<Box<RawValue>, Problem>, Refusal> {
         if record.status != PromptStatus::Queued && !record.unsent {
             return Ok(Err(interrupted()));
@@ -169,7 +169,7 @@ impl Actor {
         }))
     }
 
-    /// Ends prompts that are in the queue.
+    /// Fails prompts of the queue.
     pub(super) fn fail_queued(&mut self, failed: Vec<(PromptId, Problem)>) {
         for (prompt, problem) in failed {
             let at = self.queue.iter().position(|queued| queued.record.prompt_id == prompt);

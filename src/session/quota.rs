@@ -1,4 +1,4 @@
-//! How much a session may write in an hour: an agent that runs wild must not fill the disk, nor drive out what others said.
+//! The hourly write quota of a session. It keeps one agent from filling the disk or evicting other logs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,14 +14,14 @@ use crate::pool::Disposition;
 use crate::shutdown::lock_or_abort;
 use crate::types::{Limits, SessionId};
 
-/// One hour after the other, each from its first event on.
+/// The length of a quota window. A window begins with its first event.
 const HOUR: Duration = Duration::from_hours(1);
-/// About what an event is beside its own members.
+/// The approximate number of bytes of an event besides its own members.
 const EVENT_OVERHEAD_BYTES: u64 = 256;
-/// Sessions out of memory whose hour is remembered. Of more than these the one that wrote the least is forgotten.
+/// The maximum number of stored quotas of unloaded sessions. Above it, the smallest one is discarded.
 const MAX_REMEMBERED: usize = 1 << 16;
 
-/// What was written in the hour that runs.
+/// The events written in the current window.
 #[derive(Debug)]
 pub(super) struct Quota {
     since: Instant,
@@ -34,7 +34,7 @@ impl Quota {
         Self { since: Instant::now(), bytes: 0, events: 0 }
     }
 
-    /// So many events more, with so many bytes of their own.
+    /// Counts events and the bytes of their members.
     pub(super) fn count(&mut self, events: usize, bytes: usize, now: Instant) {
         if now >= self.since + HOUR {
             *self = Self { since: now, bytes: 0, events: 0 };
@@ -43,15 +43,14 @@ impl Quota {
         self.events += events as u64;
     }
 
-    /// When the session may go on, if it has written too much.
+    /// When the session may write again, if the quota is exceeded.
     pub(super) fn exceeded_until(&self, limits: &Limits, now: Instant) -> Option<Instant> {
         let much = self.bytes > limits.session_bytes_per_hour || self.events > limits.session_events_per_hour;
         Some(self.since + HOUR).filter(|until| much && *until > now)
     }
 }
 
-/// The hours of the sessions that are out of memory: one that is read in again goes on with its own. A restart of the
-/// gateway begins them anew.
+/// The quotas of unloaded sessions. A loaded session continues its window. A restart resets all windows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Quotas(Arc<Mutex<HashMap<SessionId, Quota>>>);
 
@@ -79,7 +78,7 @@ impl Quotas {
 }
 
 impl Actor {
-    /// Refuses what makes an agent write, for as long as the session has written too much.
+    /// Rejects operations that make an agent write while the quota is exceeded.
     pub(super) fn check_quota(&self) -> Result<(), Refusal> {
         let now = Instant::now();
         match self.quota.exceeded_until(&self.context.limits, now) {
@@ -88,14 +87,14 @@ impl Actor {
         }
     }
 
-    /// Ends the process of an agent that made the session write too much, and its turn. No cancel is waited for: what
-    /// floods now would go on for as long.
+    /// Stops the agent of a session that exceeds its quota, and fails the turn. This does not wait for a
+    /// cancel, because the agent could keep writing meanwhile.
     pub(super) fn enforce_quota(&mut self) {
         if self.event_loop.lease.is_none() {
             return;
         }
         let Err(refusal) = self.check_quota() else { return };
-        tracing::warn!(session = %self.record.session_id, "a session wrote too much in an hour, and its agent is stopped");
+        tracing::warn!(session = %self.record.session_id, "a session exceeded its hourly write quota; stopping its agent");
         self.release(Disposition::Stop, &refusal);
         if self.record.attached {
             self.append_detached(DetachedReason::Exited);
@@ -104,15 +103,15 @@ impl Actor {
         self.attach_failed(&refusal);
     }
 
-    /// When a session that nobody needs leaves memory.
+    /// When to unload an idle session.
     pub(super) fn unload_at(&self) -> Option<Instant> {
         let idle = !self.is_open() && matches!(self.attachment, Attachment::Detached);
-        // A session keeps its back-off for as long as it lasts.
+        // The back-off after crashes is stored in memory only, so the session stays loaded until the back-off ends.
         let idle_until = self.last_command_at + self.context.limits.session_idle;
         idle.then(|| self.crashes.backoff_until().map_or(idle_until, |until| until.max(idle_until)))
     }
 
-    /// What it wrote in its hour outlives it in memory.
+    /// Stores the quota for the time when the session is unloaded.
     pub(super) fn store_quota(&mut self) {
         let quota = std::mem::replace(&mut self.quota, Quota::new());
         self.context.quotas.store(self.record.session_id, quota);
@@ -135,13 +134,13 @@ mod tests {
         }
         assert_eq!(quota.exceeded_until(&limits, at(3)), None);
         quota.count(1, 10, at(3));
-        let until = quota.exceeded_until(&limits, at(4)).expect("four events are too many");
+        let until = quota.exceeded_until(&limits, at(4)).expect("four events exceed the limit");
         assert!(until >= at(60) && until < at(61));
-        assert_eq!(quota.exceeded_until(&limits, at(61)), None, "the hour is over");
+        assert_eq!(quota.exceeded_until(&limits, at(61)), None, "the window has ended");
         quota.count(1, 20_000, at(61));
         assert!(
             quota.exceeded_until(&limits, at(61)).is_some_and(|until| until >= at(121)),
-            "one event is too large"
+            "one event exceeds the byte limit"
         );
     }
 
@@ -155,13 +154,13 @@ mod tests {
         for (number, bytes) in [(1, 500), (2, 100), (3, 900), (4, 200)] {
             keep(number, bytes, now);
         }
-        assert_eq!(quotas.take(id(2)).bytes, 0, "it wrote the least");
+        assert_eq!(quotas.take(id(2)).bytes, 0, "the entry with the fewest bytes is discarded");
         assert_eq!([1, 3, 4].map(|number| quotas.take(id(number)).bytes), [500, 900, 200]);
-        assert_eq!(quotas.take(id(1)).bytes, 0, "its owner has it now");
+        assert_eq!(quotas.take(id(1)).bytes, 0, "take removes the entry");
         for number in 1..=3 {
             keep(number, 500, now);
         }
         keep(4, 1, now + HOUR);
-        assert_eq!(lock_or_abort(quotas.0.lock()).len(), 1, "the hours of the others are over");
+        assert_eq!(lock_or_abort(quotas.0.lock()).len(), 1, "the windows of the others have ended");
     }
 }

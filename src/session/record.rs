@@ -1,4 +1,4 @@
-//! What a session keeps beside its log: small records, each written in the commit of the event that changed it.
+//! The stored records of a session. Each is written in the commit of the event that changed it.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -15,31 +15,31 @@ use crate::types::{
     AgentName, EventId, Principal, PromptId, RequestId, SessionId, Tenant, TerminalId, Timestamp,
 };
 
-/// What a session is.
+/// The state of a session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own in the store")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent members of a stored record")]
 pub(super) struct SessionRecord {
     pub(super) session_id: SessionId,
     pub(super) tenant: String,
-    /// The id of the principal that made it: its prompts, its processes.
+    /// The id of the principal that created the session. It also leases the session's processes.
     pub(super) owner: String,
     pub(super) agent: AgentName,
     pub(super) title: Option<String>,
     pub(super) metadata: Map<String, Value>,
     pub(super) cwd: String,
-    /// The folder was made for this session and goes with it.
+    /// Whether the folder was created for this session and is deleted with it.
     pub(super) own_folder: bool,
-    /// A fork works in it too: the last one that goes takes it along.
+    /// Whether a fork uses the folder too. The last session that is deleted then deletes the folder.
     #[serde(default)]
     pub(super) shared_folder: bool,
-    /// Whose id the folder has; none: this one's.
+    /// The session whose id names the folder. `None`: this session.
     #[serde(default)]
     pub(super) folder_of: Option<SessionId>,
     pub(super) additional_directories: Vec<String>,
-    /// Names of the configuration, so that no secret of theirs is stored.
+    /// Names of configured MCP servers. Their secrets are not stored.
     pub(super) mcp_servers: Vec<String>,
-    /// What a client sent as `_meta`, checked; the agent gets it whenever it gets the session.
+    /// The `_meta` of the client, checked. It is part of every new, resume and load.
     #[serde(default)]
     pub(super) meta: Option<Box<RawValue>>,
     pub(super) policy: SessionPolicy,
@@ -50,37 +50,37 @@ pub(super) struct SessionRecord {
     pub(super) updated_at: Timestamp,
     pub(super) last_prompt: u32,
     pub(super) last_request: u32,
-    /// Those that wait, which may be old ones.
+    /// The open requests. They need not be the newest ones.
     #[serde(default)]
     pub(super) open_requests: Vec<RequestId>,
     #[serde(default)]
     pub(super) last_terminal: u32,
-    /// Terminals whose commands run.
+    /// The terminals whose commands run.
     #[serde(default)]
     pub(super) open_terminals: Vec<TerminalId>,
     pub(super) prompt_id: Option<PromptId>,
     pub(super) queued: Vec<PromptId>,
     pub(super) prompt_capabilities: Option<Box<RawValue>>,
-    /// The agent still speaks of `models`, and so still takes `session/set_model`.
+    /// Whether the agent reports `models` and therefore accepts `session/set_model`.
     #[serde(default)]
     pub(super) models: bool,
-    /// The agent has begun to tell the history of a session that is not whole yet. A restart erases it.
+    /// Whether an import of the agent's history is incomplete. A restart erases such a session.
     #[serde(default)]
     pub(super) unfinished: bool,
-    /// The agent's session had a history before the first prompt: the session was adopted or forked.
+    /// Whether the agent's session had a history before the first prompt, because it was adopted or forked.
     #[serde(default)]
     pub(super) inherits_history: bool,
-    /// A client has set a mode or an option of the session, or called a method by name.
+    /// Whether a client has set a mode or an option of the session, or called a method by name.
     #[serde(default)]
     pub(super) called: bool,
-    /// The agent must not load its session earlier.
+    /// The agent must not load its session before this time.
     #[serde(default)]
     pub(super) load_not_before: Option<Timestamp>,
-    /// The log's seq that this record is exact at.
+    /// The sequence number up to which this record is exact.
     pub(super) seq: u64,
 }
 
-/// What became of a turn.
+/// The state of a turn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PromptRecord {
@@ -94,33 +94,33 @@ pub(super) struct PromptRecord {
     pub(super) stop_reason: Option<String>,
     pub(super) usage: Option<Box<RawValue>>,
     pub(super) error: Option<Problem>,
-    /// The prompt has its `prompt.started`, and a drain returned it to the queue before the agent was sent it.
+    /// Whether a drain returned the started prompt to the queue before it was sent to the agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) unsent: bool,
 }
 
-/// A request of the agent, and how it ended.
+/// A request of the agent and its resolution.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RequestRecord {
-    /// Without its `params` once it is resolved.
+    /// `None` after the request is resolved.
     pub(super) pending: Option<PendingRequest>,
     pub(super) resolution: Option<Resolution>,
     pub(super) by: Option<String>,
 }
 
-/// A terminal that the gateway runs or ran; what it showed is in the log.
+/// A terminal of the gateway. Its output is in the log.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TerminalRecord {
-    /// Without an exit status while the command runs.
+    /// The terminal as clients see it. It has no exit status while the command runs.
     pub(super) shown: Terminal,
     pub(super) first_seq: u64,
-    /// Of its end, if it has ended.
+    /// The sequence number of the end of the terminal, if it has ended.
     pub(super) last_seq: Option<u64>,
 }
 
-/// The folded state with the seq that it is exact at.
+/// The folded state, and the sequence number up to which it is exact.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FoldRecord {
     pub(super) seq: u64,
@@ -143,7 +143,7 @@ pub(super) fn request_key(id: SessionId, request: RequestId) -> Vec<u8> {
     [id.as_bytes().as_slice(), &request.number().to_be_bytes()].concat()
 }
 
-/// What begins the keys under which sessions of ours hold this session of an agent.
+/// The key prefix of the gateway sessions that use this session of an agent.
 pub(super) fn agent_session_prefix(tenant: &Tenant, agent: &AgentName, agent_session_id: &str) -> Vec<u8> {
     [tenant.as_str(), "\0", agent.as_str(), "\0", agent_session_id, "\0"].concat().into_bytes()
 }
@@ -152,19 +152,19 @@ pub(super) fn terminal_key(id: SessionId, terminal: TerminalId) -> Vec<u8> {
     [id.as_bytes().as_slice(), &terminal.number().to_be_bytes()].concat()
 }
 
-/// What begins the keys of a tenant's sessions in the index.
+/// The key prefix of a tenant's sessions in the index.
 pub(super) fn index_prefix(tenant: &Tenant) -> Vec<u8> {
     [tenant.as_str().as_bytes(), b"\0"].concat()
 }
 
-/// The newest `updatedAt` sorts first.
+/// The index key of a session. The newest `updatedAt` sorts first.
 pub(super) fn index_key(tenant: &Tenant, updated_at: Timestamp, id: SessionId) -> Vec<u8> {
     let newest_first = !u64::try_from(updated_at.as_millis()).unwrap_or_default();
     [&index_prefix(tenant)[..], &newest_first.to_be_bytes(), id.as_bytes()].concat()
 }
 
 impl SessionRecord {
-    /// Turns the copy of a parent's record into that of its fork.
+    /// Converts the copy of a parent's record into the record of its fork.
     pub(super) fn begin_fork(
         &mut self,
         id: SessionId,
@@ -172,7 +172,7 @@ impl SessionRecord {
         agent_session_id: String,
         now: Timestamp,
     ) {
-        // It works in its parent's folder, whatever the record that was read knows of that.
+        // The copy may be older than the folder's state, so the fork always shares its parent's folder.
         self.folder_of = Some(self.folder_id());
         self.shared_folder = self.own_folder;
         self.session_id = id;
@@ -186,7 +186,7 @@ impl SessionRecord {
         (self.last_terminal, self.open_terminals) = (0, Vec::new());
     }
 
-    /// The id that the folder is named after, if it is one of a session's own.
+    /// The session id that names the folder, if the folder was created for a session.
     pub(super) fn folder_id(&self) -> SessionId {
         self.folder_of.unwrap_or(self.session_id)
     }
@@ -199,15 +199,15 @@ impl SessionRecord {
         index_key(&self.tenant(), self.updated_at, self.session_id)
     }
 
-    /// Under which the session can be found by the agent's own id, once it has one. Agents whose ids repeat exist, so
-    /// ours is part of it.
+    /// The key that finds the session by the agent's session id, if it has one. The key contains the
+    /// gateway's id too, because some agents reuse their ids.
     pub(super) fn agent_session_key(&self) -> Option<Vec<u8>> {
         let id = self.agent_session_id.as_deref()?;
         let prefix = agent_session_prefix(&self.tenant(), &self.agent, id);
         Some([&prefix[..], self.session_id.as_bytes()].concat())
     }
 
-    /// Notes the agent's own id of the session; `named_as` is the key under which an earlier one is noted.
+    /// Writes the key of the agent's session id. `stored_key` is the key that is stored now.
     pub(super) fn put_agent_session(&self, stored_key: &mut Option<Vec<u8>>, records: &mut Records) {
         let key = self.agent_session_key();
         if *stored_key == key {
@@ -222,7 +222,7 @@ impl SessionRecord {
         *stored_key = key;
     }
 
-    /// The record and its place in the list; `indexed_at` is the place that it had.
+    /// Writes the record and its index entry. `stored_key` is the index key that is stored now.
     pub(super) fn put(&self, stored_key: Option<&[u8]>, records: &mut Records) {
         let (value, key) = (encode(self), self.index_key());
         if let Some(old) = stored_key.filter(|old| *old != key) {
@@ -234,7 +234,7 @@ impl SessionRecord {
 }
 
 impl PromptRecord {
-    /// The Prompt as clients see it, without its text.
+    /// The prompt as clients see it, without its text.
     pub(super) fn to_prompt(&self, session_id: SessionId, last_event_id: EventId) -> Prompt {
         Prompt {
             prompt_id: self.prompt_id,
@@ -278,7 +278,7 @@ impl FoldRecord {
     }
 }
 
-/// Marks a session that a restart has to look at: a turn, a queue, an open request or a process.
+/// Marks or unmarks a session that a restart must load: it has a turn, a queue, an open request or a process.
 pub(super) fn put_open(id: SessionId, open: bool, records: &mut Records) {
     let key = session_key(id);
     if open {

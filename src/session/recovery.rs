@@ -1,4 +1,4 @@
-//! From records and log to a session's owner; what a dead gateway left open is closed first.
+//! Loads a session's actor from its records and log, and closes everything that a crash left open.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -32,16 +32,16 @@ use crate::store::Table;
 use crate::transcript::SessionFold;
 use crate::types::{Principal, RequestId, Scope, SessionId};
 
-/// What others need to reach an owner.
+/// The handles of an actor: its command channel, its log and its state.
 #[derive(Debug)]
 pub(super) struct ActorEntry {
     pub(super) commands: mpsc::Sender<Command>,
     pub(super) log: SessionLog,
-    /// The seq of the last end of a turn.
+    /// The sequence number of the last end of a turn.
     pub(super) turn_ends: watch::Receiver<u64>,
-    /// The owner has ended, and all of its events are durable.
+    /// Cancelled when the actor has stopped and all of its events are durable.
     pub(super) stopped: CancellationToken,
-    /// It exists for clients.
+    /// Whether clients can find the session.
     pub(super) visible: AtomicBool,
 }
 
@@ -55,7 +55,7 @@ fn owner(record: &SessionRecord) -> Principal {
 }
 
 impl Actor {
-    /// An owner without a process, and the way to it.
+    /// Creates an actor without a process, and its entry.
     pub(super) fn new(context: &Context, log: SessionLog, record: SessionRecord) -> (Self, ActorEntry) {
         let (sender, commands) = mpsc::channel(context.limits.commands);
         let (ended, ends) = watch::channel(0);
@@ -128,7 +128,7 @@ impl Actor {
         (actor, slot)
     }
 
-    /// Reads a session in; None: there is none. `restore`: queued prompts may run.
+    /// Loads a session. `None` if it does not exist. `restore`: queued prompts may run.
     pub(super) async fn load(
         context: &Context,
         id: SessionId,
@@ -148,7 +148,7 @@ impl Actor {
         let mut seq = 0;
         if let Some(folded) = folded {
             (actor.fold, actor.fold_changed) = (folded.fold, false);
-            // Nothing that the fold shows has changed up to where the session's record is exact.
+            // Up to the position in the session's record, no event has changed the fold.
             seq = folded.seq.max(actor.record.seq);
         }
         actor.fold_from(seq).await?;
@@ -156,7 +156,7 @@ impl Actor {
         Ok(Some((actor, slot)))
     }
 
-    /// Folds the events that came after the record was written.
+    /// Folds the events that were appended after the record was written.
     async fn fold_from(&mut self, mut seq: u64) -> Result<(), Refusal> {
         loop {
             let page = self.context.limits.store_page_bytes;
@@ -171,11 +171,11 @@ impl Actor {
         }
     }
 
-    /// After a crash a session may hold a turn, requests and a process that are gone. Each gets its one end. Prompts that
-    /// the agent was not sent are in the queue again.
+    /// Closes the turn, the requests and the process that a crash left open. Each gets exactly one end.
+    /// Prompts that were not sent to the agent return to the queue.
     ///
-    /// A kill may come here too, between any two commits: the session's record says what is still open until that
-    /// has its end, and what has one is passed over.
+    /// Another crash can interrupt this between any two commits. The session's record lists each open item
+    /// until its end is committed, and items that have an end are skipped.
     async fn close_open_state(&mut self, restore: bool) -> Result<(), Refusal> {
         let id = self.record.session_id;
         if self.record.unfinished {
@@ -202,7 +202,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Nobody can answer it any more.
+    /// Expires a request, because its process is gone.
     fn expire_request(&mut self, number: RequestId, mut record: RequestRecord) {
         let Some(pending) = record.pending.take() else { return };
         record.resolution = Some(Resolution::Expired);
@@ -233,13 +233,13 @@ impl Actor {
     }
 }
 
-/// What the operator says of the session's agent now.
+/// The current configuration of the session's agent.
 pub(super) fn agent_spec(context: &Context, record: &SessionRecord) -> Arc<AgentSpec> {
     let spec = context.catalogue.agent(&record.agent);
     spec.unwrap_or_else(|| Arc::new(AgentSpec::removed(record.agent.clone())))
 }
 
-/// A record of ours, read back.
+/// Reads and decodes a record.
 pub(super) async fn read_record<T: serde::de::DeserializeOwned>(
     context: &Context,
     table: Table,

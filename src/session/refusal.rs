@@ -1,4 +1,4 @@
-//! Why a session refuses something, and the problem that a client reads.
+//! The errors of session operations, and the problems that clients receive.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::api::{FieldError, Problem, ProblemCode, Resolution, RpcError};
 use crate::pool::{Lease, ShortLeaseError, AcquireError};
 use crate::types::{LimitExceeded, PrincipalLimit, PromptId, RequestId};
 
-/// Everything that can stand in the way of a client's wish. Each operation says which of them it can meet.
+/// The error of a session operation. Each operation documents the errors that are specific to it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Refusal {
     #[error("there is no such session")]
@@ -20,13 +20,13 @@ pub enum Refusal {
     Closed,
     #[error("turn {0} is running; wait, cancel it, or send queue: true")]
     TurnRunning(PromptId),
-    #[error("too many prompts wait in this session (limit {0}, `limits.queued_prompts`)")]
+    #[error("too many queued prompts (limit {0}, `limits.queued_prompts`)")]
     QueueFull(usize),
-    #[error("request {id} was resolved before")]
+    #[error("request {id} is already resolved")]
     RequestResolved { id: RequestId, resolution: Resolution, by: Option<String> },
     #[error("{detail}")]
     Invalid { pointer: String, detail: String },
-    /// Several places of a body are wrong; never empty.
+    /// Several fields of a body are invalid. The list is never empty.
     #[error("{}", .0[0].detail)]
     InvalidFields(Vec<FieldError>),
     #[error("{detail}")]
@@ -53,15 +53,15 @@ pub enum Refusal {
     CrashLoop(Duration),
     #[error("the gateway is shutting down")]
     Draining,
-    #[error("the storage is nearly full; reads go on")]
+    #[error("the storage is nearly full; only reads are accepted")]
     StorageFull,
     #[error("{0}")]
     Agent(#[from] AgentFailure),
-    /// The agent still has the session, or may have it.
+    /// The agent has the session, or may have it.
     #[error("the agent did not restore the session: {0}; the conversation is kept, so try again")]
     NotRestored(crate::jsonrpc::RpcError),
-    /// What a client named itself is not there.
-    #[error("the agent does not have it: {0}")]
+    /// The resource that a client named does not exist.
+    #[error("the agent did not find the resource: {0}")]
     NoSuchResource(crate::jsonrpc::RpcError),
     /// The cause is in the gateway's log.
     #[error("internal error")]
@@ -69,13 +69,13 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The log gets the cause, under the id of the request that is being answered.
+    /// Logs the cause with the id of the request, and hides it from the client.
     pub(super) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
-        tracing::error!(error, "a session could not read its store");
+        tracing::error!(error, "a session operation failed");
         Self::Internal
     }
 
-    /// What a client sent for the agent may not go there; `at` is where in the body it stands.
+    /// Converts a violation of the input policy. `at` is the JSON pointer of the checked value in the body.
     pub fn from_policy(gated: &ClientInputError, at: &str) -> Self {
         let detail = gated.to_string();
         match gated.pointer() {
@@ -111,7 +111,7 @@ impl Refusal {
         }
     }
 
-    /// The problem as clients read it, in an answer or in an event.
+    /// The problem for a client, in a response or in an event.
     pub fn problem(&self) -> Problem {
         let mut problem = Problem::new(self.code(), self.to_string());
         match self {
@@ -186,10 +186,10 @@ fn describe(problem: &mut Problem, failure: &AgentFailure) {
     }
 }
 
-/// An agent's JSON-RPC error, with the sign-in told apart and noted.
+/// Converts a JSON-RPC error of the agent. Detects that a sign-in is required and reports it to the pool.
 pub(super) fn agent_failure(error: crate::jsonrpc::RpcError, lease: &Lease) -> AgentFailure {
     let process = lease.process();
-    // An error of version 2 comes in an update, which is stored as the agent sent it.
+    // An ACP v2 error can come from an update, which is stored as the agent sent it.
     let error = without_secrets(error, &process.spec.secrets);
     let failure = AgentFailure::from_rpc_error(error, &process.spec, &process.initialized);
     if matches!(failure, AgentFailure::AuthRequired { .. }) {
@@ -198,7 +198,7 @@ pub(super) fn agent_failure(error: crate::jsonrpc::RpcError, lease: &Lease) -> A
     failure
 }
 
-/// The same for the answer to a prompt. An agent may open sessions without a sign-in and need one for the first prompt.
+/// Converts the error response to a prompt. An agent may require a sign-in only for the first prompt.
 pub(super) fn prompt_failure(error: crate::jsonrpc::RpcError, lease: &Lease) -> AgentFailure {
     let failure = agent_failure(error, lease);
     if matches!(failure, AgentFailure::AuthRequired { .. }) {

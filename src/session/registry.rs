@@ -1,4 +1,4 @@
-//! The one door to sessions. What belongs to another tenant is not there.
+//! The registry of sessions: creates, finds and loads them. Sessions of other tenants are invisible.
 
 mod deleted;
 
@@ -28,23 +28,23 @@ use crate::shutdown::lock_or_abort;
 use crate::store::Table;
 use crate::types::{Principal, SessionId, Tenant};
 
-/// Characters of a title.
+/// The maximum number of characters of a title.
 const TITLE_CHARS: usize = 512;
-/// Directories or MCP servers of a session.
+/// The maximum number of directories or MCP servers of a session.
 const MAX_LIST_LEN: usize = 64;
-/// Bytes of a path.
+/// The maximum number of bytes of a path.
 const PATH_BYTES: usize = 4096;
-/// Sessions that are read in at the same time, by a part of their id.
+/// The number of locks for loading. Part of the session id selects the lock.
 const LOAD_LOCKS: usize = 16;
 
-/// A new session, or the one that the same request made before.
+/// A new session, or the session that an earlier request with the same idempotency key created.
 #[derive(Debug)]
 pub struct Created {
     pub session: Session,
     pub replayed: bool,
 }
 
-/// How a session begins.
+/// How to create a session.
 #[derive(Debug)]
 pub(super) struct CreateOptions {
     pub(super) origin: Origin,
@@ -61,16 +61,16 @@ pub struct SessionRegistry {
 struct Inner {
     context: Context,
     entries: Mutex<HashMap<SessionId, (Tenant, Arc<ActorEntry>)>>,
-    /// Sessions whose owner panicked: the next owner runs nothing of their queue, or it might panic again at once.
+    /// Sessions whose actor panicked. The next actor skips their queue, because a prompt may cause the panic.
     panicked: Mutex<HashSet<SessionId>>,
-    /// Sessions that were deleted while the disk took no commits.
+    /// Sessions that were deleted while the disk accepted no commits.
     deleted: Mutex<HashSet<SessionId>>,
-    /// One reader at a time for a session, so that it has one owner.
+    /// Serializes the loading of a session, so that it never has two actors.
     load_locks: [tokio::sync::Mutex<()>; LOAD_LOCKS],
 }
 
 impl SessionRegistry {
-    /// Opens for business once every session that a dead gateway left open is closed properly.
+    /// Starts the registry after it has closed every session that a crash left open.
     pub async fn start(context: Context) -> Result<Self, Refusal> {
         let inner = Inner {
             context,
@@ -90,18 +90,18 @@ impl SessionRegistry {
                 let Ok(id) = uuid::Uuid::from_slice(key) else { continue };
                 let reader = registry.clone();
                 let read = async move { reader.entry(SessionId::from_uuid(id)).await };
-                // One that cannot be read must not keep all others from being served, whatever the reason.
+                // A session that cannot be loaded must not keep the other sessions from starting.
                 match registry.context().shutdown.spawn_isolated(read).await {
                     Ok(Ok((_, slot))) => closed.push(slot),
                     Ok(Err(refusal)) => {
-                        tracing::error!(session = %id, %refusal, "a session that was open cannot be read");
+                        tracing::error!(session = %id, %refusal, "could not load a session that was open when the gateway stopped");
                     }
                     Err(panic) => {
-                        tracing::error!(session = %id, %panic, "a session that was open cannot be read");
+                        tracing::error!(session = %id, %panic, "could not load a session that was open when the gateway stopped");
                     }
                 }
             }
-            // The first reader after a crash already finds every turn with its end, unless the disk is full.
+            // The first reader after a crash finds an end for every turn, unless the disk is full.
             for slot in closed {
                 let durable = slot.log.wait_or_full(slot.log.appended()).await;
                 durable.map_err(|error| Refusal::internal(&error))?;
@@ -127,7 +127,7 @@ impl SessionRegistry {
         self.entries().get(&id).filter(|(_, slot)| !slot.commands.is_closed()).cloned()
     }
 
-    /// The session's owner, read in if need be.
+    /// The entry of the session's actor. Loads the session if it has no actor.
     pub(super) async fn entry(&self, id: SessionId) -> Result<(Tenant, Arc<ActorEntry>), Refusal> {
         if lock_or_abort(self.inner.deleted.lock()).contains(&id) {
             return Err(Refusal::NoSuchSession);
@@ -140,7 +140,7 @@ impl SessionRegistry {
         if let Some(found) = self.running_entry(id) {
             return Ok(found);
         }
-        // One owner at a time: the former one has to be gone, with its last event durable.
+        // The former actor must have stopped, with its last event durable, before the session is loaded.
         let former = self.entries().get(&id).map(|(_, former)| former.stopped.clone());
         if let Some(gone) = former {
             gone.cancelled().await;
@@ -159,7 +159,7 @@ impl SessionRegistry {
         found
     }
 
-    /// This owner is nobody's any more; another may be there already.
+    /// Removes this entry. Another actor may already have replaced it.
     fn uninstall(&self, id: SessionId, slot: &Arc<ActorEntry>) {
         let mut slots = self.entries();
         if slots.get(&id).is_some_and(|(_, installed)| Arc::ptr_eq(installed, slot)) {
@@ -176,7 +176,7 @@ impl SessionRegistry {
             let Ok(unanswered) = owner.await else { return registry.recover_panicked(id, &slot).await };
             registry.uninstall(id, &slot);
             slot.stopped.cancel();
-            // Who asked while it was ending is answered by the next owner; one that cannot be had answers nobody.
+            // The next actor executes the remaining commands. If it cannot be loaded, they get no reply.
             for command in unanswered {
                 if let Ok((_, next)) = registry.entry(id).await {
                     drop(next.commands.send(command).await);
@@ -185,17 +185,17 @@ impl SessionRegistry {
         });
     }
 
-    /// An owner has panicked, and its process ends with it. The next one finds in the records what was open and gives
-    /// that its end, so that nobody waits for it.
+    /// Recovers a session whose actor panicked. The next actor closes everything that was open, so that no
+    /// client waits for it.
     async fn recover_panicked(&self, id: SessionId, slot: &Arc<ActorEntry>) {
-        tracing::error!(session = %id, "the session's owner panicked: its turn fails, and it begins anew from its log");
-        // What it appended is committed before the next one reads.
+        tracing::error!(session = %id, "the session's actor panicked; its turn fails, and the session is loaded again from the log");
+        // The next actor reads from the store, so everything that was appended must be committed.
         drop(slot.log.wait(slot.log.appended()).await);
         lock_or_abort(self.inner.panicked.lock()).insert(id);
         self.uninstall(id, slot);
         slot.stopped.cancel();
         if let Err(refusal) = self.entry(id).await {
-            tracing::warn!(session = %id, %refusal, "the session could not be read in again");
+            tracing::warn!(session = %id, %refusal, "could not load the session again after its actor panicked");
         }
     }
 
@@ -209,13 +209,13 @@ impl SessionRegistry {
         list::list(self.context(), by, query).await
     }
 
-    /// Erased: what is loaded under this id from now on is nothing.
+    /// Removes an erased session.
     pub(super) fn remove(&self, id: SessionId) {
         self.entries().remove(&id);
     }
 
-    /// Makes a session; when that fails nothing of it is left. It goes on when the caller goes away: a key that was
-    /// used must not be free again before the session is durable.
+    /// Creates a session. On failure nothing of it remains. The operation continues if the caller is dropped,
+    /// because its idempotency key must stay reserved until the session is durable.
     pub async fn create(
         &self,
         by: &Principal,
@@ -249,14 +249,14 @@ impl SessionRegistry {
         Ok(Created { session, replayed: false })
     }
 
-    /// The session that the same request made before.
+    /// The session that an earlier request with the same idempotency key created.
     pub(super) async fn find_replayed(
         &self,
         by: &Principal,
         claimed: Option<&Claimed>,
     ) -> Result<Option<Created>, Refusal> {
         let Some(before) = claimed.and_then(|claimed| claimed.previous.as_ref()) else { return Ok(None) };
-        // A session that is gone is no answer to a client that wants one.
+        // If that session was deleted since, the client gets a new one.
         match self.open(by, before.session).await {
             Ok(session) => Ok(Some(Created { session: session.snapshot().await?, replayed: true })),
             Err(Refusal::NoSuchSession) => Ok(None),
@@ -295,7 +295,7 @@ impl SessionRegistry {
         session
     }
 
-    /// Runs a new session's owner until the agent has the session; what fails leaves nothing.
+    /// Runs the actor of a new session until the agent has the session. On failure nothing of it remains.
     pub(super) async fn start_actor(
         &self,
         by: &Principal,
@@ -306,7 +306,7 @@ impl SessionRegistry {
         let (id, own_folder) = (record.session_id, record.own_folder && origin == Origin::New);
         let log = context.log.session(&by.tenant, id).await.map_err(|error| Refusal::internal(&error))?;
         let (mut actor, slot) = Actor::new(context, log.clone(), record);
-        // What a fork inherits is no person's choice for it: its agent may name it anew.
+        // The agent may rename a fork, because no user chose the inherited title for it.
         match origin {
             Origin::Forked(_) => actor.fold.agent_title.clone_from(&actor.record.title),
             Origin::New | Origin::Adopted => actor.fold.person_title.clone_from(&actor.record.title),
@@ -314,7 +314,7 @@ impl SessionRegistry {
         let (reply, created) = tokio::sync::oneshot::channel();
         let deadline = Instant::now() + context.limits.settings_wait;
         drop(slot.commands.try_send(Command::Create(CreateWaiter { origin, claim, trace, reply, deadline })));
-        // It can be found once it exists for clients; until then only this call knows it.
+        // Other clients can find the session only after its creation succeeded.
         slot.visible.store(false, Ordering::Release);
         let slot = Arc::new(slot);
         self.entries().insert(id, (by.tenant.clone(), Arc::clone(&slot)));
@@ -331,7 +331,7 @@ impl SessionRegistry {
                     let erased =
                         context.shutdown.spawn_blocking(move || workspaces.remove_directory(&id.to_string())).await;
                     if !matches!(erased, Ok(Ok(()))) {
-                        tracing::warn!(session = %id, "the folder of a session that failed could not be removed");
+                        tracing::warn!(session = %id, "could not remove the folder of a session that could not be created");
                     }
                 }
                 Err(refusal)
@@ -350,7 +350,7 @@ impl SessionRegistry {
         let context = self.context();
         let metadata = request.metadata.unwrap_or_default();
         let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
-        // Until a process has said what it takes, the one that is leased says it.
+        // If the capabilities are not known yet, the check happens when a process is leased.
         if let Some(initialized) = context.pool.agent_stats(&spec.name).and_then(|(_, initialized)| initialized) {
             let directories = &request.additional_directories;
             requirements::check(spec, &mcp_servers, directories, &initialized.capabilities)?;
@@ -409,7 +409,7 @@ impl SessionRegistry {
     }
 }
 
-/// Checks the members of a request that need no process and no file.
+/// Checks the members of a request that need neither a process nor a file.
 fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), Refusal> {
     check_title(request.title.as_deref())?;
     if let Some(metadata) = &request.metadata {
@@ -427,7 +427,7 @@ fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), Refusa
     Ok(())
 }
 
-/// Clients name servers; they never bring a command or a URL.
+/// Clients name MCP servers. They never supply a command or a URL.
 fn mcp_servers(spec: &AgentSpec, wanted: &[McpServer]) -> Result<Vec<String>, Refusal> {
     let server = |(at, server): (usize, &McpServer)| match server {
         McpServer::Name(name) if spec.mcp.contains_key(name) => Ok(name.clone()),
@@ -436,7 +436,7 @@ fn mcp_servers(spec: &AgentSpec, wanted: &[McpServer]) -> Result<Vec<String>, Re
             detail: "no MCP server of that name is configured".to_owned(),
         }),
         McpServer::Inline(_) => Err(Refusal::Forbidden(
-            "MCP servers are named here and defined in the configuration ([mcp.<name>])".to_owned(),
+            "clients cannot define MCP servers; name one of the configuration ([mcp.<name>])".to_owned(),
         )),
     };
     wanted.iter().enumerate().map(server).collect()
@@ -464,14 +464,14 @@ fn check_paths<'a>(paths: impl Iterator<Item = (&'static str, &'a String)>) -> R
     long.next().map_or(Ok(()), |(pointer, _)| Err(invalid(pointer, "a path of at most 4096 bytes")))
 }
 
-/// A client may only narrow what the agent's entry allows.
+/// A client can only narrow the agent's policy.
 fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result<(), Refusal> {
     let Some(policy) = policy else { return Ok(()) };
     for (pointer, wanted, entry) in
         [("/policy/files", policy.files, spec.files), ("/policy/terminals", policy.terminals, spec.terminals)]
     {
         if wanted.is_some_and(|wanted| wanted > entry) {
-            return Err(invalid(pointer, "a session can only narrow what the agent's entry has"));
+            return Err(invalid(pointer, "a session can only narrow the setting of the agent"));
         }
     }
     let Some(permissions) = &policy.permissions else { return Ok(()) };
@@ -479,7 +479,7 @@ fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result
     if waits && spec.permissions.on_timeout == OnTimeout::Reject {
         return Err(invalid(
             "/policy/permissions/unanswered",
-            "the agent's entry rejects what nobody answers",
+            "the agent's entry rejects unanswered requests",
         ));
     }
     let listed = |kind: &String| spec.permissions.allow.contains(kind);

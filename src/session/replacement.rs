@@ -1,4 +1,4 @@
-//! Processes that died while they were idle: a session takes another one, and its client does not notice.
+//! Replaces processes that died while they were idle. Clients do not notice it.
 
 use tokio::time::Instant;
 
@@ -10,30 +10,30 @@ use crate::api::event::{AgentExited, DetachedReason};
 use crate::eventlog::Records;
 use crate::pool::Disposition;
 
-/// How many processes that died while they were idle a session replaces before it reports the failure.
+/// The maximum number of idle processes that die before the session reports the failure.
 const MAX_REPLACED_PROCESSES: u32 = 2;
 
 impl Actor {
-    /// The session needs a process, and the agent has sent nothing for the session and received no prompt.
+    /// Whether the session needs its process, and has neither received an update nor sent a prompt on it.
     pub(super) fn is_process_unused(&self) -> bool {
         match &self.attachment {
             Attachment::SettingUp { skipped_updates: swallowed, buffer: early, .. } => *swallowed == 0 && early.updates.is_empty(),
             Attachment::Attached => self.turn.as_ref().is_some_and(|turn| turn.call.is_none()),
-            // Its stdin was closed already, so it was asked for nothing.
+            // The process closed its stdin before the setup, so it received no request.
             Attachment::Queued { .. } => true,
             Attachment::Detached | Attachment::Retrying { .. } | Attachment::Releasing { .. } => false,
         }
     }
 
-    /// Counts processes that were dead when the session got them. Each may be replaced, up to a bound.
+    /// Counts a process that was dead when it was acquired. Returns whether the session may replace it.
     pub(super) fn may_replace(&mut self) -> bool {
         self.replaced_processes += 1;
         self.replaced_processes <= MAX_REPLACED_PROCESSES
     }
 
-    /// The process was idle when it died: the session takes another one, and no turn fails.
+    /// Replaces a process that died while it was idle. No turn fails.
     pub(super) fn replace_process(&mut self, ended: &AgentExit) {
-        tracing::info!(session = %self.record.session_id, %ended, "an idle process died, taking another one");
+        tracing::info!(session = %self.record.session_id, %ended, "an idle process died; acquiring another one");
         let refusal = Refusal::Agent(AgentFailure::Exited(ended.clone()));
         self.append_exited(ended);
         self.release(Disposition::Stop, &refusal);
@@ -46,7 +46,7 @@ impl Actor {
         }
     }
 
-    /// Refuses prompts while the breaker of this session is open. Other sessions of the agent do not notice.
+    /// Rejects prompts while the breaker of this session is open. Other sessions are not affected.
     pub(super) fn check_crashes(&mut self) -> Result<(), Refusal> {
         match self.crashes.breaker_open_for(Instant::now(), &self.context.limits) {
             Some(retry_after) => Err(Refusal::CrashLoop(retry_after)),
@@ -54,7 +54,7 @@ impl Actor {
         }
     }
 
-    /// Logs the end of the process that has the session.
+    /// Appends the exit of the process to the log.
     pub(super) fn append_exited(&mut self, ended: &AgentExit) {
         if self.record.attached {
             let AgentExit { exit_code, signal, stderr_tail, .. } = ended;
@@ -63,7 +63,7 @@ impl Actor {
         }
     }
 
-    /// The process ended; `stopped` if that was ordered.
+    /// Handles the exit of the process. `stopped`: the gateway stopped it.
     pub(super) fn process_exited(&mut self, ended: AgentExit, stopped: bool) {
         if self.turn.is_some() && !stopped {
             self.crashes.record(Instant::now(), &self.context.limits);

@@ -17,7 +17,7 @@ use crate::eventlog::Records;
 use crate::jsonrpc::IncomingId;
 use crate::types::{Principal, PromptId, RequestId};
 
-/// A request that waits for a client.
+/// A request that waits for an answer of a client.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) request: Arc<PendingRequest>,
@@ -26,16 +26,16 @@ pub(super) struct Pending {
     deadline: Option<Instant>,
 }
 
-/// A request on its way to the clients.
+/// A request that is about to be offered to clients.
 #[derive(Debug)]
 pub(super) struct OfferedRequest<'a> {
     pub(super) method: &'a str,
     pub(super) incoming: IncomingId,
-    /// Raw, with our session id.
+    /// The raw params, with the gateway's session id.
     pub(super) params: Box<RawValue>,
-    /// The turn that it belongs to.
+    /// The turn to which the request belongs.
     pub(super) prompt: Option<PromptId>,
-    /// The child session that asks.
+    /// The child session that sent the request.
     pub(super) subagent: Option<String>,
     pub(super) wait: Wait,
 }
@@ -44,9 +44,9 @@ pub(super) struct OfferedRequest<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
     AtMost(Duration),
-    /// For as long as a client follows the session's log, and this long without one.
+    /// As long as a client follows the session's log, and this long without one.
     WhileFollowed(Duration),
-    /// For as long as its turn lasts.
+    /// As long as its turn runs.
     Turn,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Resolved {
     by: Option<String>,
 }
 
-/// An answer that goes to the agent once its event is durable.
+/// An answer that is sent to the agent when its event is durable.
 #[derive(Debug)]
 pub(super) struct QueuedAnswer {
     seq: u64,
@@ -68,11 +68,11 @@ pub(super) struct QueuedAnswer {
 /// A JSON-RPC result or error.
 pub(super) type Outcome = acp::Outcome;
 
-/// How many resolved requests an owner remembers; older ones are in the store.
+/// The number of resolved requests that the actor remembers. Older ones are in the store.
 const MAX_REMEMBERED: usize = 64;
 
 impl Actor {
-    /// Shows a request to the clients. None: too many wait already, and the agent was told so.
+    /// Offers a request to clients. If too many requests are open, rejects it and returns `None`.
     pub(super) fn offer_request(&mut self, offer: OfferedRequest<'_>) -> Option<RequestId> {
         let OfferedRequest { method, incoming, params, prompt, subagent, wait } = offer;
         if self.requests.len() >= self.context.limits.pending_requests {
@@ -114,12 +114,12 @@ impl Actor {
         Some(id)
     }
 
-    /// What waits under this id, for whoever wants to answer it.
+    /// The open request with this id.
     pub(super) fn pending(&self, id: RequestId) -> Result<Arc<PendingRequest>, Refusal> {
         self.requests.get(&id).map(|pending| Arc::clone(&pending.request)).ok_or_else(|| self.not_pending(id))
     }
 
-    /// A client's answer, checked. It is durable before the agent hears of it.
+    /// Resolves a request with a checked answer. The agent receives the answer when it is durable.
     pub(super) fn answer(&mut self, by: &Principal, id: RequestId, outcome: Outcome) -> Result<u64, Refusal> {
         if !self.requests.contains_key(&id) {
             return Err(self.not_pending(id));
@@ -135,7 +135,7 @@ impl Actor {
             Some(known) => {
                 Refusal::RequestResolved { id, resolution: known.resolution, by: known.by.clone() }
             }
-            // What is not remembered is in the store, where the handle looks.
+            // Older resolutions are in the store, and the handle looks them up there.
             None => Refusal::NotFound("request"),
         }
     }
@@ -163,7 +163,7 @@ impl Actor {
         let records = self.with_session_records(records);
         let seq = self.append(pending.request.prompt_id, &event, records);
         if let Some(turn) = &mut self.turn {
-            // The agent goes on from here: its silence is counted anew.
+            // The agent continues now, so its silence is measured from here.
             turn.last_activity = Instant::now();
         }
         self.resolved.push_back(Resolved { id, resolution, by });
@@ -171,7 +171,7 @@ impl Actor {
             self.resolved.pop_front();
         }
         match resolution {
-            // A cancel does not wait, and whoever took it back wants no answer but the protocol's.
+            // The agent receives ACP's response to a cancelled request at once, before the commit.
             Resolution::Cancelled | Resolution::Withdrawn => self.send_answer(pending.incoming, &outcome),
             _ => self.outbox.push_back(QueuedAnswer { seq, incoming: pending.incoming, outcome }),
         }
@@ -194,7 +194,7 @@ impl Actor {
         }
     }
 
-    /// The agent's `$/cancel_request`: it no longer wants the answer.
+    /// Handles `$/cancel_request` of the agent.
     pub(super) fn cancelled_by_agent(&mut self, params: &RawValue) {
         let Ok(raw_id) = acp::parse_cancel_request(params) else { return };
         let incoming = self.event_loop.lease.as_ref().and_then(|lease| lease.process().connection.find(raw_id));
@@ -205,19 +205,19 @@ impl Actor {
         }
     }
 
-    /// ACP: after `session/cancel` every open permission request of the turn is answered `cancelled`. The agent is to
-    /// come to its end, so nothing else of the turn waits for a client either.
+    /// After `session/cancel`, ACP requires that every open permission request of the turn is answered with
+    /// `cancelled`. Other requests of the turn end as well, so that the agent can end the turn.
     pub(super) fn cancel_requests(&mut self) {
         let running = self.running_turn();
         self.end_requests(Resolution::Cancelled, |pending| pending.request.prompt_id == running);
     }
 
-    /// Their turn is over. Files and terminals may outlast it.
+    /// Withdraws the questions of an ended turn. File and terminal requests may outlive the turn.
     pub(super) fn withdraw_questions(&mut self) {
         self.end_requests(Resolution::Withdrawn, |pending| pending.kind.is_question());
     }
 
-    /// Their process is over, or the gateway is about to be.
+    /// Withdraws all requests, because the session releases its process or the gateway drains.
     pub(super) fn withdraw_requests(&mut self) {
         self.end_requests(Resolution::Withdrawn, |_| true);
     }
@@ -241,7 +241,7 @@ impl Actor {
         self.requests.values().filter_map(|pending| pending.deadline).min()
     }
 
-    /// Nobody answered in time: the agent hears no.
+    /// Expires requests that no client answered in time. The agent receives a rejection.
     pub(super) fn expire_requests(&mut self, now: Instant) {
         let due = |pending: &Pending| pending.deadline.is_some_and(|deadline| now >= deadline);
         let overdue: Vec<RequestId> =

@@ -1,10 +1,10 @@
-//! What a session brings to its agent, compared with what the agent can take.
+//! Compares the requirements of a session with the capabilities of its agent.
 
 use super::refusal::Refusal;
 use crate::acp::{AgentCapabilities, McpServer};
 use crate::agent::{AgentFailure, AgentSpec};
 
-/// An agent that cannot take one of the servers or the directories is told of none: whoever wants them must know.
+/// Rejects the session if the agent does not support one of its MCP servers or its additional directories.
 pub(super) fn check(
     spec: &AgentSpec,
     servers: &[String],
@@ -16,7 +16,7 @@ pub(super) fn check(
         if let Some(capability) = server.map(McpServer::required_capability) {
             return Err(Refusal::Invalid {
                 pointer: format!("/mcpServers/{at}"),
-                detail: format!("the agent takes no MCP server of this kind (it lacks {capability})"),
+                detail: format!("the agent does not support this kind of MCP server (it lacks {capability})"),
             });
         }
     }

@@ -1,7 +1,7 @@
-//! Restoring a session that the agent has: which of its refusals end the conversation, and when it is asked again.
+//! Restores a session at the agent: which errors end the conversation, and when the next attempt happens.
 //!
-//! A new agent session begins only if the agent reports that the former one does not exist, or if it can neither load
-//! nor resume. Every other refusal is transient.
+//! A new agent session begins only if the former one does not exist, or if the agent can neither load nor
+//! resume. Every other error is transient.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,26 +22,26 @@ use crate::pool::{Disposition, RequestedSession};
 use crate::types::Timestamp;
 use crate::types::limits::{LOAD_DEFERRAL_MAX, RESTORE_ATTEMPTS, RESTORE_BACKOFF_MAX, RESTORE_BACKOFF_MIN};
 
-/// How far the agent is with restoring the session.
+/// The progress of restoring the session.
 #[derive(Debug, Default)]
 pub(super) struct Restore {
-    /// The agent has not restored the session yet.
+    /// Failed attempts, while the agent has not restored the session yet.
     pub(super) restoring: Option<Restoring>,
-    /// Why the agent session that is being made does not have the conversation.
+    /// Why the new agent session does not have the conversation.
     pub(super) lost_context: Option<LostContext>,
-    /// History may still come of a session that was loaded.
+    /// A replay after `session/load` that may still deliver history.
     pub(super) replay: Option<Replay>,
-    /// The agent reported that it has restored the session, and has not answered a prompt since.
+    /// The agent reported that it restored the session, and has not accepted a prompt since.
     pub(super) unproven: bool,
 }
 
-/// Refusals to restore the session, since a process was first asked for it.
+/// The failed attempts to restore the session since a process was first requested for it.
 #[derive(Debug)]
 pub(super) struct Restoring {
-    /// After this time the session is not asked for again.
+    /// No attempt happens after this time.
     deadline: Instant,
     attempts: u32,
-    /// Another process uses the session.
+    /// Whether another process uses the session.
     in_use: bool,
     error: RpcError,
 }
@@ -68,7 +68,7 @@ impl Restoring {
 }
 
 impl Actor {
-    /// The session that the pool is asked to find a process for.
+    /// The agent session for which the pool selects a process.
     pub(super) fn wanted_session(&self) -> Option<RequestedSession> {
         let session: Arc<str> = self.record.agent_session_id.as_deref()?.into();
         Some(RequestedSession {
@@ -77,16 +77,17 @@ impl Actor {
         })
     }
 
-    /// The agent refused to resume or load the session. `resume` is its answer to the resume that came before a load.
+    /// Handles the agent's refusal to resume or load the session. `resume` is the agent's error to the
+    /// `session/resume` that preceded a `session/load`.
     pub(super) fn restore_refused(&mut self, by: AttachMethod, error: RpcError, resume: Option<RpcError>) {
         let id = self.record.agent_session_id.clone().unwrap_or_default();
         let failure = RestoreFailure::classify(&error, &id);
         let may_load = !matches!(failure, RestoreFailure::InUse | RestoreFailure::AuthRequired);
         if by == AttachMethod::Resume && self.can_load() && may_load {
-            tracing::info!(session = %self.record.session_id, %error, "resume failed, loading");
+            tracing::info!(session = %self.record.session_id, %error, "session/resume failed; trying session/load");
             return self.set_up(AttachMethod::Load, Some(error));
         }
-        // An agent that advertises both methods and implements one: the other one counts.
+        // Some agents advertise both methods and implement one. The error of the implemented method counts.
         let (failure, error) = match (failure, resume) {
             (RestoreFailure::Unsupported, Some(resume)) => (RestoreFailure::classify(&resume, &id), resume),
             (failure, _) => (failure, error),
@@ -103,7 +104,7 @@ impl Actor {
         }
     }
 
-    /// Begins a new session of the agent on the same process: the agent does not have the former one.
+    /// Begins a new agent session on the same process, because the agent does not have the former one.
     pub(super) fn begin_new_agent_session(&mut self, reason: LostReason, error: &RpcError) {
         let detail = error.to_string();
         self.restore.lost_context = Some(LostContext { reason, detail: Some(detail) });
@@ -115,7 +116,7 @@ impl Actor {
         self.record.agent_session_id.as_deref().is_some_and(|id| acp::rejects_session(error, id))
     }
 
-    /// The agent reported that it had restored the session, but does not have it. The turn goes on in a new one.
+    /// Continues the turn in a new agent session, because the agent does not have the restored one.
     pub(super) fn run_in_new_session(&mut self, error: &RpcError) {
         self.withdraw_requests();
         if let Some(turn) = &mut self.turn {
@@ -125,14 +126,14 @@ impl Actor {
         self.begin_new_agent_session(LostReason::RejectedSession, error);
     }
 
-    /// Gives the process back and asks again later, on the same or another process.
+    /// Releases the process and schedules the next attempt, on the same or another process.
     fn retry_restore(&mut self, failure: RestoreFailure, error: RpcError) {
         let Some(lease) = &self.event_loop.lease else { return };
         let in_use = failure == RestoreFailure::InUse;
         if in_use && let Some(id) = &self.record.agent_session_id {
             lease.session_in_use(id);
         }
-        tracing::info!(session = %self.record.session_id, %error, in_use, "the agent does not restore the session yet");
+        tracing::info!(session = %self.record.session_id, %error, in_use, "the agent did not restore the session; retrying");
         let now = Instant::now();
         let (end, attempts) = match &self.restore.restoring {
             Some(former) => (former.deadline, former.attempts),
@@ -141,7 +142,7 @@ impl Actor {
         let restoring = Restoring { deadline: end, attempts: attempts + 1, in_use, error };
         let at = now + restoring.backoff();
         let exhausted = at >= end || (!in_use && restoring.attempts >= RESTORE_ATTEMPTS);
-        // A process that has refused twice for a reason of its own is not asked a third time.
+        // After two failures for the process's own reasons, the process is stopped.
         let healthy = in_use || restoring.attempts < 2;
         let refusal = Refusal::NotRestored(restoring.error.clone());
         self.restore.restoring = Some(restoring);
@@ -152,7 +153,7 @@ impl Actor {
         self.attachment = Attachment::Retrying { at };
     }
 
-    /// The pause is over: the session waits for a process again.
+    /// Ends the back-off: the session asks for a process again.
     pub(super) fn end_restore_backoff(&mut self) {
         self.attachment = Attachment::Detached;
         if let Err(refusal) = self.reserve() {
@@ -160,39 +161,39 @@ impl Actor {
         }
     }
 
-    /// Until when the session waits for a process that can restore it.
+    /// The time until which the session waits for a process that can restore it.
     pub(super) fn restore_deadline(&self) -> Option<Instant> {
         self.restore.restoring.as_ref().map(|restoring| restoring.deadline)
     }
 
-    /// Why no process has restored the session in time.
+    /// The error if no process has restored the session in time.
     pub(super) fn restore_failure(&self) -> Option<Refusal> {
         self.restore.restoring.as_ref().map(|restoring| Refusal::NotRestored(restoring.error.clone()))
     }
 
-    /// Whether the agent's session holds a conversation that a new session would not have.
+    /// Whether the agent's session contains a conversation that a new session would lose.
     pub(super) fn has_history(&self) -> bool {
         let not_answered = self.queue.len() + usize::from(self.turn.is_some());
         self.record.inherits_history || self.record.last_prompt as usize > not_answered
     }
 
-    /// Whether a new session at the agent replaces one that is still empty, because the agent cannot restore it.
+    /// Whether to replace an empty agent session by a new one. Some agents cannot restore empty sessions.
     pub(super) fn replaces_empty_session(&self, process: &Process) -> bool {
         let untouched = !self.has_history() && !self.record.called;
         untouched && !acp::restores_empty_sessions(process.initialized.agent_info.as_deref())
     }
 
-    /// When the agent may load the session that it has just begun, if not at once.
+    /// When the agent may load the session that it has just created. `None`: at once.
     pub(super) fn earliest_load(&self) -> Option<Timestamp> {
         let process = self.event_loop.lease.as_ref()?.process();
         acp::earliest_load(process.initialized.agent_info.as_deref(), self.context.ids.now())
     }
 
-    /// When the session may ask for a process, if the agent must not load it yet.
+    /// When the session may ask for a process, if the agent must not load the session yet.
     pub(super) fn deferred_load(&self) -> Option<Instant> {
         let wait =
             self.record.load_not_before?.as_millis().saturating_sub(self.context.ids.now().as_millis());
-        // A wall clock that was set back does not prolong the wait.
+        // If the wall clock was set back, the wait does not become longer.
         let wait = Duration::from_millis(u64::try_from(wait).ok()?).min(LOAD_DEFERRAL_MAX);
         (!wait.is_zero()).then(|| Instant::now() + wait)
     }

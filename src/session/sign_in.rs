@@ -7,14 +7,14 @@ use crate::agent::AgentFailure;
 use crate::pool::{Disposition, Lease};
 
 impl Actor {
-    /// Gets another process for the session if new processes sign in with the key of the entry's environment, and this
-    /// one did not. Returns false if `refusal` is final.
+    /// Acquires another process if new processes sign in with the key of the agent's environment and this one
+    /// did not. Returns false if `refusal` is final.
     pub(super) fn retried_with_key(&mut self, refusal: &Refusal) -> bool {
         let needed = matches!(refusal, Refusal::Agent(AgentFailure::AuthRequired { .. }));
         if !needed || !self.event_loop.lease.as_ref().is_some_and(Lease::sign_in_with_key) {
             return false;
         }
-        tracing::info!(session = %self.record.session_id, "signing in with the key of the agent's environment");
+        tracing::info!(session = %self.record.session_id, "retrying with a process that signs in with the key of the agent's environment");
         self.release(Disposition::Stop, refusal);
         self.attachment = Attachment::Detached;
         if let Err(refusal) = self.reserve() {

@@ -1,4 +1,4 @@
-//! The child sessions of the agent: they come with the process, are named by their parent, and speak through it.
+//! The child sessions of the agent. The parent announces them, and they end with the process.
 
 use std::collections::HashSet;
 
@@ -8,27 +8,27 @@ use super::actor::Actor;
 use crate::acp;
 use crate::types::limits::{KNOWN_SUBAGENTS, SUBAGENT_ID_BYTES};
 
-/// Ids of the agent, as its `subagent_update`s named them on this process.
+/// The agent's ids of the child sessions, as announced by `subagent_update` on this process.
 #[derive(Debug, Default)]
 pub(super) struct Subagents(HashSet<Box<str>>);
 
-/// To whom a session id of the agent belongs.
+/// The owner of an agent's session id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SessionOwner {
     /// The session itself.
     ThisSession,
-    /// A child of it, or a child of its child.
+    /// A child session, at any depth.
     Subagent,
     Unknown,
 }
 
 impl Subagents {
-    /// The process is gone, and the next one names its own.
+    /// Clears the ids, because the session released the process.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// False: there are too many, or the id is no id.
+    /// Adds an id. Returns false if the id is too long or there are too many.
     fn add(&mut self, id: &str) -> bool {
         if self.0.contains(id) {
             return true;
@@ -48,15 +48,15 @@ impl Actor {
         }
     }
 
-    /// A `subagent_update` of the session or of a child: from here the child that it names may speak.
+    /// Handles a `subagent_update`. Updates of the announced child are accepted from here on.
     pub(super) fn subagent_announced(&mut self, update: &RawValue) {
         let known = acp::update::subagent_of(update).is_none_or(|id| self.subagents.add(&id));
         if !known {
-            self.update_discarded("a subagent is not heard: there are too many, or its id is too long");
+            self.update_discarded("ignored a subagent; there are too many, or its id is too long");
         }
     }
 
-    /// The child that params are of; None: the session itself, or the whole connection.
+    /// The child session that the params name. `None` for the session itself or the whole connection.
     pub(super) fn subagent_of(&self, params: &RawValue) -> Option<String> {
         let id = acp::session_id_of(params).ok()??;
         (self.session_owner(&id) == SessionOwner::Subagent).then(|| id.into_owned())

@@ -1,7 +1,7 @@
-//! `terminal/*` of agents, served by the gateway: commands beside the agent (ACP, Terminals).
+//! `terminal/*` requests of agents: the gateway runs the commands (ACP, Terminals).
 //!
-//! A terminal is the session's, and lives no longer than the session's hold on its process. The owner starts one
-//! and hears of its output and its end as of everything else; it never waits for them.
+//! A terminal belongs to the session and ends at the latest when the session releases its process. The actor
+//! starts terminals and receives their output and exit as events; it never waits for them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,28 +24,28 @@ use crate::jsonrpc::IncomingId;
 use crate::types::{PromptId, TerminalId};
 use crate::workspace::{self, OutputEvent, Scrollback, StartError, StartedTerminal, TerminalEvent};
 
-/// How a killed command ends.
+/// The signal of a killed command.
 const KILL_SIGNAL: &str = "SIGKILL";
 
-/// The terminals of the process that the session holds.
+/// The terminals of the attached process.
 #[derive(Debug)]
 pub(super) struct Terminals {
     events: mpsc::Sender<TerminalEvent>,
     open: BTreeMap<TerminalId, OpenTerminal>,
 }
 
-/// A terminal that runs, or that the agent has not released.
+/// A terminal whose command runs or that the agent has not released.
 #[derive(Debug)]
 struct OpenTerminal {
     terminal: workspace::Terminal,
     record: TerminalRecord,
-    /// For those who wait for it.
+    /// Notifies the requests that wait for the exit.
     exit: watch::Sender<Option<TerminalExit>>,
-    /// The agent let go of it; it is on its way to its end.
+    /// Whether the agent has released the terminal. It is removed when its command ends.
     released: bool,
 }
 
-/// A command that runs and has no id yet.
+/// A started command that has no terminal id yet.
 #[derive(Debug)]
 pub(super) struct NewTerminal {
     started: StartedTerminal,
@@ -62,12 +62,12 @@ impl Terminals {
         self.open.iter().filter(|(_, open)| open.is_running()).map(|(id, _)| *id)
     }
 
-    /// A command runs.
+    /// Whether a command runs.
     pub(super) fn is_busy(&self) -> bool {
         self.running().next().is_some()
     }
 
-    /// The terminal that the agent means.
+    /// The terminal with this id, unless the agent has released it.
     fn find(&mut self, id: &str) -> Option<(TerminalId, &mut OpenTerminal)> {
         let id: TerminalId = id.parse().ok()?;
         self.open.get_mut(&id).filter(|open| !open.released).map(|open| (id, open))
@@ -86,7 +86,7 @@ impl Actor {
             return self.create_terminal(incoming, params);
         }
         let Ok(named) = acp::parse_terminal_id(params) else {
-            return self.refuse(incoming, error_code::INVALID_PARAMS, "a terminalId was expected");
+            return self.refuse(incoming, error_code::INVALID_PARAMS, "expected a terminalId");
         };
         let Some((id, open)) = self.terminals.find(&named) else {
             return self.send_answer(incoming, &Err(acp::resource_not_found(&named)));
@@ -120,7 +120,7 @@ impl Actor {
 
     fn create_terminal(&mut self, incoming: IncomingId, params: &RawValue) {
         let Ok(asked) = acp::parse_create_terminal(params) else {
-            let detail = "expected a command, and args, env, cwd, outputByteLimit as ACP has them";
+            let detail = "expected a command, and args, env, cwd, outputByteLimit as in ACP";
             return self.refuse(incoming, error_code::INVALID_PARAMS, detail);
         };
         if self.is_at_terminal_limit() {
@@ -140,21 +140,21 @@ impl Actor {
             let cwd = match shutdown.spawn_blocking(find).await {
                 Ok(Ok(cwd)) => cwd,
                 Ok(Err(error)) => return terminal_error(error_code::INVALID_PARAMS, &format!("cwd: {error}")),
-                Err(_) => return terminal_error(error_code::INTERNAL, "the work was given up"),
+                Err(_) => return terminal_error(error_code::INTERNAL, "the work was aborted"),
             };
             let shown = cwd.to_string_lossy().into_owned();
             match workspace::start_terminal(&terminals, workspace::terminal_spec(&asked, cwd)).await {
                 Ok(started) => WorkOutput::Terminal(Box::new(Ok(NewTerminal { started, asked, cwd: shown }))),
                 Err(StartError::InvalidSpec(detail)) => terminal_error(error_code::INVALID_PARAMS, &detail),
                 Err(error @ StartError::Failed(_)) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "a terminal was not started");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "could not start a terminal");
                     terminal_error(error_code::INTERNAL, &error.to_string())
                 }
             }
         });
     }
 
-    /// The command runs: from here on it has an id, and everybody sees it.
+    /// Assigns an id to the started terminal and appends its event.
     pub(super) fn terminal_started(
         &mut self,
         incoming: IncomingId,
@@ -165,7 +165,7 @@ impl Actor {
             Err(error) => return self.send_answer(incoming, &Err(error)),
         };
         if !matches!(self.attachment, Attachment::Attached) {
-            // The session was let go while the command was being started.
+            // The session was detached while the command was being started.
             drop(started);
             return self.send_answer(incoming, &RequestKind::CreateTerminal.cancelled_reply());
         }
@@ -210,7 +210,7 @@ impl Actor {
     }
 
     fn refuse_terminal(&self, incoming: IncomingId) {
-        self.refuse(incoming, error_code::INTERNAL, "too many terminals are open: release some first");
+        self.refuse(incoming, error_code::INTERNAL, "too many terminals are open; release some first");
     }
 
     pub(super) fn handle_terminal_event(&mut self, TerminalEvent { terminal: id, event: news }: TerminalEvent) {
@@ -227,12 +227,12 @@ impl Actor {
         }
     }
 
-    /// The turn, if it has not ended: nothing belongs to a turn after its end.
+    /// The turn if it still runs. No event belongs to a turn after its end.
     fn if_running(&self, prompt: Option<PromptId>) -> Option<PromptId> {
         prompt.filter(|prompt| self.running_turn() == Some(*prompt))
     }
 
-    /// Appends a terminal's one end, and tells those who wait for it.
+    /// Appends the only end of a terminal and notifies the requests that wait for it.
     fn terminal_ended(&mut self, id: TerminalId, exit: &TerminalExit) {
         let seq = self.log.appended() + 1;
         let Some(open) = self.terminals.open.get_mut(&id) else { return };
@@ -247,7 +247,7 @@ impl Actor {
         }
         let now = Instant::now();
         match &mut self.turn {
-            // The agent goes on from here: its silence is counted anew.
+            // The agent continues now, so its silence is measured from here.
             Some(turn) => turn.last_activity = now,
             None => self.idle_since = now,
         }
@@ -258,7 +258,7 @@ impl Actor {
         self.append(prompt, &event, records);
     }
 
-    /// The session lets its process go: nothing that was started beside it stays.
+    /// Ends all terminals, because the session releases its process.
     pub(super) fn end_terminals(&mut self) {
         let running: Vec<TerminalId> = self.terminals.running().collect();
         for id in running {
@@ -267,7 +267,7 @@ impl Actor {
         self.terminals.open.clear();
     }
 
-    /// A terminal of a gateway that is dead: how it ended nobody knows.
+    /// Closes a terminal that a crash left open. Its exit status is unknown.
     pub(super) fn close_lost_terminal(&mut self, mut record: TerminalRecord) {
         let id = record.shown.terminal_id;
         record.shown.exit_status = Some(TerminalExit { exit_code: None, signal: None });
@@ -277,7 +277,7 @@ impl Actor {
         self.append(None, &TerminalExited { terminal_id: id, exit_code: None, signal: None }, records);
     }
 
-    /// A person ends a command; the agent still has its terminal.
+    /// Kills a command for a client. The agent keeps its terminal.
     pub(super) fn kill_terminal(&mut self, id: TerminalId) -> Result<u64, Refusal> {
         if id.number() == 0 || id.number() > self.record.last_terminal {
             return Err(Refusal::NotFound("terminal"));
@@ -296,7 +296,7 @@ impl Actor {
         }
     }
 
-    /// Commands that outlive their turn get a time of their own.
+    /// The deadline of commands that outlive their turn.
     pub(super) fn terminal_deadline(&self) -> Option<Instant> {
         let held = self.terminals.open.values().any(|open| open.is_running() && open.terminal.is_alive());
         (held && self.turn.is_none()).then(|| self.idle_since + self.context.limits.terminal_alone)
@@ -307,7 +307,7 @@ impl Actor {
             return;
         }
         for open in self.terminals.open.values_mut().filter(|open| open.is_running()) {
-            tracing::info!(terminal = %open.record.shown.terminal_id, "a terminal without a turn is killed");
+            tracing::info!(terminal = %open.record.shown.terminal_id, "killing a terminal that outlived its turn");
             open.terminal.kill();
         }
     }
@@ -322,7 +322,7 @@ fn output(scrollback: &Scrollback, exit: Option<&TerminalExit>) -> Box<RawValue>
     acp::terminal_output_result(&text, truncated, exit.map(|exit| (exit.exit_code, exit.signal.as_deref())))
 }
 
-/// Waits for a terminal's end, which the owner tells in any case.
+/// Waits for the exit of a terminal. The actor always reports it.
 async fn wait_exit(mut exit: watch::Receiver<Option<TerminalExit>>) -> TerminalExit {
     let exit = exit.wait_for(Option::is_some).await.ok().and_then(|exit| exit.clone());
     exit.unwrap_or(TerminalExit { exit_code: None, signal: None })

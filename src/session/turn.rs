@@ -21,31 +21,31 @@ use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::{Disposition, Lease};
 use crate::types::{Principal, PromptId};
 
-/// The turn that runs.
+/// The running turn.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) record: PromptRecord,
     pub(super) blocks: Box<RawValue>,
     pub(super) trace: Option<TraceContext>,
-    /// The event that has to be durable before the agent hears of it.
+    /// The sequence number of the event that must be durable before the prompt is sent to the agent.
     pub(super) started_seq: u64,
-    /// `session/prompt`, once it is sent.
+    /// The call of `session/prompt`, after it was sent.
     pub(super) call: Option<CallId>,
     pub(super) work: PromptWork,
     pub(super) cancelled_at: Option<Instant>,
-    /// The stop ladder has begun, because the cancel was ignored.
+    /// The agent ignored the cancel, and the graceful stop of its process has begun.
     pub(super) stopping: bool,
-    /// When the agent last said something.
+    /// When the agent last sent a message.
     pub(super) last_activity: Instant,
 }
 
-/// A prompt that waits for the turn before it.
+/// A prompt that waits for the end of the turn before it.
 #[derive(Debug)]
 pub(super) struct Queued {
     pub(super) record: PromptRecord,
     pub(super) blocks: Box<RawValue>,
     pub(super) trace: Option<TraceContext>,
-    /// An earlier owner of the session accepted it.
+    /// Whether an earlier actor of the session accepted the prompt.
     pub(super) restored: bool,
 }
 
@@ -71,7 +71,7 @@ impl Actor {
         self.check_crashes()?;
         self.check_content(&blocks)?;
         let running = self.turn.as_ref().map(|turn| turn.record.prompt_id);
-        // A restored prompt may wait for a process without a turn before it.
+        // A restored prompt can wait for a process without a turn before it.
         let ahead = running.or_else(|| self.queue.front().map(|queued| queued.record.prompt_id));
         match ahead {
             Some(prompt) if !queue => return Err(Refusal::TurnRunning(prompt)),
@@ -136,7 +136,7 @@ impl Actor {
     }
 
     fn check_content(&self, blocks: &RawValue) -> Result<(), Refusal> {
-        // Until a process has said what it takes, the agent itself decides.
+        // If no process has reported the agent's capabilities yet, the agent itself checks the content.
         let unknown = PromptCapabilities { image: true, audio: true, embedded_context: true };
         let known = self.event_loop.lease.as_ref().map(|lease| lease.process().initialized.capabilities.prompt);
         let known = known.or_else(|| {
@@ -152,12 +152,12 @@ impl Actor {
         })
     }
 
-    /// Sends the prompt once its event is durable and a process has the session.
+    /// Sends the prompt after its event is durable and a process has the session.
     pub(super) fn send_prompt(&mut self) {
         let committed = self.log.committed();
         let (Some(turn), Some(lease)) = (&mut self.turn, &self.event_loop.lease) else { return };
         let ready = turn.call.is_none() && turn.started_seq <= committed && self.restore.replay.is_none();
-        // The end of a process that is over comes through its batches, and then the session takes another one.
+        // If the process has exited, its last batches report that. The session then acquires another one.
         if !ready || !matches!(self.attachment, Attachment::Attached) || lease.process().has_ended() {
             return;
         }
@@ -165,12 +165,12 @@ impl Actor {
         let params = acp::prompt(id, &turn.blocks, turn.trace.as_ref());
         turn.last_activity = Instant::now();
         self.replaced_processes = 0;
-        // A closed stdin shows as the end of the process, which comes through the batches.
+        // If stdin is closed, the batches report the end of the process.
         turn.call = lease.process().connection.call(acp::method::SESSION_PROMPT, &params).ok();
         self.begin_prompt_work();
     }
 
-    /// The agent's answer to `session/prompt`: the end of the turn, unless a `state_update` tells that.
+    /// Handles the response to `session/prompt`. It ends the turn unless a `state_update` does that.
     pub(super) fn prompt_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
         let Some(turn) = &self.turn else { return };
         let rejected = outcome.as_ref().err().is_some_and(|error| self.is_session_rejected(error));
@@ -188,7 +188,7 @@ impl Actor {
                     self.complete_turn(&reason, &result, usage);
                 }
                 Err(error) => {
-                    let detail = format!("its answer to session/prompt: {error}");
+                    let detail = format!("invalid result of session/prompt: {error}");
                     self.fail_turn(&Refusal::Agent(AgentFailure::Rpc(RpcError {
                         code: error_code::INTERNAL,
                         message: detail,
@@ -223,7 +223,7 @@ impl Actor {
         self.finish_turn(prompt, stopping);
     }
 
-    /// The turn, to be ended. Its questions end before it: nothing belongs to a turn after its end.
+    /// Takes the running turn to end it, after its questions. No event belongs to a turn after its end.
     fn take_turn(&mut self) -> Option<Turn> {
         let turn = self.turn.as_ref()?;
         if turn.cancelled_at.is_some() {
@@ -235,7 +235,7 @@ impl Actor {
         self.turn.take()
     }
 
-    /// Goes on after a turn. Its process takes no other one when it is being ended, though it answered after all.
+    /// Completes the end of a turn. A process that is being stopped runs no further turn.
     fn finish_turn(&mut self, prompt: PromptId, stopping: bool) {
         if stopping && self.event_loop.lease.is_some() {
             self.release(Disposition::Stop, &Refusal::Closed);
@@ -253,7 +253,7 @@ impl Actor {
     }
 
     pub(super) fn cancel_timed_out(&mut self) {
-        let detail = "the agent went on after session/cancel, so its process was ended";
+        let detail = "the agent ignored session/cancel, so its process was stopped";
         self.fail_with(Problem::new(ProblemCode::CancelTimeout, detail));
     }
 
@@ -273,7 +273,7 @@ impl Actor {
         self.append_turn_end(record, event);
     }
 
-    /// Appends a turn's one end, with its record in the same commit.
+    /// Appends the only end of a turn, with its record in the same commit.
     pub(super) fn append_turn_end(&mut self, mut record: PromptRecord, event: impl Into<EncodedEvent>) {
         let prompt = record.prompt_id;
         record.ended_at = Some(self.context.ids.now());
@@ -285,7 +285,7 @@ impl Actor {
         self.turn_ends.send_replace(seq);
     }
 
-    /// Requests of the turn that are still open go with it; then the next in the queue begins.
+    /// Begins the next queued prompt after a turn has ended.
     fn begin_next_turn(&mut self, ended: PromptId) {
         self.idle_since = Instant::now();
         if matches!(self.attachment, Attachment::Attached) {
@@ -297,7 +297,7 @@ impl Actor {
         self.next_queued();
     }
 
-    /// Cancels one turn, or the running one and all that wait.
+    /// Cancels one turn, or the running turn and all queued ones if `prompt` is `None`.
     pub(super) fn cancel(
         &mut self,
         prompt: Option<PromptId>,
@@ -327,11 +327,11 @@ impl Actor {
         Ok(cancelled)
     }
 
-    /// Cancel does not wait for a commit: the agent hears of it at once.
+    /// Cancels the running turn. The cancel is sent at once and does not wait for a commit.
     pub(super) fn cancel_running(&mut self, trace: Option<&TraceContext>) {
         let Some(turn) = &mut self.turn else { return };
         if turn.call.is_none() {
-            // The agent has not heard of the turn.
+            // The prompt was not sent to the agent.
             self.complete_cancelled();
             return self.drop_pending_lease();
         }
@@ -346,13 +346,13 @@ impl Actor {
 
     fn send_cancel(&mut self, trace: Option<&TraceContext>) {
         if let (Some(lease), Some(id)) = (&self.event_loop.lease, &self.record.agent_session_id) {
-            // A closed stdin shows as the end of the process, which comes through the batches.
+            // If stdin is closed, the batches report the end of the process.
             drop(lease.process().connection.notify(acp::method::SESSION_CANCEL, &acp::cancel(id, trace)));
         }
         self.cancel_requests();
     }
 
-    /// Nobody needs a process any more.
+    /// Drops the pending lease if nothing waits for a process any more.
     pub(super) fn drop_pending_lease(&mut self) {
         if self.turn.is_none()
             && self.attach_waiters.is_empty()
@@ -370,7 +370,7 @@ impl Actor {
         match turn.cancelled_at {
             Some(at) if turn.stopping => Some(at + limits.cancel_total),
             Some(at) => {
-                // The ladder has to fit into what a drain may take.
+                // The graceful stop must fit into the time that a drain may take.
                 let drain = self.drain_at.map(|drain_at| drain_at.max(at) + limits.drain_cancel);
                 drain.into_iter().chain([at + limits.cancel]).min()
             }
@@ -409,5 +409,5 @@ impl Actor {
 }
 
 fn cancelled_result() -> Box<RawValue> {
-    RawValue::from_string(format!(r#"{{"stopReason":"{}"}}"#, stop_reason::CANCELLED)).expect("it is JSON")
+    RawValue::from_string(format!(r#"{{"stopReason":"{}"}}"#, stop_reason::CANCELLED)).expect("valid JSON")
 }

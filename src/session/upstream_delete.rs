@@ -1,4 +1,4 @@
-//! Deleted sessions that no process holds: the agent is asked to forget them too, beside everything else.
+//! Deletes sessions at the agent if no process is attached to them.
 
 use super::context::Context;
 use super::record::SessionRecord;
@@ -6,8 +6,8 @@ use crate::acp::{self, TraceContext, method};
 use crate::pool::Priority;
 use crate::types::Principal;
 
-/// Asks the agent in the background, within a deadline and only with a process that no session holds. One session at
-/// a time: a client that deletes hundreds must not keep the agent from working.
+/// Sends `session/delete` in the background, within a deadline, from a process that no session uses. Requests
+/// run one at a time, so that a client that deletes hundreds of sessions does not block the agent.
 pub(super) fn request_delete(context: &Context, record: &SessionRecord, owner: &Principal, trace: Option<TraceContext>) {
     let Some(id) = record.agent_session_id.clone() else { return };
     let Some(spec) = context.catalogue.agent(&record.agent) else { return };
@@ -33,7 +33,7 @@ pub(super) fn request_delete(context: &Context, record: &SessionRecord, owner: &
             () = shutdown.drain_started() => None,
         };
         if deleted.is_none() {
-            tracing::warn!(session = %ours, "a deleted session may still be there at the agent, which did not take the word");
+            tracing::warn!(session = %ours, "could not delete the session at the agent; the agent may still have it");
         }
     });
 }

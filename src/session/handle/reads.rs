@@ -12,7 +12,7 @@ use crate::transcript::OutputFold;
 use crate::types::TerminalId;
 
 impl SessionHandle {
-    /// Waits for a commit; false when the disk takes none.
+    /// Waits for a commit. Returns false if the disk accepts no commits.
     pub(super) async fn wait_durable_or_full(&self, seq: u64) -> Result<bool, Refusal> {
         tokio::select! {
             biased;
@@ -21,7 +21,7 @@ impl SessionHandle {
         }
     }
 
-    /// The session as it is; as it was at its last commit while the disk takes none.
+    /// The current snapshot. While the disk accepts no commits: the snapshot as of the last commit.
     pub async fn snapshot(&self) -> Result<Session, Refusal> {
         let (session, seq) = self.request(|reply| Command::Snapshot { reply }).await?;
         if self.wait_durable_or_full(seq).await? {
@@ -30,7 +30,7 @@ impl SessionHandle {
         committed::session(self.registry.context(), &self.entry.log).await
     }
 
-    /// The requests of the agent that are open; likewise.
+    /// The open requests of the agent. While the disk accepts no commits: those as of the last commit.
     pub async fn requests(&self) -> Result<Vec<PendingRequest>, Refusal> {
         let (requests, seq) = self.request(|reply| Command::Requests { reply }).await?;
         if self.wait_durable_or_full(seq).await? {
@@ -39,7 +39,7 @@ impl SessionHandle {
         Ok(committed::session(self.registry.context(), &self.entry.log).await?.requests)
     }
 
-    /// A page of terminals, the newest first; `before` is the last one of the page before.
+    /// A page of terminals, newest first. `before` is the last terminal of the previous page.
     pub async fn terminals(&self, before: Option<TerminalId>, limit: usize) -> Result<TerminalList, Refusal> {
         let key = record::session_key(self.id);
         let record: Option<SessionRecord> = read_record(self.registry.context(), Table::Session, key).await?;
@@ -60,7 +60,7 @@ impl SessionHandle {
         read_record(self.registry.context(), Table::Terminal, record::terminal_key(self.id, terminal)).await
     }
 
-    /// A terminal with the last of its output, as the log has it.
+    /// A terminal with the tail of its output, as stored in the log.
     pub async fn terminal(&self, terminal: TerminalId) -> Result<TerminalWindow, Refusal> {
         let committed = self.entry.log.committed();
         let record = self.terminal_record(terminal).await?.ok_or(Refusal::NotFound("terminal"))?;

@@ -1,11 +1,11 @@
-//! Sessions that were deleted while the disk took no commits.
+//! Sessions that were deleted while the disk accepted no commits.
 
 use super::SessionRegistry;
 use crate::eventlog::SessionLog;
 use crate::shutdown::lock_or_abort;
 
 impl SessionRegistry {
-    /// The session is gone for everybody now, and its log once the disk has room for the commit.
+    /// Hides the session from all clients now, and erases its log when the disk has space for the commit.
     pub(in crate::session) fn remove_after_commit(&self, log: SessionLog, seq: u64) {
         let (id, registry) = (log.session(), self.clone());
         lock_or_abort(self.inner.deleted.lock()).insert(id);

@@ -14,7 +14,7 @@ use crate::store::MemoryStore;
 use crate::types::{Ids, Limits, PrincipalLimits, PromptId, Scope};
 
 async fn in_time<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), what).await.expect("in time")
+    tokio::time::timeout(Duration::from_secs(20), what).await.expect("the future completes within 20 seconds")
 }
 
 fn prompt(queue: bool) -> PromptRequest {
@@ -22,7 +22,7 @@ fn prompt(queue: bool) -> PromptRequest {
     PromptRequest { blocks, attachments: Vec::new(), queue, key: None, trace: None }
 }
 
-/// A session whose turns wait for a process for ever. `last_prompt` turns have been there.
+/// A session whose turns wait for a process forever. It already has `last_prompt` turns.
 fn record(id: SessionId, by: &Principal, now: crate::types::Timestamp, last_prompt: u32) -> SessionRecord {
     SessionRecord {
         session_id: id,
@@ -90,7 +90,7 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
         Principal { id: "alice".into(), tenant: Tenant::default(), scopes: Scope::ALL.into_iter().collect() };
     let id = ids.session();
     let session_log = log.session(&by.tenant, id).await.unwrap();
-    // The number after the next one is none: to count on to it panics, as tests are built.
+    // The next turn number overflows and panics, because tests are built with overflow checks.
     let record = record(id, &by, ids.now(), u32::MAX - 1);
     let (actor, slot) = Actor::new(registry.context(), session_log.clone(), record);
     registry.install(actor, slot);
@@ -103,13 +103,13 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
     let (ended, refused) =
         in_time(Box::pin(async { tokio::join!(waiting, session.prompt(&by, prompt(true))) })).await;
     assert!(matches!(refused, Err(Refusal::Internal)), "{refused:?}");
-    let ended = ended.unwrap().expect("it has ended");
+    let ended = ended.unwrap().expect("the turn has ended");
     assert_eq!(
         (ended.status, ended.error.unwrap().code),
         (PromptStatus::Failed, api::ProblemCode::Interrupted)
     );
 
-    // It is there again, also for who holds an old handle, and fails again only where it panics again.
+    // The session is loaded again, also for an old handle. It fails again only where it panics again.
     let snapshot = in_time(session.snapshot()).await.unwrap();
     assert_eq!((snapshot.state, snapshot.prompt_id), (SessionState::Idle, None));
     assert!(matches!(in_time(session.prompt(&by, prompt(false))).await, Err(Refusal::Internal)));
