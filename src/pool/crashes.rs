@@ -1,4 +1,4 @@
-//! Back-off and breaker: of an agent whose starts fail, and of a session whose turns crash the agent.
+//! Back-off and breaker for agents whose starts fail and for sessions whose turns crash the agent.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -28,17 +28,17 @@ impl Crashes {
         }
     }
 
-    /// When the last back-off ends, or ended.
+    /// The end of the last back-off, which may be in the past.
     pub fn backed_off_until(&self) -> Option<Instant> {
         self.not_before
     }
 
-    /// How long the next start has to wait.
+    /// The time until the next start is allowed.
     pub fn wait(&self, now: Instant) -> Option<Duration> {
         self.not_before.and_then(|at| at.checked_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
-    /// While the breaker is open, how long it stays so.
+    /// The time until the breaker closes, or `None` if it is closed.
     pub fn open(&mut self, now: Instant, limits: &Limits) -> Option<Duration> {
         self.forget_old(now, limits);
         if self.recent.len() < limits.breaker_crashes as usize { None } else { self.wait(now) }
@@ -62,11 +62,11 @@ mod tests {
         assert_eq!(waits, [1, 2, 4, 8, 16]);
         assert!(crashes.open(Instant::now(), &limits).is_some());
         tokio::time::advance(Duration::from_secs(16)).await;
-        assert_eq!(crashes.open(Instant::now(), &limits), None, "after the wait one may try");
+        assert_eq!(crashes.open(Instant::now(), &limits), None, "a start is allowed after the back-off");
         crashes.note(Instant::now(), &limits);
         tokio::time::advance(limits.breaker_window * 2).await;
         assert_eq!(crashes.open(Instant::now(), &limits), None);
         crashes.note(Instant::now(), &limits);
-        assert_eq!(crashes.wait(Instant::now()), Some(limits.backoff_min), "what is old is forgiven");
+        assert_eq!(crashes.wait(Instant::now()), Some(limits.backoff_min), "old crashes do not count");
     }
 }
