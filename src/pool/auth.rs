@@ -88,7 +88,7 @@ impl Pool {
             if let Err(failure) = self.tell(&mut process, method, &params).await {
                 // Sessions report that a sign-in is necessary, if it is. The next process does not repeat the failed
                 // one.
-                tracing::warn!(agent = %spec.name, %failure, "a new process rejected the stored sign-in; sign in again if sessions require it");
+                tracing::warn!(agent = %spec.name, %failure, "a new process rejected the stored sign-in; sign in again if necessary");
                 self.forget_sign_in(&spec.name, tenant, signed_in.generation);
                 if matches!(failure, AgentFailure::Exited(_)) {
                     return Err(process.failed(failure));

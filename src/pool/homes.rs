@@ -69,7 +69,7 @@ impl Homes {
 
     /// Waits until a process of this agent may start in its HOME. With `exclusive`, no other start runs there.
     ///
-    /// Fails if the first start of the same entry fails while this one waits for it: a start of the same program in the
+    /// Fails if the first start of the same entry fails during the wait. A start of the same program in the
     /// same HOME would fail in the same way, after the same time.
     pub(super) async fn enter(
         self: &Arc<Self>,
