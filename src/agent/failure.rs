@@ -113,7 +113,7 @@ impl AgentFailure {
     /// The failure for an entry that was removed from the configuration.
     pub fn removed() -> Self {
         let detail =
-            "it was removed from the gateway's configuration; its sessions can still be read".to_owned();
+            "it is no longer in the gateway's configuration; its sessions can still be read".to_owned();
         Self::Start { detail }
     }
 

@@ -32,7 +32,7 @@ pub enum FileError {
     Denied,
     #[error("the disk is full")]
     Full,
-    #[error("the file could not be read or written")]
+    #[error("could not read or write the file")]
     Io(#[source] io::Error),
 }
 

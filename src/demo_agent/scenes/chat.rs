@@ -1,4 +1,4 @@
-//! The answer to a plain message: an introduction first, later what fits the words.
+//! The answer to a plain message: first an introduction, later a scene that matches the words.
 
 use super::super::options::Length;
 use super::super::prompt::Prompt;
@@ -6,7 +6,7 @@ use super::super::text::{one_line, quoted};
 use super::super::turn::{Step, Turn};
 use super::{text, work};
 
-/// Characters of the user's message that the answer repeats.
+/// The maximum number of characters of the user's message that the answer repeats.
 const QUOTE: usize = 120;
 
 const STEPS: [&str; 4] = ["Read the message", "Look around in the workspace", "Run the tests", "Answer"];
@@ -63,7 +63,7 @@ pub(super) async fn answer(turn: &mut Turn, prompt: &Prompt, number: u64) -> Ste
     small_talk(turn, prompt).await
 }
 
-/// Thoughts, a plan, tools and markdown in one turn, without a question that would hold it up.
+/// Thoughts, a plan, tools and markdown in one turn, without a request that blocks it.
 pub(super) async fn tour(turn: &mut Turn, prompt: &Prompt) -> Step {
     turn.think(&thought(prompt)).await?;
     turn.plan(&STEPS, 0).await?;
@@ -113,7 +113,7 @@ fn thought(prompt: &Prompt) -> String {
     )
 }
 
-/// Says what was understood of the message.
+/// Describes the message of the user.
 async fn heard(turn: &mut Turn, prompt: &Prompt) -> Step {
     if !prompt.text.trim().is_empty() && prompt.command().is_none() {
         turn.say(&format!("You wrote {}.\n\n", quoted(&prompt.text, QUOTE))).await?;

@@ -1,4 +1,4 @@
-//! Scenes that are only text.
+//! Scenes that consist only of text.
 
 use super::super::commands;
 use super::super::turn::{Step, Turn};
