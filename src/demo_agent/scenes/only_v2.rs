@@ -6,7 +6,7 @@ use super::super::turn::{Step, Turn};
 use super::super::version::Version;
 use super::number;
 
-const OLDER: &str = "ACP v1 has nothing of that kind. Give my entry in the gateway's configuration `protocol = 2`, and ask \
+const OLDER: &str = "ACP v1 does not have this feature. Set `protocol = 2` in my entry of the gateway's configuration, and try \
 again in a new session.";
 
 /// `tool` or `terminal`, and its duration.

@@ -13,7 +13,7 @@ use super::work;
 const CRASH_CODE: i32 = 42;
 
 const LAST_WORDS: &str = "The process of this agent ends now, in the middle of the turn. Send another message: the \
-gateway starts a new process, and the session goes on.";
+gateway starts a new process, and the session continues.";
 
 /// Sends a tick each second. The pace does not change it.
 pub(super) async fn slow(turn: &mut Turn, input: &str) -> Step {
