@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 client, one connection a request.
+//! A small HTTP/1.1 client with one connection per request.
 
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::Outcome;
 
-/// No read takes longer unless the gateway hangs.
+/// A longer read means that the gateway hangs.
 const STALL: Duration = Duration::from_mins(2);
 
-/// A request with a JSON body, or none: status and body of the answer.
+/// Sends a request with or without a JSON body. Returns the status and the body of the answer.
 pub(crate) fn send(
     address: SocketAddr,
     key: &str,
@@ -36,7 +36,7 @@ impl Events {
         if status.contains(" 200 ") { Ok(Self(answer)) } else { Err(format!("GET {path}: {status}").into()) }
     }
 
-    /// The id and the type of the next event. Sizes of chunks stand on lines of their own, which are none of ours.
+    /// The id and the type of the next event. Skips the lines with chunk sizes.
     pub(crate) fn next(&mut self) -> Outcome<(String, String)> {
         let (mut id, mut line) = (String::new(), String::new());
         loop {

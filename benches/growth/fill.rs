@@ -1,4 +1,4 @@
-//! Copies of the template, many in a transaction, their runs in turn as those of sessions that work at the same time.
+//! Copies the template, many copies per transaction. The runs of the copies alternate, as for concurrent sessions.
 
 use std::path::Path;
 use std::time::Instant;
@@ -12,9 +12,9 @@ use super::replaced::replaced;
 use super::template::{TITLE, Template, log};
 use super::{Outcome, Plan};
 
-/// Sessions that write at the same time.
+/// The number of concurrent sessions.
 const AT_ONCE: u64 = 64;
-/// Runs of a transaction.
+/// The number of runs in a transaction.
 const RUNS: usize = 128;
 
 /// A session that is being written.
@@ -87,7 +87,7 @@ impl Copy {
         Self { number, id, updated_at, framer: Framer::new(epoch, id), events, last_seq: 0 }
     }
 
-    /// Its next run: first the template's events, then updates.
+    /// The next run of this copy: first the template's events, then updates.
     fn run(&mut self, template: &Template, epoch: &Epoch, plan: &Plan) -> Run {
         let first_seq = self.last_seq + 1;
         let mut frames = Vec::new();
@@ -134,7 +134,7 @@ impl Copy {
         template.records.iter().map(copied).collect()
     }
 
-    /// The same bytes with its own id and title.
+    /// The same bytes with the id and title of this copy.
     fn replace(&self, template: &Template, bytes: &[u8]) -> Vec<u8> {
         let text = replaced(bytes, template.id.to_string().as_bytes(), self.id.to_string().as_bytes());
         let raw = replaced(&text, template.id.as_bytes(), self.id.as_bytes());
@@ -142,7 +142,7 @@ impl Copy {
     }
 }
 
-/// Of the session with this number; the long one has 0.
+/// The title of the session with this number. The long session has 0.
 pub(crate) fn title(number: u64) -> String {
     format!("Growth {number:07}")
 }

@@ -1,4 +1,4 @@
-//! The gateway with a large log: started on a free port, asked over loopback, stopped by its pid.
+//! The gateway with a large log: started on a free port, queried over loopback, stopped by its pid.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use super::Outcome;
 use super::client::{self, Events};
 
-/// A key for this run only; nothing outside loopback ever sees it.
+/// A key for this run only. It is used only on loopback.
 const KEY: &str = "growth-generator-key-0123456789abcdef0123456789abcdef";
 const STOP: Duration = Duration::from_secs(20);
 
-/// What runs, and where its data is.
+/// The programs, and the location of their data.
 pub(crate) struct Place {
     pub(crate) program: PathBuf,
     pub(crate) folder: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct Place {
 pub(crate) struct Gateway {
     child: Child,
     pub(crate) address: SocketAddr,
-    /// From the start of the process to its first answer.
+    /// The time from the start of the process to its first answer.
     pub(crate) ready: Duration,
 }
 
@@ -88,14 +88,14 @@ impl Gateway {
         Events::open(self.address, KEY, path)
     }
 
-    /// KiB of a line of its `status`, such as `VmRSS`.
+    /// The value in KiB of a line of its `status`, such as `VmRSS`.
     pub(crate) fn memory(&self, line: &str) -> Outcome<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let found = status.lines().find_map(|at| at.strip_prefix(line)?.strip_prefix(':'));
         Ok(found.and_then(|rest| rest.split_whitespace().next()).ok_or("no such line")?.parse()?)
     }
 
-    /// The time that all of its threads had a processor for.
+    /// The processor time of all its threads.
     pub(crate) fn cpu(&self) -> Outcome<Duration> {
         let mut nanos = 0;
         for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
@@ -105,7 +105,7 @@ impl Gateway {
         Ok(Duration::from_nanos(nanos))
     }
 
-    /// Asks it to end, and waits until it did.
+    /// Sends TERM and waits for the end.
     pub(crate) fn stop(mut self) -> Outcome {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).ok_or("it has no pid")?;
         kill_process(pid, Signal::TERM)?;
@@ -122,7 +122,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Both fail when it has ended, and that is what is wanted.
+        // Both calls fail if the process has ended, which is correct.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -1,10 +1,11 @@
-//! What a large log costs: fills a data folder as a gateway would have, then measures the real binary on it.
+//! The cost of a large log: fills a data directory as a gateway would, then measures the real binary on it.
 //!
-//! `cargo bench --bench growth` takes `-- sessions=20000 events=100 long=5000000 run=32 data=DIR`: so many sessions with so
-//! many events each, and one session with `long` events. A session of the gateway itself, made first, is what all others
-//! are copies of: its records and events go by `EventStore::commit`, under other ids. Figures are lines of JSON.
+//! `cargo bench --bench growth` accepts `-- sessions=20000 events=100 long=5000000 run=32 data=DIR`: the
+//! number of sessions, the number of events of each, and one session with `long` events. First a gateway
+//! creates one session. All others are copies: `EventStore::commit` writes its records and events with other
+//! ids. Results are lines of JSON.
 //!
-//! `data=DIR` keeps the folder, and measures on it again when it is there already; `gateway=FILE` measures another build.
+//! `data=DIR` keeps the directory, and uses an existing one again. `gateway=FILE` measures another build.
 
 mod client;
 mod fill;
@@ -24,23 +25,23 @@ use serde_json::Value;
 
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// The figures that the command line may change.
+/// The values that the command line may change.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) sessions: u64,
-    /// Of each of them.
+    /// Events of each session.
     pub(crate) events: u64,
-    /// Of the one long session.
+    /// Events of the long session.
     pub(crate) long: u64,
-    /// Events of a run: what an agent said between two commits.
+    /// Events of a run: the output of an agent between two commits.
     pub(crate) run: u64,
     pub(crate) data: Option<PathBuf>,
     pub(crate) gateway: PathBuf,
 }
 
 impl Plan {
-    /// What is no `key=value` of ours is cargo's and passes by. It gives `--bench` when it measures; without that a small
-    /// run shows that this still works.
+    /// Arguments that are not `key=value` belong to cargo and are ignored. cargo passes `--bench` for a
+    /// measurement. Otherwise a small run tests that the benchmark works.
     fn parse(args: impl Iterator<Item = String>) -> Outcome<Self> {
         let gateway = env!("CARGO_BIN_EXE_acp-gateway").into();
         let mut plan = Self { sessions: 50, events: 20, long: 2000, run: 32, data: None, gateway };
@@ -70,7 +71,7 @@ fn main() -> ExitCode {
     match Plan::parse(std::env::args().skip(1)).and_then(|plan| run(&plan)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // With stderr gone there is nobody left to tell.
+            // There is no other channel for the error if stderr is closed.
             drop(writeln!(std::io::stderr(), "growth: {error}"));
             ExitCode::FAILURE
         }

@@ -1,4 +1,4 @@
-//! What is measured on a filled folder. Each figure is a line of JSON; times are in milliseconds.
+//! The measurements on a filled directory. Each result is a line of JSON. Times are in milliseconds.
 
 use std::time::{Duration, Instant};
 
@@ -14,17 +14,17 @@ use super::fill::title;
 use super::gateway::{Gateway, Place};
 use super::template::log;
 
-/// Updates of a turn whose cost is measured.
+/// The number of updates of a measured turn.
 const FLOOD: u32 = 20_000;
 
-/// What of the log is asked for.
+/// The positions in the log that the measurements use.
 struct Places {
     sessions: usize,
     events: u64,
     epoch: String,
-    /// The long session, and its last seq.
+    /// The long session and its last seq.
     long: (String, u64),
-    /// Some of the others, spread over all.
+    /// A sample of the other sessions.
     some: Vec<String>,
     /// A cursor in the middle of the list.
     middle: String,
@@ -85,7 +85,7 @@ fn lists(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) -> O
     let page = |path: &str| timed(30, || gateway.get(path).map(drop));
     let first = page("/v1/sessions?limit=20")?;
     let deep = page(&format!("/v1/sessions?limit=20&cursor={}", places.middle))?;
-    // One that was changed long ago: the whole list is looked through.
+    // This session was changed long ago, so the search reads the whole list.
     let wanted = title(1);
     let began = Instant::now();
     let (mut requests, mut longest, mut cursor) = (0, Duration::ZERO, String::new());
@@ -141,7 +141,7 @@ fn streams(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) ->
     }))
 }
 
-/// What an event costs at the end of the long session, and in a new one.
+/// The cost of an event at the end of the long session, and in a new session.
 fn appends(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
     let new = gateway.send("POST", "/v1/sessions", &json!({ "agent": "fake" }))?;
     let new = new["sessionId"].as_str().ok_or("no id")?.to_owned();
@@ -159,7 +159,7 @@ fn appends(gateway: &Gateway, places: &Places, report: &mut dyn FnMut(&Value) ->
     report(&json!({ "figure": "append", "turns": figures }))
 }
 
-/// A turn from its prompt to its end.
+/// Runs a turn from its prompt to its end.
 fn turn(gateway: &Gateway, session: &str, prompt: &str) -> Outcome {
     let last = gateway.get(&format!("/v1/sessions/{session}"))?["lastEventId"].clone();
     let last = last.as_str().ok_or("no id")?;
@@ -174,11 +174,11 @@ fn turn(gateway: &Gateway, session: &str, prompt: &str) -> Outcome {
     }
 }
 
-/// How long a small turn takes while the long session loses most of its events, and while nothing else happens.
+/// The duration of a small turn while retention deletes most events of the long session, and without other work.
 fn pruning(place: &Place, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
     let quiet = turns(&Gateway::start(place, "")?, None)?;
     let gateway = Gateway::start(place, "session_log_bytes = \"1MiB\"")?;
-    // What is written makes retention look, without a wait for its time.
+    // The write triggers retention, so there is no wait for its interval.
     let busy = turns(&gateway, Some("flood n=2000 size=64"))?;
     gateway.stop()?;
     report(&json!({ "figure": "turnWhilePruned", "quiet": quiet, "pruned": busy }))

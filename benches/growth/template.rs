@@ -1,4 +1,4 @@
-//! One session as the gateway writes it, which all others are copies of.
+//! A session written by the gateway. All other sessions are copies of it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -24,14 +24,14 @@ const TABLES: [Table; 7] = [
 pub(crate) struct Template {
     pub(crate) id: SessionId,
     pub(crate) records: Vec<(Table, Record)>,
-    /// All of its frames, and how many they are.
+    /// All its frames and their number.
     pub(crate) frames: Vec<u8>,
     pub(crate) events: u64,
-    /// When it changed last, as its record has it.
+    /// The time of the last change, as in its record.
     pub(crate) updated_at: String,
 }
 
-/// Has a gateway make it, with a turn and a title.
+/// Has a gateway create the session, with a turn and a title.
 pub(crate) fn make(place: &Place) -> Outcome<Template> {
     let gateway = Gateway::start(place, "")?;
     let session = gateway.send("POST", "/v1/sessions", &json!({ "agent": "fake" }))?;

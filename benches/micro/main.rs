@@ -1,6 +1,7 @@
-//! What each step of an event's way costs by itself, on one thread: lines, envelope, frame, append, reader, fold.
+//! The cost of each step of an event on one thread: lines, envelope, frame, append, reader, fold.
 //!
-//! `cargo bench --bench micro`. Figures of a run say little by themselves; compare two builds on a quiet machine.
+//! `cargo bench --bench micro`. Compare the results of two builds on an idle machine. The results of a single
+//! run are not meaningful.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 
 const LINE_CAP: usize = 1 << 20;
 const DEPTH: usize = 128;
-/// About what one read of a pipe gives.
+/// The approximate number of lines in one read of a pipe.
 const LINES: usize = 230;
 
 fn line(number: usize) -> String {
@@ -56,7 +57,7 @@ fn envelope(c: &mut Criterion) {
     group.finish();
 }
 
-/// The events of a block.
+/// Calls `each` with the events of a block.
 fn events(block: &str, each: impl FnOnce(&[Event<'_>])) {
     let mut lines = Vec::new();
     let mut start = 0;
@@ -94,7 +95,7 @@ fn sse_frame(c: &mut Criterion) {
     group.finish();
 }
 
-/// A session in a log in memory.
+/// A session in an in-memory log.
 fn session(runtime: &tokio::runtime::Runtime) -> (EventLog, SessionLog) {
     runtime.block_on(async {
         let ids = Ids::system();

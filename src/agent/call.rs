@@ -1,4 +1,4 @@
-//! One call that belongs to no session: whoever makes it reads what the agent says up to the answer.
+//! A call that belongs to no session. The caller reads the agent's messages until the answer.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::acp::{self, method, sign_in};
 use crate::jsonrpc::{CallId, IncomingId};
 
 impl Connection {
-    /// Nobody waits for the answer any more, and the agent may know: its work on it is of no use.
+    /// Cancels a call whose answer is not needed. The agent can stop its work on it.
     pub fn abandon(&self, call: CallId) {
         self.forget(call);
         let params = to_raw_value(&json!({ "requestId": call.number() })).expect("a number is JSON");
-        // One that takes no more messages is ending, and so is its work.
+        // A failed send means that the agent is ending, and its work with it.
         drop(self.notify(method::CANCEL_REQUEST, &params));
     }
 }
 
-/// A call that is abandoned when nobody reads on.
+/// A call that is abandoned if it is dropped before its answer.
 struct OpenCall<'a> {
     connection: &'a Connection,
     call: Option<CallId>,
@@ -37,8 +37,8 @@ impl Drop for OpenCall<'_> {
 }
 
 impl Process {
-    /// Calls a method and waits for its answer. What the agent asks meanwhile nobody serves, and what it tells is
-    /// passed over. Dropping this tells the agent that the answer is not wanted.
+    /// Calls a method and waits for its answer. Rejects the agent's requests and ignores its notifications
+    /// meanwhile. Dropping the future cancels the call at the agent.
     pub async fn call(
         &mut self,
         method: &str,
@@ -82,7 +82,7 @@ impl Process {
         }
     }
 
-    /// Answers what nobody can be asked.
+    /// Rejects a request of the agent, because no client is connected to this call.
     fn reject_request(&self, id: IncomingId, method: &str) {
         let raw = |value: serde_json::Value| to_raw_value(&value).expect("plain JSON serializes");
         match method {

@@ -1,4 +1,4 @@
-//! The catalogue: every agent that clients may name, and which entry of it holds now.
+//! The catalogue: all agents that clients may name, and their current entries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::spec::AgentSpec;
 use crate::types::AgentName;
 
-/// What one reading of the configuration names. It never changes; a reload puts another in its place.
+/// The agents of one version of the configuration. Immutable: a reload replaces it.
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
     agents: BTreeMap<AgentName, Arc<AgentSpec>>,
@@ -20,8 +20,8 @@ impl Catalogue {
         Self { agents }
     }
 
-    /// The same, with the very entries of `former` where nothing has changed. Any session may have been given any MCP
-    /// server, so each entry has them all, and a change of one is a change of every entry.
+    /// Reuses the entries of `former` that have not changed. A change of an MCP server changes every entry,
+    /// because each entry contains all servers: any session may use them.
     #[must_use]
     pub fn reusing_entries_of(mut self, former: &Self) -> Self {
         for (name, spec) in &mut self.agents {
@@ -42,12 +42,12 @@ impl Catalogue {
     }
 }
 
-/// The catalogue that holds now: a cheap handle. Who has taken an entry goes on with that.
+/// A cheap handle of the current catalogue. A caller that has loaded an entry continues with that entry.
 #[derive(Debug, Clone)]
 pub struct CurrentCatalogue(watch::Receiver<Arc<Catalogue>>);
 
 impl CurrentCatalogue {
-    /// The handle, and the one place that puts another catalogue in.
+    /// Creates the handle, and the only sender that replaces the catalogue.
     pub fn new(catalogue: Arc<Catalogue>) -> (watch::Sender<Arc<Catalogue>>, Self) {
         let (sender, receiver) = watch::channel(catalogue);
         (sender, Self(receiver))
@@ -99,7 +99,7 @@ mod tests {
         let third = Catalogue::new([spec("a", "1", &y), spec("b", "2", &y)]).reusing_entries_of(&second);
         assert!(
             !same(&second, &third, "a") && !same(&second, &third, "b"),
-            "each may have been given the server"
+            "every entry contains the server"
         );
     }
 }

@@ -1,7 +1,7 @@
-//! A connection over a transport: lines in, lines out, and who waits for which answer.
+//! A connection over a transport: lines in, lines out, and the pairing of requests with responses.
 //!
-//! One task reads the agent's stdout, in order, and hands batches to the one who holds the connection. When that
-//! one is slow the batches wait, then the pipe fills, then the agent waits: nothing grows.
+//! One task reads the agent's stdout in order and sends batches to the holder of the connection. If the
+//! holder is slow, the batch channel fills, then the pipe, then the agent blocks. No buffer grows.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,10 +20,10 @@ use crate::process::StdinWriter;
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::Limits;
 
-/// What an agent said, in its order.
+/// A message from the agent, in its order.
 #[derive(Debug)]
 pub enum Inbound {
-    /// A `session/update` as nearly all are: its parts stand in the batch's own bytes.
+    /// A common `session/update`. Its parts are ranges of the batch's block.
     Update(UpdateLine),
     Notification {
         method: Box<str>,
@@ -38,40 +38,40 @@ pub enum Inbound {
         call: CallId,
         outcome: Result<Box<RawValue>, RpcError>,
     },
-    /// A line that is no JSON-RPC message, or an answer to nothing that we asked.
+    /// A line that is not a JSON-RPC message, or a response to an unknown request.
     InvalidLine {
         bytes: usize,
     },
 }
 
-/// Messages that came in one read.
+/// The messages of one read.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// What was read, as whole lines.
+    /// The bytes of the read, as whole lines.
     pub block: Bytes,
     pub messages: Vec<Inbound>,
     bytes: usize,
 }
 
 impl Batch {
-    /// A part of the block, as one of its messages names it; such a part is JSON.
+    /// A part of the block, as one of its messages refers to it. Such a part is JSON.
     pub fn raw(&self, part: &Range<usize>) -> Option<&RawValue> {
         serde_json::from_slice(self.block.get(part.clone())?).ok()
     }
 }
 
-/// A cheap handle on the way to the agent.
+/// A cheap handle for messages to the agent.
 #[derive(Debug, Clone)]
 pub struct Connection {
     tables: Arc<Mutex<PendingTables<()>>>,
-    /// Values that no error of the agent may show.
+    /// Values that are masked in the agent's errors.
     secrets: Arc<Mutex<Vec<String>>>,
     stdin: StdinWriter,
     /// Why the reader stopped, once it has.
     read_end: watch::Receiver<Option<ReadEnd>>,
 }
 
-/// Why there is nothing more to read.
+/// Why the reader stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadEnd {
     EndOfFile,
@@ -81,14 +81,14 @@ pub enum ReadEnd {
     TooManyInvalidLines {
         per_minute: u32,
     },
-    /// Too many bytes before the first answer.
+    /// Too many bytes before the first response.
     StartupOutputTooLarge {
         cap: usize,
     },
 }
 
 impl ReadEnd {
-    /// What a person should read, where it is the agent's fault.
+    /// A message for people, if the agent caused the end.
     pub fn reason(&self) -> Option<String> {
         match self {
             Self::EndOfFile => None,
@@ -103,13 +103,13 @@ impl ReadEnd {
     }
 }
 
-/// The agent cannot be written to: its stdin is closed, or it reads more slowly than it must.
+/// The agent's stdin is closed, or the agent reads it too slowly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the agent takes no more messages")]
+#[error("the agent accepts no more messages")]
 pub struct Closed;
 
 impl Connection {
-    /// Starts the reader. The receiver goes to whoever owns the connection.
+    /// Starts the reader. The receiver belongs to the holder of the connection.
     pub fn start(
         stdout: impl AsyncRead + Send + Unpin + 'static,
         stdin: StdinWriter,
@@ -141,12 +141,12 @@ impl Connection {
         lock_or_abort(self.tables.lock())
     }
 
-    /// Replaces further values in the errors of this agent.
+    /// Masks more values in the errors of this agent.
     pub fn add_secrets(&self, secrets: Vec<String>) {
         lock_or_abort(self.secrets.lock()).extend(secrets);
     }
 
-    /// Sends a request; its answer comes in a batch.
+    /// Sends a request. The response arrives in a batch.
     pub fn call(&self, method: &str, params: &RawValue) -> Result<CallId, Closed> {
         let id = self.tables().register_call(());
         if self.stdin.send(jsonrpc::request(id, method, params)).is_err() {
@@ -156,17 +156,17 @@ impl Connection {
         Ok(id)
     }
 
-    /// The answer is no longer wanted: when it comes it counts as noise.
+    /// Forgets a call. A late response then counts as an invalid line.
     pub fn forget(&self, call: CallId) {
         self.tables().remove_call(call);
     }
 
-    /// Sends a notification behind what was sent before, and before the answers that follow from it.
+    /// Sends a notification after all earlier messages, and before the answers that follow from it.
     pub fn notify(&self, method: &str, params: &RawValue) -> Result<(), Closed> {
         self.stdin.send_reserved(jsonrpc::notification(method, params)).map_err(|_| Closed)
     }
 
-    /// Answers a request of the agent, once; what was answered before is left as it is.
+    /// Answers a request of the agent, once. Does nothing if the request was already answered.
     pub fn answer(
         &self,
         id: IncomingId,
@@ -181,23 +181,23 @@ impl Connection {
         self.stdin.send_reserved(Bytes::from_owner(GuardedLine { line, _guard: held })).map_err(|_| Closed)
     }
 
-    /// The open request that the agent itself calls `raw_id`.
+    /// The open request with the agent's id `raw_id`.
     pub fn find(&self, raw_id: &RawValue) -> Option<IncomingId> {
         self.tables().find_request(raw_id)
     }
 
-    /// The call of ours that goes by this id, while it is open.
+    /// The gateway's open call with this id.
     pub fn find_call(&self, raw_id: &RawValue) -> Option<CallId> {
         self.tables().find_call(raw_id)
     }
 
-    /// Why the agent's stdout is over, once it is.
+    /// Why the agent's stdout ended, once it has.
     pub fn read_end(&self) -> watch::Receiver<Option<ReadEnd>> {
         self.read_end.clone()
     }
 }
 
-/// A line with something that goes when the line has been written.
+/// A line with a value that is dropped after the line was written.
 struct GuardedLine<T> {
     line: Bytes,
     _guard: T,
@@ -215,8 +215,8 @@ struct Reader {
     batches: mpsc::Sender<Batch>,
     invalid_lines: InvalidLineLimiter,
     secrets: Arc<Mutex<Vec<String>>>,
-    /// Bytes that were read before the agent gave its first answer, which is the one to `initialize`. Until then
-    /// launchers like npx may write any lines, up to a bound, and lines that are not JSON-RPC do not count.
+    /// Bytes read before the agent's first response, which answers `initialize`. Until then launchers like
+    /// npx may write any lines, up to a limit. Invalid lines do not count during this time.
     startup_bytes: Option<usize>,
     limits: Arc<Limits>,
 }
@@ -231,7 +231,7 @@ impl Reader {
                 Ok(_) => {}
             }
             match self.deliver_lines().await {
-                // An agent that floods must not keep a thread that others wait for.
+                // A flooding agent must not occupy a worker thread that other tasks need.
                 Ok(true) => tokio::task::yield_now().await,
                 Ok(false) => break,
                 Err(over) => return over,
@@ -239,13 +239,13 @@ impl Reader {
         }
         if self.lines.partial_len() > 0 {
             let noise = Inbound::InvalidLine { bytes: self.lines.partial_len() };
-            // Whoever held the connection may be gone, and then nobody counts.
+            // The holder of the connection may have dropped the receiver.
             drop(self.batches.send(Batch { messages: vec![noise], ..Batch::default() }).await);
         }
         ReadEnd::EndOfFile
     }
 
-    /// Hands on what is whole. False when nobody holds the connection any more.
+    /// Sends the complete lines. Returns false if the holder has dropped the receiver.
     async fn deliver_lines(&mut self) -> Result<bool, ReadEnd> {
         let block = self.lines.take_block();
         if let Some(bytes) = &mut self.startup_bytes {
@@ -254,7 +254,7 @@ impl Reader {
                 return Err(ReadEnd::StartupOutputTooLarge { cap: self.limits.start_output_bytes });
             }
         }
-        // Once for all of its lines; if it is not, each line for itself.
+        // One check for all lines. If it fails, the parser checks each line.
         let text = std::str::from_utf8(&block).is_ok();
         let empty = || Batch { block: block.clone(), ..Batch::default() };
         let mut batch = empty();
@@ -290,7 +290,7 @@ impl Reader {
     }
 
     async fn send(&self, mut batch: Batch) -> bool {
-        // What was parsed has its own bytes: a large line is not there twice while its batch waits.
+        // Parsed messages own their bytes. Dropping the block avoids a second copy of a large line in the queue.
         if !batch.messages.iter().any(|message| matches!(message, Inbound::Update(_))) {
             batch.block = Bytes::new();
         }
@@ -315,14 +315,14 @@ impl Reader {
                 None => noise,
             },
             Err(error) => {
-                tracing::debug!(%error, bytes = line.len(), "a line of the agent is not a message");
+                tracing::debug!(%error, bytes = line.len(), "invalid JSON-RPC line from the agent");
                 noise
             }
         }
     }
 }
 
-/// Counts bad lines in windows of a minute.
+/// Counts invalid lines per minute.
 struct InvalidLineLimiter {
     since: Instant,
     count: u32,

@@ -1,4 +1,4 @@
-//! How an agent can fail those who use it.
+//! The failures of an agent.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,29 +13,30 @@ use crate::jsonrpc::RpcError;
 use crate::process::masked;
 use crate::types::AgentName;
 
-/// How a process ended, and why we ended it if we did.
+/// How a process ended, and why the gateway stopped it if it did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AgentExit {
     pub exit_code: Option<i32>,
-    /// As the system spells it: `SIGKILL`.
+    /// The name of the signal, as in `SIGKILL`.
     pub signal: Option<String>,
     pub stderr_tail: String,
-    /// Our own reason: a line that was too long, a flood of bad lines, a stdin that nobody read.
+    /// The gateway's reason: a line that was too long, a flood of invalid lines, or a stdin that the agent did not
+    /// read.
     pub reason: Option<String>,
 }
 
 impl fmt::Display for AgentExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.reason, &self.signal, self.exit_code) {
-            (Some(reason), _, _) => write!(f, "it was ended: {reason}"),
-            (None, Some(signal), _) => write!(f, "it was ended by {signal}"),
-            (None, None, Some(code)) => write!(f, "it ended with code {code}"),
-            (None, None, None) => f.write_str("it closed its stdout"),
+            (Some(reason), _, _) => write!(f, "stopped by the gateway: {reason}"),
+            (None, Some(signal), _) => write!(f, "ended by signal {signal}"),
+            (None, None, Some(code)) => write!(f, "exited with code {code}"),
+            (None, None, None) => f.write_str("closed its stdout"),
         }
     }
 }
 
-/// Why a call to an agent, or its start, did not succeed.
+/// Why a call to an agent, or its start, failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AgentFailure {
     #[error("the agent answered with an error: {0}")]
@@ -47,11 +48,11 @@ pub enum AgentFailure {
         /// The next step for a person, in one sentence.
         next_step: String,
     },
-    #[error("the agent cannot do {method}")]
+    #[error("the agent does not support {method}")]
     Unsupported { method: String },
-    #[error("the agent could not be started: {detail}")]
+    #[error("could not start the agent: {detail}")]
     Start { detail: String },
-    #[error("the agent's process is gone: {0}")]
+    #[error("the agent's process ended: {0}")]
     Exited(AgentExit),
     #[error("the gateway is shutting down")]
     Draining,
@@ -62,7 +63,7 @@ pub enum AgentFailure {
     StartTimeout { agent: AgentName, timeout: Duration },
 }
 
-/// The error with the values of the entry's secrets replaced, also in `data`.
+/// Masks the secrets of the entry in an error, also in `data`.
 pub fn without_secrets(error: RpcError, secrets: &[String]) -> RpcError {
     if secrets.is_empty() {
         return error;
@@ -71,18 +72,18 @@ pub fn without_secrets(error: RpcError, secrets: &[String]) -> RpcError {
     RpcError { code: error.code, message: masked(&error.message, secrets), data }
 }
 
-/// `None` if a secret cannot be replaced without damage to the JSON.
+/// `None` if a secret cannot be masked without damage to the JSON.
 fn masked_json(data: Box<RawValue>, secrets: &[String]) -> Option<Box<RawValue>> {
-    // A string may spell any of its characters as an escape, so the search needs the values.
+    // A JSON string may contain escapes, so the search needs the decoded values.
     let Ok(mut value) = serde_json::from_str::<Value>(data.get()) else {
-        // A lone surrogate, for example.
+        // For example, a lone surrogate.
         let shown = masked(data.get(), secrets);
         return if shown == data.get() { Some(data) } else { RawValue::from_string(shown).ok() };
     };
     if mask_strings(&mut value, secrets) { to_raw_value(&value).ok() } else { Some(data) }
 }
 
-/// Replaces secrets in every string and name. Returns true if there was one.
+/// Masks secrets in every string and member name. Returns true if there was one.
 fn mask_strings(value: &mut Value, secrets: &[String]) -> bool {
     match value {
         Value::String(text) => {
@@ -109,14 +110,14 @@ fn mask_strings(value: &mut Value, secrets: &[String]) -> bool {
 }
 
 impl AgentFailure {
-    /// Its entry was taken out of the configuration.
+    /// The failure for an entry that was removed from the configuration.
     pub fn removed() -> Self {
         let detail =
-            "it is no longer in the gateway's configuration; what it said can still be read".to_owned();
+            "it is no longer in the gateway's configuration; its sessions can still be read".to_owned();
         Self::Start { detail }
     }
 
-    /// The failure for an error that answers a call. A missing sign-in has its own variant.
+    /// Converts an error response. A missing sign-in has its own variant.
     pub fn from_rpc_error(error: RpcError, spec: &AgentSpec, initialized: &InitializeResult) -> Self {
         if sign_in::is_required(&error) {
             let next_step = next_step(spec, initialized);

@@ -1,7 +1,10 @@
-//! The catalogue of agents, and one connection to one agent process.
+//! The catalogue of agents, and the connection to one agent process.
 //!
-//! It owns the child's two ends, the pairing of requests with answers, and the first handshake. It does not know
-//! sessions: whoever holds the [`Process`] gets every message in the order in which the agent wrote it.
+//! This module owns the child's pipes, the pairing of requests with responses, and the handshake. It does not know
+//! sessions: the holder of a [`Process`] receives every message in the order in which the agent wrote it.
+//!
+//! Reading order: [`spec`], [`catalogue`], [`process`], [`connection`], [`failure`] with [`next_step`],
+//! [`call`], [`sign_in`].
 
 mod call;
 mod catalogue;

@@ -7,10 +7,10 @@ use crate::acp::auth::{AuthMethod, OfferedMethod};
 use crate::jsonrpc::plain_line;
 use crate::types::known_agents::api_key_format;
 
-/// The longest id of a method that is shown, in bytes.
+/// The maximum length of a method id in the text, in bytes.
 const ID_BYTES: usize = 200;
 
-/// One sentence: the variable to set, the call to send, or the command to run, whichever of them this agent has.
+/// One sentence with the possible steps: set a variable, send a call, or run a command.
 pub(super) fn next_step(spec: &AgentSpec, initialized: &InitializeResult) -> String {
     let mut ways = vec![variable(spec)];
     ways.extend(call(spec, &initialized.offered_auth_methods()));
@@ -49,8 +49,8 @@ fn call(spec: &AgentSpec, methods: &[OfferedMethod]) -> Option<String> {
 }
 
 impl Process {
-    /// The method of `authenticate` that reads a key which the process has in its environment, for known agents that
-    /// refuse sessions without the call.
+    /// The method of `authenticate` that reads a key from the environment of the process, for known agents
+    /// that refuse sessions without this call.
     pub fn sign_in_by_variable(&self) -> Option<&'static str> {
         let methods = self.spec.known?.row.env_key_methods;
         let usable = |(method, variable): &&(&'static str, &'static str)| {
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(
             sentence("other", false, &[], terminal),
             "Set the key of its provider in `env` of [agents.x].",
-            "a terminal that is off is not named"
+            "a disabled terminal method is not suggested"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! From an entry of the catalogue to a process that has answered `initialize` (ACP, Initialization).
+//! Starts an agent from its entry until it has answered `initialize` (ACP, Initialization).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -16,21 +16,21 @@ use crate::process::{Child, ChildSpec, ProcessTree, Spawner, StopReason, Termina
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{AgentName, Limits};
 
-/// An agent that runs. Dropping it ends it.
+/// A running agent. Dropping it stops it.
 #[derive(Debug)]
 pub struct Process {
     pub spec: Arc<AgentSpec>,
     pub connection: Connection,
     pub batches: mpsc::Receiver<Batch>,
     pub initialized: Arc<InitializeResult>,
-    /// What it was offered at `initialize`.
+    /// The client capabilities that `initialize` offered.
     pub client_capabilities: ClientCapabilities,
     child: Child,
-    /// The agent's processes, with the processes that ran after `initialize`.
+    /// The agent's processes, with those that ran after `initialize` as the baseline.
     tree: ProcessTree,
 }
 
-/// A start that failed. Its process may still be running: dropping this stops it in the background.
+/// A failed start. Its process may still run: dropping this value stops it in the background.
 #[derive(Debug)]
 pub struct FailedStart {
     pub failure: AgentFailure,
@@ -44,13 +44,13 @@ impl From<AgentFailure> for FailedStart {
 }
 
 impl FailedStart {
-    /// Begins to stop the started process.
+    /// Begins to stop the process.
     fn of(failure: AgentFailure, child: Child) -> Self {
         child.begin_stop();
         Self { failure, child: Some(child) }
     }
 
-    /// Whether the agent answered as agents do to an `initialize` of a version that they do not speak, or cannot read.
+    /// Whether the agent answered `initialize` with an error that indicates an unsupported version.
     fn refuses_version(&self) -> bool {
         let AgentFailure::Rpc(error) = &self.failure else { return false };
         matches!(
@@ -59,7 +59,7 @@ impl FailedStart {
         )
     }
 
-    /// Returns when the process is gone.
+    /// Returns when the process has ended.
     pub async fn wait_stopped(self) {
         if let Some(child) = self.child {
             child.stop().await;
@@ -74,7 +74,7 @@ pub struct Launcher {
     limits: Arc<Limits>,
     shutdown: Shutdown,
     version: &'static str,
-    /// Entries that want v2 of an agent that speaks only v1. It is not asked again until its entry is another.
+    /// Entries that request v2 for an agent that supports only v1. The launcher retries v2 when the entry changes.
     v1_only: Arc<Mutex<HashMap<AgentName, Arc<AgentSpec>>>>,
 }
 
@@ -83,7 +83,7 @@ impl Launcher {
         Self { spawner, limits, shutdown, version, v1_only: Arc::default() }
     }
 
-    /// One that can start nothing.
+    /// A launcher whose program does not exist.
     #[cfg(test)]
     pub(crate) fn without_programs(limits: &Arc<Limits>, shutdown: &Shutdown) -> Self {
         let nowhere = std::path::PathBuf::from("/nonexistent");
@@ -91,9 +91,9 @@ impl Launcher {
         Self::new(spawner, Arc::clone(limits), shutdown.clone(), "test")
     }
 
-    /// Starts the agent in the newest version that it shares with its entry. One that turns out to speak only v1
-    /// is started again: it has read nothing of an `initialize` of v2 but its version, so it believes that the
-    /// gateway can do nothing.
+    /// Starts the agent with the newest version that the agent and its entry support. An agent that supports
+    /// only v1 is started again: it ignored the v2 fields of `initialize`, so it assumes that the client has
+    /// no capabilities.
     pub async fn launch(
         &self,
         spec: &Arc<AgentSpec>,
@@ -108,7 +108,7 @@ impl Launcher {
             Err(failed) if failed.refuses_version() => failed.wait_stopped().await,
             Err(failed) => return Err(failed),
         }
-        tracing::info!(agent = %spec.name, "the agent speaks only version 1 of the protocol");
+        tracing::info!(agent = %spec.name, "the agent supports only version 1 of the protocol");
         lock_or_abort(self.v1_only.lock()).insert(spec.name.clone(), Arc::clone(spec));
         self.start(spec, offer, AcpVersion::V1).await
     }
@@ -118,7 +118,7 @@ impl Launcher {
         AcpVersion::from_number(spec.protocol) == Some(AcpVersion::V2) && !older()
     }
 
-    /// Spawns and initialises, within the agent's `limits.start`.
+    /// Spawns and initializes the agent within `start_timeout`.
     async fn start(
         &self,
         spec: &Arc<AgentSpec>,
@@ -139,7 +139,7 @@ impl Launcher {
             &self.shutdown,
         );
         let mut starting = Starting { connection, batches, child };
-        // The entry decides it for all of its processes, so it is no part of what a session may want.
+        // The entry decides this for all its processes, so it is not part of the session's capabilities.
         let said = ClientCapabilities { terminal_auth: spec.terminal_auth, ..offer };
         let handshake = self.initialize((dialect, said), &starting.connection, &mut starting.batches);
         let outcome = tokio::time::timeout(spec.limits.start_timeout, handshake).await;
@@ -157,7 +157,7 @@ impl Launcher {
         Err(FailedStart::of(failure, starting.child))
     }
 
-    /// `Err(None)`: the process ended before it answered.
+    /// Sends `initialize`. Returns `Err(None)` if the process ended before it answered.
     async fn initialize(
         &self,
         (dialect, offer): (AcpVersion, ClientCapabilities),
@@ -175,7 +175,7 @@ impl Launcher {
                             .map_err(|error| Some(AgentFailure::Start { detail: error.to_string() }));
                     }
                     Inbound::Request { id, method, .. } => reject_request(connection, id, &method),
-                    // Nothing that comes before the handshake belongs to a session.
+                    // A message before the handshake belongs to no session.
                     Inbound::Update(_)
                     | Inbound::Notification { .. }
                     | Inbound::Response { .. }
@@ -187,7 +187,7 @@ impl Launcher {
     }
 }
 
-/// The command as the operator configured it, with its HOME.
+/// The configured command with its HOME.
 pub(super) fn child_spec(spec: &AgentSpec) -> ChildSpec {
     let (Home::Dedicated(home) | Home::User(home)) = &spec.home;
     let mut env = spec.env.clone();
@@ -201,12 +201,12 @@ pub(super) fn child_spec(spec: &AgentSpec) -> ChildSpec {
     }
 }
 
-/// An error with what is behind it: the operator has to see that a file is not executable.
+/// An error with its cause: the operator must see that a file is not executable, for example.
 pub(super) fn with_cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// Answers a request that nobody serves. A closed stdin needs no answer.
+/// Rejects an unsupported request. A closed stdin needs no answer.
 fn reject_request(connection: &Connection, id: IncomingId, method: &str) {
     drop(connection.answer(id, Err(&acp::method_not_found(method)), ()));
 }
@@ -235,7 +235,7 @@ impl Starting {
     }
 }
 
-/// How long a process that closed its stdout may take to end before we speak of it without its exit code.
+/// The time that a process may use to end after it closed its stdout. After that, the report has no exit code.
 const EXIT_GRACE: Duration = Duration::from_millis(400);
 
 async fn agent_exit(connection: &Connection, child: &Child) -> AgentExit {
@@ -250,17 +250,18 @@ async fn agent_exit(connection: &Connection, child: &Child) -> AgentExit {
 }
 
 impl Process {
-    /// How it ended; to be asked when `batches` is over.
+    /// How the process ended. Call it after the end of `batches`.
     pub async fn exit(&self) -> AgentExit {
         agent_exit(&self.connection, &self.child).await
     }
 
-    /// Answers a request of the agent, once. One that does not take its answers waits for them for ever, so it ends.
+    /// Answers a request of the agent, once. An agent that does not read its answers would wait for ever, so
+    /// it is stopped.
     pub fn answer(&self, id: IncomingId, outcome: Result<&RawValue, &RawValue>) {
         self.answer_with_guard(id, outcome, ());
     }
 
-    /// The same, and `held` is dropped when the agent has taken the whole answer, or will never.
+    /// The same. `held` is dropped after the agent has read the whole answer, or when it never will.
     pub fn answer_with_guard(
         &self,
         id: IncomingId,
@@ -272,46 +273,46 @@ impl Process {
         }
     }
 
-    /// Starts terminals beside it, which end with it.
+    /// Starts terminals beside the agent. They end with it.
     pub fn terminals(&self) -> &Terminals {
         self.child.terminals()
     }
 
-    /// The last of what it wrote to stderr.
+    /// The tail of stderr.
     pub fn stderr(&self) -> String {
         self.child.stderr().tail()
     }
 
-    /// The process has ended, has closed its stdout or was cut off, or nobody reads it any more.
+    /// Whether the process ended, closed its stdout, was disconnected, or has lost its reader.
     pub fn has_ended(&self) -> bool {
         let over = self.connection.read_end();
         over.has_changed().is_err() || over.borrow().is_some() || self.child.exit().is_some()
     }
 
-    /// Ends a process that turned out to be of no use at its start.
+    /// Stops a process that failed during its start.
     pub fn failed(self, failure: AgentFailure) -> FailedStart {
         FailedStart::of(failure, self.child)
     }
 
-    /// There is output of the agent that nobody has read yet.
+    /// Whether there are unread messages of the agent.
     pub fn has_unread(&self) -> bool {
         !self.batches.is_empty()
     }
 
-    /// Its processes, with those noted that it had after `initialize`.
+    /// The processes of the agent, with the baseline after `initialize`.
     pub fn tree(&self) -> ProcessTree {
         self.tree.clone()
     }
 
-    /// Begins the stop ladder; what the agent still says is read.
+    /// Begins a graceful stop. The messages of the agent are still read.
     pub fn begin_stop(&self) {
         self.child.begin_stop();
     }
 
-    /// Goes down the stop ladder and returns when the process is gone.
+    /// Stops the process gracefully and returns when it has ended.
     pub async fn stop(self) {
         let Self { batches, child, .. } = self;
-        // Nobody reads what it says any more, so it must not block on saying it.
+        // Without a reader, a full channel would block the agent.
         drop(batches);
         child.stop().await;
     }

@@ -1,4 +1,4 @@
-//! An agent's own command in a terminal, for a person who signs in to it (ACP, Authentication, type `terminal`).
+//! An agent's own command in a terminal, for a person who signs in (ACP, Authentication, type `terminal`).
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::spec::AgentSpec;
 use crate::acp::auth::TerminalAuth;
 use crate::process::{Exit, PtyChild, PtyReader, PtySize, PtyWriter};
 
-/// The command while it runs. Dropping it ends it, with all that it started.
+/// The running command. Dropping it stops it and all its descendants.
 #[derive(Debug)]
 pub struct Terminal {
     pub output: PtyReader,
@@ -21,20 +21,20 @@ pub struct Terminal {
 pub struct SignInCommand(PtyChild);
 
 impl SignInCommand {
-    /// Waits for its end and that of all it started.
+    /// Waits for its end and the end of all its descendants.
     pub async fn exited(&self) -> Exit {
         self.0.exited().await
     }
 
-    /// Tells it how many characters the window has.
+    /// Sets the size of the window in characters.
     pub fn resize(&self, cols: u16, rows: u16) {
-        // One that has ended has no window.
+        // A command that has ended has no window.
         drop(self.0.resize(PtySize { cols, rows }));
     }
 }
 
 impl Launcher {
-    /// Runs the configured command with what the method adds to it, and never another one.
+    /// Runs the configured command with the additions of the method, and never another command.
     pub async fn sign_in(
         &self,
         spec: &Arc<AgentSpec>,

@@ -1,4 +1,4 @@
-//! What the operator says about an agent. Clients name an agent; they never define one.
+//! The operator's definition of an agent. Clients name an agent and never define one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,42 +9,42 @@ use std::time::Duration;
 use crate::acp::{ClientCapabilities, McpServer};
 use crate::types::{AgentName, KnownAgent, ServedBy};
 
-/// One `[agents.<name>]` entry, with its command looked up and its secrets read.
+/// One `[agents.<name>]` entry with its command resolved and its secrets read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AgentSpec {
     pub name: AgentName,
     pub known: Option<Known>,
-    /// What a person reads in a list; the agent's own `agentInfo.title` outranks it.
+    /// The title in lists. The agent's own `agentInfo.title` has precedence.
     pub title: String,
     pub program: PathBuf,
     pub args: Vec<OsString>,
-    /// The whole environment of the process but `HOME`.
+    /// The complete environment of the process except `HOME`.
     pub env: Vec<(OsString, OsString)>,
-    /// Values that stderr must not show, those of `mcp` among them.
+    /// Values that are masked in stderr, including those of `mcp`.
     pub secrets: Vec<String>,
-    /// The MCP servers that its sessions may be given, by name. A process is told of those of its own entry alone,
-    /// because of others it does not hide the secrets.
+    /// The MCP servers that its sessions may use, by name. A process receives only the servers of its own
+    /// entry, because it does not mask the secrets of others.
     pub mcp: Arc<BTreeMap<String, McpServer>>,
     pub home: Home,
-    /// Who serves `fs/*`.
+    /// Serves `fs/*`.
     pub files: ServedBy,
-    /// Who serves `terminal/*`.
+    /// Serves `terminal/*`.
     pub terminals: ServedBy,
     pub permissions: Permissions,
     /// Keys of `_meta` that clients may send at set-up.
     pub allowed_meta_keys: Vec<String>,
     /// Methods that clients may call through `/rpc`.
     pub allowed_rpc_methods: Vec<String>,
-    /// Whether people may sign in to it in a terminal.
+    /// Whether people may sign in to the agent in a terminal.
     pub terminal_auth: bool,
-    /// The version of ACP that is asked for: 1 or 2.
+    /// The requested version of ACP: 1 or 2.
     pub protocol: u64,
     pub pool: PoolSpec,
     pub limits: AgentLimits,
 }
 
 impl AgentSpec {
-    /// Stands in for an entry that was taken out of the configuration: its sessions can be read, not prompted.
+    /// A placeholder for an entry that was removed from the configuration. Its sessions can be read but not prompted.
     pub fn removed(name: AgentName) -> Self {
         let hour = Duration::from_hours(1);
         Self {
@@ -76,19 +76,19 @@ impl AgentSpec {
         }
     }
 
-    /// True if the environment of its processes has the variable.
+    /// Whether the environment of its processes has the variable.
     pub fn has_variable(&self, name: &str) -> bool {
         self.env.iter().any(|(known, _)| known == name)
     }
 
-    /// What the agent is offered where nobody narrows it.
+    /// The client capabilities that the agent gets if the session does not restrict them.
     pub fn client_capabilities(&self) -> ClientCapabilities {
         ClientCapabilities::new(self.files, self.terminals)
     }
 }
 
 impl std::fmt::Debug for AgentSpec {
-    /// Arguments and environment may hold secrets.
+    /// Omits arguments and environment, because they may contain secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AgentSpec")
             .field("name", &self.name)
@@ -101,58 +101,58 @@ impl std::fmt::Debug for AgentSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
     pub row: &'static KnownAgent,
-    /// The agent was found on PATH; no file configures it.
+    /// The agent was found on PATH, not in a configuration file.
     pub found: bool,
 }
 
-/// Whose home folder the process has.
+/// The home directory of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Home {
     /// `DIR/homes/<tenant>/<agent>`.
     Dedicated(PathBuf),
-    /// The operator's: one trust domain with the gateway.
+    /// The operator's own home: one trust domain with the gateway.
     User(PathBuf),
 }
 
-/// What happens to permission requests.
+/// The treatment of permission requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permissions {
     pub on_timeout: OnTimeout,
     pub timeout: Duration,
-    /// Kinds of tools (ACP `kind`) that are allowed once without asking.
+    /// Kinds of tools (ACP `kind`) that are allowed once without a question.
     pub allow: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnTimeout {
-    /// Answered with the agent's own way to say no, after `after`.
+    /// Rejects the request with the agent's own option after `timeout`.
     Reject,
-    /// Waits for as long as the turn does.
+    /// Waits until the turn ends.
     Wait,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolSpec {
-    /// Processes at a time, counted over everything that runs.
+    /// The maximum number of processes, including processes that start or stop.
     pub max_size: usize,
-    /// Processes that wait initialised.
+    /// The number of initialized processes that wait for a session.
     pub min_idle: usize,
-    /// After so long without anybody who wants the agent, none waits.
+    /// `min_idle` is 0 after this time without a request for the agent.
     pub min_idle_for: Duration,
-    /// A session without a turn gives its process up after this.
+    /// A session without a turn releases its process after this time.
     pub idle_timeout: Duration,
     /// The same for an agent that can neither load nor resume a session.
     pub no_load_idle_timeout: Duration,
-    /// The time for which a process of such an agent is idle before a full pool reclaims it.
+    /// The minimum idle time of a process of such an agent before a full pool reclaims it.
     pub no_load_reclaim_timeout: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentLimits {
-    /// From spawn to the answer of `initialize`.
+    /// The limit from spawn to the answer of `initialize`.
     pub start_timeout: Duration,
-    /// Bytes of one line.
+    /// The maximum size of one line, in bytes.
     pub max_line_bytes: usize,
-    /// Without a byte in a turn, and with no request open.
+    /// The maximum time of a turn without output and without an open request.
     pub turn_idle_timeout: Duration,
 }

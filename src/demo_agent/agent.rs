@@ -1,5 +1,5 @@
-//! The connection as the agent sees it: which version of ACP it speaks, and what is the same in each. The methods
-//! stand in [`super::v1`] and [`super::v2`]; what is done to sessions is done by [`Sessions`].
+//! The agent's side of the connection: version negotiation, and the parts common to both versions of ACP. The
+//! methods are in [`super::v1`] and [`super::v2`], and [`Sessions`] manages the sessions.
 
 use agent_client_protocol_schema::v1::{CancelNotification, CancelRequestNotification, Error};
 use serde::de::DeserializeOwned;
@@ -50,7 +50,7 @@ impl Agent {
         self.peer.answer::<()>(id, Err(unknown)).await;
     }
 
-    /// Notifications have no answer: what is unknown or malformed is ignored. The versions spell them alike.
+    /// Handles a notification. Unknown and malformed ones are ignored. Both versions use the same notifications.
     pub(super) fn notification(&mut self, method: &str, params: &RawValue) {
         match method {
             "session/cancel" => {
@@ -76,13 +76,13 @@ impl Agent {
         self.peer.resolve(id, outcome);
     }
 
-    /// The client is gone: running turns end as if cancelled.
+    /// The client has disconnected: cancels the running turns.
     pub(super) fn end(self) {
         self.sessions.end_all();
     }
 }
 
-/// Absent params are an empty object: `session/list` needs none.
+/// Parses params. Absent params are an empty object, because `session/list` needs none.
 pub(super) fn parse<T: DeserializeOwned>(params: &RawValue) -> Result<T, Error> {
     let text = if params.get() == "null" { "{}" } else { params.get() };
     serde_json::from_str(text).map_err(|error| Error::invalid_params().data(error.to_string()))

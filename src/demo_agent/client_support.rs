@@ -1,4 +1,4 @@
-//! What the client said at `initialize` that it can do. What it did not offer is never asked of it.
+//! The client's capabilities from `initialize`. The agent uses only these.
 
 use agent_client_protocol_schema::v1::ClientCapabilities;
 use agent_client_protocol_schema::v2;
@@ -6,7 +6,7 @@ use agent_client_protocol_schema::v2;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own on the wire")]
 pub(super) struct ClientSupport {
-    /// On-off options.
+    /// Boolean options.
     pub(super) booleans: bool,
     pub(super) read: bool,
     pub(super) write: bool,
@@ -39,7 +39,7 @@ impl ClientSupport {
         }
     }
 
-    /// Of v2, where clients have no files and terminals for agents, and show all that there is to show.
+    /// Converts the capabilities of v2. Clients of v2 serve no files and terminals, and show every kind of update.
     pub(super) fn of_v2(client: v2::ClientCapabilities) -> Self {
         let elicitation = client.elicitation.unwrap_or_default();
         Self {
@@ -57,7 +57,7 @@ impl ClientSupport {
         }
     }
 
-    /// Each with whether it was offered, as `/about` shows them.
+    /// Each capability and whether the client offers it, for `/about`.
     pub(super) fn list(self) -> [(&'static str, bool); 11] {
         [
             ("on-off options", self.booleans),

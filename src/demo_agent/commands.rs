@@ -1,8 +1,8 @@
-//! The slash commands: what each is called, what it shows, what it takes.
+//! The slash commands: names, descriptions and input hints.
 
 use agent_client_protocol_schema::v1::{AvailableCommand, AvailableCommandInput, UnstructuredCommandInput};
 
-/// What a prompt that begins with a slash asks for.
+/// The command of a prompt that begins with a slash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
     Help,
@@ -44,13 +44,13 @@ pub(super) enum Command {
 struct Row(Command, &'static str, &'static str, Option<&'static str>);
 
 const ALL: &[Row] = &[
-    Row(Command::Help, "help", "What this demo can show", None),
-    Row(Command::Tour, "tour", "Everything that needs no client's help, in one turn", None),
+    Row(Command::Help, "help", "The commands of this demo", None),
+    Row(Command::Tour, "tour", "All features that need no client capabilities, in one turn", None),
     Row(Command::Plan, "plan", "A plan whose steps change while it runs", None),
     Row(Command::Diff, "diff", "An edit that is shown as a diff", None),
-    Row(Command::Terminal, "terminal", "A command and its output, play-acted", None),
-    Row(Command::Permission, "permission", "A question that waits for your answer, in any mode", None),
-    Row(Command::Withdraw, "withdraw", "A question that is taken back", Some("seconds, 1 to 600")),
+    Row(Command::Terminal, "terminal", "A simulated command and its output", None),
+    Row(Command::Permission, "permission", "A permission request, in any mode", None),
+    Row(Command::Withdraw, "withdraw", "A permission request that is cancelled", Some("seconds, 1 to 600")),
     Row(Command::Form, "form", "A form with a field of every kind", Some("short: one field")),
     Row(Command::Link, "link", "A page that you are asked to open", None),
     Row(Command::Read, "read", "Reads a file through your client", Some("path, first line, lines")),
@@ -64,7 +64,7 @@ const ALL: &[Row] = &[
     Row(
         Command::Timeout,
         "timeout",
-        "Runs a command, and kills it in time",
+        "Runs a command and kills it after a time limit",
         Some("seconds, command and arguments"),
     ),
     Row(Command::Plans, "plans", "Plans with names: steps, a file, a text; one is removed", None),
@@ -73,7 +73,7 @@ const ALL: &[Row] = &[
     Row(Command::Subagent, "subagent", "A subagent with a session of its own", None),
     Row(Command::Content, "content", "An answer with image, sound, link and resources", None),
     Row(Command::Title, "title", "Names the session", Some("a title")),
-    Row(Command::Late, "late", "A word after the turn's end", None),
+    Row(Command::Late, "late", "An update after the end of the turn", None),
     Row(
         Command::Part,
         "part",
@@ -81,23 +81,23 @@ const ALL: &[Row] = &[
         Some("tool or terminal, seconds"),
     ),
     Row(Command::Correct, "correct", "A message that is replaced (ACP v2)", None),
-    Row(Command::Wake, "wake", "Works by itself after the turn (ACP v2)", Some("seconds, 1 to 600")),
-    Row(Command::Extension, "ext", "A notification and a request that ACP does not know", None),
+    Row(Command::Wake, "wake", "Works without a prompt after the turn (ACP v2)", Some("seconds, 1 to 600")),
+    Row(Command::Extension, "ext", "A notification and a request that ACP does not define", None),
     Row(Command::Remember, "remember", "Remembers a word in this session", Some("a word")),
-    Row(Command::Recall, "recall", "Tells the word that this session remembers", None),
-    Row(Command::About, "about", "What the agent knows of this session and of your client", None),
-    Row(Command::Markdown, "markdown", "All that an answer may be formatted with", None),
+    Row(Command::Recall, "recall", "Repeats the word that this session remembers", None),
+    Row(Command::About, "about", "The agent's data about this session and your client", None),
+    Row(Command::Markdown, "markdown", "All kinds of markdown formatting", None),
     Row(Command::Long, "long", "A long answer", Some("paragraphs, 1 to 200")),
-    Row(Command::Slow, "slow", "A turn that takes its time, to try cancel", Some("seconds, 1 to 600")),
+    Row(Command::Slow, "slow", "A slow turn, to test cancel", Some("seconds, 1 to 600")),
     Row(Command::Pace, "pace", "Changes the pace option", Some("instant, brisk, natural or leisurely")),
     Row(Command::Mode, "mode", "Changes the mode", Some("ask, auto or plan")),
     Row(
         Command::Fail,
         "fail",
-        "A turn that goes wrong",
+        "A turn that fails",
         Some("error, tool, refusal, max_tokens or max_turn_requests"),
     ),
-    Row(Command::Crash, "crash", "The agent's process dies in mid-turn", None),
+    Row(Command::Crash, "crash", "The agent's process crashes during the turn", None),
 ];
 
 impl Command {
@@ -106,7 +106,7 @@ impl Command {
     }
 }
 
-/// As `available_commands_update` has them.
+/// The list for `available_commands_update`.
 pub(super) fn available() -> Vec<AvailableCommand> {
     ALL.iter()
         .map(|Row(_, name, description, hint)| {
@@ -117,7 +117,7 @@ pub(super) fn available() -> Vec<AvailableCommand> {
         .collect()
 }
 
-/// As a markdown table.
+/// The list as a markdown table.
 pub(super) fn table() -> String {
     let row = |Row(_, name, description, hint): &Row| {
         let hint = hint.map_or(String::new(), |hint| format!(" ({hint})"));

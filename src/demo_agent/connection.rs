@@ -1,4 +1,4 @@
-//! One client: lines in, in order; lines out, whole; the end of stdin ends everything within a moment.
+//! One client: lines in and out, in order. The end of stdin ends the connection within [`SHUTDOWN_GRACE`].
 
 use std::io;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use super::sign_in::SignIn;
 use super::store::Store;
 use super::wire::{self, Line, Message};
 
-/// Lines that wait for stdout; then turns wait.
+/// The maximum number of lines that wait for stdout. After that, turns block.
 const OUTPUT_QUEUE_LINES: usize = 64;
-/// What running turns and unwritten lines get after stdin ended.
+/// The time for running turns and unwritten lines after the end of stdin.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// Serves until `input` ends or `output` fails.

@@ -1,7 +1,7 @@
-//! A command that is only shown: its output grows while it is play-acted, and nothing runs.
+//! A command that is only displayed: its output grows, but nothing runs.
 //!
-//! In v1 that is text in a tool call, in v2 a terminal of the agent's own. The history keeps the text: it can be shown
-//! in both.
+//! In v1 the output is text in a tool call, in v2 a terminal of the agent. The history stores the text, which
+//! both versions can show.
 
 use agent_client_protocol_schema::v1::{
     SessionUpdate, TerminalId, ToolCallContent, ToolCallId, ToolCallStatus, ToolCallUpdate,
@@ -17,7 +17,7 @@ use super::version::Version;
 pub(super) struct Display {
     call: ToolCallId,
     output: String,
-    /// Where the version has terminals of the agent's.
+    /// Set if the version has terminals of the agent.
     terminal: Option<TerminalId>,
 }
 
@@ -39,7 +39,7 @@ impl Turn {
         self.grow_display(terminal, line).await
     }
 
-    /// The command has ended well, and its tool call with it.
+    /// Reports that the command succeeded, and completes its tool call.
     pub(super) async fn printed(&mut self, display: Display) -> Step {
         if let Some(terminal) = &display.terminal {
             self.displays.retain(|open| open != terminal);

@@ -1,6 +1,6 @@
-//! What was said and done in a session, in the form in which `session/load` replays it.
+//! The history of a session, in the form in which `session/load` replays it.
 //!
-//! Chunks of one message become one, a tool call is kept with its last state, a turn keeps its last plan.
+//! The chunks of a message are joined. A tool call is stored with its last state, and a turn with its last plan.
 
 use agent_client_protocol_schema::v1::{
     ContentBlock, ContentChunk, EmbeddedResourceResource, MessageId, SessionUpdate, TextContent,
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::text::excerpt;
 
-/// A larger block of a prompt is kept as a note of what it was.
+/// A larger block of a prompt is replaced by a note about it.
 const MAX_BLOCK_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -23,14 +23,14 @@ impl History {
         &self.updates
     }
 
-    /// The prompt, block by block; this begins a turn.
+    /// Adds the prompt, block by block. This begins a turn.
     pub(super) fn prompt(&mut self, prompt: &[ContentBlock], message: &MessageId) {
         let chunk = |block| ContentChunk::new(truncate_block(block)).message_id(message.clone());
         let blocks = prompt.iter().map(|block| SessionUpdate::UserMessageChunk(chunk(block)));
         self.updates.extend(blocks);
     }
 
-    /// An update as it was sent. What is no history (usage, titles, modes) passes by.
+    /// Adds an update as it was sent. Ignores updates that are not history: usage, titles, modes.
     pub(super) fn push(&mut self, update: &SessionUpdate) {
         match update {
             SessionUpdate::AgentMessageChunk(chunk) | SessionUpdate::AgentThoughtChunk(chunk) => {
@@ -58,7 +58,7 @@ impl History {
         }
     }
 
-    /// A message of the agent's is said anew.
+    /// Replaces the text of a message of the agent.
     pub(super) fn replace(&mut self, message: &MessageId, text: &str) {
         self.updates.retain(|update| match update {
             SessionUpdate::AgentMessageChunk(chunk) => chunk.message_id.as_ref() != Some(message),
@@ -68,13 +68,13 @@ impl History {
         self.updates.push(SessionUpdate::AgentMessageChunk(chunk));
     }
 
-    /// What the user said, the last first.
+    /// The prompts of the user, last first.
     pub(super) fn prompts(&self) -> impl Iterator<Item = &str> {
         let prompts = self.updates.iter().rev().filter(|u| matches!(u, SessionUpdate::UserMessageChunk(_)));
         prompts.filter_map(text_of)
     }
 
-    /// Drops the oldest turn; false when only one is left.
+    /// Drops the oldest turn. Returns false if only one is left.
     pub(super) fn drop_oldest_turn(&mut self) -> bool {
         let user = |update: &SessionUpdate| matches!(update, SessionUpdate::UserMessageChunk(_));
         let answer = self.updates.iter().position(|update| !user(update)).unwrap_or(self.updates.len());
@@ -87,7 +87,7 @@ impl History {
         }
     }
 
-    /// A rough count of tokens, as a model would see them: four bytes each.
+    /// A rough number of tokens: four bytes each.
     pub(super) fn tokens(&self) -> u64 {
         let bytes: usize = self.updates.iter().filter_map(text_of).map(str::len).sum();
         bytes as u64 / 4

@@ -1,4 +1,4 @@
-//! Sessions are listed and let go. Both versions of ACP spell that alike.
+//! Lists, closes and deletes sessions. Both versions of ACP use the same messages.
 
 use agent_client_protocol_schema::v1::{
     CloseSessionRequest, CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse, Error,

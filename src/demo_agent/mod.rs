@@ -1,10 +1,15 @@
-//! `acp-gateway demo-agent`: a real ACP agent on stdio that needs no model and no network.
+//! `acp-gateway demo-agent`: an ACP agent on stdio that needs no model and no network.
 //!
-//! It is the agent that a newcomer meets first, and it says that it is a demo. It owns its connection
-//! ([`connection`], [`peer`], [`wire`]), its sessions ([`agent`], [`sessions`], [`store`]) and the scenes that it
-//! plays ([`turn`], [`scenes`]). It speaks the version of ACP that its client asks for: the methods of each stand in
-//! [`v1`] and [`v2`]; the scenes say everything in the words of v1, and [`v2`] says it in its own. It knows nothing of the gateway: it is a program of its own that shares the
-//! binary, and it would work the same under an editor.
+//! It is the first agent that a new user meets, and it says that it is a demo. This module owns the
+//! connection ([`connection`], [`peer`], [`wire`]), the sessions ([`agent`], [`sessions`], [`store`]) and the
+//! scenes ([`turn`], [`scenes`]). It uses the version of ACP that its client requests. The methods of each
+//! version are in [`v1`] and [`v2`]. The scenes use the types of v1, and [`v2`] converts them.
+//!
+//! The demo agent does not know the gateway: it is an independent program in the same binary, and it also
+//! works with an editor.
+//!
+//! Reading order: [`wire`], [`connection`], [`peer`], [`agent`], [`v1`], [`v2`], [`sessions`], [`session`],
+//! [`turn`], [`scenes`].
 
 mod agent;
 mod commands;
@@ -55,7 +60,7 @@ pub fn main() -> ExitCode {
     let served = pipes().and_then(|(stdin, stdout)| {
         runtime.block_on(connection::serve(BufReader::with_capacity(64 << 10, stdin), stdout, store, sign_in))
     });
-    // A client that no longer reads must not keep the process: nothing waits for blocked stdio.
+    // The shutdown does not wait for blocked stdio, because a client may have stopped reading.
     runtime.shutdown_background();
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -63,25 +68,25 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Signs in at the terminal that this process has, for clients that run the agent so.
+/// Runs the sign-in in this process's terminal, for clients that start the agent for this.
 pub fn sign_in() -> ExitCode {
     let word = variable(WORD).and_then(|word| word.into_string().ok());
     sign_in::at_terminal(state_folder(), word.as_deref().unwrap_or("acp"))
 }
 
-/// Stdin and stdout without the standard library's buffers: a line is one write.
+/// Stdin and stdout without the buffers of the standard library, so that a line is one write.
 fn pipes() -> std::io::Result<(File, File)> {
     let open = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map(|fd| File::from_std(fd.into()));
     Ok((open(std::io::stdin().as_fd())?, open(std::io::stdout().as_fd())?))
 }
 
 fn report_error(error: &std::io::Error) -> ExitCode {
-    // There is nobody left to tell when stderr is gone too.
+    // There is no other channel for the error if stderr is closed.
     drop(writeln!(std::io::stderr(), "demo agent: {error}"));
     ExitCode::FAILURE
 }
 
-/// Where sessions outlive the process; without a home they live in memory only.
+/// The directory in which sessions are stored. Without a HOME they exist only in memory.
 fn state_folder() -> Option<PathBuf> {
     let folder = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     folder("XDG_STATE_HOME")

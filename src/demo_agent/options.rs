@@ -1,4 +1,4 @@
-//! What a client may choose for a session: its mode and its configuration options.
+//! The mode and the configuration options of a session.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use agent_client_protocol_schema::v1::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A value out of a short list that the client shows.
+/// A value from a short list that the client shows.
 pub(super) trait Choice: Copy + PartialEq + 'static {
-    /// The value, its id on the wire, its name, what it means.
+    /// Each value, its id on the wire, its name, and its description.
     const ALL: &'static [(Self, &'static str, &'static str, &'static str)];
 
     fn from_id(id: &str) -> Option<Self> {
@@ -25,7 +25,7 @@ pub(super) trait Choice: Copy + PartialEq + 'static {
     }
 }
 
-/// What the agent may do without asking.
+/// The actions that need no permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Mode {
@@ -39,7 +39,7 @@ impl Choice for Mode {
     const ALL: &'static [(Self, &'static str, &'static str, &'static str)] = &[
         (Self::Ask, "ask", "Ask", "Asks before it changes a file or runs a command"),
         (Self::Auto, "auto", "Auto", "Changes files and runs commands without asking"),
-        (Self::Plan, "plan", "Plan only", "Says what it would do, and changes nothing"),
+        (Self::Plan, "plan", "Plan only", "Describes its plan and changes nothing"),
     ];
 }
 
@@ -53,7 +53,7 @@ impl Mode {
     }
 }
 
-/// How fast the scenes play.
+/// The speed of the scenes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Pace {
@@ -67,14 +67,14 @@ pub(super) enum Pace {
 impl Choice for Pace {
     const ALL: &'static [(Self, &'static str, &'static str, &'static str)] = &[
         (Self::Instant, "instant", "Instant", "No pauses at all"),
-        (Self::Brisk, "brisk", "Brisk", "A quick model"),
-        (Self::Natural, "natural", "Natural", "A usual model"),
+        (Self::Brisk, "brisk", "Brisk", "Like a fast model"),
+        (Self::Natural, "natural", "Natural", "Like a typical model"),
         (Self::Leisurely, "leisurely", "Leisurely", "Slow enough to watch each step"),
     ];
 }
 
 impl Pace {
-    /// The time between two chunks of text; every other pause is a number of these.
+    /// The time between two chunks of text. Every other pause is a multiple of it.
     pub(super) fn beat(self) -> Duration {
         Duration::from_millis(match self {
             Self::Instant => 0,
@@ -85,7 +85,7 @@ impl Pace {
     }
 }
 
-/// How much the agent says.
+/// The length of the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Length {
@@ -99,7 +99,7 @@ impl Choice for Length {
     const ALL: &'static [(Self, &'static str, &'static str, &'static str)] = &[
         (Self::Short, "short", "Short", "A few sentences"),
         (Self::Normal, "normal", "Normal", "A few paragraphs"),
-        (Self::Long, "long", "Long", "With the background"),
+        (Self::Long, "long", "Long", "With background information"),
     ];
 }
 
@@ -123,23 +123,23 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Chooses a value by its id, or whether an option is on.
+    /// Sets an option by the id of its value, or a boolean option.
     pub(super) fn set(&mut self, option: &str, id: Option<&str>, on: Option<bool>) -> Result<(), Error> {
         let wrong = || Error::invalid_params().data("the option has no such value");
         match option {
             PACE => self.pace = id.and_then(Pace::from_id).ok_or_else(wrong)?,
             LENGTH => self.length = id.and_then(Length::from_id).ok_or_else(wrong)?,
             THOUGHTS => self.thoughts = on.ok_or_else(wrong)?,
-            _ => return Err(Error::invalid_params().data("configId is none of the session's options")),
+            _ => return Err(Error::invalid_params().data("configId is not an option of the session")),
         }
         Ok(())
     }
 
-    /// The complete list. On-off options are only for clients that know them.
+    /// The complete list. Boolean options are only for clients that support them.
     pub(super) fn list(self, booleans: bool) -> Vec<SessionConfigOption> {
         let mut list = vec![
-            select(PACE, "Pace", "How fast the demo plays", self.pace),
-            select(LENGTH, "Answer length", "How much the demo says", self.length),
+            select(PACE, "Pace", "Speed of the demo", self.pace),
+            select(LENGTH, "Answer length", "Length of the answers", self.length),
         ];
         if booleans {
             list.push(

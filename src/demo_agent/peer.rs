@@ -1,4 +1,4 @@
-//! The client, as the agent talks to it: answers, notifications, and requests that wait for an answer.
+//! The client from the agent's view: answers, notifications, and requests that wait for an answer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use crate::shutdown::lock_or_abort;
 
 type Outcome = Result<Box<RawValue>, Error>;
 
-/// A cheap handle. Whole lines go through one queue, so that they never mix.
+/// A cheap handle. All clones use one queue of whole lines, so lines never mix.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
     version: Version,
@@ -25,7 +25,7 @@ pub(super) struct Peer {
     waiting: Arc<Mutex<PendingRequests>>,
 }
 
-/// Our requests that have no answer yet. A session has at most one.
+/// The agent's requests without an answer. A session has at most one.
 #[derive(Debug, Default)]
 struct PendingRequests {
     last: i64,
@@ -64,7 +64,7 @@ impl Peer {
         Self { version: Version::default(), lines, waiting: Arc::default() }
     }
 
-    /// From here on the client is spoken to in this version. Clones that were made before know nothing of it.
+    /// Sets the version for messages to the client. Earlier clones keep their version.
     pub(super) fn set_version(&mut self, version: Version) {
         self.version = version;
     }
@@ -80,7 +80,7 @@ impl Peer {
         }
     }
 
-    /// In the words of the connection's version.
+    /// Sends an update in the connection's version.
     pub(super) async fn update(&self, session: &SessionId, update: SessionUpdate) {
         match self.version {
             Version::V1 => {
@@ -90,7 +90,7 @@ impl Peer {
         }
     }
 
-    /// Asks the client. When the caller stops waiting the question is taken back and a late answer is ignored.
+    /// Sends a request to the client. Dropping the future cancels the request, and a late answer is ignored.
     pub(super) async fn request<P: Serialize, R: DeserializeOwned>(
         &self,
         method: &str,
@@ -109,12 +109,12 @@ impl Peer {
         serde_json::from_str(result.get()).map_err(|error| Error::invalid_params().data(error.to_string()))
     }
 
-    /// The client's answer to one of our requests. Others are ignored: they came late or were never asked.
+    /// Handles the client's answer to a request. Ignores late and unknown answers.
     pub(super) fn resolve(&self, id: &RawValue, outcome: Result<&RawValue, Error>) {
         let Ok(id) = id.get().parse::<i64>() else { return };
         let waiting = lock_or_abort(self.waiting.lock()).answers.remove(&id);
         if let Some(sender) = waiting {
-            // The turn may have ended between the two lines; then nobody waits any more.
+            // The turn may have ended meanwhile, so the receiver may be dropped.
             drop(sender.send(outcome.map(ToOwned::to_owned)));
         }
     }
@@ -124,7 +124,7 @@ impl Peer {
     }
 
     async fn send(&self, message: &impl Serialize) {
-        // A closed queue means that stdout is gone: the connection is ending already.
+        // A closed queue means that stdout is closed and the connection is ending.
         drop(self.lines.send(line(message)).await);
     }
 }
@@ -136,7 +136,7 @@ fn line(message: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// Takes its entry away, whoever drops it. Who gave up waiting tells the client, which need not ask any more.
+/// Removes the pending request on drop. If it has no answer yet, cancels it at the client.
 struct PendingRequest {
     id: i64,
     waiting: Arc<Mutex<PendingRequests>>,
@@ -149,7 +149,7 @@ impl Drop for PendingRequest {
         if waiting.is_some() {
             let params = CancelRequestNotification::new(RequestId::Number(self.id));
             let call = Call { jsonrpc: "2.0", id: None, method: "$/cancel_request", params };
-            // It is a courtesy: where the queue is full the client finds out by its late answer.
+            // This is optional: if the queue is full, the client's late answer is ignored.
             drop(self.lines.try_send(line(&call)));
         }
     }

@@ -1,4 +1,4 @@
-//! Asking before a tool runs: by mode, by what was answered before, else the user.
+//! Permission for a tool: by the mode, by an earlier answer, or by a request to the user.
 
 use agent_client_protocol_schema::v1::{
     PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
@@ -13,7 +13,7 @@ use super::version::Version;
 
 const METHOD: &str = "session/request_permission";
 
-/// Whether the user lets a tool run.
+/// The user's decision about a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Permission {
     Granted,
@@ -21,7 +21,7 @@ pub(super) enum Permission {
 }
 
 impl Turn {
-    /// Asks, unless the mode or an earlier answer says what to do.
+    /// Asks the user, unless the mode or an earlier answer decides.
     pub(super) async fn permission(
         &mut self,
         id: &ToolCallId,
@@ -41,7 +41,7 @@ impl Turn {
         Ok(permission)
     }
 
-    /// Asks in any case; the answer, and whether it is for always.
+    /// Asks the user. Returns the answer and whether it applies to later requests.
     pub(super) async fn ask(
         &mut self,
         id: &ToolCallId,
@@ -74,7 +74,7 @@ impl Turn {
                 _ => Ok((Permission::Denied, false)),
             },
             Ok(_) => Err(StepError::Cancelled),
-            // A client that cannot ask has not allowed anything.
+            // An error of the client does not allow anything.
             Err(_) => Ok((Permission::Denied, false)),
         }
     }

@@ -1,4 +1,4 @@
-//! What the user sent, as far as a demo can tell.
+//! The content of a prompt, as far as the demo reads it.
 
 use agent_client_protocol_schema::v1::{ContentBlock, EmbeddedResourceResource};
 
@@ -8,11 +8,11 @@ use super::text::quoted;
 pub(super) struct Prompt {
     /// All text blocks, joined.
     pub(super) text: String,
-    /// What came with the text, one phrase each.
+    /// The attachments, one phrase each.
     pub(super) attachments: Vec<String>,
 }
 
-/// Attachments that an answer names; the rest is counted.
+/// The maximum number of attachments that an answer names. The rest is counted.
 const MAX_NAMED_ATTACHMENTS: usize = 8;
 
 impl Prompt {
@@ -27,7 +27,7 @@ impl Prompt {
         Self { text: texts.join("\n"), attachments: blocks.iter().filter_map(attachment).collect() }
     }
 
-    /// `/name input`: the name and its input.
+    /// The name and the input of `/name input`.
     pub(super) fn command(&self) -> Option<(&str, &str)> {
         let line = self.text.trim().strip_prefix('/')?;
         let (name, input) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -36,7 +36,7 @@ impl Prompt {
         plain.then_some((name, input.trim()))
     }
 
-    /// A sentence about the attachments; empty when there is none.
+    /// A sentence about the attachments. Empty if there are none.
     pub(super) fn acknowledgement(&self) -> String {
         let named: Vec<&str> = self.attachments.iter().take(MAX_NAMED_ATTACHMENTS).map(String::as_str).collect();
         let more = match self.attachments.len().saturating_sub(MAX_NAMED_ATTACHMENTS) {
@@ -73,7 +73,7 @@ fn attachment(block: &ContentBlock) -> Option<String> {
     })
 }
 
-/// Bytes behind that much base64.
+/// The number of bytes that a base64 text encodes.
 fn decoded_bytes(base64: &str) -> usize {
     base64.trim_end_matches('=').len() * 3 / 4
 }

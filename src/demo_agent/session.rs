@@ -1,4 +1,4 @@
-//! One conversation: what is kept of it, and whether a turn runs.
+//! One conversation: its stored record, and its running turn.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::history::History;
 use super::options::{Mode, Options};
 use super::store::Store;
 
-/// What the user's `always` answers are about.
+/// The subject of an `always` answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Grant {
@@ -24,20 +24,20 @@ pub(super) enum Grant {
     Execute,
 }
 
-/// What the client said about where a session works, anew each time that it set it up.
+/// The working directory and related settings, replaced each time the client sets the session up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Workspace {
     pub(super) cwd: PathBuf,
     #[serde(default)]
     pub(super) additional_directories: Vec<PathBuf>,
-    /// By name. The demo has no use for them.
+    /// Names only. The demo does not use the servers.
     #[serde(default)]
     pub(super) mcp_servers: Vec<String>,
 }
 
 impl Workspace {
-    /// As ACP wants it: absolute.
+    /// Checks that the paths are absolute, as ACP requires.
     pub(super) fn new(
         cwd: PathBuf,
         additional_directories: Vec<PathBuf>,
@@ -53,7 +53,7 @@ impl Workspace {
     }
 }
 
-/// A session as its file holds it.
+/// A session as it is stored in its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Record {
@@ -69,10 +69,10 @@ pub(super) struct Record {
     /// The `always` answers: true allows, false rejects.
     #[serde(default)]
     pub(super) grants: BTreeMap<Grant, bool>,
-    /// Turns so far.
+    /// The number of turns so far.
     #[serde(default)]
     pub(super) turns: u64,
-    /// The last number given to a message or a tool call.
+    /// The last number used for a message or a tool call.
     #[serde(default)]
     pub(super) last_number: u64,
     #[serde(default)]
@@ -95,7 +95,7 @@ impl Record {
         }
     }
 
-    /// A number that no message and no tool call of this session had before, also not in an earlier process.
+    /// Returns a number that no message and no tool call of this session used before, including earlier processes.
     pub(super) fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
@@ -107,19 +107,20 @@ pub(super) struct Session {
     pub(super) id: SessionId,
     record: Mutex<Record>,
     turn: Mutex<TurnSlot>,
-    /// What can be cancelled by itself: tool calls and terminals, by their ids.
+    /// The tool calls and terminals that can be cancelled by themselves, by id.
     parts: Mutex<HashMap<String, CancellationToken>>,
-    /// Nothing more happens in it.
+    /// Cancelled when the session is closed or replaced.
     retired: CancellationToken,
     store: Arc<Store>,
 }
 
-/// The place of a session's one turn.
+/// The slot of the session's only turn.
 #[derive(Debug, Default)]
 struct TurnSlot {
-    /// What runs: the id of the request that asked for it, none when the agent works by itself, and what cancels it.
+    /// The id of the request and the token that cancels the turn. The id is `None` if the agent works without a
+    /// prompt.
     running: Option<(Option<Box<RawValue>>, CancellationToken)>,
-    /// Cancelled when the last turn was answered.
+    /// Cancelled after the answer to the last turn.
     answered: Option<CancellationToken>,
 }
 
@@ -135,24 +136,22 @@ impl Session {
         }
     }
 
-    /// Never held over an await.
+    /// The guard must not be held across an await.
     pub(super) fn record(&self) -> MutexGuard<'_, Record> {
         lock_or_abort(self.record.lock())
     }
 
-    /// Changes the record and keeps it, under one lock: the last change is the one on disk.
+    /// Changes the record and saves it under one lock, so that the last change is the stored one.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Record) -> T) -> Result<T, Error> {
         let mut record = self.record();
         let value = change(&mut record);
         match self.store.save(&mut record) {
             Ok(()) => Ok(value),
-            Err(error) => {
-                Err(Error::internal_error().data(format!("the session could not be kept: {error}")))
-            }
+            Err(error) => Err(Error::internal_error().data(format!("could not save the session: {error}"))),
         }
     }
 
-    /// Begins a turn; none when one runs. The guard is dropped when the turn was answered.
+    /// Begins a turn. Returns `None` if one runs. The caller drops the guard after the answer to the turn.
     pub(super) fn begin(self: &Arc<Self>, request: Option<&RawValue>) -> Option<(Running, DropGuard)> {
         let mut slot = self.slot();
         if slot.running.is_some() {
@@ -170,12 +169,12 @@ impl Session {
         self.slot().running.is_some()
     }
 
-    /// Whether the turn that runs answers the request with this id.
+    /// Whether the running turn answers the request with this id.
     pub(super) fn answers_request(&self, request: &str) -> bool {
         self.slot().running.as_ref().is_some_and(|(id, _)| id.as_ref().is_some_and(|id| id.get() == request))
     }
 
-    /// Waits for the end of what the agent does by itself.
+    /// Waits for the end of the agent's work without a prompt.
     pub(super) async fn background_work_ended(&self) {
         loop {
             let Some(over) = self.background_work() else { return };
@@ -183,7 +182,7 @@ impl Session {
         }
     }
 
-    /// What is cancelled at the end of what the agent does by itself.
+    /// The token that is cancelled at the end of the agent's work without a prompt.
     fn background_work(&self) -> Option<CancellationToken> {
         let slot = self.slot();
         let own = slot.running.as_ref().is_some_and(|(request, _)| request.is_none());
@@ -196,7 +195,7 @@ impl Session {
         }
     }
 
-    /// Another took its place, or nobody wants it any more.
+    /// Cancels the turn and retires the session, because it was closed or replaced.
     pub(super) fn retire(&self) {
         self.retired.cancel();
         self.cancel();
@@ -206,7 +205,7 @@ impl Session {
         self.retired.cancelled().await;
     }
 
-    /// Cancels for good, and waits until the turn was answered.
+    /// Retires the session, and waits for the answer to its turn.
     pub(super) async fn stop(&self) {
         self.retire();
         let answered = self.slot().answered.clone();
@@ -215,7 +214,7 @@ impl Session {
         }
     }
 
-    /// A part of the turn that can be cancelled from here on, until it is over.
+    /// Registers a part of the turn that can be cancelled until it ends.
     pub(super) fn part(&self, id: &str) -> CancellationToken {
         self.parts().entry(id.to_owned()).or_default().clone()
     }
@@ -224,7 +223,7 @@ impl Session {
         self.parts().remove(id);
     }
 
-    /// False: there is no such part, or it is over.
+    /// Cancels a part. Returns false if the part does not exist or has ended.
     pub(super) fn cancel_part(&self, id: &str) -> bool {
         self.parts().remove(id).is_some_and(|part| {
             part.cancel();
@@ -241,7 +240,7 @@ impl Session {
     }
 }
 
-/// The session's one turn, until this is dropped.
+/// The session's only turn, until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) session: Arc<Session>,

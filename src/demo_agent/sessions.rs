@@ -1,4 +1,4 @@
-//! The sessions that this process has open, and those that the disk has.
+//! The open sessions of this process, and the sessions on disk.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,9 +11,9 @@ use crate::types::Ids;
 use super::session::{Workspace, Record, Session};
 use super::store::{Entry, Store};
 
-/// Sessions open at once: then another is refused.
+/// The maximum number of open sessions.
 const MAX_OPEN_SESSIONS: usize = 256;
-/// Sessions on a page.
+/// The number of sessions on a page.
 const PAGE_SIZE: usize = 50;
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Sessions {
     open: HashMap<SessionId, Arc<Session>>,
 }
 
-/// Some sessions, and the cursor of the next page when there is one.
+/// A page of sessions, and the cursor of the next page if there is one.
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) entries: Vec<Entry>,
@@ -35,13 +35,13 @@ impl Sessions {
         Self { store: Arc::new(store), ids, open: HashMap::new() }
     }
 
-    /// A new one, on disk before it is told of.
+    /// Creates a session and stores it before it returns.
     pub(super) fn create(&mut self, place: Workspace) -> Result<Arc<Session>, Error> {
         let id = SessionId::new(self.ids.session().to_string());
         self.save_and_open(Record::new(id, place, self.ids.now()))
     }
 
-    /// A new one that begins with what was said in another.
+    /// Creates a session with the history of another one.
     pub(super) fn fork(&mut self, id: &SessionId, place: Workspace) -> Result<Arc<Session>, Error> {
         let mut record = self.record(id)?;
         record.session_id = SessionId::new(self.ids.session().to_string());
@@ -50,7 +50,7 @@ impl Sessions {
         self.save_and_open(record)
     }
 
-    /// One of an earlier process, or of this that is asked for again.
+    /// Opens a stored session, or opens an open one again.
     pub(super) fn reopen(&mut self, id: &SessionId, place: Workspace) -> Result<Arc<Session>, Error> {
         if let Some(open) = self.open.get(id)
             && open.busy()
@@ -62,12 +62,12 @@ impl Sessions {
         self.open(record)
     }
 
-    /// An open one. A session that is only on disk has to be loaded or resumed first.
+    /// Returns an open session. A session that is only on disk must be loaded or resumed first.
     pub(super) fn get(&self, id: &SessionId) -> Result<Arc<Session>, Error> {
         self.open.get(id).cloned().ok_or_else(|| Error::session_not_found(id.clone()))
     }
 
-    /// The one whose turn answers the request with this id.
+    /// The session whose turn answers the request with this id.
     pub(super) fn with_turn_for(&self, request: &str) -> Option<&Arc<Session>> {
         self.open.values().find(|session| session.answers_request(request))
     }
@@ -78,13 +78,12 @@ impl Sessions {
         Ok(())
     }
 
-    /// Deleting what is not there is no error.
+    /// Deletes a session. A missing session is not an error.
     pub(super) async fn delete(&mut self, id: &SessionId) -> Result<(), Error> {
         if let Some(session) = self.open.remove(id) {
             session.stop().await;
         }
-        let failed =
-            |error| Error::internal_error().data(format!("the session could not be deleted: {error}"));
+        let failed = |error| Error::internal_error().data(format!("could not delete the session: {error}"));
         self.store.delete(id).map_err(failed)
     }
 
@@ -92,8 +91,8 @@ impl Sessions {
         self.open.values().for_each(|session| session.retire());
     }
 
-    /// The last used first. The cursor names the last session of a page, so that what moves or goes meanwhile
-    /// hides no other.
+    /// Sessions by last use, latest first. The cursor names the last session of a page. Therefore concurrent
+    /// changes do not hide another session.
     pub(super) fn page(&self, cwd: Option<&Path>, cursor: Option<&str>) -> Result<Page, Error> {
         let mut entries = self.store.list();
         entries.retain(|entry| cwd.is_none_or(|cwd| *cwd == entry.place.cwd));
@@ -116,7 +115,7 @@ impl Sessions {
         self.store.load(id).or_else(here).ok_or_else(|| Error::session_not_found(id.clone()))
     }
 
-    /// Opens one that is not on disk yet, and puts it there.
+    /// Opens a session and stores it for the first time.
     fn save_and_open(&mut self, record: Record) -> Result<Arc<Session>, Error> {
         self.store.prune().map_err(|error| Error::internal_error().data(error.to_string()))?;
         let session = self.open(record)?;

@@ -1,7 +1,7 @@
-//! Signing in, for clients that want to try it: off unless the environment asks for it.
+//! The optional sign-in, for clients that want to test it. The environment enables it.
 //!
-//! Who signed in once is signed in for every process with the same folder, as with agents that keep a token. There
-//! is nothing to keep secret: the demo lets everyone in who asks, by `authenticate` or by a word at a terminal.
+//! A sign-in is valid for every process with the same directory, as for agents that store a token. Nothing is
+//! secret: the demo accepts every user, by `authenticate` or by a word at a terminal.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,20 +15,20 @@ use agent_client_protocol_schema::v1::{AuthMethod, AuthMethodAgent, AuthMethodTe
 
 use super::client_support::ClientSupport;
 
-/// The method that is done by `authenticate`.
+/// The method that uses `authenticate`.
 const BY_CALL: &str = "demo";
-/// The method that is done at a terminal.
+/// The method that uses a terminal.
 const BY_TERMINAL: &str = "demo-terminal";
-/// The variable with which the terminal method tells its process the word.
+/// The variable that contains the word for the process of the terminal method.
 pub(super) const WORD: &str = "ACP_DEMO_WORD";
 const MAX_TRIES: usize = 3;
-/// Bytes of a line that are read at the terminal.
+/// The maximum number of bytes of a line at the terminal.
 const LINE_MAX: u64 = 1024;
 
 #[derive(Debug)]
 pub(super) struct SignIn {
     required: bool,
-    /// The file that says that somebody signed in; without a folder this process remembers it.
+    /// The file that marks a sign-in. Without a directory only this process remembers it.
     marker_file: Option<PathBuf>,
     here: AtomicBool,
 }
@@ -38,7 +38,7 @@ impl SignIn {
         Self { required, marker_file: folder.map(|folder| folder.join("signed-in")), here: AtomicBool::new(false) }
     }
 
-    /// Whether the agent knows signing in at all.
+    /// Whether the sign-in is enabled.
     pub(super) fn is_configured(&self) -> bool {
         self.required
     }
@@ -48,11 +48,11 @@ impl SignIn {
             return Vec::new();
         }
         let call = AuthMethodAgent::new(BY_CALL, "Sign in")
-            .description("Asks for nothing: the demo lets everyone in".to_owned());
+            .description("Asks for nothing: the demo accepts every user".to_owned());
         let mut methods = vec![AuthMethod::Agent(call)];
         if offer.terminal_sign_in {
             let terminal = AuthMethodTerminal::new(BY_TERMINAL, "Sign in at a terminal")
-                .description("Asks for a word that it tells you".to_owned())
+                .description("Asks for a word that it shows".to_owned())
                 .args(vec!["sign-in".to_owned()])
                 .env(HashMap::from([(WORD.to_owned(), "sesame".to_owned())]));
             methods.push(AuthMethod::Terminal(terminal));
@@ -60,7 +60,7 @@ impl SignIn {
         methods
     }
 
-    /// Whether sessions may be set up and prompted.
+    /// Fails unless sessions may be set up and prompted.
     pub(super) fn check(&self) -> Result<(), Error> {
         let signed_in = match &self.marker_file {
             Some(mark) => mark.exists(),
@@ -71,7 +71,7 @@ impl SignIn {
 
     pub(super) fn authenticate(&self, method: &str) -> Result<(), Error> {
         if !self.required || method != BY_CALL {
-            return Err(Error::invalid_params().data("methodId is none that `authenticate` serves"));
+            return Err(Error::invalid_params().data("methodId is not a method of `authenticate`"));
         }
         self.record_sign_in().map_err(|error| failed(&error))
     }
@@ -98,17 +98,17 @@ impl SignIn {
 }
 
 fn failed(error: &io::Error) -> Error {
-    Error::internal_error().data(format!("the sign-in could not be kept: {error}"))
+    Error::internal_error().data(format!("could not save the sign-in: {error}"))
 }
 
-/// `demo-agent sign-in`: asks at the terminal; success is the exit code 0.
+/// Runs `demo-agent sign-in`: asks at the terminal. Success is exit code 0.
 pub(super) fn at_terminal(folder: Option<PathBuf>, word: &str) -> ExitCode {
     let stdin = io::stdin();
     let mut stdout = io::stdout();
     let entered = if !stdin.is_terminal() {
-        Err(io::Error::other("this asks a person: run it at a terminal"))
+        Err(io::Error::other("stdin is not a terminal: run the sign-in in a terminal"))
     } else if folder.is_none() {
-        Err(io::Error::other("there is no home in which the sign-in could be kept"))
+        Err(io::Error::other("HOME is not set, so the sign-in cannot be saved"))
     } else {
         ask(&mut stdin.lock(), &mut stdout, word).and_then(|right| {
             if right {
@@ -125,7 +125,7 @@ pub(super) fn at_terminal(folder: Option<PathBuf>, word: &str) -> ExitCode {
     }
 }
 
-/// Whether the word came within some tries.
+/// Whether the user entered the word within the allowed tries.
 fn ask(input: &mut impl BufRead, output: &mut impl Write, word: &str) -> io::Result<bool> {
     for _ in 0..MAX_TRIES {
         write!(output, "Type the word \"{word}\" to sign in to the demo agent: ")?;
@@ -137,7 +137,7 @@ fn ask(input: &mut impl BufRead, output: &mut impl Write, word: &str) -> io::Res
         if line.trim() == word {
             return Ok(true);
         }
-        writeln!(output, "That is another word.")?;
+        writeln!(output, "That is not the word.")?;
     }
     Ok(false)
 }

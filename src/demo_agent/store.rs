@@ -1,6 +1,6 @@
 //! Sessions on disk: one small JSON file each, replaced as a whole.
 //!
-//! Without a folder nothing is kept, and sessions live as long as the process.
+//! Without a directory nothing is stored, and sessions end with the process.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -15,9 +15,9 @@ use crate::types::Timestamp;
 
 use super::session::{Workspace, Record};
 
-/// Bytes of a session's file: then its oldest turns go.
+/// The maximum size of a session's file. A larger session loses its oldest turns.
 const FILE_MAX: usize = 1 << 20;
-/// Sessions on disk: then the oldest go.
+/// The maximum number of sessions on disk. The oldest are deleted.
 const SESSIONS_MAX: usize = 2000;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Store {
     writes: AtomicU64,
 }
 
-/// What `session/list` tells of a session.
+/// An entry of `session/list`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Entry {
@@ -43,7 +43,7 @@ impl Store {
         Self { folder, max: SESSIONS_MAX, writes: AtomicU64::new(0) }
     }
 
-    /// Writes a session; a history that grew too large loses its oldest turns.
+    /// Writes a session. A history that is too large loses its oldest turns.
     pub(super) fn save(&self, record: &mut Record) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         let Some(path) = self.path(&record.session_id) else { return Ok(()) };
@@ -56,7 +56,7 @@ impl Store {
         let draft = path.with_extension(format!("{}-{number}.draft", std::process::id()));
         let written = write_new(&draft, &bytes).and_then(|()| fs::rename(&draft, &path));
         if written.is_err() {
-            // The draft may not even exist; the error that counts is the one above.
+            // The temporary file may not exist. The error above is the relevant one.
             drop(fs::remove_file(&draft));
         }
         written
@@ -75,7 +75,7 @@ impl Store {
         }
     }
 
-    /// All sessions on disk, the last used first. Files that are not ours are passed over.
+    /// All sessions on disk by last use, latest first. Skips foreign files.
     pub(super) fn list(&self) -> Vec<Entry> {
         let mut entries: Vec<Entry> = self
             .files()
@@ -85,7 +85,7 @@ impl Store {
         entries
     }
 
-    /// Makes room for a new session: the files that were not written for longest go.
+    /// Deletes the oldest files to make space for a new session.
     pub(super) fn prune(&self) -> io::Result<()> {
         let mut files: Vec<_> = self
             .files()
@@ -107,7 +107,7 @@ impl Store {
             .filter(|file| file.path().extension().is_some_and(|extension| extension == "json"))
     }
 
-    /// Only ids of our own spelling have a file, so that no id can name another path.
+    /// The file of a session. Only ids in the format of this agent have one, so that no id can name another path.
     fn path(&self, id: &SessionId) -> Option<PathBuf> {
         let id: crate::types::SessionId = id.0.parse().ok()?;
         Some(self.folder.as_ref()?.join(format!("{id}.json")))

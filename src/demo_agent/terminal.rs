@@ -11,13 +11,14 @@ use serde_json::Value;
 
 use super::turn::{Step, Turn};
 
-/// Bytes of output that the client is asked to keep.
+/// The number of bytes of output that the client keeps.
 const OUTPUT_BYTES: u64 = 64 << 10;
-/// What the client gets to release a terminal of a turn that ends early.
+/// The timeout of the release of terminals when a turn ends early.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Turn {
-    /// Starts a command in the session's folder; the turn releases it at its end at the latest.
+    /// Starts a command in the session's directory. The end of the turn releases the terminal, if the scene
+    /// has not done so.
     pub(super) async fn start_terminal(&mut self, words: &[String]) -> Step<Result<TerminalId, Error>> {
         let Some((command, args)) = words.split_first() else {
             return Ok(Err(Error::invalid_params().data("there is no command")));
@@ -63,7 +64,7 @@ impl Turn {
         Ok(released.map(|_| ()))
     }
 
-    /// Releases what a turn that ended early left behind, also after a cancel.
+    /// Releases the terminals of a turn that ended early, also after a cancel.
     pub(super) async fn release_terminals(&mut self) {
         for id in std::mem::take(&mut self.terminals) {
             let params = ReleaseTerminalRequest::new(self.record().session_id.clone(), id);

@@ -1,6 +1,6 @@
-//! Cutting and quoting text.
+//! Truncates, splits and quotes text.
 
-/// Pieces as a model would stream them: a few words each, never inside a character, nothing lost.
+/// Chunks as a model streams them: a few words each, never within a character, without loss.
 pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     const WORDS: usize = 3;
     let mut rest = text;
@@ -16,7 +16,7 @@ pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// At most `max` characters, cut after a word where one ends in time.
+/// At most `max` characters, truncated after a word if possible.
 pub(super) fn excerpt(text: &str, max: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(max) else { return text.to_owned() };
     let cut = &text[..end];
@@ -24,14 +24,14 @@ pub(super) fn excerpt(text: &str, max: usize) -> String {
     format!("{}…", cut.trim_end())
 }
 
-/// One line, white space collapsed.
+/// The text as one line with collapsed white space.
 pub(super) fn one_line(text: &str, max: usize) -> String {
-    // Only what can be shown is looked at, so that a prompt of megabytes costs nothing here.
+    // Reads only the shown part, so that a prompt of megabytes is cheap.
     let words: Vec<&str> = text.split_whitespace().take(max).collect();
     excerpt(&words.join(" "), max)
 }
 
-/// The user's words inside our markdown, so that they cannot change its form.
+/// The user's words escaped for markdown.
 pub(super) fn quoted(text: &str, max: usize) -> String {
     let mut quoted = String::from("“");
     for letter in one_line(text, max).chars() {
@@ -45,7 +45,7 @@ pub(super) fn quoted(text: &str, max: usize) -> String {
     quoted
 }
 
-/// The words of a command line. Quotes of both kinds keep white space; nothing else is special.
+/// The words of a command line. Both kinds of quotes keep white space. Nothing else is special.
 pub(super) fn words(line: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let (mut quote, mut open) = (None, false);
@@ -74,7 +74,7 @@ pub(super) fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Lines inside markdown that nothing in them can end.
+/// A fenced block in markdown whose content cannot close it.
 pub(super) fn fenced(language: &str, text: &str) -> String {
     let longest = text.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);

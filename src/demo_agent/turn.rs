@@ -1,6 +1,6 @@
-//! One turn: the steps that scenes are made of.
+//! One turn: the steps of the scenes.
 //!
-//! Every step ends early when the turn is cancelled, and what was sent is in the session's history.
+//! Every step fails after a cancel. Every sent update is in the session's history.
 
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ use super::text::{one_line, pieces};
 use super::v1;
 use super::version::Version;
 
-/// The size of the context window that the demo pretends to have.
+/// The size of the simulated context window.
 const CONTEXT: u64 = 128_000;
-/// Characters of a title that is made from a prompt.
+/// The maximum number of characters of a title made from a prompt.
 const TITLE_MAX: usize = 60;
 
-/// Why a scene ends before its end.
+/// Why a scene ends early.
 #[derive(Debug)]
 pub(super) enum StepError {
     Cancelled,
@@ -50,24 +50,24 @@ pub(super) struct Turn {
     pub(super) peer: Peer,
     ids: Ids,
     pub(super) offer: ClientSupport,
-    /// The message that is being said or thought; another step ends it.
+    /// The current message or thought. Any other step ends it.
     message: Option<MessageId>,
     /// Tool calls that have not ended.
     open: Vec<ToolCallId>,
     /// Terminals that were not released.
     pub(super) terminals: Vec<TerminalId>,
-    /// Tokens of the session up to this turn's prompt, and it.
+    /// The tokens of the session up to and including this turn's prompt.
     read: u64,
-    /// Terminals that are only shown and have not ended.
+    /// Displayed terminals that have not ended.
     pub(super) displays: Vec<TerminalId>,
     pub(super) afterword: AfterTurn,
 }
 
-/// What follows the end of a turn.
+/// The work after the end of a turn.
 #[derive(Debug, Default)]
 pub(super) struct AfterTurn {
     pub(super) updates: Vec<SessionUpdate>,
-    /// How long later the agent works by itself.
+    /// The delay before the agent works without a prompt.
     pub(super) background_work_after: Option<Duration>,
 }
 
@@ -87,13 +87,13 @@ impl Turn {
         }
     }
 
-    /// Why a prompt is not taken while another is worked on.
+    /// The error for a prompt during a running turn.
     pub(super) fn already_running() -> Error {
         Error::invalid_request().data("a turn is already running in this session")
     }
 
-    /// Keeps the prompt, so that a killed process has it; gives the number of the turn, from 1, and the id of the
-    /// prompt's message.
+    /// Stores the prompt before the work starts, so that it survives a kill of the process. Returns the
+    /// number of the turn, from 1, and the id of the prompt's message.
     pub(super) fn begin(&mut self, prompt: &[ContentBlock]) -> Result<(u64, MessageId), Error> {
         let (turns, message, tokens) = self.change(|record| {
             record.turns += 1;
@@ -105,7 +105,7 @@ impl Turn {
         Ok((turns, message))
     }
 
-    /// The session takes the next prompt from here on; what is sent after this turn.
+    /// Ends the turn, so the session accepts the next prompt. Returns the updates to send afterwards.
     pub(super) fn finish(self) -> AfterTurn {
         self.afterword
     }
@@ -114,13 +114,13 @@ impl Turn {
         self.peer.version()
     }
 
-    /// The turn's tokens, as a model would count them.
+    /// The turn's tokens.
     pub(super) fn usage(&self) -> Usage {
         let all = self.record().history.tokens().max(self.read);
         Usage::new(all, self.read, all - self.read)
     }
 
-    /// Ends what is open, tells what the turn cost, and names a session that has no name.
+    /// Ends open steps, reports the usage, and sets a title if the session has none.
     pub(super) async fn end(&mut self, prompt: &Prompt) -> Step {
         self.release_terminals().await;
         for terminal in std::mem::take(&mut self.displays) {
@@ -156,12 +156,12 @@ impl Turn {
         self.record().mode
     }
 
-    /// A path in the session's folder; an absolute one stays as it is.
+    /// A path in the session's directory. An absolute path stays unchanged.
     pub(super) fn path(&self, name: &str) -> std::path::PathBuf {
         self.record().place.cwd.join(name)
     }
 
-    /// Waits some beats of the session's pace.
+    /// Waits for a number of beats of the session's pace.
     pub(super) async fn pause(&self, beats: u32) -> Step {
         self.wait(self.options().pace.beat() * beats).await
     }
@@ -184,12 +184,12 @@ impl Turn {
         Ok(())
     }
 
-    /// Streams markdown. Two in a row are one message.
+    /// Streams markdown. Consecutive calls form one message.
     pub(super) async fn say(&mut self, text: &str) -> Step {
         self.stream(text, SessionUpdate::AgentMessageChunk).await
     }
 
-    /// A block that is not text, as a part of the message.
+    /// Sends a block that is not text, as a part of the message.
     pub(super) async fn show(&mut self, block: ContentBlock) -> Step {
         let message = self.message();
         self.check()?;
@@ -197,7 +197,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Begins a message and gives its id, for those who want to replace it.
+    /// Begins a message and returns its id, for a later replacement.
     pub(super) fn new_message(&mut self) -> MessageId {
         self.message = None;
         self.message()
@@ -217,7 +217,7 @@ impl Turn {
         self.message.get_or_insert_with(|| MessageId::new(format!("m{}", session.record().number()))).clone()
     }
 
-    /// Shows the steps: those before `current` are done, and `current` runs.
+    /// Sends the plan: steps before `current` are completed, and `current` is in progress.
     pub(super) async fn plan(&mut self, steps: &[&str], current: usize) -> Step {
         let entries = steps
             .iter()
@@ -235,7 +235,7 @@ impl Turn {
         self.act(SessionUpdate::Plan(Plan::new(entries))).await
     }
 
-    /// Announces a tool call; its id.
+    /// Announces a tool call. Returns its id.
     pub(super) async fn call(&mut self, call: ToolCall) -> Step<ToolCallId> {
         let mut call = call;
         let id = ToolCallId::new(format!("call_{}", self.record().number()));
@@ -252,7 +252,7 @@ impl Turn {
         self.act(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.clone(), fields))).await
     }
 
-    /// The call has ended.
+    /// Records that the call has ended.
     pub(super) fn call_ended(&mut self, id: &ToolCallId) {
         self.open.retain(|open| open != id);
     }
@@ -276,7 +276,7 @@ impl Turn {
         }
     }
 
-    /// Asks the client; a cancel ends the wait.
+    /// Sends a request to the client. A cancel ends the wait.
     pub(super) async fn request<P: Serialize, R: DeserializeOwned>(
         &self,
         method: &str,
@@ -292,20 +292,20 @@ impl Turn {
         Ok(answer)
     }
 
-    /// A step that is not text: the message before it is over.
+    /// Sends an update that is not text, which ends the current message.
     pub(super) async fn act(&mut self, update: SessionUpdate) -> Step {
         self.step()?;
         self.send(update).await;
         Ok(())
     }
 
-    /// The message before is over; a cancelled turn takes no further step.
+    /// Ends the current message. Fails if the turn is cancelled.
     pub(super) fn step(&mut self) -> Step {
         self.message = None;
         self.check()
     }
 
-    /// An update of a session that is not the turn's own: a subagent's.
+    /// Sends an update of a subagent's session.
     pub(super) async fn act_as(&self, session: &SessionId, update: SessionUpdate) -> Step {
         self.pause(1).await?;
         self.peer.update(session, update).await;
@@ -325,12 +325,12 @@ impl Turn {
         &self.running.session
     }
 
-    /// A step that was not taken because the turn is cancelled.
+    /// Fails if the turn is cancelled.
     pub(super) fn check(&self) -> Step {
         if self.running.cancel.is_cancelled() { Err(StepError::Cancelled) } else { Ok(()) }
     }
 
-    /// Waits; true when the part was cancelled meanwhile.
+    /// Waits. Returns true if the part was cancelled meanwhile.
     pub(super) async fn wait_for_part(&self, part: &CancellationToken, time: Duration) -> Step<bool> {
         tokio::select! {
             biased;
@@ -348,7 +348,7 @@ impl Turn {
     }
 }
 
-/// At the instant pace other turns and the reader still get their chance.
+/// At the instant pace, yields to other turns and to the reader.
 async fn sleep_or_yield(time: Duration) {
     if time.is_zero() {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! The versions of ACP that the demo speaks. A connection speaks one from its `initialize` to its end.
+//! The versions of ACP that the demo supports. A connection uses one version from its `initialize` to its end.
 
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ pub(super) enum Version {
     V2,
 }
 
-/// What both versions have in the params of `initialize`.
+/// The common params of `initialize`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RequestedVersion {
@@ -17,7 +17,7 @@ pub(super) struct RequestedVersion {
 }
 
 impl RequestedVersion {
-    /// The highest version that is not above the one that the client asks for; the first has to do for the rest.
+    /// The highest supported version that is not above the requested one, and otherwise the first version.
     pub(super) fn version(&self) -> Version {
         if self.protocol_version.as_u64().is_some_and(|version| version >= 2) {
             Version::V2

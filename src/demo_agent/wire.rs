@@ -1,4 +1,4 @@
-//! Lines and JSON-RPC envelopes as they come in. Knows no ACP method.
+//! Incoming lines and JSON-RPC envelopes. Does not know the methods of ACP.
 
 use std::borrow::Cow;
 use std::io;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
-/// A longer line is thrown away and answered with an error.
+/// A longer line is discarded and answered with an error.
 const LINE_MAX: usize = 32 << 20;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) enum Line {
     End,
 }
 
-/// The next line without its end. What follows the last newline counts as a line.
+/// The next line without its end. The text after the last newline is a line too.
 pub(super) async fn read_line(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Line> {
     let mut line = Vec::new();
     let mut too_long = false;
@@ -48,7 +48,7 @@ pub(super) async fn read_line(input: &mut (impl AsyncBufRead + Unpin)) -> io::Re
     }
 }
 
-/// One message of the client. `id` and `params` stay as they were spelled.
+/// One message of the client. `id` and `params` keep their serialization.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
     Request { id: &'a RawValue, method: Cow<'a, str>, params: &'a RawValue },
@@ -72,12 +72,12 @@ struct Envelope<'a> {
     error: Option<Error>,
 }
 
-/// `null` is a value here: a request may have it as its id, and a response as its result.
+/// `null` is a value here: it can be the id of a request and the result of a response.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Why a line is no message: the error to answer it with.
+/// Parses a line. The error is the answer to an invalid line.
 pub(super) fn parse(line: &[u8]) -> Result<Message<'_>, Error> {
     let whole: &RawValue = std::str::from_utf8(line)
         .ok()

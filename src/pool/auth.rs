@@ -1,8 +1,8 @@
-//! Who is signed in to an agent: what was seen of it, and what each new process has to be told.
+//! The sign-in state of each agent and tenant, and the sign-in of new processes.
 //!
-//! Many agents keep a sign-in on disk, in their HOME; some keep it in their process alone. So the last way that
-//! worked is told again to every new process. It stays in memory: after a restart of the gateway such an agent wants
-//! its sign-in again.
+//! Many agents store a sign-in on disk, in their HOME. Some store it only in their process. Therefore the
+//! pool sends the params of the last successful sign-in to every new process. The params exist only in
+//! memory: after a restart of the gateway such an agent needs a new sign-in.
 
 use std::sync::Arc;
 
@@ -15,28 +15,29 @@ use crate::acp::auth::{self, AuthState};
 use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process};
 use crate::types::{AgentName, Tenant};
 
-/// What is known of one tenant's sign-in.
+/// The sign-in state of one tenant at one agent.
 #[derive(Clone, Default)]
 pub(super) struct SignInState {
-    /// Processes of an earlier one do not know of the last sign-in or sign-out.
+    /// The number of the last sign-in or sign-out. Processes of an earlier generation do not have it.
     pub(super) generation: u64,
     pub(super) state: AuthState,
-    /// Params of the sign-in that worked last, to be told to new processes.
+    /// Params of the last successful sign-in, sent to new processes.
     pub(super) sign_in_params: Option<Box<RawValue>>,
-    /// The agent refused a prompt for lack of a sign-in. That it opens sessions proves nothing then.
+    /// The agent refused a prompt because the sign-in is missing. That it opens sessions does not prove a sign-in
+    /// then.
     prompt_refused: bool,
-    /// A sign-in with the key of the environment is not tried: it was, or somebody signed in or out.
+    /// The pool does not try the key of the environment: it did before, or a client signed in or out.
     key_tried: bool,
 }
 
 impl SignInState {
-    /// The entry is another one: nothing of this holds for it.
+    /// Resets the state because the configuration entry of the agent changed.
     pub(super) fn reset(&mut self) {
         self.update(AuthState::default(), None);
         self.key_tried = false;
     }
 
-    /// Somebody signed in or out: from now on only new processes count.
+    /// Records a sign-in or sign-out. Only processes that start from now on have the new generation.
     pub(super) fn update(&mut self, state: AuthState, told: Option<Box<RawValue>>) -> u64 {
         (self.state, self.sign_in_params) = (state, told);
         (self.prompt_refused, self.key_tried) = (false, true);
@@ -45,7 +46,7 @@ impl SignInState {
     }
 }
 
-/// The state of an agent that did without a sign-in.
+/// The state of an agent that works without a sign-in.
 fn auth_state_without_sign_in(lease: &Lease) -> AuthState {
     if lease.process().initialized.has_auth_methods() {
         AuthState::Authenticated
@@ -55,7 +56,7 @@ fn auth_state_without_sign_in(lease: &Lease) -> AuthState {
 }
 
 impl Pool {
-    /// What is known of a tenant's sign-in to the agent.
+    /// The state of a tenant's sign-in to the agent.
     pub fn auth_state(&self, agent: &AgentName, tenant: &Tenant) -> AuthState {
         self.sign_in_state(agent, tenant).state
     }
@@ -66,7 +67,7 @@ impl Pool {
         agent.and_then(|agent| agent.signed_in.get(tenant)).cloned().unwrap_or_default()
     }
 
-    /// The same for a process of this entry, and whether the entry still is the agent's.
+    /// The sign-in state for a process of this entry, and whether the agent still has this entry.
     pub(super) fn sign_in_state_of_entry(&self, spec: &Arc<AgentSpec>, tenant: &Tenant) -> (SignInState, bool) {
         let state = self.state();
         let agent = state.agents.get(&spec.name).filter(|agent| Arc::ptr_eq(&agent.spec, spec));
@@ -74,7 +75,7 @@ impl Pool {
         (signed_in, agent.is_some())
     }
 
-    /// Starts a process and tells it of the sign-in that the others know of.
+    /// Starts a process and sends it the last successful sign-in.
     pub(super) async fn launch_signed_in(
         &self,
         spec: &Arc<AgentSpec>,
@@ -85,8 +86,9 @@ impl Pool {
         if let Some(params) = signed_in.sign_in_params {
             let method = process.initialized.acp_version.login_method();
             if let Err(failure) = self.send_sign_in(&mut process, method, &params).await {
-                // Sessions are told to sign in if the agent still wants it; the next process need not wait for that.
-                tracing::warn!(agent = %spec.name, %failure, "a new process did not take the sign-in");
+                // Sessions report that a sign-in is necessary, if it is. The next process does not repeat the failed
+                // one.
+                tracing::warn!(agent = %spec.name, %failure, "a new process rejected the stored sign-in; sign in again if necessary");
                 self.discard_sign_in(&spec.name, tenant, signed_in.generation);
                 if matches!(failure, AgentFailure::Exited(_)) {
                     return Err(process.failed(failure));
@@ -96,13 +98,13 @@ impl Pool {
         Ok(process)
     }
 
-    /// Where the agent can say that it needs no sign-in, it is not told of one.
+    /// Sends a sign-in, unless the agent reports that it does not need one.
     async fn send_sign_in(&self, process: &mut Process, method: &str, params: &RawValue) -> Result<(), AgentFailure> {
         let limit = self.limits().call;
         if process.initialized.capabilities.auth.status {
             let empty = RawValue::from_string("{}".to_owned()).expect("an object");
             let status = process.call(auth::STATUS, &empty, limit).await;
-            // Whoever cannot say is told.
+            // An agent without a status gets the sign-in.
             let state = status.as_deref().ok().and_then(auth::auth_state);
             if state.is_some_and(|state| state != AuthState::Unauthenticated.as_str()) {
                 return Ok(());
@@ -120,16 +122,16 @@ impl Pool {
         }
     }
 
-    /// A holder learned whether the agent wants a sign-in.
+    /// Records whether the agent requires a sign-in, as the holder of a lease reports it.
     pub(super) fn record_auth(&self, lease: &Lease, required: bool) {
         let mut state = self.state();
         let Some(agent) = state.agents.get_mut(&lease.agent) else { return };
-        // What a process of a former entry wants says nothing of this one.
+        // A process of a former entry does not describe the current entry.
         if !Arc::ptr_eq(&agent.spec, &lease.process().spec) {
             return;
         }
         let tenant = &lease.principal.tenant;
-        // One that was started before the last change does not know better.
+        // A process that started before the last change does not know the current state.
         if lease.generation == agent.generation(tenant) {
             let signed_in = agent.signed_in.entry(tenant.clone()).or_default();
             if required || !signed_in.prompt_refused {
@@ -138,7 +140,7 @@ impl Pool {
         }
     }
 
-    /// A holder learned from a prompt whether the agent wants a sign-in.
+    /// Records whether the agent accepts prompts without a sign-in, as the holder of a lease reports it.
     pub(super) fn record_prompt_auth(&self, lease: &Lease, accepted: bool) {
         let mut state = self.state();
         let agent = state.agents.get_mut(&lease.agent);
@@ -157,8 +159,8 @@ impl Pool {
         }
     }
 
-    /// Has new processes sign in with the key that the agent has in its environment: once, and not after anybody
-    /// signed in or out. Returns true if a new process is signed in and that of the lease is not.
+    /// Signs in new processes with the key in the environment of the agent. This happens once, and never after a
+    /// client signed in or out. Returns true if new processes are signed in and the process of the lease is not.
     pub(super) fn sign_in_with_key(&self, lease: &Lease) -> bool {
         let Some(method) = lease.process().sign_in_by_variable() else { return false };
         {
@@ -180,7 +182,7 @@ impl Pool {
         true
     }
 
-    /// Somebody signed in or out by the process of this lease, which knows of it.
+    /// Records a sign-in or sign-out through the process of this lease. This process already has it.
     pub(super) fn auth_changed(&self, lease: &mut Lease, state: AuthState, told: Option<Box<RawValue>>) {
         let (agent, tenant) = (lease.agent.clone(), lease.principal.tenant.clone());
         let Some(generation) = self.update_sign_in(&lease.process().spec, &tenant, state, told) else { return };
@@ -193,15 +195,14 @@ impl Pool {
         self.recall_and_advance(&agent);
     }
 
-    /// Somebody signed in beside the pool: every process that runs knows nothing of it.
+    /// Records a sign-in outside of the pool. No running process has it.
     pub(super) fn signed_in_by_terminal(&self, spec: &Arc<AgentSpec>, tenant: &Tenant) {
         if self.update_sign_in(spec, tenant, AuthState::Authenticated, None).is_some() {
             self.recall_and_advance(&spec.name);
         }
     }
 
-    /// `None`: the entry has changed since. Its program may be another, and what was told to the former one, a key
-    /// perhaps, is no business of it.
+    /// Returns `None` if the entry has changed. The new program must not receive the secrets of the former one.
     fn update_sign_in(
         &self,
         spec: &Arc<AgentSpec>,
@@ -215,7 +216,7 @@ impl Pool {
             .then(|| agent.signed_in.entry(tenant.clone()).or_default().update(state, told))
     }
 
-    /// Idle processes of before the last change end; busy ones go on, and are not used again.
+    /// Stops the idle processes of earlier generations. Busy processes finish their work and are not reused.
     fn recall_and_advance(&self, agent: &AgentName) {
         self.state().agents.get_mut(agent).expect("agents stay in the pool").recall_outdated();
         self.advance(agent);

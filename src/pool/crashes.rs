@@ -1,4 +1,4 @@
-//! Back-off and breaker: of an agent whose starts fail, and of a session whose turns crash the agent.
+//! Back-off and breaker for agents whose starts fail and for sessions whose turns crash the agent.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -28,17 +28,17 @@ impl CrashBackoff {
         }
     }
 
-    /// When the last back-off ends, or ended.
+    /// The end of the last back-off, which may be in the past.
     pub fn backoff_until(&self) -> Option<Instant> {
         self.not_before
     }
 
-    /// How long the next start has to wait.
+    /// The time until the next start is allowed.
     pub fn remaining_backoff(&self, now: Instant) -> Option<Duration> {
         self.not_before.and_then(|at| at.checked_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
-    /// While the breaker is open, how long it stays so.
+    /// The time until the breaker closes, or `None` if it is closed.
     pub fn breaker_open_for(&mut self, now: Instant, limits: &Limits) -> Option<Duration> {
         self.evict_old(now, limits);
         if self.recent.len() < limits.breaker_crashes as usize { None } else { self.remaining_backoff(now) }
@@ -62,11 +62,11 @@ mod tests {
         assert_eq!(waits, [1, 2, 4, 8, 16]);
         assert!(crashes.breaker_open_for(Instant::now(), &limits).is_some());
         tokio::time::advance(Duration::from_secs(16)).await;
-        assert_eq!(crashes.breaker_open_for(Instant::now(), &limits), None, "after the wait one may try");
+        assert_eq!(crashes.breaker_open_for(Instant::now(), &limits), None, "a start is allowed after the back-off");
         crashes.record(Instant::now(), &limits);
         tokio::time::advance(limits.breaker_window * 2).await;
         assert_eq!(crashes.breaker_open_for(Instant::now(), &limits), None);
         crashes.record(Instant::now(), &limits);
-        assert_eq!(crashes.remaining_backoff(Instant::now()), Some(limits.backoff_min), "what is old is forgiven");
+        assert_eq!(crashes.remaining_backoff(Instant::now()), Some(limits.backoff_min), "old crashes do not count");
     }
 }

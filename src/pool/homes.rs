@@ -37,13 +37,13 @@ struct HomeState {
 struct Running {
     id: u64,
     agent: AgentName,
-    /// No other start may run in this HOME meanwhile.
+    /// No other start may run in this HOME at the same time.
     exclusive: bool,
-    /// Another start has run in this HOME meanwhile.
+    /// Another start ran in this HOME at the same time.
     overlapped: bool,
 }
 
-/// A start that may run now. Dropping it ends it.
+/// Permission to start a process in a HOME. Dropping it ends the start.
 #[derive(Debug)]
 pub(super) struct HomePermit {
     homes: Arc<Homes>,
@@ -67,9 +67,9 @@ impl Homes {
         lock_or_abort(self.homes.lock())
     }
 
-    /// Waits until a process of this agent may start in its HOME. With `alone`, no other start runs there meanwhile.
+    /// Waits until a process of this agent may start in its HOME. With `exclusive`, no other start runs there.
     ///
-    /// Fails if the first start of the same entry fails while this one waits for it: a start of the same program in the
+    /// Fails if the first start of the same entry fails during the wait. A start of the same program in the
     /// same HOME would fail in the same way, after the same time.
     pub(super) async fn acquire(
         self: &Arc<Self>,
@@ -125,7 +125,7 @@ impl HomePermit {
         outcome
     }
 
-    /// Whether another start has run in the same HOME meanwhile.
+    /// Whether another start ran in the same HOME at the same time.
     pub(super) fn overlapped(&self) -> bool {
         let homes = self.homes.lock();
         let mut running = homes.get(&self.home).into_iter().flat_map(|state| &state.running);
@@ -139,7 +139,7 @@ impl HomePermit {
         });
     }
 
-    /// Reports the failure to the starts that wait for this one. This start ends when it is dropped.
+    /// Reports the failure to the starts that wait for this one. Dropping this value ends the start.
     pub(super) fn failed(&self, failure: &AgentFailure) {
         self.update(|state| {
             if !state.succeeded.contains(&self.spec.name) {
@@ -149,7 +149,7 @@ impl HomePermit {
         });
     }
 
-    /// Ends this start before it is dropped, so that others may run.
+    /// Ends this start before the drop, so that other starts may run.
     pub(super) fn release(&self) {
         self.update(|state| state.running.retain(|start| start.id != self.id));
     }
@@ -208,7 +208,7 @@ mod tests {
         };
         let (same, other, ()) = tokio::join!(biased; homes.acquire(&one, false), async { homes.acquire(&two, false).await.map(drop) }, fails);
         assert!(matches!(same, Err(AgentFailure::Start { .. })), "{same:?}");
-        assert!(other.is_ok(), "another agent may do better");
+        assert!(other.is_ok(), "another agent does not share the failure");
         assert!(homes.acquire(&one, false).await.is_ok(), "it did not wait for the failed one");
     }
 }

@@ -1,4 +1,4 @@
-//! A process in the hands of one session.
+//! The exclusive use of a process by one session.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use super::state::IdleProcess;
 use crate::agent::Process;
 use crate::types::{AgentName, Principal};
 
-/// What becomes of the process when a session gives it back.
+/// What the pool does with a process after the release of its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
-    /// Nothing of who held it is left: it may serve whom it could serve before.
+    /// Reuse without restriction: the session left no trace in the process.
     Untouched,
-    /// It closed the session and may serve another one of the same principal.
+    /// Reuse for the same principal: the process closed the session.
     Reuse,
-    /// It goes down the stop ladder.
+    /// Stop the process.
     Stop,
 }
 
@@ -25,13 +25,13 @@ pub enum Disposition {
 pub enum LeaseActivity {
     /// A turn, a request or a call is open.
     Busy,
-    /// It could give the process back.
+    /// The session could release the process.
     Idle,
-    /// It is giving the process back.
+    /// The session is releasing the process.
     Releasing,
 }
 
-/// One process, one session. Dropping a lease stops the process.
+/// One process for one session. Dropping a lease stops the process.
 #[derive(Debug)]
 pub struct Lease {
     /// `None` only after the release.
@@ -40,9 +40,9 @@ pub struct Lease {
     pub(super) agent: AgentName,
     pub(super) principal: Principal,
     pub(super) recall: Arc<Notify>,
-    /// Who used the process before.
+    /// The principal that used the process before.
     pub(super) used_by: Option<Arc<str>>,
-    /// The sign-in that the process knows of.
+    /// The generation of the sign-in that the process has.
     pub(super) generation: u64,
     pool: Pool,
 }
@@ -62,42 +62,44 @@ impl Lease {
         self.process.as_mut().expect("a lease holds its process until it is released")
     }
 
-    /// The process has the agent's session from now on, and may keep it locked until it ends.
+    /// Records that the process holds the agent's session. The agent may keep the session locked until the process
+    /// ends.
     pub fn record_session(&self, session: &str) {
         self.pool.record_session(self, session);
     }
 
-    /// The agent reported that another process uses the session.
+    /// Records that the agent reported the session as in use by another process.
     pub fn session_in_use(&self, session: &str) {
         self.pool.session_in_use(self, session);
     }
 
-    /// Says whether the process could be taken back now.
+    /// Reports whether the pool could reclaim the process now.
     pub fn report_activity(&self, standing: LeaseActivity) {
         self.pool.record_activity(self, standing);
     }
 
-    /// The agent wants a sign-in, or did without one.
+    /// Records whether the agent requires a sign-in.
     pub fn record_auth(&self, required: bool) {
         self.pool.record_auth(self, required);
     }
 
-    /// The agent refused a prompt for lack of a sign-in, although it had opened the session.
+    /// Records that the agent refused a prompt because of a missing sign-in, although it had opened the session.
     pub fn prompt_refused(&self) {
         self.pool.record_prompt_auth(self, false);
     }
 
-    /// The agent answered a prompt, so it needs no sign-in.
+    /// Records that the agent answered a prompt, so it needs no sign-in.
     pub fn prompt_accepted(&self) {
         self.pool.record_prompt_auth(self, true);
     }
 
-    /// True if new processes sign in with the key that the agent has in its environment, and this one did not.
+    /// Signs in new processes with the key in the environment of the agent. Returns true if they are signed
+    /// in and this process is not.
     pub fn sign_in_with_key(&self) -> bool {
         self.pool.sign_in_with_key(self)
     }
 
-    /// Others wait and this lease was idle the longest: its holder should give it back at once.
+    /// Notified when the holder should release the lease at once: it has been idle the longest and others wait.
     pub fn recall_signal(&self) -> Arc<Notify> {
         Arc::clone(&self.recall)
     }

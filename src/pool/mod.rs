@@ -1,7 +1,10 @@
-//! Which process serves which session.
+//! Assigns agent processes to sessions.
 //!
-//! It owns every agent process that is not leased, the line of those who wait for one, and the back-off of agents
-//! that crash. It does not know what a session is: a lease names a principal, and is taken back by asking.
+//! This module owns every agent process that is not leased, the wait queue, and the back-off of agents that crash. It
+//! does not know what a session is: a lease names a principal, and the pool asks its holder to release it.
+//!
+//! Reading order: [`lease`], [`state`] (pure decisions), [`wait_queue`] (the pool itself), [`start`] with
+//! [`homes`] and [`crashes`], [`reuse`] with [`session_history`], [`short_lease`], [`auth`], [`sign_in`].
 
 mod auth;
 mod crashes;

@@ -1,4 +1,4 @@
-//! Whether a process that has closed a session may serve another one.
+//! Decides whether a process that has closed a session may serve another one.
 
 use tokio::time::Instant;
 
@@ -9,8 +9,8 @@ use crate::agent::Process;
 use crate::types::limits::{REUSE_GRACE, REUSE_INTERVAL};
 
 impl Pool {
-    /// Takes the process of a closed session back, unless something that the session started still runs. Until then
-    /// the process counts as stopping.
+    /// Checks the process of a closed session, and reuses it if no process that the session started still
+    /// runs. During the check the process counts as stopping.
     pub(super) fn check_for_reuse(&self, lease: &Lease, process: Process) {
         let (pool, name, id) = (self.clone(), lease.agent.clone(), lease.id);
         let (tenant, used_by) = (lease.principal.tenant.clone(), Some(lease.principal.id.clone()));
@@ -21,7 +21,7 @@ impl Pool {
                 () = pool.shutdown().drain_started() => 0,
             };
             if left > 0 {
-                tracing::info!(agent = %name, left, "a process is stopped: a closed session left processes behind");
+                tracing::info!(agent = %name, left, "stopping an agent process: its closed session left child processes running");
             }
             let reusable = left == 0 && !process.has_ended() && !pool.shutdown().is_draining();
             let stopped = {
@@ -44,7 +44,7 @@ impl Pool {
         });
     }
 
-    /// How many processes are left that were not there after `initialize`, when they had a little time to end.
+    /// The number of processes that started after `initialize` and still run after a grace period.
     async fn count_leftover_processes(&self, process: &Process) -> usize {
         let end = Instant::now() + REUSE_GRACE;
         loop {

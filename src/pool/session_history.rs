@@ -1,11 +1,11 @@
-//! Which sessions of the agent a process has held.
+//! The sessions that a process has held.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::types::limits::REMEMBERED_SESSIONS;
 
-/// The agent's ids of the sessions that a process has held since it started, the last ones.
+/// The agent's ids of the last sessions that a process has held since its start.
 #[derive(Debug, Default)]
 pub(super) struct SessionHistory(VecDeque<Arc<str>>);
 
@@ -22,7 +22,7 @@ impl SessionHistory {
         self.0.iter().any(|held| **held == *session)
     }
 
-    /// The session that it got last.
+    /// The session that the process held last.
     pub(super) fn last(&self) -> Option<&str> {
         self.0.back().map(|held| &**held)
     }

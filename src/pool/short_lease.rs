@@ -1,4 +1,4 @@
-//! A process for a moment: calls that belong to no session.
+//! Short leases: calls that belong to no session.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::acp::auth::AuthState;
 use crate::agent::{AgentFailure, AgentSpec};
 use crate::types::Principal;
 
-/// What a visit may cost the sessions of the agent.
+/// Whether a short lease may reclaim the process of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
-    /// It takes only what no session holds.
+    /// Uses only a process that no session holds.
     NoReclaim,
-    /// The session that has been idle the longest gives its process up, as for another session.
+    /// Recalls the lease of the session that has been idle the longest, as for another session.
     Reclaim,
 }
 
-/// Why there is no visit.
+/// Why a short lease is not available.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ShortLeaseError {
     #[error(transparent)]
@@ -30,17 +30,18 @@ pub enum ShortLeaseError {
     Agent(#[from] AgentFailure),
 }
 
-/// A process that no session holds. It goes back to the pool when this is dropped; in the middle of a call it ends.
+/// A process that no session holds. Dropping the value returns the process to the pool. During a call,
+/// dropping it stops the process.
 #[derive(Debug)]
 pub struct ShortLease {
-    /// `None` only while it is given back.
+    /// `None` only during the release.
     lease: Option<Lease>,
     disposition: Disposition,
     pool: Pool,
 }
 
 impl Pool {
-    /// Takes a process of the agent as soon as one is free. With all of them busy it waits for a little while only.
+    /// Leases a process of the agent as soon as one is available. Waits only a short time if all processes are busy.
     pub async fn short_lease(
         &self,
         spec: &AgentSpec,
@@ -52,8 +53,8 @@ impl Pool {
         Ok(ShortLease { lease: Some(lease), disposition: Disposition::Untouched, pool: self.clone() })
     }
 
-    /// The same for a method that not every agent supports. Fails at once, without a process, if the last
-    /// `initialize` of the agent did not offer the method.
+    /// Leases a process for a method that not every agent supports. Fails at once, without a process, if the
+    /// last `initialize` of the agent did not offer the method.
     pub async fn short_lease_for(
         &self,
         method: &str,
@@ -81,7 +82,7 @@ impl Pool {
             if let Ok(lease) = waited {
                 return Ok(lease?);
             }
-            // One that starts is worth more patience than one that others use.
+            // A starting process justifies a longer wait than a busy one.
             if !self.is_starting(&spec.name) || Instant::now() >= end {
                 return Err(AcquireError::Busy { retry_after: RETRY_AFTER }.into());
             }
@@ -91,14 +92,14 @@ impl Pool {
 
 impl ShortLease {
     fn lease(&self) -> &Lease {
-        self.lease.as_ref().expect("a visit has its lease until it is dropped")
+        self.lease.as_ref().expect("a short lease has its lease until the drop")
     }
 
     pub fn initialized(&self) -> &InitializeResult {
         &self.lease().process().initialized
     }
 
-    /// Calls a method. A process whose answer nobody waited for is not used any more.
+    /// Calls a method. Dropping the call stops the process, because its answer would remain unread.
     pub async fn call(
         &mut self,
         method: &str,
@@ -107,7 +108,7 @@ impl ShortLease {
     ) -> Result<Box<RawValue>, AgentFailure> {
         self.disposition = Disposition::Stop;
         let shutdown = self.pool.shutdown().clone();
-        let process = self.lease.as_mut().expect("a visit has its lease until it is dropped").process_mut();
+        let process = self.lease.as_mut().expect("a short lease has its lease until the drop").process_mut();
         let outcome = tokio::select! {
             biased;
             () = shutdown.drain_started() => Err(AgentFailure::Draining),
@@ -128,27 +129,28 @@ impl ShortLease {
     pub fn notify(&mut self, method: &str, params: &RawValue) -> Result<(), AgentFailure> {
         self.disposition = Disposition::Reuse;
         let connection = &self.lease().process().connection;
-        // Its end shows where it is looked at next.
+        // The next use of the process detects its end.
         connection.notify(method, params).map_err(|_| AgentFailure::Exited(crate::agent::AgentExit::default()))
     }
 
-    /// What was called left nothing of its caller behind: the process is as good as it was for everybody.
+    /// Releases a process that any principal may reuse: the call left no trace of its caller.
     pub fn release_untouched(mut self) {
         if self.disposition == Disposition::Reuse {
             self.disposition = Disposition::Untouched;
         }
     }
 
-    /// The sign-in with these params worked: this process and new ones are signed in, others go.
+    /// Records a successful sign-in with these params. This process and new ones are signed in. All other
+    /// processes stop.
     pub fn signed_in(mut self, told: Box<RawValue>) {
-        let lease = self.lease.as_mut().expect("a visit has its lease until it is dropped");
+        let lease = self.lease.as_mut().expect("a short lease has its lease until the drop");
         self.pool.auth_changed(lease, AuthState::Authenticated, Some(told));
         self.disposition = Disposition::Untouched;
     }
 
-    /// The sign-out worked: no process that was signed in goes on.
+    /// Records a successful sign-out. No process that was signed in is reused.
     pub fn signed_out(mut self) {
-        let lease = self.lease.as_mut().expect("a visit has its lease until it is dropped");
+        let lease = self.lease.as_mut().expect("a short lease has its lease until the drop");
         self.pool.auth_changed(lease, AuthState::Unauthenticated, None);
         self.disposition = Disposition::Stop;
     }

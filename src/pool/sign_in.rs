@@ -1,4 +1,4 @@
-//! Sign-ins in terminals: for each agent and tenant one place, which is offered, then opened once.
+//! Sign-ins in terminals. Each agent and tenant has one slot, which is offered and then opened once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::acp::auth::TerminalAuth;
 use crate::agent::{AgentSpec, Terminal};
 use crate::types::{AgentName, Tenant};
 
-/// The place of an agent and a tenant while somebody has it.
+/// The state of the sign-in slot of an agent and a tenant.
 #[derive(Debug)]
 pub(super) enum SignInSlot {
-    /// It waits for its connection. A later offer takes its place.
+    /// Waits for its connection. A later offer replaces this one.
     Offered {
         id: Uuid,
         method: TerminalAuth,
@@ -30,18 +30,18 @@ impl SignInSlot {
     }
 }
 
-/// A sign-in that runs. Dropping it ends it.
+/// A running sign-in. Dropping it ends it.
 #[derive(Debug)]
 pub struct SignIn {
     pub terminal: Terminal,
     slot: SlotGuard,
 }
 
-/// Frees the place.
+/// Frees the slot on drop.
 #[derive(Debug)]
 struct SlotGuard {
     pool: Pool,
-    /// The entry that it is a sign-in to.
+    /// The configuration entry of the agent.
     spec: Arc<AgentSpec>,
     tenant: Tenant,
 }
@@ -57,7 +57,8 @@ impl Drop for SlotGuard {
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 impl Pool {
-    /// Offers a sign-in under this id, unless one is running. It is by a method of `spec`, and void for any other entry.
+    /// Offers a sign-in under this id, unless one is in progress. The method belongs to `spec`: the offer is
+    /// void for any other entry.
     pub fn offer_sign_in(
         &self,
         spec: &Arc<AgentSpec>,
@@ -85,7 +86,7 @@ impl Pool {
         place.is_some_and(|place| place.is_offered(id))
     }
 
-    /// Opens what was offered, once. `None`: nothing is offered under this id.
+    /// Opens an offered sign-in, once. Returns `None` if no sign-in is offered under this id.
     pub async fn open_sign_in(
         &self,
         spec: &Arc<AgentSpec>,
@@ -99,7 +100,7 @@ impl Pool {
         let taken = {
             let mut state = self.state();
             let agent = state.agents.get_mut(&spec.name).ok_or(AcquireError::NoSuchAgent)?;
-            // Offers go with their entry.
+            // An offer is valid only for its entry.
             if !spec.terminal_auth || !Arc::ptr_eq(&agent.spec, spec) {
                 return Ok(None);
             }
@@ -121,7 +122,7 @@ impl SignIn {
         &self.slot.spec.name
     }
 
-    /// The agent said that it worked: processes that run know nothing of it, and go as they get idle.
+    /// Records that the sign-in succeeded. Running processes do not have it and stop when they are idle.
     pub fn succeeded(&self) {
         self.slot.pool.signed_in_by_terminal(&self.slot.spec, &self.slot.tenant);
     }

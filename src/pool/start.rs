@@ -1,4 +1,4 @@
-//! Starts of processes for the pool: after the back-off, and in their order within one HOME.
+//! Starts of agent processes: after the back-off, and serialized within one HOME.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::acp::ClientCapabilities;
 use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process};
 use crate::types::{AgentName, Tenant};
 
-/// A start that did not lead to a process that can be used.
+/// A start without a usable process.
 struct StartFailure {
     start: FailedStart,
-    /// `None` if the start waited for another one and failed with it: that is one failure of the agent, not two.
+    /// `None` if the start waited for another one and failed with it. The agent has then failed once, not twice.
     permit: Option<HomePermit>,
 }
 
@@ -58,7 +58,7 @@ impl Pool {
         };
         self.advance(&name);
         if let Some(StartFailure { start, permit: home }) = failed {
-            // The process counts as live, and holds its HOME, until it is gone.
+            // The process counts as live, and occupies its HOME, until it has ended.
             start.wait_stopped().await;
             drop(home);
             self.state().agents.get_mut(&name).expect("agents stay in the pool").live -= 1;
@@ -66,31 +66,31 @@ impl Pool {
         }
     }
 
-    /// Reports a failed start to the first waiter of the agent, without waiting for the end of its process.
+    /// Reports a failed start to the first waiter of the agent. Does not wait for the end of the process.
     fn report_failure(&self, spec: &Arc<AgentSpec>, failed: &StartFailure) {
         let mut state = self.state();
         let agent = state.agents.get_mut(&spec.name).expect("agents stay in the pool");
         agent.starting -= 1;
         let failure = &failed.start.failure;
-        // The entry may be another one by now, which may do better.
+        // The failure says nothing about a new entry.
         if matches!(failure, AgentFailure::Draining) || !Arc::ptr_eq(&agent.spec, spec) {
             return;
         }
         agent.queue.retain(|waiter| !waiter.reply.is_closed());
         let waiter = agent.queue.pop_front();
         if failed.permit.is_some() {
-            tracing::warn!(agent = %spec.name, %failure, "an agent did not start");
+            tracing::warn!(agent = %spec.name, %failure, "could not start the agent");
             let crashes = if waiter.is_some() { &mut agent.crashes } else { &mut agent.prestart_crashes };
             crashes.record(Instant::now(), self.limits());
         }
         if let Some(waiter) = waiter {
-            // A waiter that left the line needs no reason.
+            // The waiter may have cancelled its request.
             drop(waiter.reply.send(Err(failure.clone())));
         }
     }
 
-    /// Starts a process when its HOME is free for it. A start that fails beside another one in the same HOME is
-    /// retried once, alone: agents that set up the same files at once break each other.
+    /// Starts a process when its HOME is available. Agents that set up the same files at the same time break each
+    /// other. Therefore a start that fails while another one runs in the same HOME is retried once, exclusively.
     async fn start(
         &self,
         spec: &Arc<AgentSpec>,
@@ -106,7 +106,7 @@ impl Pool {
             && let failure @ (AgentFailure::Exited(_) | AgentFailure::Rpc(_)) = &failed.failure
             && home.overlapped()
         {
-            tracing::info!(agent = %spec.name, %failure, "retrying a start that failed beside another one in its HOME");
+            tracing::info!(agent = %spec.name, %failure, "retrying a failed start alone: another start ran in the same HOME");
             home.release();
             let alone = tokio::time::timeout(spec.limits.start_timeout, self.homes().acquire(spec, true)).await;
             if let Ok(Ok(alone)) = alone {
@@ -129,7 +129,7 @@ impl Pool {
         }
     }
 
-    /// The process, and the generation of the sign-in that it knows of.
+    /// Starts a process. Returns it with the generation of its sign-in.
     async fn start_once(
         &self,
         spec: &Arc<AgentSpec>,

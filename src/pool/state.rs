@@ -1,4 +1,4 @@
-//! The bookkeeping of one agent: pure decisions, no waiting.
+//! The state of one agent: pure decisions, no waiting.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,17 +22,18 @@ use crate::types::{Limits, Principal, Tenant};
 pub struct RequestedSession {
     /// The agent's id of the session.
     pub session: Arc<str>,
-    /// The agent has just reported that another process uses the session: a process that held it has to end first.
+    /// The agent has just reported that another process uses the session. A process that held the session
+    /// must end first.
     pub in_use: bool,
 }
 
 pub(super) struct Waiter {
     pub(super) principal: Principal,
-    /// What its session offers to the agent.
+    /// The capabilities that the session offers to the agent.
     pub(super) client_capabilities: ClientCapabilities,
-    /// Sessions that are idle give their process up for it.
+    /// The pool may recall the lease of an idle session for this waiter.
     pub(super) may_reclaim: bool,
-    /// None: a new session, or none.
+    /// `None` for a new session or a call without a session.
     pub(super) requested: Option<RequestedSession>,
     pub(super) reply: oneshot::Sender<Result<Lease, AgentFailure>>,
 }
@@ -41,9 +42,9 @@ pub(super) struct Waiter {
 pub(super) struct IdleProcess {
     pub(super) process: Process,
     pub(super) tenant: Tenant,
-    /// Who used it before; nobody else may.
+    /// The only principal that may use the process. `None` if no session has used it.
     pub(super) used_by: Option<Arc<str>>,
-    /// The sign-in that it knows of.
+    /// The generation of the sign-in that the process has.
     pub(super) generation: u64,
     pub(super) idle_since: Instant,
     pub(super) history: SessionHistory,
@@ -62,14 +63,14 @@ impl IdleProcess {
 }
 
 pub(super) struct ActiveLease {
-    /// Since when its holder could give it back.
+    /// The time since which the holder could release the process.
     pub(super) idle_since: Option<Instant>,
     pub(super) recall: Arc<Notify>,
-    /// Its holder was asked, or is giving it back anyway.
+    /// The pool recalled the lease, or its holder is releasing it.
     pub(super) releasing: bool,
     pub(super) tenant: Tenant,
     pub(super) generation: u64,
-    /// The entry that the process began with.
+    /// The configuration entry with which the process started.
     pub(super) spec: Arc<AgentSpec>,
     pub(super) history: SessionHistory,
     /// The agent can load or resume the session on another process.
@@ -90,11 +91,11 @@ impl ActiveLease {
 }
 
 pub(super) struct AgentState {
-    /// What the operator says of it now. Processes of another entry go as they get idle.
+    /// The current configuration entry. Processes of another entry stop when they are idle.
     pub(super) spec: Arc<AgentSpec>,
-    /// False once its entry is gone: nobody new stands in line.
+    /// False after the removal of the entry: the pool accepts no new requests.
     pub(super) configured: bool,
-    /// Processes that exist: starting, spare, leased and stopping.
+    /// Existing processes: starting, idle, leased and stopping.
     pub(super) live: usize,
     pub(super) starting: usize,
     pub(super) queue: VecDeque<Waiter>,
@@ -102,22 +103,22 @@ pub(super) struct AgentState {
     pub(super) leases: HashMap<u64, ActiveLease>,
     /// The sessions of processes that are being stopped.
     pub(super) stopping: HashMap<u64, SessionHistory>,
-    /// The sessions of processes that closed them and are checked before their reuse.
+    /// The sessions of processes that closed them and are checked before reuse.
     pub(super) checking: HashMap<u64, SessionHistory>,
-    /// The agent keeps a session locked after `session/close`, until the process ends: no process is reused.
+    /// The agent keeps a session locked after `session/close` until the process ends: no process is reused.
     pub(super) keeps_sessions_locked: bool,
-    /// Starts that failed while a session or a call waited for a process.
+    /// Failed starts while a session or a call waited for a process.
     pub(super) crashes: CrashBackoff,
-    /// Those of spares that nobody had taken: they are no reason to refuse anybody.
+    /// Failed starts and crashes of processes that no session had requested. They are no reason to refuse a request.
     pub(super) prestart_crashes: CrashBackoff,
-    /// When anybody last stood in line.
+    /// The time of the last request for a process.
     pub(super) last_requested_at: Instant,
     pub(super) initialized: Option<Arc<InitializeResult>>,
     pub(super) signed_in: HashMap<Tenant, SignInState>,
     pub(super) sign_ins: HashMap<Tenant, SignInSlot>,
 }
 
-/// What to do next for those who wait.
+/// The next step for the waiters of an agent.
 pub(super) enum Step {
     Grant(IdleProcess, Waiter),
     Start { tenant: Tenant, offer: ClientCapabilities },
@@ -147,7 +148,7 @@ impl AgentState {
         }
     }
 
-    /// How many in the line wait for this principal.
+    /// The number of queued requests of this principal.
     pub(super) fn queued_for(&self, principal: &Principal) -> usize {
         let of = |waiter: &&Waiter| {
             (&waiter.principal.tenant, &waiter.principal.id) == (&principal.tenant, &principal.id)
@@ -159,32 +160,31 @@ impl AgentState {
         self.signed_in.get(tenant).map_or(0, |signed_in| signed_in.generation)
     }
 
-    /// Its entry is another, or there again: what was learned of the former one is forgotten.
+    /// Replaces the configuration entry and resets all that was learned about the former one.
     pub(super) fn replace_spec(&mut self, spec: Arc<AgentSpec>) {
         (self.spec, self.configured) = (spec, true);
         (self.crashes, self.prestart_crashes) = (CrashBackoff::default(), CrashBackoff::default());
         (self.initialized, self.last_requested_at) = (None, Instant::now());
         self.keeps_sessions_locked = false;
         for signed_in in self.signed_in.values_mut() {
-            // What was told to the former program is no business of this one.
+            // The new program must not receive the sign-in of the former one.
             signed_in.reset();
         }
         self.sign_ins.retain(|_, place| matches!(place, SignInSlot::Open));
         self.recall_outdated();
     }
 
-    /// Its entry is gone: who holds a process of it finishes, who waits for one is told.
+    /// Removes the entry. Holders of a process finish their work, and waiters receive an error.
     pub(super) fn remove(&mut self) {
         self.replace_spec(Arc::new(AgentSpec::removed(self.spec.name.clone())));
         self.configured = false;
         for waiter in self.queue.drain(..) {
-            // Whoever left the line needs no reason.
+            // The waiter may have cancelled its request.
             drop(waiter.reply.send(Err(AgentFailure::removed())));
         }
     }
 
-    /// Asks those who hold a process of another entry, or of before the last sign-in or sign-out, and do not need it
-    /// now.
+    /// Recalls idle leases whose process belongs to another entry or to an earlier sign-in generation.
     pub(super) fn recall_outdated(&mut self) {
         let Self { spec, signed_in, leases, .. } = self;
         let outdated = |leased: &&mut ActiveLease| {
@@ -198,8 +198,8 @@ impl AgentState {
         }
     }
 
-    /// Whether the waiter has to wait for a process that has its session: for a process that is being released, or for
-    /// the end of a process that keeps the session locked.
+    /// Whether the waiter has to wait for a process that has its session. That process is either being
+    /// released, or keeps the session locked until it ends.
     fn is_blocked(&self, waiter: &Waiter) -> bool {
         let Some(wanted) = &waiter.requested else { return false };
         let holds = |held: &SessionHistory| held.contains(&wanted.session);
@@ -215,7 +215,7 @@ impl AgentState {
             || self.idle.iter().any(|spare| holds(&spare.history) && !spare.matches(waiter))
     }
 
-    /// Recalls the idle sessions whose processes keep the sessions of blocked waiters locked.
+    /// Recalls the idle leases whose processes lock the sessions of blocked waiters.
     fn recall_holders(&mut self) {
         let blocked = self.queue.iter().filter(|waiter| waiter.may_reclaim && self.is_blocked(waiter));
         let wanted: Vec<_> = blocked.filter_map(|waiter| waiter.requested.clone()).collect();
@@ -227,7 +227,7 @@ impl AgentState {
         }
     }
 
-    /// An idle process that nobody can use: it keeps sessions locked that somebody may want elsewhere.
+    /// An idle process that no waiter can use and that locks sessions which others may need.
     fn idle_process_to_stop(&self) -> Option<usize> {
         let blocks = |spare: &IdleProcess| {
             self.queue.iter().any(|w| self.is_blocked(w) && spare.has_requested_session(w) && !spare.matches(w))
@@ -250,7 +250,7 @@ impl AgentState {
             return Step::Stop(dead);
         }
         if let Some((at, spare)) = self.next_grant() {
-            let waiter = self.queue.remove(at).expect("the place is in the line");
+            let waiter = self.queue.remove(at).expect("the position is in the queue");
             return Step::Grant(self.idle.swap_remove(spare), waiter);
         }
         if let Some(spare) = self.idle_process_to_stop() {
@@ -268,7 +268,7 @@ impl AgentState {
             }
             let coming = self.starting + self.stopping_count();
             if !self.idle.is_empty() && wanted > coming {
-                // The head of the line is another principal, or offers something else, than those whom the spares suit.
+                // The idle processes match neither the principal nor the capabilities of the first waiter.
                 return Step::Stop(self.idle.swap_remove(0));
             }
             self.recall(wanted.saturating_sub(coming).min(pressing), now);
@@ -283,8 +283,8 @@ impl AgentState {
         self.take_expired(now).map_or(Step::Wait, Step::Stop)
     }
 
-    /// How many spares are to wait: none where nobody has come for long, nor where a sign-in is wanted, since all that
-    /// a new process could do is to refuse.
+    /// The target number of unused idle processes. It is 0 after a long time without requests. It is also 0
+    /// while the agent requires a sign-in, since a new process could only refuse.
     pub(super) fn min_idle(&self, now: Instant) -> usize {
         let signed_in = self.signed_in.get(&Tenant::default());
         let refuses = signed_in.is_some_and(|signed_in| signed_in.state == AuthState::Unauthenticated);
@@ -292,7 +292,7 @@ impl AgentState {
         if refuses || forgotten { 0 } else { self.spec.pool.min_idle }
     }
 
-    /// Those that are good for whoever comes.
+    /// The number of idle processes that any principal can use.
     fn unused_idle_count(&self) -> usize {
         self.idle.iter().filter(|spare| self.is_unused(spare)).count()
     }
@@ -303,7 +303,7 @@ impl AgentState {
             && spare.process.client_capabilities == self.spec.client_capabilities()
     }
 
-    /// Who in the line gets which spare. Nobody is passed over but for those to whom a process comes anyway.
+    /// The next waiter and its idle process. A waiter is skipped only if a starting process will serve it.
     fn next_grant(&self) -> Option<(usize, usize)> {
         let mut coming = self.starting + self.spec.pool.max_size.saturating_sub(self.live);
         for (at, waiter) in self.queue.iter().enumerate() {
@@ -315,7 +315,7 @@ impl AgentState {
             let fits =
                 |spare: &IdleProcess| spare.matches(waiter) && (!self.keeps_sessions_locked || spare.history.is_empty());
             let held = self.idle.iter().position(held);
-            // Then a used process: a fresh one is good for everybody.
+            // Prefer a used process: any principal can use an unused one.
             let used = || self.idle.iter().position(|spare| spare.used_by.is_some() && fits(spare));
             if let Some(spare) = held.or_else(used).or_else(|| self.idle.iter().position(fits)) {
                 return Some((at, spare));
@@ -325,12 +325,12 @@ impl AgentState {
         None
     }
 
-    /// Processes that nobody has any more and that still exist.
+    /// The number of processes that are not leased, idle or starting, and still exist.
     fn stopping_count(&self) -> usize {
         self.live.saturating_sub(self.leases.len() + self.idle.len() + self.starting)
     }
 
-    /// Asks the holders that have been idle the longest.
+    /// Recalls the leases that have been idle the longest.
     fn recall(&mut self, wanted: usize, now: Instant) {
         let leaving = self.leases.values().filter(|leased| leased.releasing).count();
         let mut idle: Vec<_> =

@@ -1,4 +1,4 @@
-//! The pool itself: places in the line, and the tasks that start and stop processes.
+//! The pool: its wait queue, and the tasks that start and stop processes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,36 +17,36 @@ use crate::agent::{AgentFailure, Catalogue, Launcher, Process};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{AgentName, LimitExceeded, Limits, Principal, PrincipalLimit, PrincipalLimits};
 
-/// When there may be a place in the line.
+/// The suggested delay before the next attempt to enqueue.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Why nobody may stand in line.
+/// Why the pool cannot provide a process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AcquireError {
-    #[error("no agent of that name is configured")]
+    #[error("no agent with this name is configured")]
     NoSuchAgent,
-    #[error("too many sessions wait for a process of this agent (limit {max}, `limits.line_places`)")]
+    #[error("the wait queue of this agent is full (limit {max}, `limits.line_places`); retry later")]
     QueueFull { max: usize, retry_after: Duration },
-    #[error("all processes of this agent are busy")]
+    #[error("all processes of this agent are busy; retry later")]
     Busy { retry_after: Duration },
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
-    #[error("the agent failed to start too often; it is not started again yet")]
+    #[error("the agent failed to start too often; retry after the back-off")]
     BreakerOpen { retry_after: Duration },
-    #[error("somebody is signing in to this agent already")]
+    #[error("another sign-in to this agent is in progress")]
     SignInInProgress { retry_after: Duration },
     #[error("the gateway is shutting down")]
     Draining,
 }
 
-/// A place in the line. Dropping it leaves the line.
+/// A place in the wait queue. Dropping it removes the request from the queue.
 #[derive(Debug)]
 pub struct PendingLease {
     receiver: oneshot::Receiver<Result<Lease, AgentFailure>>,
 }
 
 impl PendingLease {
-    /// The lease, when its turn came; cancel-safe.
+    /// Waits for the lease. Cancel-safe.
     pub async fn lease(&mut self) -> Result<Lease, AgentFailure> {
         match (&mut self.receiver).await {
             Ok(outcome) => outcome,
@@ -55,21 +55,21 @@ impl PendingLease {
     }
 }
 
-/// What an operator sees of one agent's processes.
+/// Statistics of one agent's processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolStats {
     pub max_size: usize,
     pub live: usize,
     pub starting: usize,
     pub leased: usize,
-    /// How many are to wait warm now.
+    /// The current target number of unused idle processes.
     pub min_idle: usize,
     pub idle: usize,
     pub queued: usize,
-    /// The agent keeps a session locked after `session/close`, so no process is reused.
+    /// The agent keeps a session locked after `session/close`, so the pool reuses no process.
     pub keeps_sessions_locked: bool,
     pub idle_timeout: Duration,
-    /// The two that hold for an agent that can neither load nor resume a session.
+    /// This timeout and the next one apply to an agent that can neither load nor resume a session.
     pub no_load_idle_timeout: Duration,
     pub no_load_reclaim_timeout: Duration,
 }
@@ -100,7 +100,7 @@ pub(super) struct State {
 }
 
 impl Pool {
-    /// It starts nothing by itself yet, see [`keep_warm`](Self::keep_warm).
+    /// Creates a pool that starts no process before a request or [`start_maintenance`](Self::start_maintenance).
     pub fn new(
         catalogue: &Catalogue,
         launcher: Launcher,
@@ -113,14 +113,14 @@ impl Pool {
         Self { inner: Arc::new(Inner { launcher, limits, principals, shutdown, homes, state }) }
     }
 
-    /// Starts the spares that the catalogue asks for, and looks after them until the stop.
+    /// Starts the configured idle processes and maintains the pool until shutdown.
     pub fn start_maintenance(&self) {
         let pool = self.clone();
         self.inner.shutdown.spawn(async move { pool.maintain().await });
     }
 
-    /// Goes on with another catalogue. Turns and processes that run go on with the entry that they began with; idle
-    /// processes of an entry that has changed end, and who wants one from now on gets one of the new entry.
+    /// Replaces the catalogue. Running turns and processes continue with their entry. Idle processes of a
+    /// changed entry stop, and new requests use the new entry.
     pub fn reload(&self, catalogue: &Catalogue) {
         let names: Vec<AgentName> = {
             let mut state = self.state();
@@ -147,7 +147,7 @@ impl Pool {
         &self.inner.limits
     }
 
-    /// The limits of those on whose behalf processes are leased.
+    /// The limits of the principals that lease processes.
     pub fn principal_limits(&self) -> &PrincipalLimits {
         &self.inner.principals
     }
@@ -164,7 +164,7 @@ impl Pool {
         &self.inner.homes
     }
 
-    /// A process of it is on its way.
+    /// Whether a process of the agent is starting.
     pub fn is_starting(&self, agent: &AgentName) -> bool {
         self.state().agents.get(agent).is_some_and(|agent| agent.starting > 0)
     }
@@ -173,7 +173,7 @@ impl Pool {
         lock_or_abort(self.inner.state.lock())
     }
 
-    /// Takes a place in the agent's line, at once or not at all. `wanted` is the session that the agent has to restore.
+    /// Enqueues a request for a process. Never waits. `requested` is the session that the agent must restore.
     pub fn enqueue(
         &self,
         agent: &AgentName,
@@ -219,7 +219,7 @@ impl Pool {
         Ok(PendingLease { receiver: given })
     }
 
-    /// Pool figures, and what the agent answered to `initialize` the last time.
+    /// Pool statistics, and the last `initialize` result of the agent.
     pub fn agent_stats(&self, agent: &AgentName) -> Option<(PoolStats, Option<Arc<InitializeResult>>)> {
         let state = self.state();
         let agent = state.agents.get(agent).filter(|agent| agent.configured)?;
@@ -239,7 +239,7 @@ impl Pool {
         Some((figures, agent.initialized.clone()))
     }
 
-    /// Gives, starts, stops and recalls until nothing more can be done for this agent.
+    /// Runs grants, starts, stops and recalls until no further step is possible for this agent.
     pub(super) fn advance(&self, name: &AgentName) {
         loop {
             let mut state = self.state();
@@ -268,7 +268,7 @@ impl Pool {
                     };
                     agent.leases.insert(id, leased);
                     let lease = Lease::new(spare, id, waiter.principal, recall, self.clone());
-                    // Who left the line meanwhile drops the lease after the lock is free.
+                    // A drop of the lease needs the lock. Therefore another task drops a lease whose waiter is gone.
                     if let Err(unwanted) = waiter.reply.send(Ok(lease)) {
                         self.drop_in_background(unwanted);
                     }
@@ -317,7 +317,7 @@ impl Pool {
         }
     }
 
-    /// If a process that has given the session back still exists and is in use, the agent does not unlock on close.
+    /// Detects an agent that does not unlock on close: a process that released the session still exists and is in use.
     pub(super) fn session_in_use(&self, lease: &Lease, session: &str) {
         let mut state = self.state();
         let Some(agent) = state.agents.get_mut(&lease.agent) else { return };
@@ -339,7 +339,7 @@ impl Pool {
             && let Some(leased) = agent.leases.get_mut(&lease.id)
         {
             leased.idle_since = (standing == LeaseActivity::Idle).then(Instant::now);
-            // Whoever was busy when it was asked is asked again.
+            // A holder that was busy at the last recall gets another one.
             leased.releasing = standing == LeaseActivity::Releasing;
             agent.recall_outdated();
         }
@@ -359,7 +359,7 @@ impl Pool {
             let mut state = self.state();
             let agent = state.agents.get_mut(&lease.agent).expect("agents stay in the pool");
             let held = agent.leases.remove(&lease.id).map(|leased| leased.history).unwrap_or_default();
-            // Another session would find the sessions locked that this process held.
+            // The sessions that this process held would be locked for other processes.
             let used_by = used_by.filter(|_| !agent.keeps_sessions_locked || held.is_empty());
             if used_by.is_some() && fate == Disposition::Reuse && !held.is_empty() {
                 agent.checking.insert(lease.id, held);
@@ -387,7 +387,7 @@ impl Pool {
         self.advance(&lease.agent);
     }
 
-    /// Once a second: dead and idle spares go, and what waited for a back-off is tried again.
+    /// Every second: stops ended and expired idle processes, and retries starts whose back-off is over.
     async fn maintain(&self) {
         let names = || -> Vec<AgentName> { self.state().agents.keys().cloned().collect() };
         let mut tick = tokio::time::interval(Duration::from_secs(1));
@@ -405,7 +405,7 @@ impl Pool {
                 std::mem::take(&mut agent.idle)
             };
             for spare in spares {
-                // No lease follows, so the sessions of this process do not matter any more.
+                // No lease follows, so the session history of this process is irrelevant.
                 self.stop(name.clone(), spare.process, 0);
             }
         }

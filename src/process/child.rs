@@ -1,4 +1,4 @@
-//! The gateway's hold on a child: its pipes, the order to stop, and the news of the end.
+//! The gateway's handle of a child: its pipes, stop requests, and its exit.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::{ProcessTree, StderrTail, StdinWriter, Terminals};
 
-/// A running child. Dropping it is an order to stop, which is carried out in the background.
+/// A running child. Dropping it requests a stop, which runs in the background.
 #[derive(Debug)]
 pub struct Child {
     pub(super) pid: u32,
@@ -22,7 +22,8 @@ pub struct Child {
     pub(super) kill_switch: KillSwitch,
 }
 
-/// The two ends of what a child's holder and its guard say to each other.
+/// The handle's end of the channel to the [`Reaper`](super::reaper::Reaper): stop requests out, exit state
+/// in. Dropping it requests a stop.
 #[derive(Debug)]
 pub(super) struct KillSwitch {
     pub(super) requests: watch::Sender<StopRequest>,
@@ -33,7 +34,7 @@ pub(super) struct KillSwitch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exit {
     pub code: Option<i32>,
-    /// The signal that ended it, spelled as in `SIGKILL`.
+    /// The signal that ended it, as in `SIGKILL`.
     pub signal: Option<String>,
 }
 
@@ -54,14 +55,14 @@ impl Exit {
     }
 }
 
-/// Why the gateway ends, or ended, a child.
+/// Why the gateway stops or stopped a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
     /// [`Child::stop`] or [`Child::kill`].
     Requested,
-    /// Its holder dropped it.
+    /// Its handle was dropped.
     Dropped,
-    /// It took nothing from its stdin for too long.
+    /// It read nothing from its stdin for too long.
     StdinStalled,
     /// The gateway's hard stop.
     Shutdown,
@@ -71,37 +72,37 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Requested | Self::Dropped => "the gateway stopped it",
-            Self::StdinStalled => "it took nothing from its stdin for too long",
+            Self::StdinStalled => "it read nothing from its stdin for too long",
             Self::Shutdown => "the gateway is stopping",
         })
     }
 }
 
-/// What the guard reports.
+/// The state that the reaper reports.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ExitState {
-    /// Set at the first step of a stop; stays empty when the child ends by itself.
+    /// Set at the first step of a stop. Stays empty if the child ends by itself.
     pub(super) reason: Option<StopReason>,
     pub(super) exit: Option<Exit>,
 }
 
-/// What the holder asks of the guard.
+/// A request of the handle to the reaper, from the mildest to the hardest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StopRequest {
     Run,
     Stop,
-    /// Where there is no stdin to close.
+    /// Starts with TERM, for a child without a stdin pipe to close.
     Terminate,
     Kill,
 }
 
 impl Child {
-    /// The program's own pid, for people. Signals go to the keeper alone.
+    /// The program's own pid, for people. Signals go to the supervisor only.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The child and its descendants, also those that have lost their parents.
+    /// The child and its descendants, also orphans.
     pub fn tree(&self) -> ProcessTree {
         ProcessTree::of_supervisor(self.supervisor)
     }
@@ -110,12 +111,12 @@ impl Child {
         self.stdin.clone()
     }
 
-    /// Given out once. It ends when the child and all its descendants have closed it.
+    /// Returns stdout once. It ends when the child and all its descendants have closed it.
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.stdout.take()
     }
 
-    /// Starts terminals beside the child, under its keeper.
+    /// Starts terminals beside the child, under its supervisor.
     pub fn terminals(&self) -> &Terminals {
         &self.terminals
     }
@@ -124,19 +125,19 @@ impl Child {
         &self.stderr
     }
 
-    /// Walks the ladder and waits for the end: stdin is closed, then TERM, then KILL by the keeper. The
-    /// steps are shorter while the gateway drains. A caller that stops waiting does not call it off.
+    /// Stops the child gracefully and waits for its end: closes stdin, sends TERM, then has the supervisor send KILL.
+    /// The timeouts are shorter while the gateway drains. The stop continues if the caller stops waiting.
     pub async fn stop(&self) -> Exit {
         self.kill_switch.request(StopRequest::Stop);
         self.exited().await
     }
 
-    /// Orders the same and does not wait.
+    /// Requests the same stop and does not wait.
     pub fn begin_stop(&self) {
         self.kill_switch.request(StopRequest::Stop);
     }
 
-    /// Kills the child and all its descendants, now.
+    /// Kills the child and all its descendants immediately.
     pub async fn kill(&self) -> Exit {
         self.kill_switch.request(StopRequest::Kill);
         self.exited().await
@@ -147,29 +148,29 @@ impl Child {
         self.kill_switch.exited().await
     }
 
-    /// The same for those who have no hold on the child.
+    /// The same future without a borrow of the child.
     pub fn watch(&self) -> impl Future<Output = Exit> + Send + 'static {
         self.kill_switch.exited()
     }
 
-    /// The end, if it has come.
+    /// How the child ended, or `None` while it runs.
     pub fn exit(&self) -> Option<Exit> {
         self.kill_switch.exit_state.borrow().exit.clone()
     }
 
-    /// Why the gateway ends or ended it; nothing when it ended by itself.
+    /// Why the gateway stops or stopped it, or `None` if it ended by itself.
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.kill_switch.exit_state.borrow().reason
     }
 }
 
 impl KillSwitch {
-    /// A harder order replaces a softer one, never the other way round.
+    /// Sends a request. A milder request never replaces a harder one.
     pub(super) fn request(&self, order: StopRequest) {
         self.requests.send_modify(|standing| *standing = order.max(*standing));
     }
 
-    /// The guard reports before it ends; one that was torn down with the runtime has reported nothing.
+    /// The reaper reports before it ends. A reaper that the runtime tore down has reported nothing.
     pub(super) fn exited(&self) -> impl Future<Output = Exit> + Send + 'static {
         let mut ending = self.exit_state.clone();
         async move {

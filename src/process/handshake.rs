@@ -1,7 +1,7 @@
 //! The gateway's end of a starting child's control socket.
 //!
-//! std lets a child inherit three descriptors. The keeper needs a fourth, so the control socket stands
-//! in for stdin and carries the real one: the last stage takes it out and puts it in its place.
+//! std lets a child inherit three descriptors. The supervisor needs a fourth one. Therefore the control
+//! socket replaces stdin and carries the real stdin, which the last stage installs.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -14,11 +14,11 @@ use tokio::io::AsyncReadExt;
 
 use super::report::{self, Report};
 
-/// More than a keeper ever says.
+/// More than a supervisor ever writes.
 const MAX_REPORT_BYTES: u64 = 4096;
 
-/// A control socket that already holds what the keeper takes for itself, and then the child's `stdin`; returns our end
-/// and the keeper's.
+/// Creates a control socket that already carries the supervisor's own descriptors, and then the child's
+/// `stdin`. Returns the gateway's end and the supervisor's end.
 pub(super) fn open_control_socket(own: &[BorrowedFd<'_>], stdin: impl AsFd) -> io::Result<(UnixStream, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     if !own.is_empty() {
@@ -28,7 +28,7 @@ pub(super) fn open_control_socket(own: &[BorrowedFd<'_>], stdin: impl AsFd) -> i
     Ok((ours, theirs))
 }
 
-/// Sends descriptors with one byte, which keeps messages apart; never waits.
+/// Sends descriptors with one byte, which separates messages. Never blocks.
 pub(super) fn send_descriptors(socket: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -40,13 +40,13 @@ pub(super) fn send_descriptors(socket: &UnixStream, descriptors: &[BorrowedFd<'_
     Ok(())
 }
 
-/// Waits until the keeper's side of the socket is closed, and reads what it said; `None` after `limit`.
+/// Reads the supervisor's report until it closes its end of the socket. Returns `None` after `limit`.
 pub(super) async fn read_report(ours: UnixStream, limit: Duration) -> io::Result<Option<Report>> {
     ours.set_nonblocking(true)?;
     let mut said = Vec::new();
     let mut socket = tokio::net::UnixStream::from_std(ours)?.take(MAX_REPORT_BYTES);
     match tokio::time::timeout(limit, socket.read_to_end(&mut said)).await {
-        // A keeper that gave up before it took all that was sent resets the socket behind what it said.
+        // A supervisor that failed before it read all messages resets the socket after its report.
         Ok(Err(error)) if error.kind() != io::ErrorKind::ConnectionReset => Err(error),
         Ok(_) => Ok(Some(report::parse(&said))),
         Err(_) => Ok(None),

@@ -1,14 +1,14 @@
-//! Replaces configured secrets in a stream of bytes, however it is cut into pieces.
+//! Replaces configured secrets in a stream of bytes, independent of its division into chunks.
 
 use std::sync::Arc;
 
 pub(super) const MASK: &[u8] = b"[secret]";
 
-/// A trailing piece of a secret is hidden from this length on: less says nothing, and hiding it would swallow ends of
-/// ordinary words.
+/// The minimum length of a truncated secret at the end of a stream to be masked. A shorter prefix reveals
+/// nothing, and masking it would hide the ends of ordinary words.
 pub(super) const MIN_MASKED_PREFIX: usize = 4;
 
-/// The text with every secret replaced; of two that overlap, the longer one.
+/// The text with every secret replaced. Of two overlapping secrets, the longer one is replaced.
 pub fn masked(text: &str, secrets: &[String]) -> String {
     let mut secrets: Vec<Vec<u8>> = secrets
         .iter()
@@ -25,14 +25,14 @@ pub fn masked(text: &str, secrets: &[String]) -> String {
     String::from_utf8_lossy(&shown).into_owned()
 }
 
-/// Lets bytes through as soon as they cannot be part of a secret any more.
+/// Releases bytes as soon as they cannot be part of a secret.
 #[derive(Debug)]
 pub(super) struct Mask {
-    /// The longest first, none of them empty.
+    /// Longest first, none empty.
     secrets: Arc<[Vec<u8>]>,
-    /// Which bytes a secret begins with.
+    /// The first bytes of the secrets.
     first: Box<[bool; 256]>,
-    /// What may become a secret.
+    /// Bytes that may be the start of a secret.
     pending: Vec<u8>,
 }
 
@@ -45,7 +45,7 @@ impl Mask {
         Self { secrets, first, pending: Vec::new() }
     }
 
-    /// What may be shown after `bytes` have come.
+    /// The bytes that are safe to show after `bytes`.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.pending.extend_from_slice(bytes);
         let mut shown = Vec::with_capacity(self.pending.len());
@@ -59,7 +59,7 @@ impl Mask {
             if rest.is_empty() {
                 break;
             }
-            // A longer secret may still come of what is already a shorter one.
+            // A longer secret may still follow from a complete shorter one.
             if self.secrets.iter().any(|secret| secret.len() > rest.len() && secret.starts_with(rest)) {
                 break;
             }
@@ -75,7 +75,7 @@ impl Mask {
         shown
     }
 
-    /// What is left when nothing more comes. A piece that tells is a secret that was cut.
+    /// The remaining bytes at the end of the stream. A long prefix of a secret is a truncated secret.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         let held = std::mem::take(&mut self.pending);
         let mut shown = Vec::new();
@@ -120,8 +120,8 @@ mod tests {
     #[test]
     fn secret_is_masked_across_chunks() {
         assert_eq!(all(&mut mask(&["hunter2"]), &[b"a hun", b"te", b"r2 b"]), "a [secret] b");
-        assert_eq!(all(&mut mask(&["hunter2"]), &[b"a hunt"]), "a [secret]", "the end of a cut one");
-        assert_eq!(all(&mut mask(&["hunter2"]), &[b"a hun"]), "a hun", "an ordinary word");
+        assert_eq!(all(&mut mask(&["hunter2"]), &[b"a hunt"]), "a [secret]", "a truncated secret");
+        assert_eq!(all(&mut mask(&["hunter2"]), &[b"a hun"]), "a hun", "too short to be masked");
         assert_eq!(all(&mut mask(&["abc", "abcdef"]), &[b"abcd", b"ef abc", b"x"]), "[secret] [secret]x");
         assert_eq!(all(&mut mask(&[]), &[b"anything"]), "anything");
     }

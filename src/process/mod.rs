@@ -1,18 +1,21 @@
-//! Children: spawn under a keeper, stop ladder, stdin's writer, stderr's tail. Nobody else starts processes.
+//! Child processes: spawn under a supervisor, graceful stop, the writer of stdin, the tail of stderr. No
+//! other module starts processes.
 //!
-//! It owns every process from its start to the last of its descendants. It must not know what is said
-//! over the pipes: lines go in, bytes come out.
+//! This module owns every process from its start to the end of its last descendant. It must not know the
+//! protocol on the pipes: lines in, bytes out.
 //!
 //! # How a child runs
 //!
-//! The [`Spawner`] starts a keeper (this same binary, see [`keeper`]) on a thread for what blocks, and the keeper starts
-//! the program.
-//! The keeper adopts whatever the program leaves behind, so that at the end nothing of it lives on: not
-//! after the program's own end, not after [`Child::stop`], not after the gateway was killed.
+//! The [`Spawner`] starts a supervisor on a blocking thread. The [`supervisor`] is this same binary, and it
+//! starts the program. It adopts the descendants of the program and kills them at the end: after the
+//! program's own end, after [`Child::stop`], and after the end of the gateway.
 //!
-//! A [`Child`] is the gateway's side. Behind it are three tasks: one feeds stdin, one drains stderr, and
-//! the guard, which alone owns the keeper's process and walks the stop ladder. Whoever drops the child
-//! has ordered a stop.
+//! A [`Child`] is the gateway's handle. Three tasks serve it: one writes stdin, one drains stderr, and the
+//! reaper owns the supervisor process and stops it gracefully. Dropping the handle requests a stop.
+//!
+//! Reading order: [`spec`], [`spawn`], [`handshake`] with [`report`], [`supervisor`], [`child`], [`reaper`],
+//! [`stdin`], [`stderr`] with [`mask`], then [`pty`] and [`terminal`]. [`run_file`], [`tree`] and [`procfs`]
+//! find processes, and [`resolve`] finds programs.
 
 mod child;
 mod reaper;
@@ -45,10 +48,10 @@ pub use stdin::{StdinError, StdinWriter};
 pub use terminal::{TerminalChild, TerminalOutput, TerminalSpec, Terminals};
 pub use tree::ProcessTree;
 
-/// Closes this process's memory, environment and descriptors to others of the same user.
+/// Protects this process's memory, environment and descriptors from other processes of the same user.
 ///
-/// Whoever may hold a secret calls it before anything else. The environment that a process began with is open until
-/// then; only an executable that its user may run but not read is closed from its first instruction on.
+/// Call it before reading a secret. The initial environment is readable until then. Only an executable that
+/// its user may run but not read is protected from its first instruction on.
 pub fn set_not_dumpable() -> std::io::Result<()> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)

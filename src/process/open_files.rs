@@ -1,16 +1,16 @@
-//! How many descriptors this process may hold: as many as it is allowed to, and its children as many as before.
+//! The limit of open files: raised for this process, unchanged for its children.
 
 use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The soft limit is low for programs that would choke on more (`select` and the like). This one does not; what it
-/// starts might.
+/// The soft limit is low because programs that use `select` fail with more descriptors. The gateway does not
+/// use `select`, but its children may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFiles {
-    /// What children get; `None` is no limit.
+    /// The limit of children. `None` means no limit.
     inherited: Option<u64>,
-    /// What this process has now.
+    /// The limit of this process.
     raised: Option<u64>,
 }
 
@@ -22,21 +22,21 @@ impl OpenFiles {
         Ok(Self { inherited: current, raised: maximum })
     }
 
-    /// The limit, if so many descriptors are above it.
+    /// The limit, if `wanted` descriptors exceed it.
     pub fn insufficient_for(&self, wanted: usize) -> Option<u64> {
         self.raised.filter(|now| *now < wanted as u64)
     }
 
-    /// As an argument of the keeper.
+    /// The argument for a supervisor.
     pub(super) fn child_argument(self) -> String {
         self.inherited.map_or_else(|| UNCHANGED.to_owned(), |before| before.to_string())
     }
 }
 
-/// In the place of a number: the limit stays as it is.
+/// Used instead of a number: the limit stays unchanged.
 pub(super) const UNCHANGED: &str = "-";
 
-/// Takes the limit that was handed down, for this process and all that it starts.
+/// Applies the limit from the argument to this process and its descendants.
 pub(super) fn apply(handed_down: &str) -> io::Result<()> {
     if handed_down == UNCHANGED {
         return Ok(());

@@ -1,10 +1,10 @@
-//! What we read of `/proc`: who a process is, and whom it has begotten.
+//! Facts from `/proc`: the identity and the children of a process.
 
 use std::{fs, io};
 
 use rustix::process::Pid;
 
-/// The part of `/proc/PID/stat` that tells a process from a later one with the same pid.
+/// The fields of `/proc/PID/stat` that distinguish a process from a later one with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
     pub(super) parent: i32,
@@ -17,7 +17,7 @@ pub(super) fn stat(pid: Pid) -> io::Result<Stat> {
     parse_stat(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// All processes that run, but for those that have ended and are not reaped.
+/// All running processes, without zombies.
 pub(super) fn running() -> impl Iterator<Item = (Pid, Stat)> {
     let table = fs::read_dir("/proc").into_iter().flatten();
     table.filter_map(|entry| {
@@ -27,13 +27,13 @@ pub(super) fn running() -> impl Iterator<Item = (Pid, Stat)> {
     })
 }
 
-/// A zombie, which waits for its parent alone.
+/// A zombie waits only for its parent to reap it.
 fn is_zombie(stat: &[u8]) -> bool {
     let after_name = stat.iter().rposition(|byte| *byte == b')').unwrap_or(0);
     stat[after_name..].trim_ascii_start().get(2).is_some_and(|state| matches!(state, b'Z' | b'X'))
 }
 
-/// The program's name stands in parentheses and may hold anything, so fields count from the last one.
+/// The program's name is in parentheses and may contain any character, so fields count from the last parenthesis.
 fn parse_stat(text: &[u8]) -> Option<Stat> {
     let after_name = text.iter().rposition(|byte| *byte == b')')? + 1;
     let mut fields = std::str::from_utf8(&text[after_name..]).ok()?.split_ascii_whitespace();
@@ -44,7 +44,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 
 /// The children of this process, which has one thread.
 ///
-/// The kernel may leave some out while others end, so an empty list does not say that there are none.
+/// The kernel may omit some while others end, so an empty list does not prove that there are none.
 pub(super) fn own_children() -> Vec<Pid> {
     match fs::read_to_string("/proc/thread-self/children") {
         Ok(list) => {
@@ -54,7 +54,7 @@ pub(super) fn own_children() -> Vec<Pid> {
     }
 }
 
-/// The same from the table of all processes, for kernels that were built without the list.
+/// The same from the table of all processes, for kernels without the list.
 fn children_by_scan(parent: Pid) -> Vec<Pid> {
     let Ok(table) = fs::read_dir("/proc") else { return Vec::new() };
     table
@@ -63,12 +63,12 @@ fn children_by_scan(parent: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// This boot of this machine.
+/// The id of the current boot.
 pub(super) fn boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim_end().to_owned())
 }
 
-/// The namespace in which our pids mean something.
+/// The namespace in which the pids of this process are valid.
 pub(super) fn pid_namespace() -> io::Result<String> {
     Ok(fs::read_link("/proc/self/ns/pid")?.to_string_lossy().into_owned())
 }

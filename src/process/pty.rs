@@ -1,7 +1,9 @@
-//! A child in a pseudo terminal: its own end of it is stdin, stdout and stderr, ours is bytes in and bytes out.
+//! A child in a pseudo terminal: its end is stdin, stdout and stderr, and the gateway's end is a stream of
+//! bytes in each direction.
 //!
-//! The child and its descendants hold the terminal, the gateway holds the other end. When the reader, the writer
-//! and the child are dropped the kernel hangs the terminal up, and when all of theirs are closed, reading ends.
+//! The child and its descendants hold the terminal, and the gateway holds the other end. The kernel hangs the
+//! terminal up when the reader, the writer and the child are dropped. Reading ends when the last process has
+//! closed the terminal.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,10 +18,10 @@ use tokio::net::unix::pipe;
 
 use super::child::{Exit, KillSwitch, StopRequest};
 
-/// What programs may send to it; what browsers' terminals understand.
+/// The terminal type of the program. Terminals in browsers support it.
 pub(super) const TERM: &str = "xterm-256color";
 
-/// Characters, as the program sees them.
+/// The size in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PtySize {
     pub cols: u16,
@@ -38,7 +40,7 @@ impl From<PtySize> for Winsize {
     }
 }
 
-/// The gateway's end, once for each way of using it.
+/// The gateway's end, duplicated for each use.
 #[derive(Debug)]
 pub(super) struct Pty {
     reader: PtyReader,
@@ -47,7 +49,7 @@ pub(super) struct Pty {
 }
 
 impl Pty {
-    /// A new pseudo terminal: our end, and the child's.
+    /// Opens a pseudo terminal. Returns the gateway's end and the child's end.
     pub(super) fn open(size: PtySize) -> io::Result<(Self, OwnedFd)> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let ours = openpt(flags)?;
@@ -56,14 +58,14 @@ impl Pty {
         tcsetwinsize(&ours, size.into())?;
         let theirs = ioctl_tiocgptpeer(&ours, flags)?;
         ioctl_fionbio(&ours, true)?;
-        // A terminal is waited for as a pipe is.
+        // A terminal is polled like a pipe.
         let reader = PtyReader(pipe::Receiver::from_owned_fd_unchecked(ours.try_clone()?)?);
         let writer = PtyWriter(pipe::Sender::from_owned_fd_unchecked(ours.try_clone()?)?);
         Ok((Self { reader, writer, size: ours }, theirs))
     }
 }
 
-/// A program that runs in a pseudo terminal. Dropping it is an order to stop, which is carried out in the background.
+/// A program in a pseudo terminal. Dropping it requests a stop, which runs in the background.
 #[derive(Debug)]
 pub struct PtyChild {
     pid: u32,
@@ -84,18 +86,18 @@ impl PtyChild {
         self.pid
     }
 
-    /// What the program shows. Given out once; it ends when the program and all its descendants have closed the
+    /// Returns the output of the program, once. It ends when the program and all its descendants have closed the
     /// terminal.
     pub fn take_reader(&mut self) -> Option<PtyReader> {
         self.reader.take()
     }
 
-    /// What is typed. Given out once.
+    /// Returns the input of the program, once.
     pub fn take_writer(&mut self) -> Option<PtyWriter> {
         self.writer.take()
     }
 
-    /// Tells the program that its window has another size.
+    /// Notifies the program of a new window size.
     pub fn resize(&self, size: PtySize) -> io::Result<()> {
         Ok(tcsetwinsize(&self.size, size.into())?)
     }
@@ -105,8 +107,8 @@ impl PtyChild {
         self.kill_switch.exited().await
     }
 
-    /// Asks it to end and waits for that: TERM, then KILL by the keeper. A caller that stops waiting does not call it
-    /// off.
+    /// Stops the program and waits for its end: TERM, then KILL by the supervisor. The stop continues if the
+    /// caller stops waiting.
     pub async fn stop(&self) -> Exit {
         self.kill_switch.request(StopRequest::Terminate);
         self.exited().await
@@ -123,14 +125,14 @@ impl AsyncRead for PtyReader {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match ready!(Pin::new(&mut self.0).poll_read(cx, buf)) {
-            // The kernel's way to say that nobody holds the terminal any more.
+            // The kernel reports EIO when no process holds the terminal any more.
             Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Poll::Ready(Ok(())),
             outcome => Poll::Ready(outcome),
         }
     }
 }
 
-/// A terminal has no end of input: shutting down does nothing, and whoever means the end types it.
+/// A terminal has no end of input, so shutdown does nothing. A user types the end of input.
 #[derive(Debug)]
 pub struct PtyWriter(pipe::Sender);
 

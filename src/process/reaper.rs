@@ -1,4 +1,4 @@
-//! The guard of one child: the task that owns the keeper's process and walks the stop ladder.
+//! The reaper of one child: the task that owns the supervisor process and stops it gracefully.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -15,11 +15,10 @@ use super::run_file::RunFile;
 use crate::shutdown::Shutdown;
 use crate::types::Limits;
 
-/// A keeper that was killed is waited for this long, and its stderr after it: both are gone at once
-/// unless the kernel itself is stuck.
+/// The wait for a killed supervisor, and then for its stderr. Both end at once unless the kernel itself hangs.
 const FINAL_WAIT: Duration = Duration::from_secs(1);
 
-/// How far the stop has come.
+/// The progress of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum StopStep {
     Running,
@@ -27,9 +26,9 @@ enum StopStep {
     ClosingStdin,
     /// TERM was sent.
     Terminating,
-    /// The keeper was told to kill all.
+    /// The supervisor was asked to kill all descendants.
     Killing,
-    /// The keeper itself was killed: the last resort, since nobody is left to find its descendants.
+    /// The supervisor itself was killed. This is the last resort, since no process remains that finds its descendants.
     KillingSupervisor,
 }
 
@@ -57,26 +56,26 @@ pub(super) struct Reaper {
     pub(super) limits: Arc<Limits>,
 }
 
-/// What the guard knows of the child's pipes.
+/// The reaper's view of the child's pipes.
 #[derive(Debug)]
 pub(super) struct Pipes {
-    /// Asks for the end of stdin.
+    /// Requests the end of stdin.
     pub(super) close_stdin: CancellationToken,
-    /// Says that the child takes nothing from its stdin.
+    /// Reports that the child does not read its stdin.
     pub(super) stalled: CancellationToken,
-    /// The drain of stderr.
+    /// The task that drains stderr.
     pub(super) stderr: JoinHandle<()>,
 }
 
 impl Pipes {
-    /// A child in a pseudo terminal has none.
+    /// A child in a pseudo terminal has no pipes.
     pub(super) fn none(shutdown: &Shutdown) -> Self {
         let (close_stdin, stalled) = (CancellationToken::new(), CancellationToken::new());
         Self { close_stdin, stalled, stderr: shutdown.spawn(std::future::ready(())) }
     }
 }
 
-/// Where the guard stands on the ladder.
+/// The current step, and its start.
 #[derive(Debug, Clone, Copy)]
 struct StopProgress {
     step: StopStep,
@@ -87,19 +86,19 @@ impl Reaper {
     pub(super) async fn run(mut self) {
         let status = self.wait_for_exit().await;
         self.pipes.close_stdin.cancel();
-        // A keeper that is stuck keeps its file, for the sweep of the next life.
+        // A supervisor that hangs keeps its run file for the sweep of the next gateway process.
         if let (Some(run_file), Some(_)) = (self.run_file.take(), status) {
             run_file.remove().await;
         }
-        // The last words belong to the news of the end. All writers are gone, so they are all here.
+        // The stderr tail is part of the report. All writers have ended, so the tail is complete.
         if timeout(FINAL_WAIT, &mut self.pipes.stderr).await.is_err() {
             self.pipes.stderr.abort();
         }
         self.exit_state.send_modify(|ending| ending.exit = Some(Exit::from(status)));
     }
 
-    /// Waits for the keeper's end and moves up the ladder as it was ordered; `None` when the keeper does
-    /// not even end by KILL.
+    /// Waits for the supervisor's end and advances the stop as requested. Returns `None` if the supervisor
+    /// survives even KILL.
     async fn wait_for_exit(&mut self) -> Option<ExitStatus> {
         let mut stand = StopProgress { step: StopStep::Running, since: Instant::now() };
         let (mut held, mut draining) = (true, false);
@@ -133,7 +132,7 @@ impl Reaper {
         }
     }
 
-    /// The first reason is the reason; a step that was taken is not taken again.
+    /// Advances to a step, unless it was already taken. The first reason stays.
     fn advance_to(&self, stand: &mut StopProgress, step: StopStep, reason: StopReason) {
         if step <= stand.step {
             return;
@@ -149,19 +148,19 @@ impl Reaper {
             StopStep::Running | StopStep::ClosingStdin => {}
             StopStep::Terminating => self.signal(Signal::TERM),
             StopStep::Killing => {
-                // One QUIT and not a second TERM: two of the same signal may melt into one.
+                // A second TERM could be merged with the first one, so this sends QUIT.
                 self.signal(Signal::QUIT);
-                // A keeper that somebody has stopped must run to obey.
+                // A supervisor that was suspended must run to handle the signal.
                 self.signal(Signal::CONT);
             }
             StopStep::KillingSupervisor => {
-                tracing::warn!(pid = self.pid.as_raw_pid(), "a keeper did not end in time and is killed");
+                tracing::warn!(pid = self.pid.as_raw_pid(), "killing a supervisor that did not end in time");
                 self.signal(Signal::KILL);
             }
         }
     }
 
-    /// How long a step may last.
+    /// The timeout of a step.
     fn step_timeout(&self, step: StopStep, draining: bool) -> Duration {
         let limits = &self.limits;
         match step {
@@ -175,13 +174,13 @@ impl Reaper {
         }
     }
 
-    /// The pid is the keeper's for as long as tokio has not reaped it.
+    /// The pid stays valid until tokio has reaped the supervisor.
     fn signal(&self, signal: Signal) {
         if self.supervisor.id().is_none() {
             return;
         }
         if let Err(error) = kill_process(self.pid, signal) {
-            tracing::warn!(pid = self.pid.as_raw_pid(), ?signal, %error, "a keeper could not be signalled");
+            tracing::warn!(pid = self.pid.as_raw_pid(), ?signal, %error, "could not signal a supervisor");
         }
     }
 }

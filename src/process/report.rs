@@ -1,23 +1,26 @@
-//! What a starting child says to the gateway over its control socket, one line for each word.
+//! The report of a starting child over its control socket, one line per event:
 //!
-//! `exec PID` right before the program takes over, which closes the socket: that end is the good news.
-//! `refused ERRNO` when the program could not be executed, `nofolder ERRNO` when its folder could not be
-//! entered, `broken TEXT` when a step before it failed.
+//! | line | meaning |
+//! | --- | --- |
+//! | `exec PID` | the program starts next, which closes the socket; without a further line the start succeeded |
+//! | `refused ERRNO` | the kernel could not execute the program |
+//! | `nofolder ERRNO` | the working directory could not be entered |
+//! | `broken TEXT` | an earlier step failed |
 
 use rustix::process::WaitStatus;
 
 use super::Exit;
 
-/// How a start went, read to the end of the socket.
+/// The result of a start.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Report {
-    /// The program runs, with this pid.
+    /// The program runs with this pid.
     Started(i32),
     /// The kernel refused to execute the program.
     ExecFailed(i32),
-    /// The folder that the program should stand in cannot be entered.
+    /// The working directory of the program cannot be entered.
     NoDirectory(i32),
-    /// The keeper could not do its part.
+    /// The supervisor failed.
     SetupFailed(String),
 }
 
@@ -37,7 +40,7 @@ pub(super) fn setup_failed_line(text: &str) -> String {
     format!("broken {}\n", text.replace('\n', " "))
 }
 
-/// The last line that we know decides: `exec` is withdrawn by a `refused` after it.
+/// Parses a report. The last known line decides: `refused` revokes an earlier `exec`.
 pub(super) fn parse(bytes: &[u8]) -> Report {
     String::from_utf8_lossy(bytes)
         .lines()
@@ -49,10 +52,10 @@ pub(super) fn parse(bytes: &[u8]) -> Report {
             ("broken", text) => Some(Report::SetupFailed(text.to_owned())),
             _ => None,
         })
-        .unwrap_or_else(|| Report::SetupFailed("the keeper ended before the program began".to_owned()))
+        .unwrap_or_else(|| Report::SetupFailed("the supervisor ended before the program started".to_owned()))
 }
 
-/// How a terminal's program ended, said over the line on which the terminal is held.
+/// How a terminal's program ended, as sent over the terminal's socket.
 pub(super) fn exit_line(status: WaitStatus) -> String {
     match status.terminating_signal() {
         Some(signal) => format!("killed {signal}\n"),

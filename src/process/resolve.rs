@@ -1,4 +1,4 @@
-//! From a program's name to its file, by a PATH that other users cannot bend.
+//! Resolves a program's name to its file, with a PATH that other users cannot modify.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
@@ -8,16 +8,16 @@ use rustix::fs::{Access, access};
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ResolveError {
-    #[error("the program has no name")]
+    #[error("the program name is empty")]
     Empty,
-    #[error("{0:?} is relative: give a name or an absolute path")]
+    #[error("{0:?} is a relative path: use a name or an absolute path")]
     Relative(PathBuf),
-    #[error("{0:?} is not a file that can be executed")]
+    #[error("{0:?} is not an executable file")]
     NotExecutable(PathBuf),
-    #[error("no program {name:?} on PATH{}", skipped_note(skipped))]
+    #[error("program {name:?} not found on PATH{}", skipped_note(skipped))]
     NotFound {
         name: OsString,
-        /// Folders of PATH that were not looked at, because others could have put the program there.
+        /// Directories of PATH that were not searched, because other users could have put the program there.
         skipped: Vec<PathBuf>,
     },
 }
@@ -26,10 +26,10 @@ fn skipped_note(skipped: &[PathBuf]) -> String {
     if skipped.is_empty() {
         return String::new();
     }
-    format!(" (not searched, since relative or writable by others: {skipped:?})")
+    format!(" (skipped because they are relative or writable by others: {skipped:?})")
 }
 
-/// Finds the file of `program`: an absolute path stands for itself, a bare name is looked up on `path`.
+/// Finds the file of `program`. An absolute path is used as it is, and a bare name is searched on `path`.
 pub fn resolve(program: &OsStr, path: &OsStr) -> Result<PathBuf, ResolveError> {
     if program.is_empty() {
         return Err(ResolveError::Empty);
@@ -53,7 +53,7 @@ pub fn resolve(program: &OsStr, path: &OsStr) -> Result<PathBuf, ResolveError> {
         .ok_or_else(|| ResolveError::NotFound { name: program.to_owned(), skipped })
 }
 
-/// The entries of `path` that a child may be given: absolute, and not writable by others.
+/// The entries of `path` that a child may use: absolute, and not writable by others.
 pub fn trusted_path(path: &OsStr) -> OsString {
     let (trusted, _) = split_trusted(path);
     std::env::join_paths(trusted).expect("entries that were split from a PATH hold no colon")
@@ -65,7 +65,7 @@ fn split_trusted(path: &OsStr) -> (Vec<PathBuf>, Vec<PathBuf>) {
         .partition(|entry| trusted(entry))
 }
 
-/// A folder that is missing is trusted by nobody: who makes it later is unknown.
+/// A missing directory is not trusted, because any user could create it later.
 fn trusted(folder: &Path) -> bool {
     folder.is_absolute() && folder.metadata().is_ok_and(|meta| meta.is_dir() && has_trusted_owner(&meta))
 }
@@ -75,7 +75,7 @@ fn executable(file: &Path) -> bool {
         && access(file, Access::EXEC_OK).is_ok()
 }
 
-/// Owned by root or by us, and not writable by everybody. Group write is let pass: distributions ship
+/// Owned by root or by this user, and not writable by everybody. Group write is allowed: distributions ship
 /// `/usr/local/bin` writable by a group of administrators.
 fn has_trusted_owner(meta: &std::fs::Metadata) -> bool {
     let owner = meta.uid();

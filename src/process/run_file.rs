@@ -1,6 +1,6 @@
-//! Small files that name the keepers of this life, so that the next one can end what is left of them.
+//! Small files that name the supervisors of this gateway process, so that the next one can stop leftover supervisors.
 //!
-//! A keeper ends with its gateway, so the sweep finds something only when a keeper was stopped or stuck.
+//! A supervisor ends with its gateway. Therefore the sweep finds only supervisors that were suspended or hang.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::procfs;
 
-/// A process that can be told from every other one that had or will have its pid.
+/// A process, distinguished from every other one that had or will have its pid.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Identity {
@@ -56,15 +56,15 @@ impl RunFile {
 
     pub(super) async fn remove(self) {
         if let Err(error) = tokio::fs::remove_file(&self.0).await {
-            tracing::warn!(file = %self.0.display(), %error, "a run file could not be removed");
+            tracing::warn!(file = %self.0.display(), %error, "could not remove a run file");
         }
     }
 }
 
-/// Ends the keepers that an earlier life left behind, and forgets them; returns how many there were.
+/// Stops the supervisors of an earlier gateway process and removes their run files. Returns their number.
 ///
-/// It is called once, before any spawn and behind the lock of the data folder, and blocks for `limit`
-/// at most. A keeper that does not end in time is killed.
+/// Call it once, before any spawn and with the lock of the data directory held. It blocks for `limit` at
+/// most. A supervisor that does not end in time is killed.
 pub fn sweep(run_dir: &Path, limit: Duration) -> io::Result<usize> {
     let entries = match fs::read_dir(run_dir) {
         Ok(entries) => entries,
@@ -74,14 +74,14 @@ pub fn sweep(run_dir: &Path, limit: Duration) -> io::Result<usize> {
     let mut keepers = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        // A file that cannot be read as an identity was cut short, and names nobody.
+        // A file that is no valid identity was truncated and names no process.
         let named = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Identity>(&text).ok());
         keepers.extend(named.and_then(|identity| open_pidfd(&identity)));
         fs::remove_file(&path)?;
     }
     for keeper in &keepers {
         send(keeper, Signal::QUIT);
-        // What is left is most likely a keeper that somebody has stopped: it must run to obey.
+        // A leftover supervisor is probably suspended, so it must continue to handle the signal.
         send(keeper, Signal::CONT);
     }
     let deadline = Instant::now() + limit;
@@ -93,8 +93,8 @@ pub fn sweep(run_dir: &Path, limit: Duration) -> io::Result<usize> {
     Ok(keepers.len())
 }
 
-/// A hold on the very process that `identity` names. The hold is taken first, so that what is compared
-/// after it is what will be signalled.
+/// A pidfd of the process that `identity` names. It is opened before the comparison, so the compared process
+/// is the one that receives the signals.
 fn open_pidfd(identity: &Identity) -> Option<OwnedFd> {
     let pid = (identity.pid > 1).then(|| Pid::from_raw(identity.pid)).flatten()?;
     let hold = pidfd_open(pid, PidfdFlags::empty()).ok()?;
@@ -103,14 +103,14 @@ fn open_pidfd(identity: &Identity) -> Option<OwnedFd> {
 
 fn send(keeper: &OwnedFd, signal: Signal) {
     if let Err(error) = pidfd_send_signal(keeper, signal) {
-        tracing::warn!(?signal, %error, "a keeper of an earlier life could not be signalled");
+        tracing::warn!(?signal, %error, "could not signal a leftover supervisor");
     }
 }
 
 fn wait_for_exit(keeper: &OwnedFd, deadline: Instant) -> bool {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).expect("a limit that was configured in seconds");
+        let left = Timespec::try_from(left).expect("a configured limit fits into a timespec");
         match poll(&mut [PollFd::new(keeper, PollFlags::IN)], Some(&left)) {
             Ok(ready) => return ready > 0,
             Err(rustix::io::Errno::INTR) => {}

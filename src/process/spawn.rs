@@ -1,4 +1,4 @@
-//! From a spec to a running child.
+//! Starts a child from its spec.
 
 use std::ffi::OsString;
 use std::fs;
@@ -29,27 +29,27 @@ use super::{ChildSpec, StderrTail, StdinWriter, Terminals, handshake};
 use crate::shutdown::Shutdown;
 use crate::types::Limits;
 
-/// Why no child came of a spec. Nothing of the attempt is left running.
+/// Why a spawn failed. No process of the attempt is left.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    #[error("the program {program:?} cannot be executed")]
+    #[error("could not execute the program {program:?}")]
     Program { program: PathBuf, source: io::Error },
-    #[error("the folder {folder:?} cannot be entered")]
+    #[error("could not enter the directory {folder:?}")]
     Directory { folder: PathBuf, source: io::Error },
-    #[error("the keeper could not be started")]
+    #[error("could not start the supervisor")]
     Supervisor(#[source] io::Error),
-    #[error("the keeper failed before the program began: {0}")]
+    #[error("the supervisor failed before the program started: {0}")]
     Setup(String),
-    #[error("the keeper did not start the program in time")]
+    #[error("the supervisor did not start the program in time (`limits.spawn`)")]
     Timeout,
 }
 
-/// A keeper that runs, and has not said yet how its program began.
+/// A running supervisor whose program has not started yet.
 struct StartingChild<E> {
     kill_switch: KillSwitch,
     supervisor: Pid,
     control: UnixStream,
-    /// Our ends of what the program reads and writes.
+    /// The gateway's ends of the program's stdio.
     ends: E,
 }
 
@@ -57,7 +57,7 @@ struct PipeEnds {
     stdin: StdinWriter,
     stdout: ChildStdout,
     stderr: StderrTail,
-    /// To the keeper: requests for terminals.
+    /// Requests for terminals to the supervisor.
     terminal_requests: UnixStream,
 }
 
@@ -72,18 +72,18 @@ pub struct Spawner {
 }
 
 impl Spawner {
-    /// `keeper` is this program's own file; `run_dir` takes one small file for each living keeper.
+    /// `supervisor` is the file of this program. `run_dir` contains one small file per running supervisor.
     pub fn new(keeper: PathBuf, run_dir: PathBuf, shutdown: Shutdown, limits: Arc<Limits>) -> Self {
         Self { supervisor: keeper, run_dir, shutdown, limits, open_files: None }
     }
 
-    /// Children get the limit of open files that this process had before it was raised.
+    /// Sets the limit of open files for children: the limit of this process before it was raised.
     #[must_use]
     pub fn with_open_files(self, open_files: Option<OpenFiles>) -> Self {
         Self { open_files, ..self }
     }
 
-    /// Starts `spec` under a keeper, and returns once the program itself runs.
+    /// Starts `spec` under a supervisor. Returns when the program itself runs.
     pub async fn spawn(&self, spec: ChildSpec) -> Result<Child, SpawnError> {
         let program = spec.program.clone();
         let StartingChild { kill_switch: leash, supervisor: keeper, control, ends } =
@@ -94,8 +94,8 @@ impl Spawner {
         Ok(Child { pid, supervisor: keeper, stdin, stdout: Some(stdout), stderr, terminals, kill_switch: leash })
     }
 
-    /// Starts `spec` in a pseudo terminal of its own, under a keeper of its own; returns once the program itself runs.
-    /// stdin, stdout and stderr are the terminal, and `TERM` says which one, unless `spec` does.
+    /// Starts `spec` in its own pseudo terminal, under its own supervisor. Returns when the program itself
+    /// runs. stdin, stdout and stderr are the terminal. `TERM` names its type, unless `spec` sets it.
     pub async fn spawn_pty(&self, mut spec: ChildSpec, size: PtySize) -> Result<PtyChild, SpawnError> {
         if spec.env.iter().all(|(name, _)| name != "TERM") {
             spec.env.push(("TERM".into(), pty::TERM.into()));
@@ -107,9 +107,9 @@ impl Spawner {
         Ok(PtyChild::new(pid, ends, leash))
     }
 
-    /// Whoever starts a process stands still for a millisecond or more, and so does who writes a file: a thread that
-    /// serves others has no time for that. It is one step, which ends with a leash on the keeper. When nobody waits for
-    /// it any more it is not taken, or if it was already, what it gives is dropped, and the leash with it.
+    /// Runs a start on a blocking thread, because starting a process and writing a file block for a
+    /// millisecond or more. The result owns a kill switch of the supervisor. If the caller stops waiting, the
+    /// step does not run, or its result is dropped and stops the supervisor.
     async fn run_blocking<E: Send + 'static>(
         &self,
         step: impl FnOnce(&Self) -> Result<StartingChild<E>, SpawnError> + Send + 'static,
@@ -127,7 +127,7 @@ impl Spawner {
         let (control, theirs) =
             handshake::open_control_socket(&[their_orders.as_fd()], &stdin_read).map_err(SpawnError::Supervisor)?;
         drop(their_orders);
-        // Our copy would keep the pipe open after the child has closed its own.
+        // This copy would keep the pipe open after the child has closed its own.
         drop(stdin_read);
         let mut keeper = self.spawn_supervisor("watch", &spec, theirs, Stdio::piped)?;
         let stdout = keeper.stdout.take().expect("stdout is a pipe");
@@ -146,17 +146,17 @@ impl Spawner {
         check_cwd(spec)?;
         let (pty, terminal) = Pty::open(size).map_err(SpawnError::Supervisor)?;
         let (control, theirs) = handshake::open_control_socket(&[], &terminal).map_err(SpawnError::Supervisor)?;
-        // Our copy would keep the terminal open after the child has closed its own.
+        // This copy would keep the terminal open after the child has closed its own.
         drop(terminal);
         let keeper = self.spawn_supervisor("watch-pty", spec, theirs, Stdio::null)?;
         let (keeper, leash) = self.spawn_reaper(keeper, Pipes::none(&self.shutdown));
         Ok(StartingChild { kill_switch: leash, supervisor: keeper, control, ends: pty })
     }
 
-    /// From here on the leash answers for the keeper: dropped at any point, it stops it.
+    /// From here on the kill switch owns the supervisor: dropping it stops the supervisor.
     fn spawn_reaper(&self, keeper: tokio::process::Child, pipes: Pipes) -> (Pid, KillSwitch) {
         let pid = keeper.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
-        let pid = pid.expect("a keeper that was not awaited has a pid");
+        let pid = pid.expect("a supervisor that was not awaited has a pid");
         let (orders_in, orders) = watch::channel(StopRequest::Run);
         let (ending_in, ending) = watch::channel(ExitState::default());
         let leash = KillSwitch { requests: orders_in, exit_state: ending };
@@ -174,7 +174,7 @@ impl Spawner {
         (pid, leash)
     }
 
-    /// Waits for the program to take over; when it does not, for the end of the keeper.
+    /// Waits for the program to start. If the start fails, waits for the end of the supervisor.
     async fn await_program(&self, control: UnixStream, leash: &KillSwitch, program: PathBuf) -> Result<u32, SpawnError> {
         let error = match await_report(control, self.limits.spawn, program).await {
             Ok(pid) => return Ok(pid),
@@ -185,8 +185,8 @@ impl Spawner {
         Err(error)
     }
 
-    /// The environment and the arguments of the keeper are the child's own, so that no secret shows
-    /// where the child itself would not show it.
+    /// The supervisor gets the environment and the arguments of the child. Therefore no secret is visible
+    /// that would not be visible in the child itself.
     #[expect(clippy::disallowed_methods, reason = "the one place where the gateway starts a process")]
     fn spawn_supervisor(
         &self,
@@ -197,7 +197,7 @@ impl Spawner {
     ) -> Result<tokio::process::Child, SpawnError> {
         let mut command = Command::new(&self.supervisor);
         command
-            // The file has a name that says nothing in a list of processes.
+            // The file name is not meaningful in a list of processes.
             .arg0("acp-gateway")
             .arg("keeper")
             .arg(stage)
@@ -211,19 +211,19 @@ impl Spawner {
             .stdin(Stdio::from(std::os::fd::OwnedFd::from(control)))
             .stdout(output())
             .stderr(output());
-        // Our copy of the control socket closes with the command, or its end would never be seen.
+        // This copy of the control socket closes with the command. Otherwise the end would never arrive.
         command.spawn().map_err(SpawnError::Supervisor)
     }
 
-    /// Without its file a keeper still ends with the gateway; only a stuck one would be missed.
+    /// Without its run file a supervisor still ends with the gateway. Only the sweep of a hanging one would miss it.
     fn run_file(&self, pid: Pid) -> Option<RunFile> {
         RunFile::write(&self.run_dir, pid)
-            .inspect_err(|error| tracing::warn!(%error, "a run file could not be written"))
+            .inspect_err(|error| tracing::warn!(%error, "could not write a run file"))
             .ok()
     }
 }
 
-/// What the keeper says of the start of `program`.
+/// Reads the supervisor's report about the start of `program`.
 pub(super) async fn await_report(
     control: UnixStream,
     limit: Duration,
@@ -243,7 +243,7 @@ pub(super) async fn await_report(
     }
 }
 
-/// Told apart here, since the start of a process reports a missing folder like a missing program.
+/// Checks the directory here, since a spawn reports a missing directory and a missing program alike.
 fn check_cwd(spec: &ChildSpec) -> Result<(), SpawnError> {
     let source = match fs::metadata(&spec.cwd) {
         Ok(meta) if meta.is_dir() => return Ok(()),

@@ -1,10 +1,10 @@
-//! What to run. All of it comes from the operator's configuration, never from a client.
+//! The specification of a child. All of it comes from the operator's configuration, never from a client.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
-/// A program to run, complete: nothing is inherited that does not stand here.
+/// A program to run. The child inherits nothing that is not specified here.
 #[derive(Clone)]
 pub struct ChildSpec {
     /// Absolute, see [`resolve`](super::resolve).
@@ -12,14 +12,14 @@ pub struct ChildSpec {
     pub args: Vec<OsString>,
     /// The whole environment of the child.
     pub env: Vec<(OsString, OsString)>,
-    /// The folder it stands in: its own home, never a workspace.
+    /// The working directory: the child's own HOME, never a workspace.
     pub cwd: PathBuf,
-    /// Values that its stderr must not show.
+    /// Values that are masked in stderr.
     pub secrets: Vec<String>,
 }
 
 impl fmt::Debug for ChildSpec {
-    /// Arguments and environment may hold secrets, so only their number shows.
+    /// Shows only the number of arguments and variables, because they may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChildSpec")
             .field("program", &self.program)

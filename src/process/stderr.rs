@@ -1,4 +1,4 @@
-//! The last of what a child wrote to its stderr: always drained, bounded, without the configured secrets.
+//! The tail of a child's stderr: always drained, bounded, with secrets masked.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,18 +11,18 @@ use crate::shutdown::lock_or_abort;
 
 const READ_BYTES: usize = 8 << 10;
 
-/// A cheap handle on the tail; it can be read at any time, also after the child's end.
+/// A cheap handle of the tail. It can be read at any time, also after the child's end.
 #[derive(Clone)]
 pub struct StderrTail {
     buffer: Arc<Mutex<TailBuffer>>,
-    /// Longest first, so that a secret which contains another is replaced whole.
+    /// Longest first, so that a secret that contains another one is replaced as a whole.
     secrets: Arc<[Vec<u8>]>,
     limit: usize,
 }
 
 struct TailBuffer {
     bytes: VecDeque<u8>,
-    /// Whether older bytes have gone.
+    /// Whether older bytes were discarded.
     truncated: bool,
 }
 
@@ -41,12 +41,12 @@ impl StderrTail {
         Self { buffer: Arc::new(Mutex::new(kept)), secrets: secrets.into(), limit }
     }
 
-    /// The longest first, none of them empty.
+    /// Longest first, none empty.
     pub(super) fn secrets(&self) -> Arc<[Vec<u8>]> {
         Arc::clone(&self.secrets)
     }
 
-    /// Reads to the end of the pipe, whatever comes.
+    /// Reads until the end of the pipe.
     pub(super) async fn drain(self, mut pipe: impl AsyncRead + Unpin) {
         let mut buffer = vec![0; READ_BYTES];
         while let Ok(read @ 1..) = pipe.read(&mut buffer).await {
@@ -54,7 +54,7 @@ impl StderrTail {
         }
     }
 
-    /// What is kept, as text: at most the configured number of bytes, and from a character's start.
+    /// The tail as text: at most the configured number of bytes, from the start of a character.
     pub fn tail(&self) -> String {
         let (raw, cut) = {
             let kept = self.lock();
@@ -66,13 +66,13 @@ impl StderrTail {
             start += 1;
         }
         let mut text = String::from_utf8_lossy(&shown[start..]).into_owned();
-        // A replacement character is longer than what it replaces.
+        // A replacement character is longer than the byte that it replaces.
         let over = text.ceil_char_boundary(text.len().saturating_sub(self.limit));
         text.drain(..over);
         text
     }
 
-    /// More is kept than is shown, so that a secret at the cut is still known as one.
+    /// Keeps more than the limit, so that a secret at the start of the tail is still recognized.
     fn push(&self, bytes: &[u8]) {
         let most = self.limit + self.longest_secret();
         let mut kept = self.lock();
@@ -85,7 +85,7 @@ impl StderrTail {
     }
 
     fn mask(&self, raw: &[u8], cut: bool) -> Vec<u8> {
-        // What is left of a secret whose head has gone lies before this place.
+        // The rest of a secret whose start was discarded ends before this position.
         let from = if cut { self.longest_secret().saturating_sub(1).min(raw.len()) } else { 0 };
         let mut shown = Vec::with_capacity(raw.len());
         let mut at = 0;
@@ -109,7 +109,7 @@ impl StderrTail {
         shown
     }
 
-    /// Whether all that is left begins a secret, whose end has not come yet or never will.
+    /// Whether the remaining bytes are the prefix of a secret.
     fn is_secret_prefix(&self, rest: &[u8]) -> bool {
         rest.len() >= MIN_MASKED_PREFIX && self.secrets.iter().any(|secret| secret.starts_with(rest))
     }

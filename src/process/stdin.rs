@@ -1,8 +1,8 @@
-//! Stdin's writer: a task of its own, so that nobody who sends a line ever waits for the child.
+//! The writer of stdin: a separate task, so that a sender never waits for the child.
 //!
-//! Lines leave in the order in which they came: a cancel must overtake neither the prompt that it is about, nor be
-//! overtaken by the answers that follow from it. Some places are reserved, so that a cancel or an answer gets through
-//! when there are no others left.
+//! Lines keep their order. A cancel must not overtake its prompt, and the answers that follow from the cancel
+//! must not overtake it. Some places in the queue are reserved for cancels and answers, for the case that the
+//! rest of the queue is full.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::types::Limits;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StdinError {
-    /// The child takes lines more slowly than they come.
-    #[error("too many lines wait for the child's stdin")]
+    /// The child reads lines more slowly than they arrive.
+    #[error("too many lines are queued for the child's stdin")]
     Full,
-    /// The child has closed its stdin, or is being stopped, or has ended.
+    /// The child has closed its stdin, is being stopped, or has ended.
     #[error("the child's stdin is closed")]
     Closed,
 }
@@ -33,16 +33,16 @@ impl<T> From<mpsc::error::TrySendError<T>> for StdinError {
     }
 }
 
-/// A cheap handle on the queue. A line is complete, with its newline.
+/// A cheap handle of the queue. A line includes its newline.
 #[derive(Debug, Clone)]
 pub struct StdinWriter {
     lines: mpsc::Sender<Bytes>,
-    /// Places that are kept for [`StdinWriter::send_reserved`].
+    /// Places that are reserved for [`StdinWriter::send_reserved`].
     reserved: usize,
 }
 
 impl StdinWriter {
-    /// Queues a line; never waits.
+    /// Queues a line. Never waits.
     pub fn send(&self, line: Bytes) -> Result<(), StdinError> {
         if !self.is_closed() && self.lines.capacity() <= self.reserved {
             return Err(StdinError::Full);
@@ -50,7 +50,7 @@ impl StdinWriter {
         self.send_reserved(line)
     }
 
-    /// The same for cancel and answers, which may take the reserved places.
+    /// The same for cancels and answers, which may use the reserved places.
     pub fn send_reserved(&self, line: Bytes) -> Result<(), StdinError> {
         Ok(self.lines.try_send(line)?)
     }
@@ -60,7 +60,7 @@ impl StdinWriter {
     }
 }
 
-/// How long a child that closed its stdin may take to end before it is ended.
+/// The time between the close of stdin by the child and its stop.
 const CLOSED_GRACE: Duration = Duration::from_millis(500);
 
 /// The task behind a [`StdinWriter`].
@@ -68,9 +68,9 @@ const CLOSED_GRACE: Duration = Duration::from_millis(500);
 pub(super) struct StdinTask {
     pipe: pipe::Sender,
     lines: mpsc::Receiver<Bytes>,
-    /// Asks for the end of the file, after what is queued already.
+    /// Requests the end of the file after the queued lines.
     close: CancellationToken,
-    /// Says that the child has taken nothing for too long.
+    /// Reports that the child has read nothing for too long.
     stalled: CancellationToken,
     stall_timeout: Duration,
 }
@@ -88,8 +88,8 @@ impl StdinTask {
         (writer, Self { pipe, lines, close, stalled, stall_timeout: limits.stdin_stall })
     }
 
-    /// Returns, which closes the pipe, when it was asked to close, when the child has closed its end,
-    /// or when a write made no progress in time.
+    /// Returns, which closes the pipe, after a close request, after the child has closed its end, or after a
+    /// write without progress for `stall_timeout`.
     pub(super) async fn run(mut self) {
         let mut closing = false;
         loop {
@@ -115,7 +115,7 @@ impl StdinTask {
             match tokio::time::timeout(self.stall_timeout, self.pipe.write(rest)).await {
                 Ok(Ok(taken)) => rest = &rest[taken..],
                 Ok(Err(_)) => {
-                    // It closed its stdin. One that ends anyway does so by itself meanwhile.
+                    // The child closed its stdin. Wait, because it may be about to end by itself.
                     tokio::time::sleep(CLOSED_GRACE).await;
                     self.stalled.cancel();
                     return false;
@@ -159,7 +159,7 @@ mod tests {
         task.run().await;
         let mut got = String::new();
         receiver.read_to_string(&mut got).await.unwrap();
-        assert_eq!(got, "1\n2\ncancel\n", "what was queued goes out before the end of the file");
+        assert_eq!(got, "1\n2\ncancel\n", "queued lines are written before the end of the file");
         assert_eq!(writer.send(Bytes::from_static(b"4\n")), Err(StdinError::Closed));
     }
 

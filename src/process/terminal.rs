@@ -1,5 +1,5 @@
-//! Programs beside an agent: they run under the agent's own keeper, with its user, its limits and its environment, and
-//! no longer than it.
+//! Programs beside an agent. They run under the agent's supervisor, with its user, limits and environment,
+//! and end with it.
 
 use std::fmt;
 use std::fs::File;
@@ -27,19 +27,19 @@ use crate::types::Limits;
 
 const READ_BYTES: usize = 32 << 10;
 
-/// What to run: argv, never a line for a shell.
+/// The program to run: an argument vector, never a shell command line.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct TerminalSpec {
-    /// A bare name is looked up on the `PATH` of its environment; a relative path counts from `cwd`.
+    /// A bare name is searched on the `PATH` of its environment. A relative path starts at `cwd`.
     pub command: String,
     pub args: Vec<String>,
-    /// On top of the agent's own environment.
+    /// Added to the agent's own environment.
     pub env: Vec<(String, String)>,
     pub cwd: PathBuf,
 }
 
 impl fmt::Debug for TerminalSpec {
-    /// Arguments and environment may hold secrets, so only their number shows.
+    /// Shows only the number of arguments and variables, because they may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TerminalSpec")
             .field("command", &self.command)
@@ -51,7 +51,8 @@ impl fmt::Debug for TerminalSpec {
 }
 
 impl TerminalSpec {
-    /// In a file without a name: so it shows in no list of processes, and no socket has to hold it at once.
+    /// Writes the spec to an anonymous file. Therefore it appears in no list of processes and needs no space
+    /// in a socket buffer.
     fn write(&self) -> io::Result<OwnedFd> {
         let mut file = File::from(memfd_create("terminal", MemfdFlags::CLOEXEC)?);
         file.write_all(&serde_json::to_vec(self)?)?;
@@ -64,7 +65,7 @@ impl TerminalSpec {
     }
 }
 
-/// Starts programs under the keeper of a child. Cheap to clone; when the child has ended nothing starts any more.
+/// Starts programs under the supervisor of a child. Cheap to clone. After the end of the child every start fails.
 #[derive(Clone)]
 pub struct Terminals {
     requests: Arc<UnixStream>,
@@ -90,10 +91,10 @@ impl Terminals {
         Self { requests: Arc::new(orders), secrets, start_timeout: start_limit, shutdown: shutdown.clone() }
     }
 
-    /// Starts `spec`, and returns once the program itself runs. It reads an empty stdin.
+    /// Starts `spec`. Returns when the program itself runs. Its stdin is empty.
     pub async fn spawn(&self, spec: TerminalSpec) -> Result<(TerminalChild, TerminalOutput), SpawnError> {
         let (control, line, output) = self.request(&spec).map_err(SpawnError::Supervisor)?;
-        // From here on this hold answers for the terminal: let go at any point, it is killed.
+        // From here on this handle owns the terminal: dropping it kills the terminal.
         let child = TerminalChild::watch(line, &self.shutdown).map_err(SpawnError::Supervisor)?;
         let folder = spec.cwd;
         match await_report(control, self.start_timeout, PathBuf::from(spec.command)).await {
@@ -103,7 +104,7 @@ impl Terminals {
         }
     }
 
-    /// Sends the keeper all that it needs, and keeps none of its ends.
+    /// Sends the request with its descriptors to the supervisor, and closes this process's copies of them.
     fn request(&self, spec: &TerminalSpec) -> io::Result<(UnixStream, UnixStream, pipe::Receiver)> {
         let (line, their_line) = UnixStream::pair()?;
         let (output, their_output) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -115,7 +116,7 @@ impl Terminals {
     }
 }
 
-/// A hold on a terminal. Dropping it kills the program with everything that it started.
+/// A handle of a terminal. Dropping it kills the program and all its descendants.
 #[derive(Debug)]
 pub struct TerminalChild {
     exit: watch::Receiver<Option<Exit>>,
@@ -132,7 +133,7 @@ impl TerminalChild {
         Ok(Self { exit, kill: kill.drop_guard() })
     }
 
-    /// Waits for the end of the program. What it has put into the background may live on until the hold is dropped.
+    /// Waits for the end of the program. Its background processes may live until the handle is dropped.
     pub fn exited(&self) -> impl Future<Output = Exit> + Send + use<> {
         let mut exit = self.exit.clone();
         async move {
@@ -141,13 +142,14 @@ impl TerminalChild {
         }
     }
 
-    /// Kills the program with everything that it started; [`TerminalChild::exited`] tells when it has ended.
+    /// Kills the program and all its descendants. [`TerminalChild::exited`] returns after its end.
     pub fn kill(self) {
         drop(self.kill);
     }
 }
 
-/// Hears of the program's end, and lets go when the hold was dropped. Ends when nothing of the terminal is left.
+/// Waits for the program's exit, and closes the socket when the handle is dropped. Returns when the
+/// terminal's supervisor has ended.
 async fn watch_exit(
     mut line: tokio::net::UnixStream,
     told: watch::Sender<Option<Exit>>,
@@ -166,12 +168,12 @@ async fn watch_exit(
             },
             () = kill.cancelled(), if held => {
                 held = false;
-                // One that is gone has closed its end, and is read to it.
+                // A supervisor that has ended has already closed its end, and the next read returns its end.
                 drop(write.shutdown().await);
             }
         }
     }
-    // A keeper that was itself killed has told nothing.
+    // A supervisor that was killed has reported nothing.
     told.send_if_modified(|exit| {
         let silent = exit.is_none();
         exit.get_or_insert(Exit::from(None));
@@ -179,7 +181,7 @@ async fn watch_exit(
     });
 }
 
-/// What a terminal shows: its stdout and stderr in their order, without the configured secrets.
+/// The output of a terminal: stdout and stderr in their order, with secrets masked.
 #[derive(Debug)]
 pub struct TerminalOutput {
     pipe: pipe::Receiver,
@@ -193,7 +195,7 @@ impl TerminalOutput {
         Self { pipe, mask: Mask::new(Arc::clone(secrets)), buffer }
     }
 
-    /// The next bytes; None: everybody has closed it. Nothing is lost when the wait is given up.
+    /// The next bytes, or `None` after the last process has closed the output. Cancel-safe.
     pub async fn read(&mut self) -> Option<Vec<u8>> {
         loop {
             self.pipe.readable().await.ok()?;
@@ -211,10 +213,11 @@ impl TerminalOutput {
         }
     }
 
-    /// What is there already: some bytes, or none while there are none, or None when everybody has closed it.
+    /// The bytes that are already available, possibly none. Returns `None` after the last process has closed the
+    /// output.
     pub fn read_now(&mut self) -> Option<Vec<u8>> {
         loop {
-            // Past the runtime, which may not have heard yet of what is in the pipe.
+            // Reads the descriptor directly, because the runtime may not know yet that it is readable.
             match rustix::io::read(&self.pipe, &mut self.buffer[..]) {
                 Ok(0) => return self.finish(),
                 Ok(read) => {

@@ -1,4 +1,4 @@
-//! The processes below a keeper, and which of them are new.
+//! The processes below a supervisor, and the new ones among them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::procfs;
 /// A process. Its start time distinguishes it from a later process with the same pid.
 type Identity = (i32, u64);
 
-/// The processes of a child and of all its descendants. It blocks for as long as it reads the table of processes.
+/// The processes of a child and of all its descendants. Methods block while they read the process table.
 #[derive(Debug, Clone)]
 pub struct ProcessTree {
     supervisor: Pid,
@@ -22,13 +22,13 @@ impl ProcessTree {
         Self { supervisor: keeper, baseline: Arc::default() }
     }
 
-    /// The same tree, with all processes noted that run now.
+    /// The same tree with the processes that run now as the baseline.
     #[must_use]
     pub fn with_baseline(self) -> Self {
         Self { baseline: Arc::new(self.running()), ..self }
     }
 
-    /// How many processes run that were not noted.
+    /// The number of running processes that are not in the baseline.
     pub fn new_processes(&self) -> usize {
         self.running().difference(&self.baseline).count()
     }

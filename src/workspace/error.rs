@@ -1,48 +1,48 @@
-//! Why a file is not served.
+//! The errors of file operations.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// Everything that can stand between a path and its file. Each operation meets only some of them.
+/// An error of a file operation. Each operation returns only some of these.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    #[error("a path has names without `..` and NUL")]
+    #[error("the path must not contain `..` or NUL")]
     Malformed,
-    #[error("the path has to be absolute")]
+    #[error("the path must be absolute")]
     Relative,
-    #[error("the path leads out of the session's folders")]
+    #[error("the path is outside of the session's directories")]
     OutsideRoots,
-    #[error("there is nothing at this path")]
+    #[error("nothing exists at this path")]
     Missing,
-    #[error("it is not a regular file")]
+    #[error("not a regular file")]
     NotAFile,
-    #[error("it is not a folder")]
+    #[error("not a directory")]
     NotADirectory,
-    #[error("the folder is not empty")]
+    #[error("the directory is not empty")]
     NotEmpty,
-    #[error("a file may have {0} bytes here")]
+    #[error("the file is too large (limit {0} bytes)")]
     TooLarge(u64),
     #[error("the file is not UTF-8 text")]
     NotText,
-    /// It is not what the caller has seen of it.
+    /// The file does not match the caller's precondition.
     #[error("the file has changed")]
     Changed,
-    #[error("the gateway may not do this to the file")]
+    #[error("the gateway has no permission for this operation on the file")]
     PermissionDenied,
     #[error("the disk is full")]
     DiskFull,
-    #[error("the file could not be read or written")]
+    #[error("could not read or write the file")]
     Io(#[source] io::Error),
 }
 
 impl From<io::Error> for FileError {
     fn from(error: io::Error) -> Self {
         match Errno::from_io_error(&error) {
-            // Without a number of the kernel's it is what cap-std says of a path that leads out.
+            // cap-std reports a path that leads out of the root without an errno.
             None if error.kind() == io::ErrorKind::PermissionDenied => Self::OutsideRoots,
             Some(Errno::XDEV) => Self::OutsideRoots,
-            // A loop of links leads to nothing, and nothing lies below a file.
+            // A loop of links leads to no file, and a file has no children.
             Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Self::Missing,
             Some(Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ) => Self::Malformed,
             Some(Errno::ISDIR | Errno::NXIO | Errno::NODEV) => Self::NotAFile,

@@ -1,6 +1,6 @@
-//! What a file is by its name, and whether its bytes are text.
+//! The media type of a file by its name, and whether its content is text.
 
-/// The media type by the name's ending.
+/// The media type by the extension of the name.
 pub fn media_type(name: &str) -> Option<&'static str> {
     mime_guess::from_path(name).first_raw()
 }

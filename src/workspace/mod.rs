@@ -1,14 +1,18 @@
-//! What a session's agent and its clients may touch of the file system, and the terminals that it runs there.
+//! Files for a session's agent and its clients, and the terminals of the agent.
 //!
-//! It owns the handles of a session's root folders, every path that is resolved beneath them, and the output of
-//! terminals. It does not know what a session is, and nothing outside the roots is within its reach.
+//! This module owns the handles of a session's root directories, the resolution of every path beneath them, and the
+//! output of terminals. It does not know what a session is. Paths outside of the roots are inaccessible.
 //!
-//! A path is never resolved from the top of the file system. The operator's roots are opened once; a session's folders
-//! are opened below them name by name, without links; and every path of a client or an agent is resolved beneath
-//! those handles by the crate `cap-std`: one `openat2` call with `RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS`, or, where
-//! a kernel or a sandbox has none, a walk with a handle for each name. So there is no moment between a check and its
-//! use in which a link could be put in the way. A link that stays inside is followed if it is a relative one; what
-//! leads out of the root, or is absolute, is refused. `docs/adr/0007-files-beneath-handles.md` has the reasons.
+//! A path is never resolved from the root of the file system. The operator's roots are opened once. A
+//! session's directories are opened below them name by name, without links. Every path of a client or an
+//! agent is resolved beneath these handles by the crate `cap-std`: with one `openat2` call with
+//! `RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS`, or with a handle for each name if the kernel or a sandbox does
+//! not support it. Therefore an attacker has no time between a check and its use to insert a link. A relative
+//! link that stays inside is followed. A path that leads out of the root, and an absolute link, are refused.
+//! The reasons are in `docs/adr/0007-files-beneath-handles.md`.
+//!
+//! Reading order: [`path`], [`roots`], [`stat`], [`error`], then [`read`] with [`text`], [`write`], [`tree`]
+//! with [`pattern`], and [`terminal`] with [`scrollback`] and [`utf8`].
 
 mod error;
 mod media;

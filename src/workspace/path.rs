@@ -1,11 +1,11 @@
-//! The form of a path, before the file system is asked.
+//! The syntax of a path, checked before any access to the file system.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::error::FileError;
 
-/// The path by its plain names, without `.` and doubled slashes. `..` is refused and not resolved: what it means
-/// depends on links, and nobody needs it.
+/// The path as plain names, without `.` and repeated slashes. `..` is an error: its meaning depends on links,
+/// and no client needs it.
 pub(super) fn normalize(path: &str) -> Result<PathBuf, FileError> {
     if path.is_empty() || path.contains('\0') {
         return Err(FileError::Malformed);

@@ -1,6 +1,7 @@
-//! What a search looks for in paths.
+//! The pattern of a search in paths.
 
-/// A piece of the path, whatever the case; with `*` (any characters) or `?` (one) a pattern of the whole path.
+/// A substring of the path, case-insensitive. With `*` (any characters) or `?` (one character), a pattern of
+/// the whole path.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     /// In lower case.
@@ -23,7 +24,7 @@ impl Pattern {
     }
 }
 
-/// Goes back only to the last `*`, so that no pattern takes longer than the product of both lengths.
+/// Backtracks only to the last `*`, so the time is at most the product of both lengths.
 fn matches_glob(pattern: &[char], path: &[char]) -> bool {
     let (mut at, mut next) = (0, 0);
     let mut star = None;
@@ -73,7 +74,7 @@ mod tests {
         }
     }
 
-    /// The same by trying everything.
+    /// The same by an exhaustive search.
     fn slow(pattern: &[char], path: &[char]) -> bool {
         match (pattern.split_first(), path.split_first()) {
             (None, _) => path.is_empty(),

@@ -13,14 +13,14 @@ use super::roots::{ResolvedPath, Workspace};
 use super::stat::FileStat;
 use super::text::LineRange;
 
-/// A regular file that is open. It stays the same file when another one takes its name.
+/// An open regular file. It stays the same file when another one replaces it under its name.
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
     pub stat: FileStat,
 }
 
-/// A file with the path that it has behind all links.
+/// A file with its path after the resolution of all links.
 #[derive(Debug)]
 pub struct RealFile {
     pub file: OpenFile,
@@ -28,7 +28,7 @@ pub struct RealFile {
 }
 
 impl OpenFile {
-    /// Up to `max` bytes from there on; fewer only at the file's end.
+    /// Reads up to `max` bytes at an offset. Returns fewer only at the end of the file.
     pub fn read_at(&self, offset: u64, max: usize) -> Result<Vec<u8>, FileError> {
         let mut bytes = vec![0; max];
         let mut filled = 0;
@@ -44,7 +44,7 @@ impl OpenFile {
         Ok(bytes)
     }
 
-    /// The whole file, if it has no more than `max` bytes.
+    /// Reads the whole file, if it has at most `max` bytes.
     pub fn read(&self, max: u64) -> Result<Vec<u8>, FileError> {
         let mut bytes = Vec::with_capacity(usize::try_from(self.stat.size.min(max)).unwrap_or_default());
         (&self.file).take(max.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -58,14 +58,14 @@ impl Workspace {
         open(&self.resolve(path)?)
     }
 
-    /// The same, with its real path.
+    /// Opens a regular file and returns its real path.
     pub fn open_real(&self, path: &str) -> Result<RealFile, FileError> {
         let place = self.resolve(path)?;
         let real = ResolvedPath { root: place.root, path: place.real()? };
         Ok(RealFile { file: open(&real)?, path: real.root.path.join(&real.path) })
     }
 
-    /// Lines of a text file that has no more than `max` bytes; the path is absolute, as ACP's are.
+    /// Reads lines of a text file of at most `max` bytes. The path must be absolute, as in ACP.
     pub fn read_text(&self, path: &str, window: LineRange, max: u64) -> Result<String, FileError> {
         let text = String::from_utf8(open(&self.resolve_absolute(path)?)?.read(max)?);
         let text = text.map_err(|_| FileError::NotText)?;
@@ -74,7 +74,7 @@ impl Workspace {
 }
 
 fn open(place: &ResolvedPath<'_>) -> Result<OpenFile, FileError> {
-    // A FIFO without a writer must not hold us up, and a terminal must not become ours.
+    // A FIFO without a writer must not block, and a terminal must not become the controlling terminal.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(flags.bits().cast_signed());

@@ -1,4 +1,4 @@
-//! Root folders as handles: the operator's, and below them a session's own.
+//! Root directories as handles: the operator's roots, and a session's directories below them.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,32 +13,32 @@ use rustix::fs::{Mode, OFlags, openat};
 use super::error::FileError;
 use super::path::normalize;
 
-/// A folder that is open, with the real path that it had when it was opened.
+/// An open directory, with the real path that it had when it was opened.
 #[derive(Debug)]
 pub(super) struct Root {
     pub(super) path: PathBuf,
     pub(super) dir: Dir,
 }
 
-/// The operator's workspace roots. The first is where sessions get folders of their own.
+/// The operator's workspace roots. Sessions get their own directories below the first one.
 #[derive(Debug, Clone)]
 pub struct Workspaces(Arc<[Root]>);
 
-/// The folders of one session: its working folder first, then the additional ones. A cheap handle.
+/// The directories of one session: the working directory first, then the additional ones. A cheap handle.
 #[derive(Debug, Clone)]
 pub struct Workspace(Arc<[Root]>);
 
-/// A path as it is seen from one of a session's folders.
+/// A path relative to one of a session's directories.
 #[derive(Debug)]
 pub(super) struct ResolvedPath<'a> {
     pub(super) root: &'a Root,
-    /// Relative; `.` is the folder itself.
+    /// Relative. `.` is the directory itself.
     pub(super) path: PathBuf,
 }
 
 impl Workspaces {
-    /// Roots are canonical and open from here on: what is done to the folders above them changes nothing. Blocks, as
-    /// everything here does.
+    /// Opens the canonical roots. Later changes to the directories above them have no effect. Blocks, like
+    /// all methods of this module.
     pub fn new(root: &Path, allow: &[PathBuf]) -> io::Result<Self> {
         let open = |path: &Path| {
             let path = path.canonicalize()?;
@@ -49,14 +49,14 @@ impl Workspaces {
         all.map(open).collect::<io::Result<_>>().map(Self)
     }
 
-    /// Makes a folder below the first root.
+    /// Creates a directory below the first root.
     pub fn create_directory(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.0[0].path.join(name);
         std::fs::create_dir(&path)?;
         Ok(path)
     }
 
-    /// Erases a folder that [`Workspaces::create`] made, with all that is in it.
+    /// Removes a directory that [`Workspaces::create_directory`] created, with its content.
     pub fn remove_directory(&self, name: &str) -> io::Result<()> {
         match std::fs::remove_dir_all(self.0[0].path.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -64,14 +64,14 @@ impl Workspaces {
         }
     }
 
-    /// The real path of a folder that exists and lies below a root; a relative one is taken from the first.
+    /// The real path of an existing directory below a root. A relative path starts at the first root.
     pub fn resolve_directory(&self, wanted: &str) -> Result<PathBuf, FileError> {
         if wanted.contains('\0') || Path::new(wanted).components().any(|c| c == Component::ParentDir) {
             return Err(FileError::Malformed);
         }
         let path = self.0[0].path.join(wanted);
         let inside = |path: &Path| self.0.iter().any(|root| path.starts_with(&root.path));
-        // What lies outside is told apart from what does not exist only below the roots: else one could look around.
+        // Only a path below the roots may reveal whether it exists. Otherwise a client could explore the file system.
         let real = match path.canonicalize() {
             Ok(real) if inside(&real) => real,
             Err(_) if inside(&path) => return Err(FileError::Missing),
@@ -80,14 +80,15 @@ impl Workspaces {
         if real.is_dir() { Ok(real) } else { Err(FileError::NotADirectory) }
     }
 
-    /// Opens a session's folders, which [`Workspaces::find`] or [`Workspaces::create`] gave.
+    /// Opens a session's directories, as returned by [`Workspaces::resolve_directory`] or
+    /// [`Workspaces::create_directory`].
     pub fn open(&self, cwd: &Path, additional: &[PathBuf]) -> Result<Workspace, FileError> {
         let all = std::iter::once(cwd).chain(additional.iter().map(PathBuf::as_path));
         all.map(|path| self.open_beneath(path)).collect::<Result<_, _>>().map(Workspace)
     }
 
-    /// Walks down from a root's handle, name by name. The path was real when it was stored, so that a link in it now
-    /// was put there since, and is not followed.
+    /// Walks down from a root's handle, name by name. The path was real when it was stored. Therefore a link
+    /// in it was inserted later, and is not followed.
     fn open_beneath(&self, path: &Path) -> Result<Root, FileError> {
         let inside = self.0.iter().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
         let nearest = inside.min_by_key(|(_, rest)| rest.components().count());
@@ -101,15 +102,15 @@ impl Workspaces {
     }
 }
 
-/// One name down, which is no link.
+/// Opens a child directory that is not a link.
 pub(super) fn open_child(dir: &Dir, name: &OsStr) -> Result<Dir, FileError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(Dir::from_std_file(File::from(openat(dir, name, flags, Mode::empty())?)))
 }
 
 impl Workspace {
-    /// Where a path lies: an absolute one below the nearest of the session's folders, a relative one below its working
-    /// folder.
+    /// Resolves an absolute path below the nearest of the session's directories, and a relative path below
+    /// its working directory.
     pub(super) fn resolve(&self, path: &str) -> Result<ResolvedPath<'_>, FileError> {
         let path = normalize(path)?;
         let inside = self.0.iter().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
@@ -122,12 +123,12 @@ impl Workspace {
         Ok(ResolvedPath { root, path: rest.to_owned() })
     }
 
-    /// The same for those who have to say it in full.
+    /// The same for an absolute path. A relative path is an error.
     pub(super) fn resolve_absolute(&self, path: &str) -> Result<ResolvedPath<'_>, FileError> {
         if path.starts_with('/') { self.resolve(path) } else { Err(FileError::Relative) }
     }
 
-    /// The real path of a folder below the session's folders.
+    /// The real path of a directory below the session's directories.
     pub fn real_directory(&self, path: &str) -> Result<PathBuf, FileError> {
         let place = self.resolve_absolute(path)?;
         let real = place.real()?;
@@ -138,14 +139,14 @@ impl Workspace {
         }
     }
 
-    /// Whether a root is the working folder: what lies in it has a relative name.
+    /// Whether a root is the working directory. Paths in it are shown as relative.
     pub(super) fn is_cwd(&self, root: &Root) -> bool {
         std::ptr::eq(root, &raw const self.0[0])
     }
 }
 
 impl ResolvedPath<'_> {
-    /// The path behind all links, relative to the root; the file or folder has to exist.
+    /// The path after the resolution of all links, relative to the root. The file or directory must exist.
     pub(super) fn real(&self) -> Result<PathBuf, FileError> {
         Ok(self.root.dir.canonicalize(&self.path)?)
     }

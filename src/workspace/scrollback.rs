@@ -1,4 +1,4 @@
-//! The last of what a terminal has shown, for who looks at it now.
+//! The last output of a terminal.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::shutdown::lock_or_abort;
 
-/// What a terminal may keep when all others together have used up the budget.
+/// The size that a terminal may use when the others have exhausted the budget.
 const MIN_BYTES: usize = 16 << 10;
 
-/// Bytes that all scrollbacks together may keep. Cheap to clone.
+/// The bytes that all scrollbacks may use together. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ScrollbackBudget {
     free: Arc<AtomicUsize>,
@@ -20,7 +20,7 @@ impl ScrollbackBudget {
         Self { free: Arc::new(AtomicUsize::new(bytes)) }
     }
 
-    /// Takes up to `wanted`; returns how much it got.
+    /// Reserves up to `wanted` bytes. Returns the reserved number.
     fn reserve(&self, wanted: usize) -> usize {
         let took = |free: usize| Some(free - wanted.min(free));
         let before = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, took);
@@ -32,23 +32,23 @@ impl ScrollbackBudget {
     }
 }
 
-/// A cheap handle on one terminal's scrollback.
+/// A cheap handle of one terminal's scrollback.
 #[derive(Debug, Clone)]
 pub struct Scrollback(Arc<Mutex<Buffer>>);
 
 #[derive(Debug)]
 struct Buffer {
     text: VecDeque<u8>,
-    /// Bytes of the text that came in all.
+    /// The number of all bytes so far.
     total: u64,
     limit: usize,
-    /// What the budget gave: from here on it is ours.
+    /// The bytes reserved from the budget.
     reserved: usize,
     budget: ScrollbackBudget,
 }
 
 impl Scrollback {
-    /// Keeps the last `limit` bytes, from a character's start, as far as the budget allows.
+    /// Keeps the last `limit` bytes, from the start of a character, as far as the budget allows.
     pub fn new(limit: usize, budget: ScrollbackBudget) -> Self {
         let kept = Buffer { text: VecDeque::new(), total: 0, limit, reserved: 0, budget };
         Self(Arc::new(Mutex::new(kept)))
@@ -58,7 +58,7 @@ impl Scrollback {
         self.lock().push(text);
     }
 
-    /// What is kept, and whether something before it has gone.
+    /// The kept text, and whether earlier output was discarded.
     pub fn snapshot(&self) -> (String, bool) {
         let (bytes, total) = {
             let mut kept = self.lock();
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(
             third.snapshot().0.len(),
             MIN_BYTES + 1 + (40 << 10),
-            "what is given back is there for others"
+            "released bytes are available to others"
         );
         drop((second, third));
         assert_eq!(budget.free.load(Ordering::Relaxed), 100 << 10);

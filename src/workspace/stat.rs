@@ -1,4 +1,4 @@
-//! What the kernel says of a file.
+//! The metadata of a file.
 
 use rustix::fs::{FileType, Stat};
 
@@ -9,20 +9,20 @@ use crate::types::Timestamp;
 pub enum EntryKind {
     File,
     Directory,
-    /// A symbolic link, wherever it leads.
+    /// A symbolic link, whatever its target.
     Link,
-    /// A FIFO, a socket, a device.
+    /// A FIFO, a socket, or a device.
     Other,
 }
 
-/// A file as it was at one moment.
+/// The metadata of a file at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStat {
     pub kind: EntryKind,
     pub size: u64,
     pub modified_at: Timestamp,
-    /// A strong entity tag as HTTP spells it: it changes with every write, since the kernel counts the changes of a
-    /// file in its ctime and a file that is replaced is another one.
+    /// A strong entity tag in the syntax of HTTP. It changes with every write: the kernel updates the ctime,
+    /// and a replaced file has another inode.
     pub etag: String,
     pub(super) mode: u32,
 }
@@ -56,17 +56,17 @@ impl FileStat {
     }
 }
 
-/// Entity tags of a precondition.
+/// The entity tags of a precondition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntityTags {
-    /// `*`: whatever it is, if it is there.
+    /// `*`: any existing file.
     Any,
-    /// Without the weak ones, of which none matches.
+    /// Without weak tags, which never match.
     Listed(Vec<String>),
 }
 
 impl EntityTags {
-    /// Whether the condition names this entity tag; `None` if there is no such entity.
+    /// Whether the condition matches this entity tag. `None` means that the file does not exist.
     pub fn matches(&self, etag: Option<&str>) -> bool {
         match (self, etag) {
             (_, None) => false,
@@ -76,7 +76,7 @@ impl EntityTags {
     }
 }
 
-/// What a file has to be before it is changed (RFC 9110, section 13).
+/// A precondition of a change (RFC 9110, section 13).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Precondition {
     pub if_match: Option<EntityTags>,
@@ -90,7 +90,7 @@ impl Precondition {
         if other || known { Err(FileError::Changed) } else { Ok(()) }
     }
 
-    /// It must not be there at all.
+    /// Whether the file must not exist.
     pub(super) fn requires_absence(&self) -> bool {
         self.if_none_match == Some(EntityTags::Any)
     }

@@ -1,4 +1,4 @@
-//! A terminal's output on its way: into the scrollback, and in pieces to the session's log.
+//! The output of a terminal: into the scrollback, and in chunks to the session's log.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,16 +12,17 @@ use crate::acp;
 use crate::process::{Exit, SpawnError, TerminalChild, TerminalOutput, TerminalSpec, Terminals};
 use crate::types::TerminalId;
 
-/// How long a piece waits for more, and bytes from which on it does not.
+/// The wait for more output before a chunk is sent, and the size that ends the wait.
 const CHUNK_WAIT: Duration = Duration::from_millis(50);
 const CHUNK_BYTES: usize = 32 << 10;
-/// Bytes that are looked for when a program has ended: what a pipe can hold.
+/// The maximum number of bytes read after the end of a program: the capacity of a pipe.
 const MAX_FINAL_READ_BYTES: usize = 1 << 20;
 
-/// Bytes of a command with its arguments and variables. The kernel takes 128 KiB of each, and about 2 MiB of all.
+/// The maximum size of a command with its arguments and variables. The kernel accepts 128 KiB for each, and
+/// about 2 MiB in total.
 const COMMAND_BYTES: usize = 256 << 10;
 
-/// News of one terminal, in their order.
+/// An event of one terminal, in order.
 #[derive(Debug)]
 pub struct TerminalEvent {
     pub terminal: TerminalId,
@@ -30,35 +31,35 @@ pub struct TerminalEvent {
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum OutputEvent {
-    /// Whole characters, and how many bytes came before them.
+    /// Whole characters, and the number of bytes before them.
     Output { offset: u64, text: String },
-    /// The program has ended, and this is the last of the news.
+    /// The program has ended. This is the last event.
     Exited(Exit),
 }
 
-/// Why nothing runs.
+/// Why a terminal could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// It cannot be run as it was asked for.
+    /// The request cannot be executed.
     #[error("{0}")]
     InvalidSpec(String),
-    #[error("the terminal could not be started")]
+    #[error("could not start the terminal")]
     Failed(#[source] SpawnError),
 }
 
-/// A terminal whose program runs, and whose output nobody takes yet. Dropping it kills it.
+/// A terminal whose program runs and whose output has no reader yet. Dropping it kills the program.
 #[derive(Debug)]
 pub struct StartedTerminal {
     child: TerminalChild,
     output: TerminalOutput,
 }
 
-/// What an agent wants to run, in a folder that it may stand in.
+/// The spec of a terminal that an agent requests, in a directory of the session.
 pub fn terminal_spec(asked: &acp::CreateTerminal, cwd: PathBuf) -> TerminalSpec {
     TerminalSpec { command: asked.command.clone(), args: asked.args.clone(), env: asked.env.clone(), cwd }
 }
 
-/// Starts `spec` beside the agent that `terminals` is of.
+/// Starts `spec` under the agent of `terminals`.
 pub async fn start_terminal(terminals: &Terminals, spec: TerminalSpec) -> Result<StartedTerminal, StartError> {
     check(&spec).map_err(|detail| StartError::InvalidSpec(detail.to_owned()))?;
     match terminals.spawn(spec).await {
@@ -71,7 +72,7 @@ pub async fn start_terminal(terminals: &Terminals, spec: TerminalSpec) -> Result
     }
 }
 
-/// What no program can be given.
+/// Checks for arguments that no program can receive.
 fn check(spec: &TerminalSpec) -> Result<(), &'static str> {
     let texts = || std::iter::once(&spec.command).chain(&spec.args);
     let variables = || spec.env.iter().flat_map(|(name, value)| [name, value]);
@@ -79,18 +80,18 @@ fn check(spec: &TerminalSpec) -> Result<(), &'static str> {
         return Err("the command is empty");
     }
     if texts().chain(variables()).any(|text| text.contains('\0')) {
-        return Err("command, args and env have no NUL");
+        return Err("command, args and env must not contain NUL");
     }
     if spec.env.iter().any(|(name, _)| name.is_empty() || name.contains('=')) {
-        return Err("the name of a variable is not empty and has no `=`");
+        return Err("the name of a variable must not be empty or contain `=`");
     }
     if texts().chain(variables()).map(String::len).sum::<usize>() > COMMAND_BYTES {
-        return Err("command, args and env are too long together");
+        return Err("command, args and env are too long (limit 256 KiB together)");
     }
     Ok(())
 }
 
-/// A terminal in use. Dropping it kills its program with everything that this started.
+/// A terminal in use. Dropping it kills the program and all its descendants.
 #[derive(Debug)]
 pub struct Terminal {
     child: Option<TerminalChild>,
@@ -98,14 +99,14 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Kills the program with everything that it started; the news tell when it has ended.
+    /// Kills the program and all its descendants. The exit event follows.
     pub fn kill(&mut self) {
         if let Some(child) = self.child.take() {
             child.kill();
         }
     }
 
-    /// It was not killed.
+    /// Whether the terminal was not killed.
     pub fn is_alive(&self) -> bool {
         self.child.is_some()
     }
@@ -116,9 +117,9 @@ impl Terminal {
 }
 
 impl StartedTerminal {
-    /// A hold on the terminal, and what reads its output for as long as somebody holds its pipe. When the news are not
-    /// taken it does not read, so that the program waits and nothing grows. Of the output `log_bytes` become news, and
-    /// the end in any case.
+    /// Returns the handle and the future that reads the output until the last process has closed it. The
+    /// future stops reading while the event channel is full, so the program blocks and no buffer grows.
+    /// `log_bytes` limits the output in events. The last part of the output is always sent.
     pub fn follow(
         self,
         terminal: TerminalId,
@@ -139,23 +140,23 @@ struct Follower {
     output: TerminalOutput,
     scrollback: Scrollback,
     events: mpsc::Sender<TerminalEvent>,
-    /// Bytes that go into the log; of what comes after them only the end does.
+    /// The maximum output in the log. After it only the last part of the output is logged.
     log_bytes: u64,
 }
 
-/// What is gathered for the log.
+/// Output that waits for the log.
 #[derive(Debug, Default)]
 struct OutputChunk {
     text: String,
-    /// Bytes that came before it.
+    /// The number of bytes before this chunk.
     offset: u64,
-    /// Bytes that were told.
+    /// The number of bytes that were sent.
     logged_bytes: u64,
     due: Option<Instant>,
 }
 
 impl Follower {
-    /// Ends when the program has ended and nobody holds the pipe, or when nobody takes the news.
+    /// Returns when the program has ended and its output is closed, or when the event channel is closed.
     async fn run(mut self, exited: impl Future<Output = Exit>) {
         let mut exited = std::pin::pin!(exited);
         let (mut decoder, mut piece, mut open) = (Decoder::default(), OutputChunk::default(), true);
@@ -179,7 +180,7 @@ impl Follower {
                 return;
             }
         };
-        // The end goes into the log in any case.
+        // The last part of the output is always logged.
         if !piece.text.is_empty() && !self.send_chunk(&mut piece).await {
             return;
         }
@@ -187,13 +188,13 @@ impl Follower {
         if self.events.send(TerminalEvent { terminal: self.terminal, event: news }).await.is_err() {
             return;
         }
-        // What the program has left behind may still show something, to who asks for it.
+        // Background processes of the program may still write. Their output is available only in the scrollback.
         while let Some(bytes) = self.output.read().await {
             self.scrollback.push(&decoder.push(&bytes));
         }
     }
 
-    /// What was written before the program ended is there now.
+    /// Reads the output that the program wrote before its end.
     fn read_remaining(&mut self, decoder: &mut Decoder, piece: &mut OutputChunk) {
         let mut read = 0;
         while read < MAX_FINAL_READ_BYTES {
@@ -236,7 +237,7 @@ impl OutputChunk {
         if self.logged_bytes < log_bytes {
             self.due.get_or_insert_with(|| Instant::now() + CHUNK_WAIT);
         } else if self.text.len() > CHUNK_BYTES {
-            // Nothing more is told before the end: its last part is kept for then.
+            // The log limit is reached, so only the last part is kept for the end.
             let over = self.text.ceil_char_boundary(self.text.len() - CHUNK_BYTES);
             self.text.drain(..over);
             self.offset += over as u64;

@@ -1,16 +1,16 @@
-//! Windows of lines of a text file, by ACP's rules: lines count from 1.
+//! Ranges of lines of a text file, by the rules of ACP: lines count from 1.
 
-/// What an agent wants of a file.
+/// The lines that an agent requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LineRange {
-    /// The first line; the first of the file when absent. 0 is taken for 1, as other clients do.
+    /// The first line, by default the first of the file. 0 is treated as 1, as in other clients.
     pub line: Option<u32>,
-    /// How many lines; all that follow when absent.
+    /// The number of lines, by default all that follow.
     pub limit: Option<u32>,
 }
 
 impl LineRange {
-    /// The lines, each with its end, so that windows side by side make the file. Beyond the end there is nothing.
+    /// The lines with their line ends, so that adjacent ranges form the file. Empty beyond the end.
     pub(super) fn slice(self, text: &str) -> &str {
         let skip = self.line.unwrap_or(1).saturating_sub(1);
         let rest = &text[offset_after_lines(text, skip)..];
@@ -21,7 +21,7 @@ impl LineRange {
     }
 }
 
-/// Where so many lines end.
+/// The offset after `count` lines.
 fn offset_after_lines(text: &str, count: u32) -> usize {
     match count.checked_sub(1) {
         None => 0,

@@ -1,7 +1,7 @@
-//! Listing a folder, and finding files below one. Links are shown and never followed.
+//! Lists a directory, and searches files below one. Links are shown and never followed.
 //!
-//! However much a folder holds, memory is bounded: of its names only those are kept that may be looked at. The order
-//! is by name, and what lies in a folder follows it, so that a search can go on where it was cut.
+//! Memory is bounded for any size of a directory: only the names that may be visited are kept. Entries are ordered by
+//! name, and the content of a directory follows it. Therefore a search can resume where its page ended.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
@@ -14,36 +14,36 @@ use super::pattern::Pattern;
 use super::roots::{ResolvedPath, Workspace, open_child};
 use super::stat::{EntryKind, FileStat};
 
-/// Folders that a search has open at a time: it does not go deeper.
+/// The maximum depth of a search, and its number of open directories.
 const DEPTH: usize = 64;
 
-/// A file as it is listed.
+/// An entry of a list.
 #[derive(Debug)]
 pub struct ListEntry {
-    /// As the routes take it: relative to the working folder, absolute in another one.
+    /// The path for the routes: relative in the working directory, absolute in others.
     pub path: String,
     pub name: String,
     pub stat: FileStat,
 }
 
-/// A page of files.
+/// A page of entries.
 #[derive(Debug, Default)]
 pub struct Page {
     pub entries: Vec<ListEntry>,
-    /// Where to go on, if there may be more.
+    /// The cursor of the next page, if there may be more.
     pub next: Option<String>,
 }
 
-/// What a page may take.
+/// The limits of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct PageLimits {
-    /// Files on it.
+    /// The maximum number of entries.
     pub max_entries: usize,
-    /// Names that are looked at for it.
+    /// The maximum number of names that are visited.
     pub max_names: usize,
 }
 
-/// Where names of a folder begin.
+/// The position at which the names of a directory start.
 #[derive(Debug, Clone, Copy)]
 enum StartAt<'a> {
     First,
@@ -51,19 +51,19 @@ enum StartAt<'a> {
     After(&'a str),
 }
 
-/// A folder that a search stands in.
+/// A directory on the path of a search.
 struct SearchLevel {
     directory: Dir,
-    /// Relative to where the search began.
+    /// Relative to the start of the search.
     path: String,
-    /// Those it has still to look at.
+    /// The names to visit.
     names: VecDeque<String>,
-    /// Not all could be kept.
+    /// Whether names were discarded.
     truncated: bool,
 }
 
 impl Workspace {
-    /// What lies in a folder, by name; `after` is the name that the page before ended with.
+    /// Lists a directory by name. `after` is the last name of the previous page.
     pub fn list(&self, path: &str, after: Option<&str>, limit: usize) -> Result<Page, FileError> {
         let place = self.resolve(path)?;
         let folder = place.open_directory()?;
@@ -77,8 +77,8 @@ impl Workspace {
         Ok(Page { entries: names.into_iter().filter_map(found).collect(), next })
     }
 
-    /// What lies anywhere below a folder with a path, from there, that fits; `after` is where the page before ended. A
-    /// page that was cut may be short, or empty.
+    /// Searches all entries below a directory whose path from there matches. `after` is the cursor of the
+    /// previous page. A page that reached a limit may be short or empty.
     pub fn find(
         &self,
         path: &str,
@@ -105,7 +105,7 @@ impl Workspace {
             left -= 1;
             let Some(seen) = stat_entry(&level.directory, &name) else { continue };
             let path = join(&level.path, &name);
-            // The page before ended here or below: this is gone through again, and not shown.
+            // The previous page ended here or below. The search visits this entry again and does not show it.
             let rest = after.and_then(|after| after.strip_prefix(&*path));
             let again = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
             if !again {
@@ -129,7 +129,7 @@ impl Workspace {
         Ok(page)
     }
 
-    /// What the paths of a place's files begin with.
+    /// The prefix of the paths below a place.
     fn path_prefix(&self, place: &ResolvedPath<'_>) -> String {
         let path = place.path.to_str().filter(|path| *path != ".").unwrap_or_default();
         if self.is_cwd(place.root) {
@@ -151,7 +151,7 @@ impl ResolvedPath<'_> {
 
 impl SearchLevel {
     fn open(folder: Dir, path: String, after: Option<&str>, max: usize) -> Result<Self, FileError> {
-        // The page before ended here or below, or else all of it is new.
+        // Start in the directory in which the previous page ended. Otherwise everything is new.
         let rest = match after {
             Some(after) if path.is_empty() => Some(after),
             Some(after) => after.strip_prefix(&*path).and_then(|rest| rest.strip_prefix('/')),
@@ -162,13 +162,14 @@ impl SearchLevel {
         Ok(Self { directory: folder, path, names, truncated: cut })
     }
 
-    /// A folder in this one; none if it cannot be read, or is none any more.
+    /// Opens a child directory. Returns `None` if it cannot be read or is not a directory any more.
     fn open_child(&self, name: &str, path: String, after: Option<&str>, max: usize) -> Option<Self> {
         Self::open(open_child(&self.directory, OsStr::new(name)).ok()?, path, after, max).ok()
     }
 }
 
-/// Lets go of names that will not be looked at, since what lies deeper comes before them: `room` is what is left for all.
+/// Discards names that the search will not visit, because deeper entries precede them. `room` is the total
+/// number that is left.
 fn trim_levels(levels: &mut [SearchLevel], mut room: usize) {
     for level in levels.iter_mut().rev() {
         if level.names.len() > room {
@@ -179,7 +180,7 @@ fn trim_levels(levels: &mut [SearchLevel], mut room: usize) {
     }
 }
 
-/// The first `max` names of a folder in their order, and whether there are more. One that is not UTF-8 has no name here.
+/// The first `max` names of a directory in order, and whether there are more. Skips names that are not UTF-8.
 fn read_names(folder: &Dir, from: StartAt<'_>, max: usize) -> Result<(VecDeque<String>, bool), FileError> {
     let (mut kept, mut cut) = (BTreeSet::new(), false);
     for entry in folder.entries()? {
@@ -248,10 +249,7 @@ mod tests {
         let more = dir.path().canonicalize().unwrap().join("more");
         let listed = workspace.list(more.to_str().unwrap(), None, 9).unwrap();
         assert_eq!(listed.entries[0].path, format!("{}/x.rs", more.display()));
-        assert!(
-            workspace.open_file(&listed.entries[0].path).is_ok(),
-            "a path that is shown is one that is taken"
-        );
+        assert!(workspace.open_file(&listed.entries[0].path).is_ok(), "a listed path can be opened");
         assert!(matches!(workspace.list("z", None, 9), Err(FileError::NotADirectory)));
         assert!(matches!(workspace.list("none", None, 9), Err(FileError::Missing)));
     }
@@ -276,7 +274,7 @@ mod tests {
                     }
                 }
                 assert_eq!(all, wanted, "{text:?} by {limit} of {names}");
-                assert_eq!(after, None, "it comes to an end");
+                assert_eq!(after, None, "the search ends");
             }
         }
         let below = workspace.find("a", &Pattern::new("x"), None, PageLimits { max_entries: 9, max_names: 9 }).unwrap();

@@ -1,14 +1,14 @@
-//! Bytes that come in pieces become text: a character that is cut waits for its rest.
+//! Decodes chunks of bytes into text. An incomplete character waits for its remaining bytes.
 
-/// What is no UTF-8 becomes U+FFFD; what may still become a character is held back.
+/// Invalid UTF-8 becomes U+FFFD. Bytes that may become a character are kept.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
-    /// The beginning of a character: at most three bytes.
+    /// The start of a character: at most three bytes.
     pending: Vec<u8>,
 }
 
 impl Decoder {
-    /// The whole characters after `bytes` have come.
+    /// The complete characters after `bytes`.
     pub(super) fn push(&mut self, bytes: &[u8]) -> String {
         self.pending.extend_from_slice(bytes);
         let all = std::mem::take(&mut self.pending);
@@ -34,7 +34,7 @@ impl Decoder {
         }
     }
 
-    /// Nothing more comes: what waited is no character.
+    /// Ends the input: pending bytes are not a character.
     pub(super) fn finish(&mut self) -> String {
         let held = std::mem::take(&mut self.pending);
         String::from_utf8_lossy(&held).into_owned()

@@ -1,4 +1,5 @@
-//! Writing and deleting files. A file is written beside its place and then takes it, so that nobody ever reads a half.
+//! Writes and deletes files. A write goes to a temporary file that then replaces the target, so a reader
+//! never sees a partial file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
@@ -18,32 +19,32 @@ use super::roots::{ResolvedPath, Workspace};
 use super::stat::{Precondition, EntryKind, FileStat};
 use crate::shutdown::lock_or_abort;
 
-/// Files that change at the same time, by a part of their name's hash.
+/// Locks for concurrent changes, selected by a hash of the name.
 const NAME_LOCK_COUNT: usize = 32;
 static NAME_LOCKS: [Mutex<()>; NAME_LOCK_COUNT] = [const { Mutex::new(()) }; NAME_LOCK_COUNT];
 
-/// A file on its way. Dropped before [`Upload::finish`], it leaves nothing behind.
+/// A file that is being written. If it is dropped before [`Upload::finish`], nothing remains.
 #[derive(Debug)]
 pub struct Upload {
     target: ParentAndName,
-    /// The name that it has until it is whole.
+    /// The temporary name.
     temp_name: OsString,
     file: File,
     precondition: Precondition,
-    /// Bytes that may still come.
+    /// The number of bytes that may still be written.
     remaining_bytes: u64,
     max: u64,
 }
 
-/// What a write did.
+/// The outcome of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteOutcome {
-    /// There was no such file before.
+    /// The file did not exist before.
     pub created: bool,
     pub etag: String,
 }
 
-/// A name in a folder that is open: nothing is resolved any more.
+/// A name in an open directory. It needs no further resolution.
 #[derive(Debug)]
 struct ParentAndName {
     parent: Dir,
@@ -51,12 +52,12 @@ struct ParentAndName {
 }
 
 impl Workspace {
-    /// Begins to write a file of no more than `max` bytes; folders that are missing above it are made.
+    /// Begins to write a file of at most `max` bytes. Creates missing parent directories.
     pub fn begin(&self, path: &str, expected: Precondition, max: u64) -> Result<Upload, FileError> {
         Upload::begin(ParentAndName::resolve(&self.resolve(path)?, &expected)?, expected, max)
     }
 
-    /// Writes a text file; the path is absolute, as ACP's are.
+    /// Writes a text file. The path must be absolute, as in ACP.
     pub fn write_text(&self, path: &str, text: &str, max: u64) -> Result<WriteOutcome, FileError> {
         let place = self.resolve_absolute(path)?;
         if text.len() as u64 > max {
@@ -68,7 +69,7 @@ impl Workspace {
         upload.finish()
     }
 
-    /// Deletes a file, an empty folder, or a link and not what it leads to.
+    /// Deletes a file, an empty directory, or a link (not its target).
     pub fn delete(&self, path: &str, expected: &Precondition) -> Result<(), FileError> {
         let place = self.resolve(path)?;
         let ParentAndName { parent: folder, name } = ParentAndName::split(&place)?;
@@ -85,7 +86,7 @@ impl Workspace {
 }
 
 impl ResolvedPath<'_> {
-    /// The tag of what a link leads to, if it leads to a file.
+    /// The entity tag of the target of a link, if it is a file.
     fn target_etag(&self) -> Option<String> {
         let real = ResolvedPath { root: self.root, path: self.real().ok()? };
         Some(ParentAndName::split(&real).ok()?.stat().ok()??.etag)
@@ -93,7 +94,7 @@ impl ResolvedPath<'_> {
 }
 
 impl ParentAndName {
-    /// The file itself, behind the links that lead to it. One that is not there yet gets its folders.
+    /// The file after the resolution of all links. Creates the parent directories of a new file.
     fn resolve(place: &ResolvedPath<'_>, expected: &Precondition) -> Result<Self, FileError> {
         match place.real() {
             Ok(real) => Self::split(&ResolvedPath { root: place.root, path: real }),
@@ -113,10 +114,10 @@ impl ParentAndName {
         Ok(Self { parent: folder, name })
     }
 
-    /// What has the name now.
+    /// The metadata of the current file with this name.
     fn stat(&self) -> Result<Option<FileStat>, FileError> {
         match statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
-            // A link here leads nowhere, or was put here since: it is not written through.
+            // The link is dangling, or was inserted later. The write must not follow it.
             Ok(stat) => FileStat::from(stat).require_regular().map(Some),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
@@ -153,7 +154,7 @@ impl Upload {
         Ok(self.file.write_all(bytes)?)
     }
 
-    /// The file takes its place, if what is there is still what was expected.
+    /// Replaces the target, if it still matches the precondition.
     pub fn finish(self) -> Result<WriteOutcome, FileError> {
         let ParentAndName { parent: folder, name } = &self.target;
         let _alone = lock_name(folder, name)?;
@@ -163,7 +164,7 @@ impl Upload {
             self.file.set_permissions(Permissions::from_mode(seen.mode & 0o777))?;
         }
         if self.precondition.requires_absence() {
-            // Unlike a rename it fails when somebody else was quicker.
+            // Unlike a rename, this fails if the file was created meanwhile.
             folder.hard_link(&self.temp_name, folder, name).map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => FileError::Changed,
                 _ => error.into(),
@@ -179,12 +180,12 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        // After `finish` there is none of that name.
+        // After `finish` the temporary file does not exist.
         drop(self.target.parent.remove_file(&self.temp_name));
     }
 }
 
-/// A new file beside the others.
+/// Creates a temporary file in the directory.
 fn create_temp_file(folder: &Dir, mode: u32) -> Result<(OsString, File), FileError> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -194,14 +195,14 @@ fn create_temp_file(folder: &Dir, mode: u32) -> Result<(OsString, File), FileErr
         options.write(true).create_new(true).mode(mode);
         match folder.open_with(&name, &options) {
             Ok(file) => return Ok((name, file.into_std())),
-            // What a gateway of the same number left when it was killed.
+            // Left by a killed gateway process with the same pid.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// One at a time for a name in a folder, between the look at a file and its change.
+/// Serializes the check and the change of a name in a directory.
 fn lock_name(folder: &Dir, name: &OsStr) -> Result<MutexGuard<'static, ()>, FileError> {
     let stat = fstat(folder)?;
     let mut hasher = DefaultHasher::new();

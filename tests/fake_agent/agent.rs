@@ -1,4 +1,4 @@
-//! The methods of ACP, as the flags want them.
+//! The methods of ACP, modified by the flags.
 
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
@@ -40,11 +40,11 @@ struct Code {
     code: i64,
 }
 
-/// What we look at in params; everything else may be whatever it is.
+/// The params that the agent reads. It ignores all others.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Params<'a> {
-    /// The params themselves.
+    /// The raw params.
     #[serde(skip)]
     all: Option<&'a RawValue>,
     cwd: String,
@@ -90,7 +90,7 @@ impl Agent {
             (None, Some(method)) if method == "_vendor/note" => {
                 super::process::stderr(params.all.map_or("", RawValue::get).as_bytes());
             }
-            // `null` is the id of a request that was asked under `null`.
+            // A response with the id `null` answers a request that this agent sent with the id `null`.
             (id, None) => {
                 let id = id.map_or("null", RawValue::get);
                 let result = envelope.result.map_or("null", RawValue::get).to_owned();
@@ -162,7 +162,7 @@ impl Agent {
         }
     }
 
-    /// Whether the log has this method more than once, whichever process got it.
+    /// Whether the log contains this method more than once, from any process.
     fn was_called_before(&self, method: &str) -> bool {
         let log = self.flags.log.as_ref().and_then(|log| std::fs::read_to_string(log).ok());
         log.unwrap_or_default().matches(&format!(r#""method":"{method}""#)).count() > 1
@@ -257,13 +257,13 @@ impl Agent {
         self.wire.answer(id, format_args!("{{{}}}", self.setup(&session)));
     }
 
-    /// The members of every answer that sets a session up.
+    /// The members of every response that sets a session up.
     fn setup(&self, session: &Session) -> String {
         let models = r#","models":{"currentModelId":"small","availableModels":[]}"#;
         format!("{}{}", session.setup(), if self.flags.models { models } else { "" })
     }
 
-    /// A new session with the history of another one.
+    /// Creates a session with the history of another one.
     fn fork(&mut self, id: &str, params: &Params<'_>) {
         let Some(history) = self.sessions.history(&params.session_id) else {
             return self.unknown_session(id, &params.session_id);
@@ -325,7 +325,7 @@ impl Agent {
         }
     }
 
-    /// Each turn has a thread, so that cancel and answers are read meanwhile.
+    /// Runs each turn in a thread, so that the main thread still reads cancels and answers.
     fn prompt(&self, id: &str, session: &Arc<Session>, blocks: &[&RawValue]) {
         if self.flags.auth_at_prompt && !self.auth.is_signed_in() {
             return self.wire.fail(id, -32000, "Authentication required", None);

@@ -1,4 +1,4 @@
-//! Sign-in, and the methods that belong to no session.
+//! The sign-in, and the methods that belong to no session.
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::process::stderr;
 use super::wire::Wire;
 
-/// Whether somebody is signed in.
+/// The state of the sign-in.
 pub(crate) struct Auth {
     file: Option<PathBuf>,
     here: bool,
@@ -36,15 +36,15 @@ impl Auth {
 }
 
 fn keep(file: &Path) {
-    std::fs::write(file, "signed in").expect("the test gave a file that can be written");
+    std::fs::write(file, "signed in").expect("the file of the test is writable");
 }
 
-#[expect(clippy::disallowed_methods, reason = "the method's variable has to be there")]
+#[expect(clippy::disallowed_methods, reason = "the variable of the method must be set")]
 fn is_asked() -> bool {
     std::io::stdin().is_terminal() && std::env::var_os("SIGN_IN").is_some()
 }
 
-/// Asks on the terminal. Its own words go to stderr, which is the terminal too.
+/// Asks on the terminal. The questions go to stderr, which is the same terminal.
 pub(crate) fn terminal(file: Option<&Path>) -> ExitCode {
     if !is_asked() {
         return ExitCode::from(3);
@@ -73,7 +73,7 @@ pub(crate) fn terminal(file: Option<&Path>) -> ExitCode {
     ExitCode::from(4)
 }
 
-/// Methods of no session that only this agent has.
+/// Vendor methods that belong to no session.
 pub(crate) fn vendor(wire: &Arc<Wire>, id: &str, method: &str, params: Option<&RawValue>) {
     match method {
         "_vendor/echo" => {
@@ -84,7 +84,7 @@ pub(crate) fn vendor(wire: &Arc<Wire>, id: &str, method: &str, params: Option<&R
         "_vendor/hang" => {}
         "_vendor/ask" => {
             let (wire, id) = (Arc::clone(wire), id.to_owned());
-            // The answers are read by the thread that this one is called in.
+            // The main thread calls this function and also reads the answers.
             std::thread::Builder::new()
                 .spawn(move || ask(&wire, &id))
                 .expect("the machine has room for a thread");

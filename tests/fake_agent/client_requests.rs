@@ -1,4 +1,4 @@
-//! Requests of any method, as a prompt spells them.
+//! Requests of any method, as given in a prompt.
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn ask(turn: &Turn, command: &Command<'_>) -> Step {
     if turn.cancel.is_cancelled() { Err(End::cancelled()) } else { Ok(()) }
 }
 
-/// What is asked while a session is being set up, when its id is not known yet; gives the answer time to come.
+/// A request during the set-up of a session, before its id is known. Waits so that the answer can arrive.
 pub(crate) fn request_during_new(wire: &super::wire::Wire, call: &str) {
     let (_, answer) = wire.request(
         "elicitation/create",

@@ -1,4 +1,4 @@
-//! Commands that break framing, JSON, JSON-RPC or the rules of ACP.
+//! Commands that violate framing, JSON, JSON-RPC or ACP.
 
 use super::script::Command;
 use super::turn::{Step, Turn};
@@ -33,7 +33,7 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>, next: &str) -> Option<Ste
     Some(Ok(()))
 }
 
-/// Updates for a session that the client does not know yet.
+/// Sends updates for a session before the client knows it.
 pub(crate) fn early_updates(wire: &Wire, session: &str, count: usize) {
     let kinds = [
         r#"{"sessionUpdate":"available_commands_update","availableCommands":[{"name":"memory show","description":"Early"}]}"#,
@@ -66,7 +66,7 @@ fn bad_utf8(turn: &Turn) {
     turn.say("after");
 }
 
-/// Cuts inside every character that has several bytes, and gives the reader time to see the pieces.
+/// Splits every multi-byte character into separate writes, with pauses so that the reader sees the pieces.
 fn split_utf8(turn: &Turn) {
     let line = update_line(&turn.session.id, chunk("\"ü 漢字 😀 end\""));
     let bytes = format!("{line}\n").into_bytes();
@@ -108,7 +108,7 @@ fn dup_keys(turn: &Turn, other: &str) {
     turn.say("after");
 }
 
-/// The repeated answer to the prompt itself follows when the turn is over.
+/// The command itself repeats the answer to the prompt after the end of the turn.
 fn unknown_response(turn: &Turn) {
     for line in [
         r#"{"jsonrpc":"2.0","id":987654321,"result":{}}"#,

@@ -16,7 +16,7 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Option<Step> {
     })
 }
 
-/// Says what came: the file's text, `written`, or the error's code.
+/// Sends the result: the text of the file, `written`, or the code of the error.
 fn ask(turn: &Turn, command: &Command<'_>, more: &str) -> Step {
     let (session, path) =
         (string(command.text("session", &turn.session.id)), string(command.text("path", "")));

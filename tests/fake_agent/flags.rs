@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::raw::Answers;
 
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate flag on the command line")]
 pub(crate) struct Flags {
     pub(crate) no_load: bool,
     pub(crate) resume: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Flags {
     pub(crate) false_load: bool,
     pub(crate) late_history: bool,
     pub(crate) no_methods: bool,
-    /// Holds how many times a session is not given back.
+    /// The file with the number of restores to refuse.
     pub(crate) refuse_restore: Option<PathBuf>,
     pub(crate) hang_initialize: bool,
     pub(crate) hang_new: bool,
@@ -44,17 +44,17 @@ pub(crate) struct Flags {
     pub(crate) v2: bool,
     pub(crate) refuse_version: Option<i64>,
     pub(crate) auth_required: bool,
-    /// Sessions open without a sign-in; prompts need one.
+    /// Sessions open without a sign-in, but prompts require one.
     pub(crate) auth_at_prompt: bool,
-    /// Its `authMethods`, instead of its own.
+    /// Overrides the default `authMethods`.
     pub(crate) auth_methods: Option<String>,
     pub(crate) ask_at_new: bool,
-    /// Where a sign-in is kept; in the process alone if there is none.
+    /// The file that stores a sign-in. `None` keeps it only in the process.
     pub(crate) auth_file: Option<PathBuf>,
     pub(crate) auth_status: bool,
     pub(crate) auth_once: bool,
     pub(crate) logout: bool,
-    /// Runs as the agent's sign-in in a terminal.
+    /// Runs the agent's sign-in in a terminal.
     pub(crate) sign_in: bool,
     pub(crate) early_updates: bool,
     pub(crate) collide_ids: bool,

@@ -1,4 +1,4 @@
-//! Chunks as fast as a pipe takes them: one template whose digits are changed in place.
+//! Chunks as fast as the pipe accepts them, made from one template whose digits change in place.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::script::Command;
 use super::turn::{End, Step, Turn};
 use super::wire::string;
 
-/// Digits of the number with which each text begins.
+/// The number of digits at the start of each text.
 const DIGITS: usize = 8;
 
 pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Step {
@@ -41,7 +41,7 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Step {
     Ok(())
 }
 
-/// The monotonic clock that all processes of the machine share, in nanoseconds.
+/// The monotonic clock in nanoseconds, shared by all processes of the machine.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     u64::try_from(time.tv_sec).unwrap_or_default() * 1_000_000_000
@@ -50,9 +50,9 @@ fn now() -> u64 {
 
 struct Template {
     bytes: Vec<u8>,
-    /// Where the number in the text begins.
+    /// The position of the number in the text.
     number: usize,
-    /// Where the marker `bench@<time, 16 hex digits>@<number, 8 hex digits>` has its time.
+    /// The position of the time in the marker `bench@<time, 16 hex digits>@<number, 8 hex digits>`.
     marker: Option<usize>,
 }
 

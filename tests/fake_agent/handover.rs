@@ -1,4 +1,4 @@
-//! How a session passes from one process to another: locks, refusals, false answers and late history.
+//! Faults when a session moves from one process to another: locks, refusals, wrong answers and late history.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,30 +17,30 @@ fn state_sibling(state: Option<&Path>, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Takes the lock of a session until this process ends; gives the pid of the process that has it instead.
+/// Locks a session until this process ends. Fails with the pid of the process that holds the lock.
 fn lock(flags: &Flags, session: &str) -> Result<(), u32> {
     let folder = state_sibling(flags.state.as_deref(), ".locks");
-    std::fs::create_dir_all(&folder).expect("the test gave a folder that can be written");
+    std::fs::create_dir_all(&folder).expect("the directory of the test is writable");
     let file = folder.join(session);
     let holder = std::fs::read_to_string(&file).ok().and_then(|text| text.parse::<u32>().ok());
     match holder {
         Some(pid) if pid != std::process::id() && Path::new(&format!("/proc/{pid}")).exists() => Err(pid),
         _ => {
-            std::fs::write(file, std::process::id().to_string()).expect("the folder can be written");
+            std::fs::write(file, std::process::id().to_string()).expect("the directory is writable");
             Ok(())
         }
     }
 }
 
-/// Counts down the number in the file of `--refuse-restore`; true while it was not 0.
+/// Decrements the number in the file of `--refuse-restore`. Returns true if it was not 0.
 fn should_refuse(file: &Path) -> bool {
     let left = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u32>().ok());
     let Some(left) = left.filter(|left| *left > 0) else { return false };
-    std::fs::write(file, (left - 1).to_string()).expect("the test gave a file that can be written");
+    std::fs::write(file, (left - 1).to_string()).expect("the file of the test is writable");
     true
 }
 
-/// Answers `session/load` or `session/resume` in place of the agent, if a flag asks for it.
+/// Answers `session/load` or `session/resume` instead of the agent, if a flag requires it.
 pub(crate) fn answer_by_flag(wire: &Wire, flags: &Flags, id: &str, session: &str) -> bool {
     if flags.refuse_restore.as_deref().is_some_and(should_refuse) {
         let data = r#"{"details":"The service is experiencing high demand."}"#;
@@ -60,7 +60,7 @@ pub(crate) fn answer_by_flag(wire: &Wire, flags: &Flags, id: &str, session: &str
     true
 }
 
-/// A session was made in this process.
+/// Records that this process created a session.
 pub(crate) fn session_created(flags: &Flags, session: &str) {
     if flags.lock {
         lock(flags, session).expect("a new session has a new id");

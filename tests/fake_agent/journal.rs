@@ -1,8 +1,8 @@
-//! What passed through this process's pipes, line by line, for whoever checks it afterwards.
+//! A journal of all lines that this process reads and writes, for later checks.
 //!
-//! One file a process, `<pid>.<start>` (the start as `/proc` counts it, so that the name is of one process for good). A
-//! line that was read begins with `< `, one that is about to be written with `> `. Each is in the file before what
-//! follows from it happens, also when the process is killed then.
+//! Each process has one file, `<pid>.<start>`. The start time is from `/proc`, so the name is unique. A line
+//! that was read begins with `< `, and a line that is about to be written begins with `> `. Each line is in
+//! the file before its consequences happen, also if the process is killed then.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -14,14 +14,14 @@ static JOURNAL: OnceLock<Mutex<Journal>> = OnceLock::new();
 #[derive(Debug)]
 struct Journal {
     file: File,
-    /// What was written of a line that has no end yet.
+    /// The written part of a line without its end.
     begun: Vec<u8>,
 }
 
 pub(crate) fn open(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // The 22nd member; those before the 3rd may hold blanks.
+    // The 22nd field. The fields before the third may contain blanks.
     let ticks = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(19)).unwrap_or("0");
     let name = format!("{}.{ticks}", std::process::id());
     let file = OpenOptions::new().create(true).append(true).open(folder.join(name))?;
@@ -33,7 +33,7 @@ pub(crate) fn received(line: &[u8]) {
     keep(|journal| journal.file.write_all(&[b"< ", line, b"\n"].concat()));
 }
 
-/// Bytes on their way out: any number of lines, also a part of one.
+/// Records outgoing bytes: any number of lines, or a part of a line.
 pub(crate) fn sent(pieces: &[&[u8]]) {
     keep(|journal| {
         let mut lines = Vec::new();
@@ -51,6 +51,6 @@ pub(crate) fn sent(pieces: &[&[u8]]) {
 fn keep(write: impl FnOnce(&mut Journal) -> std::io::Result<()>) {
     if let Some(journal) = JOURNAL.get() {
         let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-        write(&mut journal).expect("the test gave a folder that can be written");
+        write(&mut journal).expect("the directory of the test is writable");
     }
 }

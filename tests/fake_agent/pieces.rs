@@ -1,4 +1,4 @@
-//! Commands whose lines come in odd pieces, or never come to their end.
+//! Commands whose lines arrive in unusual pieces, or without an end.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) fn play(turn: &Turn, command: &Command<'_>) -> Option<Step> {
     })
 }
 
-/// One chunk, each byte of it a write.
+/// Sends one chunk, one byte per write.
 fn drip(turn: &Turn, millis: u64) {
     let line = format!("{}\n", update_line(&turn.session.id, chunk("\"é漢😀 drop by drop\"")));
     for byte in line.bytes() {
@@ -43,7 +43,7 @@ fn drip(turn: &Turn, millis: u64) {
     }
 }
 
-/// The beginning of a chunk that goes on for so many bytes, without holding them all.
+/// Sends the beginning of a chunk with this many bytes, without holding them all in memory.
 fn endless(turn: &Turn, bytes: usize) {
     const PIECE: usize = 1 << 20;
     let line = update_line(&turn.session.id, chunk("\"@\""));
@@ -55,7 +55,7 @@ fn endless(turn: &Turn, bytes: usize) {
     turn.wire.write_pieces(&pieces);
 }
 
-/// The answer to the prompt without the end of its line, or a chunk up to the middle of a character.
+/// Sends the answer to the prompt without its newline, or a chunk that ends within a character.
 fn unfinished(turn: &Turn, at: &str) {
     let line = match at {
         "character" => {
@@ -69,7 +69,7 @@ fn unfinished(turn: &Turn, at: &str) {
     turn.wire.write(&line);
 }
 
-/// Two answers to the prompt in one write. The session is free before, so that the next prompt may follow at once.
+/// Sends two answers to the prompt in one write. Ends the turn first, so that the next prompt may follow at once.
 fn twice(turn: &Turn, first: &str, second: &str) {
     turn.session.end();
     let answer = |reason: &str| {

@@ -1,4 +1,4 @@
-//! Commands about the process itself: its end, its children, its environment, its stderr.
+//! Commands that affect the process: its end, its children, its environment, its stderr.
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::process::Stdio;
@@ -12,11 +12,11 @@ use super::script::Command;
 use super::turn::{End, Step, Turn};
 
 pub(crate) fn stderr(bytes: &[u8]) {
-    // A test may have closed it.
+    // A test may have closed stderr.
     drop(std::io::stderr().write_all(bytes));
 }
 
-/// A handler of its own takes the place of the default action, and does nothing.
+/// Replaces the default action by a handler that does nothing.
 pub(crate) fn ignore_term() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a small runtime");
@@ -32,7 +32,7 @@ pub(crate) fn exit_after(time: Duration) {
     std::thread::Builder::new().spawn(end).expect("the machine has room for a thread");
 }
 
-/// Sets up a new HOME, which takes `time`. Fails if another instance does the same at that moment.
+/// Sets up a new HOME, which takes `time`. Fails if another instance does the same at the same time.
 #[expect(clippy::disallowed_methods, reason = "an agent reads its environment")]
 pub(crate) fn set_up_home(time: Duration) {
     let home = std::path::PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
@@ -49,11 +49,11 @@ pub(crate) fn set_up_home(time: Duration) {
     std::fs::remove_file(lock).expect("this instance created it");
 }
 
-/// Whether stdin is to be left alone.
+/// Whether the process stopped reading stdin.
 static STDIN_STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Stdin, from which one more read comes once the process is deaf, and of it no more than one line: when it went deaf it
-/// was in that read or not, and nobody can tell.
+/// Stdin that returns at most one more line after the process stopped reading. The reader may have been in a
+/// read at that moment, so one line is unavoidable.
 #[derive(Default)]
 pub(crate) struct PausableStdin {
     shut: bool,
@@ -120,11 +120,11 @@ fn crash(turn: &Turn, command: &Command<'_>) {
     std::process::exit(command.number("code", 42));
 }
 
-/// A shell that ends at once leaves behind a process in a session of its own that ignores TERM. It holds no pipe, or
-/// our stdout and nothing else.
+/// Leaves behind a process in a separate session that ignores TERM: the shell that starts it ends at once.
+/// The process holds no pipe, or only stdout.
 #[expect(
     clippy::disallowed_methods,
-    reason = "an agent starts its tools itself; that they are found is what is tested"
+    reason = "an agent starts its tools itself, and the test checks that the gateway finds them"
 )]
 fn fork(seconds: u32, holds_stdout: bool) -> std::io::Result<String> {
     let (kept, stdout) =

@@ -1,4 +1,4 @@
-//! Lines as a test wrote them, byte for byte.
+//! Lines exactly as the test specified them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 
 use super::turn::{End, Step, Turn};
 
-/// What stands for the session's id, and for the prompt's own.
+/// The placeholders for the session's id and for the prompt's own id.
 const SESSION: &str = "$SESSION";
 const PROMPT: &str = "$PROMPT";
 
-/// Says each line of `text` as it is. One that is a request waits for its answer; `end RESULT` and `fail ERROR` answer
-/// the prompt.
+/// Sends each line of `text` unchanged. A request waits for its answer. `end RESULT` and `fail ERROR` answer the
+/// prompt.
 pub(crate) fn play(turn: &Turn, text: &str) -> Step {
     #[derive(Deserialize)]
     struct Request<'a> {
@@ -40,7 +40,7 @@ pub(crate) fn play(turn: &Turn, text: &str) -> Step {
     Ok(())
 }
 
-/// Results by method: lines of a method, a blank and the JSON.
+/// Results by method, read from lines of a method, a blank and JSON.
 #[derive(Debug, Default)]
 pub(crate) struct Answers(HashMap<String, String>);
 

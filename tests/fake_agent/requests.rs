@@ -1,4 +1,4 @@
-//! Commands that ask the client something.
+//! Commands that send requests to the client.
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -115,7 +115,7 @@ fn ask(turn: &Turn, number: usize) -> (String, Receiver<Reply>) {
     )
 }
 
-/// The option that was chosen, `cancelled`, or `error CODE`.
+/// The selected option, `cancelled`, or `error CODE`.
 fn outcome(reply: &Reply) -> String {
     #[derive(Deserialize)]
     struct Answer {

@@ -1,4 +1,4 @@
-//! The text of a prompt as commands, and the commands that are plain behaviour.
+//! The commands of a prompt's text, and the commands for plain behaviour.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -7,7 +7,7 @@ use super::turn::{End, Step, Turn};
 use super::wire::{chunk, content_chunk, string, update_line};
 use super::{client_requests, faults, files, flood, pieces, process, raw, requests, terminals};
 
-/// A command and its `key=value` words.
+/// A command and its `key=value` arguments.
 pub(crate) struct Command<'a> {
     pub(crate) name: &'a str,
     words: Vec<(&'a str, &'a str)>,
@@ -29,12 +29,12 @@ impl<'a> Command<'a> {
     }
 }
 
-/// The id of the session that is made after `made` others.
+/// The id of the session after `made` other sessions.
 pub(crate) fn session_id(collide: bool, made: u32) -> String {
     if collide { made.to_string() } else { format!("fake-{}-{made}", std::process::id()) }
 }
 
-/// The text of the first text block, as the JSON string that it came as.
+/// The text of the first text block, as the original JSON string.
 pub(crate) fn text(blocks: &[&RawValue]) -> String {
     #[derive(Deserialize)]
     struct Text<'a> {
@@ -45,13 +45,13 @@ pub(crate) fn text(blocks: &[&RawValue]) -> String {
     text.map_or_else(|| "\"\"".to_owned(), |text| text.text.get().to_owned())
 }
 
-/// Plays a prompt's text and answers the prompt. `next`: the id that the next session will have.
+/// Runs the commands of a prompt and answers it. `next` is the id of the next session.
 pub(crate) fn play(mut turn: Turn, spelled: &str, next: &str) {
     let text = serde_json::from_str::<String>(spelled);
     let end = if let Ok(text) = &text {
         commands(&mut turn, text, spelled, next)
     } else {
-        // A lone surrogate is no text of ours, and is echoed as it is.
+        // A lone surrogate is not valid text and is echoed in its original spelling.
         turn.say_raw(spelled);
         Ok(())
     };
@@ -115,7 +115,7 @@ fn plain(turn: &mut Turn, command: &Command<'_>) -> Option<Step> {
             Ok(())
         }
         "stop" => Err(End::Stop(command.text("reason", "refusal").to_owned())),
-        // Both act after the answer.
+        // Both commands act after the answer.
         "late" => Ok(()),
         "id-last" => {
             turn.id_last = true;
@@ -125,7 +125,7 @@ fn plain(turn: &mut Turn, command: &Command<'_>) -> Option<Step> {
     })
 }
 
-/// One update of a kind.
+/// Sends one update of the kind.
 fn updates(turn: &Turn, command: &Command<'_>) -> Option<Step> {
     match command.name {
         "title" => turn.update(&title(command.text("text", "Fake"))),
@@ -168,7 +168,7 @@ fn hang(turn: &Turn, at_cancel: &str) -> Step {
     })
 }
 
-/// Updates that come when the turn is over.
+/// Sends updates after the turn.
 fn late(turn: &Turn, command: &Command<'_>) {
     let kinds = [chunk("\"late\""), usage(7), title("Late")];
     for update in kinds.iter().cycle().take(command.number("n", 3)) {

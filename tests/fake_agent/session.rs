@@ -1,4 +1,4 @@
-//! Sessions, and the file in which they outlive the process.
+//! Sessions, and the file that stores them beyond the process.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -31,7 +31,7 @@ impl Session {
         }
     }
 
-    /// None while a turn runs.
+    /// Begins a turn. Returns `None` while another one runs.
     pub(crate) fn begin(&self) -> Option<Arc<Cancel>> {
         let mut turn = lock(&self.turn);
         turn.is_none().then(|| Arc::clone(turn.insert(Arc::default())))
@@ -64,7 +64,7 @@ impl Session {
     }
 }
 
-/// Whether a turn was cancelled.
+/// The cancellation state of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Cancel {
     cancelled: Mutex<bool>,
@@ -81,7 +81,7 @@ impl Cancel {
         *lock(&self.cancelled)
     }
 
-    /// Waits; true when cancelled.
+    /// Waits. Returns true if the turn was cancelled.
     pub(crate) fn wait(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         let mut cancelled = lock(&self.cancelled);
@@ -107,12 +107,12 @@ pub(crate) struct Sessions {
     history: Mutex<Vec<Entry>>,
 }
 
-/// A line of the state file: a session was made, has a new piece of history, or is gone.
+/// A line of the state file: a created session, an update of its history, or its deletion.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
     session_id: String,
-    /// Where it was made.
+    /// The working directory of the session.
     #[serde(default)]
     cwd: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -159,7 +159,7 @@ impl Sessions {
         }
     }
 
-    /// What was said in a session; none when it was never made, or deleted.
+    /// The updates of a session. `None` if the session does not exist or was deleted.
     pub(crate) fn history(&self, id: &str) -> Option<Vec<String>> {
         let mut history = None;
         for entry in self.entries().into_iter().filter(|entry| entry.session_id == id) {
@@ -172,7 +172,7 @@ impl Sessions {
         history
     }
 
-    /// Ids and folders of those that are there.
+    /// The ids and working directories of the existing sessions.
     pub(crate) fn list(&self) -> Vec<(String, String)> {
         let made = |entry: Entry| Some((entry.session_id, entry.cwd?));
         let mut sessions: Vec<_> = self.entries().into_iter().filter_map(made).collect();
@@ -201,6 +201,6 @@ pub(crate) fn append(file: &std::path::Path, bytes: &[u8]) {
         .create(true)
         .append(true)
         .open(file)
-        .expect("the test gave a file that can be written");
-    file.write_all(bytes).expect("the test gave a file that can be written");
+        .expect("the file of the test is writable");
+    file.write_all(bytes).expect("the file of the test is writable");
 }

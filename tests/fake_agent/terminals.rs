@@ -1,9 +1,9 @@
 //! `terminal STEPS`: commands that run through the client. STEPS is a JSON array, up to the end of the prompt.
 //!
-//! A step is a word, or an object of one word and its value. `create`, `output`, `wait`, `kill` and `release` are the
-//! methods; their value is merged into the params, and where it has no `terminalId` the last one that was created
-//! is meant. `begin-wait` sends the request, and `waited` takes the answers of all those. `poll TEXT` asks for the
-//! output until it has the text, `pause MS` waits.
+//! A step is a word, or an object of one word and its value. `create`, `output`, `wait`, `kill` and `release`
+//! are the methods. Their value is merged into the params. The default `terminalId` is the last created one.
+//! `begin-wait` sends the request, and `waited` receives the answers of all of them. `poll TEXT` requests the
+//! output until it contains the text, and `pause MS` waits.
 
 use std::sync::mpsc::Receiver;
 
@@ -18,7 +18,7 @@ struct Player<'a> {
     waiting: Vec<Receiver<Reply>>,
 }
 
-/// Says what came of each step: its word, and the raw result or `error CODE`.
+/// Runs the steps. Sends the result of each step: its word, and the raw result or `error CODE`.
 pub(crate) fn play(turn: &Turn, steps: &str) -> Step {
     let Ok(steps) = serde_json::from_str::<Vec<Value>>(steps) else {
         return Err(End::Error(-32602, "terminal: expected a JSON array of steps".to_owned()));

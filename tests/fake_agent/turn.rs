@@ -1,4 +1,4 @@
-//! One turn of a session: what it says and how it ends.
+//! One turn of a session: its output and its end.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use super::session::{Cancel, Session, Sessions};
 use super::wire::{Reply, Wire, chunk, string};
 
-/// How often a wait for an answer looks whether the turn was cancelled.
+/// The interval of the check for a cancel during a wait for an answer.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// The longest wait for an answer of the client.
+/// The maximum wait for an answer of the client.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
 
 pub(crate) struct Turn {
@@ -17,20 +17,20 @@ pub(crate) struct Turn {
     pub(crate) session: Arc<Session>,
     sessions: Arc<Sessions>,
     pub(crate) cancel: Arc<Cancel>,
-    /// The prompt's id, as it is spelled.
+    /// The id of the prompt in its original spelling.
     pub(crate) id: String,
     pub(crate) id_last: bool,
 }
 
-/// Why a turn does not go on.
+/// The reason for the end of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     Stop(String),
     Error(i64, String),
-    /// A whole result or error, as it is spelled.
+    /// A complete result or error as raw JSON.
     Result(String),
     Failure(String),
-    /// No answer at all.
+    /// The prompt gets no answer.
     NoAnswer,
 }
 
@@ -53,19 +53,19 @@ impl Turn {
         Self { wire, session, sessions, cancel, id: id.to_owned(), id_last: false }
     }
 
-    /// Says text, and remembers it for `session/load`.
+    /// Sends text, and stores it for `session/load`.
     pub(crate) fn say(&self, text: &str) {
         self.say_raw(&string(text));
     }
 
-    /// The same with a JSON string as it shall be spelled.
+    /// The same with a raw JSON string.
     pub(crate) fn say_raw(&self, text: &str) {
         let update = chunk(text);
         self.sessions.record(&self.session.id, &update);
         self.update(&update);
     }
 
-    /// The prompts of this session that began with `remember`, also in earlier processes.
+    /// The prompts of this session that began with `remember`, including earlier processes.
     pub(crate) fn recall(&self) -> String {
         let history = self.sessions.history(&self.session.id).unwrap_or_default();
         let texts = history.iter().filter_map(|update| {
@@ -86,7 +86,8 @@ impl Turn {
         if self.cancel.wait(Duration::from_millis(millis)) { Err(End::cancelled()) } else { Ok(()) }
     }
 
-    /// The client's answer; none when the turn was cancelled. `wait`: that is not looked at before the answer came.
+    /// Waits for the client's answer. Fails if the turn is cancelled. With `wait`, checks for the cancel only
+    /// after the answer.
     pub(crate) fn reply(&self, receiver: &Receiver<Reply>, wait: bool) -> Result<Reply, End> {
         let end = Instant::now() + ANSWER_TIMEOUT;
         while Instant::now() < end {
@@ -103,7 +104,7 @@ impl Turn {
         Err(End::Error(-32603, "no answer came".to_owned()))
     }
 
-    /// Answers the prompt. The session is free before, so that the next prompt may follow at once.
+    /// Answers the prompt. Ends the turn first, so that the next prompt may follow at once.
     pub(crate) fn end(&self, end: &End) {
         self.session.end();
         match end {

@@ -1,4 +1,4 @@
-//! Bytes out, and the requests of the agent that wait for an answer.
+//! Output, and the agent's requests that wait for an answer.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
-/// The client's answer to one of our requests: its raw result, or the error's code.
+/// The client's answer to a request: the raw result, or the code of the error.
 pub(crate) type Reply = Result<String, i64>;
 
 #[derive(Debug)]
@@ -22,12 +22,12 @@ impl Wire {
         Self { stdout: Mutex::default(), waiting: Mutex::default(), next: AtomicU64::new(first), strings }
     }
 
-    /// Writes to the file descriptor itself: what is one write here is one write to the pipe.
+    /// Writes to the file descriptor directly: one call is one write to the pipe.
     pub(crate) fn write(&self, bytes: &[u8]) {
         self.write_pieces(&[bytes]);
     }
 
-    /// Several writes with nothing of another turn in between.
+    /// Several writes without output of another turn between them.
     pub(crate) fn write_pieces(&self, pieces: &[&[u8]]) {
         let _one_at_a_time = self.stdout.lock().unwrap_or_else(PoisonError::into_inner);
         super::journal::sent(pieces);
@@ -37,7 +37,7 @@ impl Wire {
                 match rustix::io::write(rustix::stdio::stdout(), rest) {
                     Ok(written) => rest = &rest[written..],
                     Err(rustix::io::Errno::INTR) => {}
-                    // Nobody reads any more.
+                    // The reader has closed the pipe.
                     Err(_) => std::process::exit(0),
                 }
             }
@@ -64,7 +64,7 @@ impl Wire {
         ));
     }
 
-    /// Sends a request; its id as it is spelled, and where the answer comes.
+    /// Sends a request. Returns its raw id and the receiver of its answer.
     pub(crate) fn request(&self, method: &str, params: impl Display) -> (String, Receiver<Reply>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = if self.strings { format!("\"req-{number}\"") } else { number.to_string() };
@@ -72,21 +72,21 @@ impl Wire {
         (id, answer)
     }
 
-    /// The same with an id of the caller's own. Who used it before hears nothing more.
+    /// The same with an id of the caller. An earlier receiver for this id gets no answer.
     pub(crate) fn request_as(&self, id: &str, method: &str, params: impl Display) -> Receiver<Reply> {
         let receiver = self.expect(id);
         self.line(format_args!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#));
         receiver
     }
 
-    /// Where the answer to a request with this id comes.
+    /// Registers a receiver for the answer to a request with this id.
     pub(crate) fn expect(&self, id: &str) -> Receiver<Reply> {
         let (sender, receiver) = sync_channel(1);
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), sender);
         receiver
     }
 
-    /// An answer of the client. One that nobody waits for is ignored.
+    /// Handles an answer of the client. Ignores an unknown id.
     pub(crate) fn resolve(&self, id: &str, reply: Reply) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         if let Some(sender) = waiting {
@@ -102,7 +102,7 @@ pub(crate) fn update_line(session: &str, update: impl Display) -> String {
     )
 }
 
-/// A chunk of the agent's message; `text` is a JSON string as it shall be spelled.
+/// A chunk of the agent's message. `text` is a raw JSON string.
 pub(crate) fn chunk(text: impl Display) -> String {
     content_chunk("agent_message_chunk", text)
 }

@@ -249,7 +249,7 @@ describe("an agent that wants a sign-in", () => {
     await page.getByRole("log", { name: "What the agent says" }).filter({ hasText: 'Type the word "sesame"' }).waitFor();
     await page.getByLabel("What you type").fill("simsim");
     await page.keyboard.press("Enter");
-    await page.getByText("That is another word.").waitFor();
+    await page.getByText("That is not the word.").waitFor();
     await pictures(page, "sign-in-terminal");
     await page.getByLabel("What you type").fill("sesame");
     await page.keyboard.press("Enter");

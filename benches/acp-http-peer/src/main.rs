@@ -1,4 +1,4 @@
-//! The reference ACP HTTP server, as its documentation shows it, in front of an agent on stdio.
+//! The reference ACP HTTP server, configured as in its documentation, for an agent on stdio.
 //!
 //! `acp-http-peer PORT AGENT`
 

@@ -1,8 +1,8 @@
-//! The synthetic agent: ACP on stdin and stdout, at next to no cost.
+//! The synthetic agent: ACP on stdin and stdout with minimal cost.
 //!
-//! The text of a prompt says what it answers: `n=10000 size=64 rate=0 batch=65536` is so many updates of about `size`
-//! characters, at full speed in writes of up to `batch` bytes (`batch=1`: a write each, as most agents do), or with
-//! `rate` a second.
+//! The text of a prompt defines the answer. `n=10000 size=64 rate=0 batch=65536` sends n updates of about
+//! `size` characters at full speed, in writes of up to `batch` bytes. `batch=1` uses one write per update, as
+//! most agents do. `rate` limits the updates per second.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::num::NonZeroU64;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::clock;
 use crate::marker::{BLANK, LENGTH, Marker};
 
-/// What one prompt asks for.
+/// The parameters of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Prompt {
     pub(crate) n: u64,
@@ -23,12 +23,12 @@ pub(crate) struct Prompt {
 }
 
 impl Prompt {
-    /// So many updates of 64 characters, as fast as the pipe takes them.
+    /// n updates of 64 characters, at full speed.
     pub(crate) fn burst(n: u64) -> Self {
         Self { n, size: 64, rate: 0, batch: 65536 }
     }
 
-    /// So many updates, `rate` of them a second.
+    /// n updates, `rate` per second.
     pub(crate) fn paced(n: u64, rate: u64) -> Self {
         Self { rate, ..Self::burst(n) }
     }
@@ -38,7 +38,7 @@ impl Prompt {
         format!("n={n} size={size} rate={rate} batch={batch}")
     }
 
-    /// What it does not understand it leaves as it is.
+    /// Unknown values keep their defaults.
     fn parse(text: &str) -> Self {
         let mut prompt = Self::burst(100);
         for (name, value) in text.split_whitespace().filter_map(|word| word.split_once('=')) {
@@ -56,9 +56,9 @@ impl Prompt {
     }
 }
 
-/// Answers until stdin ends. Losing stdout ends it as well: nobody listens then.
+/// Answers until stdin or stdout is closed.
 pub fn play() -> io::Result<()> {
-    // Without this the kernel wakes sleepers up to 50 us late. What cannot be set is measured as it is.
+    // Otherwise the kernel wakes sleepers up to 50 us late. The measurement continues if this fails.
     set_current_timer_slack(NonZeroU64::new(1000)).ok();
     let mut out = io::stdout().lock();
     let mut sessions = 0_u64;
@@ -100,7 +100,7 @@ fn emit(out: &mut impl io::Write, session: &Value, prompt: Prompt) -> io::Result
     );
     let mark = line.len() - r#""}}}"#.len() - LENGTH;
     let mut line = (line + "\n").into_bytes();
-    // A write for each line where lines are paced.
+    // Paced lines need one write each.
     let batch = if prompt.rate > 0 { 1 } else { prompt.batch };
     let mut buffer = Vec::with_capacity(batch + line.len());
     let start = clock::now();

@@ -1,7 +1,7 @@
-//! What agents say, published to a server that takes messages by HTTP: such servers start no agents.
+//! Publishes the output of agents to a server that accepts messages over HTTP, because such servers start no agents.
 //!
-//! `POST /s/<session>/prompt` prompts a session's agent with the body as text, and what it answers is posted to the
-//! server on one connection, with several requests on the way at a time.
+//! `POST /s/<session>/prompt` prompts a session's agent with the body as text. The bridge posts the answers
+//! to the server on one connection, with several requests in flight.
 
 use std::collections::HashMap;
 use std::io::{Read, Write as _};
@@ -14,17 +14,17 @@ use memchr::{memchr_iter, memmem, memrchr};
 use crate::http::{Head, request};
 use crate::{Outcome, http, rpc};
 
-/// A read of a pipe: all that it holds.
+/// The size of a read: the capacity of a pipe.
 const PIPE: usize = 64 << 10;
-/// How each answer of a server that took the message begins.
+/// The start of each successful answer.
 const TAKEN: &[u8] = b"HTTP/1.1 2";
 
-/// How a server takes messages.
+/// The format of the messages to a server.
 #[derive(Debug, Clone, Copy)]
 enum Form {
-    /// One a request, as nchan wants them.
+    /// One message per request, for nchan.
     Lines,
-    /// As many as a read gave, in a JSON array, as durable-streams wants them.
+    /// The messages of one read in a JSON array, for durable-streams.
     Arrays,
 }
 
@@ -36,7 +36,7 @@ impl Form {
         }
     }
 
-    /// Requests without an answer.
+    /// The maximum number of requests in flight.
     fn window(self) -> usize {
         match self {
             Self::Lines => 256,
@@ -45,7 +45,7 @@ impl Form {
     }
 }
 
-/// Serves on a port of loopback until it is killed.
+/// Serves on a loopback port until it is killed.
 pub fn serve(port: u16, agent: &str, server: &str, form: &str) -> Outcome {
     let server: SocketAddr = server.parse()?;
     let form = if form == "arrays" { Form::Arrays } else { Form::Lines };
@@ -74,7 +74,7 @@ pub fn serve(port: u16, agent: &str, server: &str, form: &str) -> Outcome {
     Ok(())
 }
 
-/// The session and the text that a client posted; none for who only tries the port.
+/// The session and the text of a POST. `None` for a connection that only tests the port.
 fn prompt(client: &mut TcpStream) -> Outcome<Option<(String, String)>> {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 8192]);
     loop {
@@ -92,7 +92,7 @@ fn prompt(client: &mut TcpStream) -> Outcome<Option<(String, String)>> {
     }
 }
 
-/// Requests that have no answer yet.
+/// The requests in flight.
 #[derive(Debug, Default)]
 struct Flight {
     open: Mutex<usize>,
@@ -100,7 +100,7 @@ struct Flight {
 }
 
 impl Flight {
-    /// Waits for places, and takes them.
+    /// Waits for capacity and reserves it.
     fn depart(&self, requests: usize, window: usize) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         while *open > 0 && *open + requests > window {
@@ -163,7 +163,7 @@ fn count_answers(mut stream: impl Read, flight: &Flight) {
         }
         seen.extend_from_slice(&buffer[..read]);
         flight.land(search.find_iter(&seen).count());
-        // The beginning of an answer may have come without its end.
+        // The start of an answer may have arrived without its end.
         let keep = seen.len().saturating_sub(TAKEN.len() - 1);
         seen.drain(..keep);
     }

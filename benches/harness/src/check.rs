@@ -1,16 +1,16 @@
-//! What one reader saw: each event once and in order, and, where it is asked for, in the form that a stream must have.
+//! The check of one reader: each event once and in order, and optionally the syntax of the stream.
 
 use memchr::memchr;
 
-/// The numbers that came.
+/// The received numbers.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// The number that is due.
+    /// The next expected number.
     pub(crate) next: u64,
     pub(crate) events: u64,
-    /// Numbers that were left out.
+    /// The number of missing events.
     pub(crate) missing: u64,
-    /// Events that came again, or too late.
+    /// The number of repeated or late events.
     pub(crate) disordered: u64,
 }
 
@@ -26,28 +26,28 @@ impl Tally {
         }
     }
 
-    /// Whether it has nothing more to wait for.
+    /// Whether the reader has all events.
     pub(crate) fn done(&self, expected: u64) -> bool {
         self.next >= expected
     }
 
-    /// Whether it saw each of so many events once and in order.
+    /// Whether the reader received each of `expected` events once and in order.
     pub(crate) fn complete(&self, expected: u64) -> bool {
         *self == Self { next: expected, events: expected, missing: 0, disordered: 0 }
     }
 }
 
-/// Types of events that are not in the log; their id is that of the last event.
+/// Types of events outside of the log. They have the id of the last event.
 const BETWEEN: [&[u8]; 5] = [b"ready", b"reset", b"shutdown", b"position", b"end"];
 
-/// The grammar of Server-Sent Events, line by line, and ids that rise by one.
+/// The syntax of Server-Sent Events, and the check that ids increase by one.
 #[derive(Debug, Default)]
 pub(crate) struct Grammar {
-    /// A line whose end has not come.
+    /// A line without its end.
     line: Vec<u8>,
     id: Option<u64>,
     between: bool,
-    /// The block has data.
+    /// Whether the block has data.
     data: bool,
     /// The number of the last event.
     last: Option<u64>,
@@ -83,7 +83,7 @@ impl Grammar {
         }
     }
 
-    /// An empty line ends a block, which must have data.
+    /// An empty line ends a block, which must contain data.
     fn dispatch(&mut self) {
         self.faults += u64::from(!std::mem::take(&mut self.data));
         let (id, between) = (self.id.take(), std::mem::take(&mut self.between));
@@ -95,7 +95,7 @@ impl Grammar {
     }
 }
 
-/// The number of an id: all of it, or what follows the epoch.
+/// The number of an id: the whole id, or the part after the epoch.
 fn number(id: &[u8]) -> Option<u64> {
     std::str::from_utf8(id).ok()?.rsplit('-').next()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! The driver: every target in every test, round by round, so that what changes on the machine changes for all.
+//! The driver. Each round runs every target in every test, so that changes of the machine affect all targets.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
-/// Whether all is as it must be.
+/// Whether all results are acceptable.
 fn bench(options: &Options) -> Outcome<bool> {
     let root = options.root.canonicalize()?;
     let below = root.join("target/bench");
@@ -38,7 +38,7 @@ fn bench(options: &Options) -> Outcome<bool> {
     let scratch = Scratch::new(&below, "scratch")?;
     let places = Places {
         gateway: root.join(&options.gateway),
-        // They are built together with this one.
+        // The build places all programs of the harness in one directory.
         programs: std::env::current_exe()?.parent().ok_or("a program without a folder")?.to_owned(),
         peers: below.join("peers"),
         scratch: scratch.path().to_owned(),
@@ -58,7 +58,7 @@ fn machine(results: &Results) -> String {
     document::describe_machine(results.lines.iter().map(|line| line.round + 1).max().unwrap_or_default())
 }
 
-/// A thousand readers and ten thousand idle streams need as many files.
+/// A thousand readers and ten thousand idle streams need as many descriptors.
 fn raise_files() -> Outcome {
     let maximum = getrlimit(Resource::Nofile).maximum;
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
@@ -86,10 +86,10 @@ fn rounds(
     for round in 0..options.rounds() {
         for &test in &tests {
             for place in 0..chosen.len() {
-                // Who comes first changes from round to round.
+                // The order of targets changes from round to round.
                 let target = chosen[(place + round) % chosen.len()];
                 let folder = places.scratch.join(target.name());
-                // A server that could not be measured is an incomplete reader, and its folder must not be found again.
+                // A failed measurement counts as an incomplete reader. Its directory must not be used again.
                 let sample = measure(test, target, &scale, round, &folder).unwrap_or_else(|error| {
                     drop(std::fs::remove_dir_all(&folder));
                     Some(Sample { readers: 1, complaint: Some(error.to_string()), ..Sample::default() })
@@ -105,7 +105,7 @@ fn rounds(
     Ok(results)
 }
 
-/// Those that were asked for and are there.
+/// The requested targets that are installed.
 fn chosen<'a>(options: &Options, targets: &'a [Box<dyn Target>]) -> Outcome<Vec<&'a dyn Target>> {
     let wanted: Vec<&str> = if options.gate {
         gate::TARGETS.to_vec()

@@ -1,7 +1,7 @@
-//! What the CI holds the gateway to: figures that a busy machine does not move.
+//! The limits that the CI checks, on values that do not depend on the load of the machine.
 //!
-//! Processor time and memory are counted and not timed, so they hold beside a noisy neighbour; how fast anything is
-//! does not, and is not asked for here. The bounds leave room for what is still noise.
+//! Processor time and memory are counted, not timed, so other processes do not change them. Speed depends on
+//! the load, and this check does not include it. The limits allow for the remaining noise.
 
 use crate::measure::{Scale, Test};
 use crate::results::Results;
@@ -10,9 +10,9 @@ use crate::targets::{GATEWAY, LIMIT};
 pub(crate) const TESTS: [Test; 4] = [Test::Fan, Test::Idle, Test::Stalled, Test::Strict];
 pub(crate) const TARGETS: [&str; 2] = [LIMIT, GATEWAY];
 
-/// Processor time of the fan, as a multiple of the limit's.
+/// The processor time of the fan, relative to the physical limit.
 const PROCESSOR: f64 = 2.25;
-/// KiB of memory for an idle stream, and for a reader that never reads.
+/// The memory in KiB of an idle stream, and of a reader that never reads.
 const IDLE: f64 = 10.0;
 const STALLED: f64 = 64.0;
 
@@ -20,7 +20,7 @@ pub(crate) fn scale() -> Scale {
     Scale { divisor: 2, fan: 1000, idle: 2000, sessions: Vec::new(), events: Vec::new() }
 }
 
-/// What is wrong.
+/// The violated limits.
 pub(crate) fn judge(results: &Results) -> Vec<String> {
     let mut wrong = Vec::new();
     for test in TESTS {

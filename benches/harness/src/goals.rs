@@ -1,20 +1,20 @@
-//! What the gateway is to reach, and whether it does.
+//! The goals of the gateway, and their evaluation.
 
 use crate::measure::Test;
 use crate::results::Results;
 use crate::stats::Spread;
 use crate::targets::{GATEWAY, LIMIT};
 
-/// Against what a figure is held.
+/// The reference of a value.
 #[derive(Debug, Clone, Copy)]
 enum Against {
-    /// Itself, in this unit.
+    /// An absolute value in this unit.
     Nothing(&'static str),
-    /// The same figure of another target in the same round.
+    /// The same value of another target in the same round.
     Target(&'static str),
-    /// A figure of the limit that has another name.
+    /// A value of the physical limit with another name.
     Limit(&'static str),
-    /// The same run without what disturbs it: the figure is a ratio already.
+    /// The same run without the disturbance. The value is already a ratio.
     Without,
 }
 
@@ -35,13 +35,13 @@ pub(crate) struct Goal {
     aim: f64,
 }
 
-/// How a goal came out.
+/// The outcome of a goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Aim,
     Must,
     Missed,
-    /// Nobody measured it, or not what it is held against.
+    /// The value or its reference was not measured.
     Unknown,
 }
 
@@ -70,7 +70,7 @@ impl Goal {
         }
     }
 
-    /// Which target the figure is held against.
+    /// The target of the reference.
     pub(crate) fn against(&self) -> &'static str {
         match self.against {
             Against::Nothing(_) => "",
@@ -96,18 +96,18 @@ impl Goal {
         format!("{sign} {}", self.shown(bound))
     }
 
-    /// A figure in the goal's unit.
+    /// A value in the goal's unit.
     pub(crate) fn shown(&self, figure: f64) -> String {
         match self.against {
             Against::Nothing(unit) => format!("{} {unit}", digits(figure)),
-            // A small part is easier to read as a part of one.
+            // A small ratio is easier to read as a fraction.
             _ if matches!(self.better, Better::Less) && figure < 0.1 => format!("1/{}", digits(1.0 / figure)),
             _ => format!("{}x", digits(figure)),
         }
     }
 }
 
-/// With three digits, and groups of thousands.
+/// Formats a value with three digits and groups of thousands.
 pub(crate) fn digits(figure: f64) -> String {
     if figure.abs() < 99.95 {
         let decimals = match figure.abs() {

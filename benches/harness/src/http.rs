@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as a load client needs: it costs little, so that what is measured is the server.
+//! The subset of HTTP/1.1 that a load client needs. Its cost is low, so that a measurement shows the server.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -9,12 +9,12 @@ use memchr::memmem;
 
 use crate::Outcome;
 
-/// No answer takes longer unless the server hangs.
+/// A longer answer means that the server hangs.
 const STALL: Duration = Duration::from_secs(30);
-/// A head is far shorter.
+/// The maximum size of a head.
 const HEAD: usize = 64 << 10;
 
-/// A request as it goes over the wire. `headers` are whole lines.
+/// A request as bytes. `headers` are complete lines.
 pub(crate) fn request(
     method: &str,
     address: SocketAddr,
@@ -43,7 +43,7 @@ pub(crate) fn connect(address: SocketAddr) -> Outcome<TcpStream> {
     Ok(stream)
 }
 
-/// Status line and headers.
+/// The status line and the headers.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
     pub(crate) status: u16,
@@ -51,7 +51,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The head with which these bytes begin, and its length; none while it has not all come.
+    /// Parses the head at the start of the bytes. Returns it with its length, or `None` if it is incomplete.
     pub(crate) fn parse(bytes: &[u8]) -> Outcome<Option<(Self, usize)>> {
         let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
             return if bytes.len() > HEAD { Err("a head without an end".into()) } else { Ok(None) };
@@ -82,7 +82,7 @@ impl Head {
     }
 }
 
-/// Takes `Transfer-Encoding: chunked` off a body that comes in pieces.
+/// Decodes `Transfer-Encoding: chunked` of a body that arrives in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
     place: Place,
@@ -94,11 +94,11 @@ enum Place {
     #[default]
     Start,
     Size(usize),
-    /// Behind them, up to the line's end.
+    /// After the size, up to the end of the line.
     Extension(usize),
-    /// So many bytes of the chunk are due.
+    /// The remaining bytes of the chunk.
     Content(usize),
-    /// The line's end behind a chunk.
+    /// The end of the line after a chunk.
     Tail,
     End,
 }
@@ -138,14 +138,14 @@ fn digit(size: usize, byte: u8) -> Place {
     }
 }
 
-/// Sends a request and reads the whole answer.
+/// Sends a request and reads the complete answer.
 pub(crate) fn call(address: SocketAddr, request: &[u8]) -> Outcome<(Head, String)> {
     let mut stream = connect(address)?;
     stream.write_all(request)?;
     answer(&mut stream)
 }
 
-/// An answer that must have this status.
+/// Sends a request whose answer must have this status.
 pub(crate) fn expect(address: SocketAddr, request: &[u8], status: u16) -> Outcome<(Head, String)> {
     let (head, body) = call(address, request)?;
     if head.status != status {
@@ -154,7 +154,7 @@ pub(crate) fn expect(address: SocketAddr, request: &[u8], status: u16) -> Outcom
     Ok((head, body))
 }
 
-/// Reads one answer. Without a length and chunks its body is not waited for.
+/// Reads one answer. Does not wait for a body without a length and without chunks.
 pub(crate) fn answer(stream: &mut TcpStream) -> Outcome<(Head, String)> {
     let mut bytes = Vec::new();
     let (head, start) = loop {

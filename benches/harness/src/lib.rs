@@ -1,6 +1,6 @@
-//! What acp-gateway costs, measured beside the physical limit of the same machine and beside its peers.
+//! The cost of acp-gateway, compared with the physical limit of the same machine and with other servers.
 //!
-//! Everything runs on loopback, and everything that a reader gets is checked: each event once and in order.
+//! Everything runs on loopback. The harness checks that each reader receives each event once and in order.
 
 mod agent;
 mod bridge;

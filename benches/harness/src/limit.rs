@@ -1,11 +1,11 @@
-//! The physical limit: what the kernel lets one thread deliver.
+//! The physical limit: the events that the kernel lets one thread deliver.
 //!
-//! One epoll thread. A session has one contiguous log of frames as they go over the wire; a reader is a place in it; a
-//! wake-up costs one write for each reader. It checks nothing, keeps nothing on disk, and knows no client from another:
-//! what a gateway costs beyond this is the price of being one.
+//! One epoll thread. A session has one contiguous log of encoded frames, a reader is a position in it, and a
+//! wake-up costs one write per reader. The program checks nothing, stores nothing, and does not distinguish
+//! clients. The difference to a gateway is the cost of the gateway's features.
 //!
-//! `GET /s/<session>/events` follows (`Last-Event-ID: 0`: from the beginning), `POST /s/<session>/prompt` prompts with
-//! the body as text.
+//! `GET /s/<session>/events` follows a session (`Last-Event-ID: 0` starts at the beginning). `POST
+//! /s/<session>/prompt` sends a prompt with the body as text.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -19,15 +19,15 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use crate::http::Head;
 use crate::{Outcome, rpc};
 
-/// What the kernel keeps of connections that nobody has accepted.
+/// The backlog of connections that are not accepted yet.
 const BACKLOG: i32 = 4096;
-/// A read of a pipe: all that it holds.
+/// The size of a read: the capacity of a pipe.
 const PIPE: usize = 64 << 10;
-/// Bytes of a write.
+/// The maximum size of a write.
 const WRITE: usize = 1 << 20;
 const READABLE: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 
-/// The kinds of sockets and pipes, as epoll names them: the kind above, a number below.
+/// The kinds of sockets and pipes in epoll tokens: the kind is in the high bits, the number in the low bits.
 const LISTENER: u64 = 0;
 const PIPES: u64 = 1 << 32;
 const CLIENTS: u64 = 2 << 32;
@@ -37,9 +37,9 @@ struct Session {
     _agent: Child,
     stdin: ChildStdin,
     stdout: ChildStdout,
-    /// All events, framed.
+    /// All events as encoded frames.
     log: Vec<u8>,
-    /// The beginning of a line whose end has not come.
+    /// The start of an incomplete line.
     part: Vec<u8>,
     events: u64,
     readers: Vec<usize>,
@@ -49,13 +49,13 @@ struct Session {
 struct Client {
     stream: TcpStream,
     request: Vec<u8>,
-    /// Which session it follows, and how far it got.
+    /// The followed session and the position in its log.
     follows: Option<(usize, usize)>,
-    /// Whether it waits for room in its socket.
+    /// Whether the client waits for space in its socket.
     waits: bool,
 }
 
-/// What a request wants.
+/// The request of a client.
 enum Wish {
     Events { replay: bool },
     Prompt(String),
@@ -71,7 +71,7 @@ struct Limit {
     free: Vec<usize>,
 }
 
-/// Serves on a port of loopback until it is killed.
+/// Serves on a loopback port until it is killed.
 pub fn serve(port: u16, agent: String) -> Outcome {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     rustix::net::listen(&listener, BACKLOG)?;
@@ -121,7 +121,7 @@ impl Limit {
         Ok(())
     }
 
-    /// Takes what the agent wrote, and gives it to all readers.
+    /// Reads the agent's output and delivers it to all readers.
     fn frame(&mut self, number: usize, buffer: &mut [u8]) -> Outcome {
         let session = &mut self.sessions[number];
         let read = match session.stdout.read(buffer) {
@@ -197,7 +197,7 @@ impl Limit {
         }
     }
 
-    /// The session of a name, with an agent of its own.
+    /// The session with this name and its own agent.
     fn session(&mut self, name: &str) -> Outcome<usize> {
         if let Some(&number) = self.names.get(name) {
             return Ok(number);
@@ -215,7 +215,7 @@ impl Limit {
     }
 
     fn forget(&mut self, number: usize) {
-        // Closing the socket takes it out of epoll.
+        // Closing the socket removes it from epoll.
         if let Some((session, _)) = self.clients[number].take().and_then(|client| client.follows) {
             self.sessions[session].readers.retain(|&reader| reader != number);
         }
@@ -247,7 +247,7 @@ fn answer(client: &mut Client, status: &str) -> Outcome {
     Ok(write!(client.stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n")?)
 }
 
-/// Writes what the reader does not have, as far as its socket takes it.
+/// Writes the data after the reader's position, as far as its socket accepts it.
 fn push(epoll: &OwnedFd, number: usize, client: &mut Client, log: &[u8]) -> Outcome {
     let Some((_, place)) = &mut client.follows else { return Ok(()) };
     let mut waits = false;
@@ -258,7 +258,7 @@ fn push(epoll: &OwnedFd, number: usize, client: &mut Client, log: &[u8]) -> Outc
                 waits = true;
                 break;
             }
-            // It has gone; epoll will say so.
+            // The client has disconnected, which epoll reports.
             Err(_) => *place = log.len(),
         }
     }

@@ -1,4 +1,4 @@
-//! Load: readers who follow sessions, prompts that give them something to read, and what came of it.
+//! The load: readers that follow sessions, prompts that create events, and the results.
 
 #[cfg(test)]
 mod liar;
@@ -16,20 +16,20 @@ use crate::stats::Histogram;
 use crate::targets::{Running, Session};
 use crate::{Outcome, clock, proc};
 
-/// From the last reader's answer to the prompt.
+/// The pause between the last reader's answer and the prompt.
 const SETTLE: Duration = Duration::from_millis(50);
-/// How long readers listen on for events that come twice.
+/// The time after the last event during which readers wait for duplicates.
 const AFTER: Duration = Duration::from_millis(20);
 
-/// What readers do.
+/// The parameters of a load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
-    /// Of each session.
+    /// Readers of each session.
     pub(crate) readers: usize,
-    /// Further readers of the first session, who never read.
+    /// Additional readers of the first session that never read.
     pub(crate) stalled: usize,
     pub(crate) prompt: Prompt,
-    /// Whether the grammar of the stream is checked as well.
+    /// Whether readers also check the syntax of the stream.
     pub(crate) strict: bool,
 }
 
@@ -39,24 +39,25 @@ impl Plan {
     }
 }
 
-/// What came of it.
+/// The results of a load.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) readers: usize,
-    /// Readers that got each event once and in order.
+    /// Readers that received each event once and in order.
     pub(crate) complete: usize,
     pub(crate) events: u64,
     pub(crate) bytes: u64,
-    /// From the first event's write, or the first connection of a replay, until the last event was read.
+    /// The time from the write of the first event, or from the first connection of a replay, to the read of
+    /// the last event.
     pub(crate) seconds: f64,
     pub(crate) latency: Histogram,
-    /// Of the server, in seconds.
+    /// The processor time of the server in seconds.
     pub(crate) cpu: f64,
-    /// What was wrong with the form of the streams, where it was checked.
+    /// The number of syntax errors of the streams, if they were checked.
     pub(crate) faults: u64,
-    /// Why readers did not get everything, as far as the server said so.
+    /// The reason for incomplete readers, as reported by the server.
     pub(crate) complaint: Option<String>,
-    /// The readers that never read, still connected.
+    /// The connections of the readers that never read.
     pub(crate) stalled: Vec<TcpStream>,
 }
 
@@ -65,13 +66,13 @@ impl Report {
         self.events as f64 / self.seconds.max(1e-9)
     }
 
-    /// Seconds of the server's processor for a million delivered events.
+    /// The processor seconds of the server per million delivered events.
     pub(crate) fn cpu_per_million(&self) -> f64 {
         self.cpu / (self.events.max(1) as f64) * 1e6
     }
 }
 
-/// Follows all sessions, prompts each of them, and reads until every reader has everything.
+/// Follows all sessions, prompts each of them, and reads until every reader is complete.
 pub(crate) fn live(running: &dyn Running, sessions: &[Session], plan: Plan) -> Outcome<Report> {
     let workers = running.workers();
     let stalled = stall(&sessions[0], plan.stalled)?;
@@ -100,7 +101,7 @@ pub(crate) fn live(running: &dyn Running, sessions: &[Session], plan: Plan) -> O
     Ok(report)
 }
 
-/// Reads the log of a session from its beginning.
+/// Reads the log of a session from the beginning.
 pub(crate) fn replay(running: &dyn Running, session: &Session, plan: Plan) -> Outcome<Report> {
     let workers = running.workers();
     let request = session.replay.as_deref().ok_or("it has no replay")?;
@@ -116,7 +117,7 @@ pub(crate) fn replay(running: &dyn Running, session: &Session, plan: Plan) -> Ou
     Ok(readers.report(Some(begun), cpu))
 }
 
-/// Streams that get nothing, kept open while they are measured: what that says, and how long they took to open.
+/// Opens streams without events and runs a measurement meanwhile. Returns its result and the time to open the streams.
 pub(crate) fn idle<T>(
     session: &Session,
     streams: usize,
@@ -136,7 +137,7 @@ pub(crate) fn idle<T>(
     Ok((measured(), took))
 }
 
-/// From a prompt's POST to its first event, again and again on one connection, in nanoseconds.
+/// The latencies between the POST of a prompt and its first event, on one connection, in nanoseconds.
 pub(crate) fn first_events(session: &Session, times: usize) -> Outcome<Histogram> {
     let mut latency = Histogram::new();
     let mut readers = Readers::new(false)?;
@@ -166,7 +167,7 @@ pub(crate) fn first_events(session: &Session, times: usize) -> Outcome<Histogram
     Ok(latency)
 }
 
-/// From following a session to the first of its events that is there already, in nanoseconds.
+/// The latency between following a session and its first existing event, in nanoseconds.
 pub(crate) fn first_of(session: &Session) -> Outcome<u64> {
     let mut readers = Readers::new(false)?;
     let begun = clock::now();
@@ -178,7 +179,7 @@ pub(crate) fn first_of(session: &Session) -> Outcome<u64> {
     Ok(readers.all[0].first.saturating_sub(begun))
 }
 
-/// Readers who ask for the stream and never read.
+/// Readers that request the stream and never read.
 fn stall(session: &Session, count: usize) -> Outcome<Vec<TcpStream>> {
     (0..count)
         .map(|_| {
@@ -189,14 +190,14 @@ fn stall(session: &Session, count: usize) -> Outcome<Vec<TcpStream>> {
         .collect()
 }
 
-/// The answer is not waited for: some servers send it when the turn has ended.
+/// Does not wait for the answer, because some servers send it at the end of the turn.
 fn send_prompt(session: &Session, prompt: Prompt) -> Outcome<TcpStream> {
     let mut connection = http::connect(session.prompt_address)?;
     connection.write_all(&(session.prompt)(&prompt.text()))?;
     Ok(connection)
 }
 
-/// What a server said that did not take a prompt.
+/// The message of a server that rejected a prompt.
 fn refusal(connection: &mut TcpStream) -> Option<String> {
     connection.set_read_timeout(Some(Duration::from_millis(100))).ok()?;
     let (head, body) = http::answer(connection).ok()?;

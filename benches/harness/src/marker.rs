@@ -1,16 +1,16 @@
-//! The mark that each event of the synthetic agent carries: when it was written, and its number.
+//! The mark in each event of the synthetic agent: its time and its number.
 //!
-//! `bench@<nanoseconds, 16 hex digits>@<number, 8 hex digits>`. It is found in any body, so that servers which wrap an
-//! agent's lines in something of their own are measured by the same client.
+//! `bench@<nanoseconds, 16 hex digits>@<number, 8 hex digits>`. The scanner finds it in any body. Therefore
+//! the same client measures servers that wrap the lines of an agent.
 
 use memchr::memmem::Finder;
 
 use crate::clock;
 
 const PREFIX: &[u8] = b"bench@";
-/// Bytes of a whole mark.
+/// The length of a mark in bytes.
 pub(crate) const LENGTH: usize = PREFIX.len() + 16 + 1 + 8;
-/// What a template has in its place.
+/// The placeholder in a template.
 pub(crate) const BLANK: &str = "bench@0000000000000000@00000000";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,14 +20,14 @@ pub(crate) struct Marker {
 }
 
 impl Marker {
-    /// Reads the mark with which these bytes begin.
+    /// Parses the mark at the start of the bytes.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let written = digits(bytes.get(6..22)?)?;
         let number = digits(bytes.get(23..LENGTH)?)?;
         Some(Self { written, number: u32::try_from(number).ok()? })
     }
 
-    /// Writes the time of now and a number into a blank mark.
+    /// Writes the current time and a number into a placeholder.
     pub(crate) fn stamp(blank: &mut [u8], number: u64) {
         hex(clock::now(), &mut blank[6..22]);
         hex(number, &mut blank[23..LENGTH]);
@@ -45,14 +45,14 @@ fn hex(mut value: u64, place: &mut [u8]) {
     }
 }
 
-/// Finds marks in a body that comes in pieces.
+/// Finds marks in a body that arrives in pieces.
 #[derive(Debug)]
 pub(crate) struct Scanner {
-    /// The end of what came, in which a mark may have begun.
+    /// The end of the data, which may contain the start of a mark.
     carry: Vec<u8>,
 }
 
-/// What searches for marks; one for all scanners.
+/// The search for marks, shared by all scanners.
 #[derive(Debug)]
 pub(crate) struct Search(Finder<'static>);
 
@@ -61,7 +61,7 @@ impl Search {
         Self(Finder::new(PREFIX))
     }
 
-    /// Where the first mark begins, and the mark if all of it is there. What only looks like one is passed over.
+    /// The position of the first mark, and the mark if it is complete. Skips bytes that only resemble a mark.
     fn first(&self, bytes: &[u8]) -> Option<(usize, Option<Marker>)> {
         let mut from = 0;
         loop {
@@ -92,7 +92,7 @@ impl Scanner {
                     found(marker);
                     rest = &piece[at + LENGTH - held..];
                 }
-                // It is short enough to be in the carry altogether.
+                // The piece is short enough to fit into the carry completely.
                 _ if piece.len() < LENGTH - 1 => {
                     self.carry.drain(..self.carry.len().saturating_sub(LENGTH - 1));
                     return;

@@ -25,7 +25,7 @@ pub(crate) struct Options {
     pub(crate) quick: bool,
     pub(crate) rounds: Option<usize>,
     pub(crate) tests: Vec<Test>,
-    /// All when empty.
+    /// All targets if empty.
     pub(crate) targets: Vec<String>,
     pub(crate) sessions: Vec<usize>,
     pub(crate) events: Vec<u64>,
@@ -71,7 +71,7 @@ impl Options {
                 _ => return Err(format!("there is no {arg}\n{USAGE}").into()),
             }
         }
-        // Growth takes its time, so it is measured when it is asked for.
+        // Growth takes long, so it runs only on request.
         if options.tests.is_empty() {
             options.tests = Test::ALL.into_iter().filter(|&test| test != Test::Growth).collect();
         } else {
@@ -80,12 +80,12 @@ impl Options {
         Ok(options)
     }
 
-    /// How many rounds, where none are said.
+    /// The number of rounds, with its default.
     pub(crate) fn rounds(&self) -> usize {
         self.rounds.unwrap_or(if self.quick || self.gate { 3 } else { 5 })
     }
 
-    /// Whether the document is written without being asked for.
+    /// Whether the document is written by default.
     pub(crate) fn whole(&self) -> bool {
         !self.quick && self.targets.is_empty() && self.tests.len() >= Test::ALL.len() - 1
     }

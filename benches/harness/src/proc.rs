@@ -1,8 +1,8 @@
-//! What the kernel says of processes: processor time and memory.
+//! Processor time and memory of processes, as reported by the kernel.
 
 use std::fs;
 
-/// Processor time of all threads, in nanoseconds; clock ticks would be too coarse.
+/// The processor time of all threads, in nanoseconds. Clock ticks would be too coarse.
 pub(crate) fn cpu(pids: &[u32]) -> u64 {
     let thread = |path: std::path::PathBuf| {
         let text = fs::read_to_string(path.join("schedstat")).ok()?;
@@ -14,12 +14,12 @@ pub(crate) fn cpu(pids: &[u32]) -> u64 {
         .sum()
 }
 
-/// Resident memory in KiB.
+/// The resident memory in KiB.
 pub(crate) fn rss(pids: &[u32]) -> f64 {
     pids.iter().filter_map(|pid| status(*pid, "VmRSS:")).sum()
 }
 
-/// Threads of a process.
+/// The number of threads of a process.
 pub(crate) fn threads(pid: u32) -> f64 {
     status(pid, "Threads:").unwrap_or_default()
 }
@@ -30,7 +30,7 @@ fn status(pid: u32, key: &str) -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The processes that this one started and that are still there.
+/// The running child processes of a process.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()

@@ -1,4 +1,4 @@
-//! What was measured, line by line: written as it comes, and read again for tables.
+//! The results, line by line: written as they arrive, and read for the tables.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,7 +28,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// A file that takes each line at once.
+    /// Creates a file that receives each line at once.
     pub(crate) fn create(path: &Path) -> Outcome<Self> {
         Ok(Self { lines: Vec::new(), file: Some(File::create(path)?) })
     }
@@ -47,8 +47,8 @@ impl Results {
         Ok(())
     }
 
-    /// A figure in each round in which all readers got everything. A server that loses events is not measured by how
-    /// fast it does that, unless it always does.
+    /// The values of all rounds with complete readers. Incomplete rounds count only if no round is complete,
+    /// because a server that loses events could be fast.
     fn rounds(&self, test: Test, target: &str, figure: &str) -> BTreeMap<usize, f64> {
         let of = |whole: bool| {
             self.lines
@@ -66,7 +66,7 @@ impl Results {
         Spread::of(self.rounds(test, target, figure).into_values())
     }
 
-    /// One target's figure over another's in the same round.
+    /// The value of one target divided by the value of another one in the same round.
     pub(crate) fn ratio(
         &self,
         (test, target, figure): (Test, &str, &str),
@@ -80,7 +80,7 @@ impl Results {
         )
     }
 
-    /// Of a target in a test, or in all: how many readers there were, and how many got everything.
+    /// The number of readers and of complete readers of a target, in one test or in all.
     pub(crate) fn completeness(&self, test: Option<Test>, target: &str) -> (usize, usize) {
         self.lines
             .iter()
@@ -99,7 +99,7 @@ impl Results {
 pub(crate) mod tests {
     use super::*;
 
-    /// Figures of a test, one a round.
+    /// Values of a test, one per round.
     pub(crate) fn made(figures: &[(Test, &str, &str, &[f64])]) -> Results {
         let mut results = Results::default();
         for &(test, target, figure, rounds) in figures {

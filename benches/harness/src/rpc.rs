@@ -1,4 +1,4 @@
-//! JSON-RPC as an ACP client sends it, for servers that pass it through.
+//! The JSON-RPC messages of an ACP client, for servers that forward them.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ pub(crate) fn new_session() -> String {
         .to_string()
 }
 
-/// For the agent's first session.
+/// A prompt for the agent's first session.
 pub(crate) fn prompt(text: &str) -> String {
     let params = json!({ "sessionId": "sess-1", "prompt": [{ "type": "text", "text": text }] });
     json!({ "jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": params }).to_string()

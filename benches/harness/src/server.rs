@@ -1,4 +1,4 @@
-//! Programs that are measured: started in a group of their own, stopped by their pids, and never left behind.
+//! The measured programs: started in their own process group, stopped by pid, and always cleaned up.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,19 +12,19 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Outcome, http};
 
-/// From its start until a server answers.
+/// The timeout from the start of a server to its first answer.
 const START: Duration = Duration::from_secs(20);
-/// From TERM until it has gone.
+/// The timeout from TERM to the end.
 const STOP: Duration = Duration::from_secs(10);
 
-/// A folder on the disk of the checkout, gone when this goes.
+/// A directory on the disk of the checkout, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new(below: &Path, name: &str) -> Outcome<Self> {
         let path = below.join(format!("{name}-{}", std::process::id()));
-        // What an earlier process of this number left.
+        // Left by an earlier process with the same pid.
         drop(fs::remove_dir_all(&path));
         fs::create_dir_all(&path)?;
         Ok(Self(path))
@@ -49,7 +49,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts it with an empty environment but for what is named; stderr goes to a file.
+    /// Starts the program with only the given environment. stderr goes to a file.
     pub(crate) fn start<S: AsRef<OsStr>>(
         command: &[S],
         environment: &[(&str, &OsStr)],
@@ -61,7 +61,7 @@ impl Server {
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .envs(environment.iter().copied())
-            // Some servers end when their stdin does.
+            // Some servers end with their stdin.
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(File::create(&log)?)
@@ -110,14 +110,14 @@ impl Server {
         Ok(())
     }
 
-    /// The end of what it wrote to stderr.
+    /// The end of its stderr.
     pub(crate) fn last_words(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let from = text.char_indices().rev().nth(500).map_or(0, |(at, _)| at);
         text[from..].trim().to_owned()
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Sends TERM and waits for the end.
     pub(crate) fn stop(mut self) -> Outcome {
         self.end()
     }
@@ -151,7 +151,7 @@ impl Drop for Server {
     }
 }
 
-/// A port of loopback that nobody uses now.
+/// A loopback port that is free now.
 pub(crate) fn free_port() -> Outcome<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }

@@ -1,6 +1,6 @@
 //! Medians, and a histogram of latencies.
 
-/// The middle of some figures, and the two between which all lie.
+/// The median, minimum and maximum of values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -20,7 +20,7 @@ impl Spread {
     }
 }
 
-/// Buckets of an octave: no bucket is wider than 1.6 % of its values.
+/// The buckets per octave: no bucket is wider than 1.6 % of its values.
 const FINE: u32 = 64;
 const OCTAVES: u32 = 58;
 
@@ -44,7 +44,7 @@ impl Histogram {
         self.count += 1;
     }
 
-    /// The value below which this part of all lies, in microseconds.
+    /// The quantile in microseconds.
     pub(crate) fn quantile(&self, part: f64) -> f64 {
         let mut above = self.count as f64 * (1.0 - part);
         let mut index = self.buckets.len();

@@ -1,4 +1,4 @@
-//! The limit itself delivers completely: what is measured against something that loses events means nothing.
+//! The physical limit must deliver all events, because a comparison with a lossy program is meaningless.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The answer to a plain message: an introduction first, later what fits the words.
+//! The answer to a plain message: first an introduction, later a scene that matches the words.
 
 use super::super::options::Length;
 use super::super::prompt::Prompt;
@@ -6,35 +6,35 @@ use super::super::text::{one_line, quoted};
 use super::super::turn::{Step, Turn};
 use super::{text, work};
 
-/// Characters of the user's message that the answer repeats.
+/// The maximum number of characters of the user's message that the answer repeats.
 const MAX_QUOTE_CHARS: usize = 120;
 
 const STEPS: [&str; 4] = ["Read the message", "Look around in the workspace", "Run the tests", "Answer"];
 
 const INTRODUCTION: &str = "I am the **demo agent** that is built into acp-gateway. There is no model behind me: \
-my answers are written in advance, my tools are play-acted, and no file of yours is touched. What you see is \
-real all the same: these words came as ACP messages from an agent's process, went through the gateway's log, and \
-reached you as events.\n\n";
+my answers are fixed texts, my tools are simulated, and I do not change your files. But the path is real: \
+these words are ACP messages from an agent's process. The gateway wrote them to its log and sent them to you as \
+events.\n\n";
 
-const NO_MODEL: &str = "A model would have something to say about that. I am only the demo agent, so here is what I \
-can do instead.\n\n";
+const NO_MODEL: &str = "A model could answer that. I am only the demo agent, but I can show you \
+other things.\n\n";
 
 const NEXT: &str = "Things to try:\n\n\
 - `/diff` edits a file and **asks for your permission** first; `/plan` shows steps that change while they run.\n\
-- `/slow` takes a while: press stop, or reload the page in the middle. Nothing is lost.\n\
-- `/markdown` shows how answers look, `/help` lists everything.\n\n";
+- `/slow` runs for a while: press stop, or reload the page during the turn. Nothing is lost.\n\
+- `/markdown` shows the formatting of answers, `/help` lists all commands.\n\n";
 
-const REAL_AGENT: &str = "To talk to a real agent, give it a table in the gateway's configuration, for instance in \
+const REAL_AGENT: &str = "To use a real agent, add a table to the gateway's configuration, for example in \
 `gateway.toml`:\n\n\
 ```toml\n[agents.claude]\ncommand = \"npx\"\nargs = [\"-y\", \"@agentclientprotocol/claude-agent-acp\"]\n\
 env = { ANTHROPIC_API_KEY = { from_env = \"ANTHROPIC_API_KEY\" } }\n```\n\n\
 Then start `acp-gateway --config gateway.toml`.\n";
 
 const BACKGROUND: &str = "\n### How this answer reached you\n\n\
-1. Your prompt was written to the log, and only then sent to my stdin as `session/prompt`.\n\
-2. Each piece that I write to stdout is one `session/update`. The gateway appends it to the session's log without \
-changing a byte of it.\n\
-3. Every reader follows the log from a place of its own. That is why a reload, a second tab and a lost connection \
+1. The gateway wrote your prompt to the log first, and then sent it to my stdin as `session/prompt`.\n\
+2. Each chunk that I write to stdout is one `session/update`. The gateway appends it to the session's log without \
+a change.\n\
+3. Every reader follows the log from its own position. Therefore a reload, a second tab and a lost connection \
 all show the same answer.\n";
 
 pub(super) async fn answer(turn: &mut Turn, prompt: &Prompt, number: u64) -> Step {
@@ -63,7 +63,7 @@ pub(super) async fn answer(turn: &mut Turn, prompt: &Prompt, number: u64) -> Ste
     small_talk(turn, prompt).await
 }
 
-/// Thoughts, a plan, tools and markdown in one turn, without a question that would hold it up.
+/// Thoughts, a plan, tools and markdown in one turn, without a request that blocks it.
 pub(super) async fn tour(turn: &mut Turn, prompt: &Prompt) -> Step {
     turn.think(&thought(prompt)).await?;
     turn.plan(&STEPS, 0).await?;
@@ -113,7 +113,7 @@ fn thought(prompt: &Prompt) -> String {
     )
 }
 
-/// Says what was understood of the message.
+/// Describes the message of the user.
 async fn acknowledge(turn: &mut Turn, prompt: &Prompt) -> Step {
     if !prompt.text.trim().is_empty() && prompt.command().is_none() {
         turn.say(&format!("You wrote {}.\n\n", quoted(&prompt.text, MAX_QUOTE_CHARS))).await?;

@@ -1,4 +1,4 @@
-//! Files of the session, read and written by the client for the agent.
+//! Files of the session, which the client reads and writes for the agent.
 
 use agent_client_protocol_schema::v1::{
     Diff, ReadTextFileRequest, ReadTextFileResponse, ToolCallContent, ToolCallLocation, ToolCallStatus,
@@ -13,9 +13,9 @@ use super::super::turn::{Step, Turn};
 use super::error_text;
 use super::work::{call, denied, done, failed};
 
-/// Characters of a file that the answer shows.
+/// The maximum number of characters of a file in the answer.
 const MAX_SHOWN_CHARS: usize = 4000;
-/// Characters of a path that is repeated.
+/// The maximum number of characters of a path in the answer.
 const PATH_MAX: usize = 200;
 
 /// `path [first line [lines]]`.
@@ -51,7 +51,7 @@ pub(super) async fn read(turn: &mut Turn, input: &str) -> Step {
     }
 }
 
-/// `path text`: asks first, with a diff, as the mode wants it.
+/// `path text`: asks for permission with a diff, if the mode requires it.
 pub(super) async fn write(turn: &mut Turn, input: &str) -> Step {
     let (name, text) = input.split_once(char::is_whitespace).unwrap_or((input, ""));
     if name.is_empty() {
@@ -65,7 +65,7 @@ pub(super) async fn write(turn: &mut Turn, input: &str) -> Step {
     let session = turn.record().session_id.clone();
     let old = if turn.offer.read {
         let params = ReadTextFileRequest::new(session.clone(), path.clone());
-        // A file that cannot be read is one that is not there yet, as far as a diff is concerned.
+        // For the diff, an unreadable file is a new file.
         turn.request::<_, ReadTextFileResponse>("fs/read_text_file", params).await?.ok()
     } else {
         None

@@ -1,4 +1,4 @@
-//! Questions beyond permissions: a form, and a page to open.
+//! Elicitations: a form, and a page to open.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use super::super::text::quoted;
 use super::super::turn::{Step, Turn};
 use super::error_text;
 
-/// Characters of a value that the answer repeats.
+/// The maximum number of characters of a value in the answer.
 const VALUE_MAX: usize = 80;
 
 pub(super) async fn form(turn: &mut Turn, input: &str) -> Step {
     if !turn.offer.forms {
-        return turn.say("Your client did not offer forms, so there is nothing that I may ask.").await;
+        return turn.say("Your client did not offer forms, so I cannot ask.").await;
     }
     turn.say("Here is a form; the turn waits until you send it.\n\n").await?;
     let schema = if input == "short" { short() } else { every_kind() };
@@ -33,7 +33,7 @@ pub(super) async fn form(turn: &mut Turn, input: &str) -> Step {
             format!("You answered:\n\n{}", listed(&values))
         }
         Ok(ElicitationAction::Decline) => "You declined to answer.".to_owned(),
-        Ok(ElicitationAction::Cancel) => "You put the form away.".to_owned(),
+        Ok(ElicitationAction::Cancel) => "You cancelled the form.".to_owned(),
         Ok(_) => "I do not know that answer.".to_owned(),
         Err(error) => format!("Your client did not ask: {}", error_text(&error)),
     };
@@ -42,9 +42,7 @@ pub(super) async fn form(turn: &mut Turn, input: &str) -> Step {
 
 pub(super) async fn link(turn: &mut Turn) -> Step {
     if !turn.offer.urls {
-        return turn
-            .say("Your client did not offer to open pages, so there is nothing that I may ask.")
-            .await;
+        return turn.say("Your client did not offer to open pages, so I cannot ask.").await;
     }
     turn.say("Here is a page to open; the turn waits until you say whether you will.\n\n").await?;
     let id = ElicitationId::new(format!("page-{}", turn.record().number()));
@@ -53,13 +51,13 @@ pub(super) async fn link(turn: &mut Turn) -> Step {
     let mode = ElicitationUrlMode::new(scope, id.clone(), url);
     match ask(turn, mode, "Open the demo's page, where you would sign in with a real agent.").await? {
         Ok(ElicitationAction::Accept(_)) => {
-            turn.say("You opened it. I pretend that you do there what is to be done.\n\n").await?;
+            turn.say("You opened it. I pretend that you complete the sign-in there.\n\n").await?;
             turn.pause(40).await?;
             turn.peer.notify("elicitation/complete", CompleteElicitationNotification::new(id)).await;
-            turn.say("It is done, and your client was told so.").await
+            turn.say("It is complete, and I notified your client.").await
         }
         Ok(ElicitationAction::Decline) => turn.say("You declined to open it.").await,
-        Ok(_) => turn.say("You put the question away.").await,
+        Ok(_) => turn.say("You cancelled the question.").await,
         Err(error) => turn.say(&format!("Your client did not ask: {}", error_text(&error))).await,
     }
 }
@@ -79,7 +77,7 @@ fn short() -> ElicitationSchema {
     ElicitationSchema::new().property("name", name, true)
 }
 
-/// A field of each kind that ACP has, with each way to narrow it.
+/// A form with each kind of field of ACP, and each kind of constraint.
 fn every_kind() -> ElicitationSchema {
     let strings =
         |values: &[&str]| -> Vec<String> { values.iter().map(|value| (*value).to_owned()).collect() };

@@ -1,4 +1,4 @@
-//! What the session knows: a word that it was told, and where it works.
+//! The state of the session: a remembered word and the working directory.
 
 use agent_client_protocol_schema::v1::Meta;
 
@@ -7,9 +7,9 @@ use super::super::text::{one_line, quoted};
 use super::super::turn::{Step, Turn};
 use super::super::version::Version;
 
-/// Characters of a word.
+/// The maximum number of characters of a word.
 const WORD_MAX: usize = 80;
-/// Characters of a path or a name.
+/// The maximum number of characters of a path or a name.
 const MAX_SHOWN_CHARS: usize = 200;
 
 pub(super) async fn remember(turn: &mut Turn, input: &str) -> Step {
@@ -20,7 +20,7 @@ pub(super) async fn remember(turn: &mut Turn, input: &str) -> Step {
     turn.say(&format!("I remember {} in this session. `/recall` asks for it.", quoted(&word, WORD_MAX))).await
 }
 
-/// Read out of the history, so that it shows whether the session is still the one that it was.
+/// Reads the word from the history. The answer therefore shows whether the session was restored.
 pub(super) async fn recall(turn: &mut Turn) -> Step {
     let word = turn.record().history.prompts().find_map(|prompt| {
         let word = prompt.trim().strip_prefix("/remember ")?;
@@ -28,7 +28,7 @@ pub(super) async fn recall(turn: &mut Turn) -> Step {
     });
     match word {
         Some(word) => turn.say(&format!("The word is {}.", quoted(&word, WORD_MAX))).await,
-        None => turn.say("Nobody told this session a word.").await,
+        None => turn.say("This session remembers no word.").await,
     }
 }
 

@@ -1,4 +1,5 @@
-//! What the demo plays, chosen by the prompt: a command by its name, else the tour or a scene that fits the words.
+//! The scenes of the demo. The prompt selects one: a command by its name, otherwise the tour or a scene that
+//! matches the words.
 
 mod chat;
 mod files;
@@ -21,7 +22,7 @@ use super::prompt::Prompt;
 use super::text::quoted;
 use super::turn::{Step, StepError, Turn};
 
-/// Plays the turn with this number to its end, whatever ends it: why it ended, and what it cost.
+/// Plays the turn with this number until its end. Returns the stop reason and the usage.
 pub(super) async fn play(
     turn: &mut Turn,
     blocks: &[ContentBlock],
@@ -35,7 +36,7 @@ pub(super) async fn play(
     Ok((reason, turn.usage()))
 }
 
-/// What the agent does without having been asked.
+/// Plays the work that the agent does without a prompt.
 pub(super) async fn play_background_work(turn: &mut Turn) -> Result<(StopReason, Usage), Error> {
     let reason = only_v2::background_message(turn).await.map(|()| StopReason::EndTurn).or_else(ended)?;
     Ok((reason, turn.usage()))
@@ -105,7 +106,7 @@ async fn pace(turn: &mut Turn, input: &str) -> Step {
     let mut options = turn.options();
     options.pace = pace;
     turn.set_options(options).await?;
-    turn.say(&format!("The pace is **{}** now; your client was told about it.", pace.name())).await
+    turn.say(&format!("The pace is **{}** now, and I notified your client.", pace.name())).await
 }
 
 async fn mode(turn: &mut Turn, input: &str) -> Step {
@@ -113,15 +114,15 @@ async fn mode(turn: &mut Turn, input: &str) -> Step {
         return turn.say("The mode is one of `ask`, `auto` and `plan`.").await;
     };
     turn.set_mode(mode).await?;
-    turn.say(&format!("The mode is **{}** now; your client was told about it.", mode.name())).await
+    turn.say(&format!("The mode is **{}** now, and I notified your client.", mode.name())).await
 }
 
-/// A number in a range out of a command's input.
+/// A number within a range from a command's input.
 fn number(input: &str, default: u32, max: u32) -> u32 {
     input.parse().unwrap_or(default).clamp(1, max)
 }
 
-/// What the client said about a request that it did not serve, as text inside our markdown.
+/// The client's error for a rejected request, as text in markdown.
 fn error_text(error: &Error) -> String {
     format!("{} ({})", quoted(&error.message, 200), i32::from(error.code))
 }

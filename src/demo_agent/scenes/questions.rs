@@ -1,4 +1,4 @@
-//! Requests that end otherwise than by an answer, and those that ACP does not know.
+//! Requests that end without an answer, and requests that ACP does not define.
 
 use std::time::Duration;
 
@@ -9,30 +9,30 @@ use super::super::text::fenced;
 use super::super::turn::{Step, Turn};
 use super::{error_text, number, work};
 
-/// A permission that is taken back before it is answered, unless somebody is quicker.
+/// A permission request that is cancelled after a time without an answer.
 pub(super) async fn withdraw(turn: &mut Turn, input: &str) -> Step {
     let seconds = number(input, 5, 600);
-    turn.say(&format!("I ask, and take the question back after {seconds} s.\n\n")).await?;
+    turn.say(&format!("I ask, and cancel the request after {seconds} s.\n\n")).await?;
     let title = "Think about the folder \"imaginary\"";
     let call = ToolCall::new("", title).kind(ToolKind::Think).status(ToolCallStatus::Pending);
     let call = turn.call(call).await?;
     let fields = ToolCallUpdateFields::new().title(title.to_owned()).kind(ToolKind::Think);
     let limit = Duration::from_secs(seconds.into());
-    // Who stops waiting for an answer tells the client: that is the peer's part.
+    // Dropping the request cancels it at the client.
     if let Ok(answer) = tokio::time::timeout(limit, turn.ask(&call, fields)).await {
         answer?;
         turn.progress(&call, work::done("Answered in time.")).await?;
         return turn.say("You were quicker.").await;
     }
-    turn.progress(&call, work::failed("The question was taken back.")).await?;
-    turn.say("I took the question back.").await
+    turn.progress(&call, work::failed("The request was cancelled.")).await?;
+    turn.say("I cancelled the request.").await
 }
 
-/// A notification and a request by names of our own.
+/// A notification and a request with extension names.
 pub(super) async fn extension(turn: &mut Turn) -> Step {
     let session = turn.record().session_id.clone();
     turn.peer
-        .notify("_demo/note", json!({ "sessionId": session, "note": "A note that ACP does not know." }))
+        .notify("_demo/note", json!({ "sessionId": session, "note": "A note that ACP does not define." }))
         .await;
     turn.say("I sent the notification `_demo/note`, and ask `_demo/ask` now.\n\n").await?;
     let params = json!({ "sessionId": session, "question": "What is the answer?", "choices": [41, 42] });

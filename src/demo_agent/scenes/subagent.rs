@@ -1,4 +1,4 @@
-//! A subagent: a session of its own whose updates come over the same connection.
+//! A subagent: a separate session whose updates use the same connection.
 
 use agent_client_protocol_schema::v1::{
     ContentChunk, IdleStateUpdate, IdleStopReason, MessageId, RunningStateUpdate, SessionId, SessionMessage,
@@ -15,7 +15,7 @@ const RESULT: &str = "The greeting is made in src/greeting.rs, in the second lin
 
 pub(super) async fn subagent(turn: &mut Turn) -> Step {
     if !turn.offer.subagents {
-        return turn.say("Your client did not offer to show subagents, so I keep mine to myself.").await;
+        return turn.say("Your client did not offer to show subagents, so I show none.").await;
     }
     let number = turn.record().number();
     let (parent, cwd) = {
@@ -48,7 +48,7 @@ pub(super) async fn subagent(turn: &mut Turn) -> Step {
     turn.say("The subagent says that the greeting is made in `src/greeting.rs`.").await
 }
 
-/// What the subagent does: it thinks, uses a tool, and answers.
+/// The work of the subagent: it thinks, uses a tool, and answers.
 async fn work_as(turn: &mut Turn, child: &SessionId) -> Step {
     let chunk = |text: &str, message: &'static str| {
         ContentChunk::new(text.into()).message_id(MessageId::new(message))

@@ -15,12 +15,12 @@ use super::super::turn::{Step, Turn};
 use super::work::{call, denied, failed};
 use super::{error_text, number};
 
-/// Between two looks at a command that is killed in time.
+/// The interval between two checks of a command with a time limit.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Characters of a command line that a title shows.
+/// The maximum number of characters of a command line in a title.
 const TITLE_MAX: usize = 120;
 
-/// Starts, waits for the end, reads the output, releases.
+/// Starts the command, waits for its end, reads the output, and releases the terminal.
 pub(super) async fn run(turn: &mut Turn, input: &str) -> Step {
     let words = words(input);
     let Some((tool, terminal)) = start(turn, &words).await? else { return Ok(()) };
@@ -31,7 +31,7 @@ pub(super) async fn run(turn: &mut Turn, input: &str) -> Step {
     conclude(turn, &tool, ended).await
 }
 
-/// Starts, looks again and again, kills what still runs, reads the output, releases.
+/// Starts the command, polls it, kills it after the time limit, reads the output, and releases the terminal.
 pub(super) async fn timeout(turn: &mut Turn, input: &str) -> Step {
     let (seconds, line) = input.split_once(char::is_whitespace).unwrap_or((input, ""));
     let seconds = number(seconds, 5, 600);
@@ -43,7 +43,7 @@ pub(super) async fn timeout(turn: &mut Turn, input: &str) -> Step {
         turn.wait(POLL_INTERVAL).await?;
         match turn.terminal_output(&terminal).await? {
             Ok(output) if output.exit_status.is_none() => {}
-            // What went wrong is told by the last look.
+            // The final read of the output reports an error.
             Ok(_) | Err(_) => {
                 running = false;
                 break;
@@ -63,7 +63,7 @@ pub(super) async fn timeout(turn: &mut Turn, input: &str) -> Step {
     conclude(turn, &tool, ended).await
 }
 
-/// Asks as the mode wants it, and starts; none when there is nothing to wait for.
+/// Asks for permission if the mode requires it, and starts the command. Returns `None` if nothing was started.
 async fn start(turn: &mut Turn, words: &[String]) -> Step<Option<(ToolCallId, TerminalId)>> {
     if words.is_empty() {
         turn.say("Which command? `/run ls -la`, or `/timeout 2 sleep 60`.").await?;
@@ -99,7 +99,7 @@ async fn start(turn: &mut Turn, words: &[String]) -> Step<Option<(ToolCallId, Te
     }
 }
 
-/// What a command left: its last output, and how it ended.
+/// The last output of a command, and how it ended.
 struct Ended {
     output: String,
     truncated: bool,
@@ -120,7 +120,7 @@ async fn conclude(turn: &mut Turn, tool: &ToolCallId, ended: Result<Ended, Error
         Ok(ended) => ended,
         Err(error) => {
             turn.progress(tool, failed(&error_text(&error))).await?;
-            return turn.say("The terminal failed me.").await;
+            return turn.say("The terminal failed.").await;
         }
     };
     let (code, signal) = ended.exit.map_or((None, None), |exit| (exit.exit_code, exit.signal));
@@ -132,7 +132,7 @@ async fn conclude(turn: &mut Turn, tool: &ToolCallId, ended: Result<Ended, Error
     let how = match (code, signal) {
         (Some(code), _) => format!("with the exit code {code}"),
         (None, Some(signal)) => format!("by the signal {signal}"),
-        (None, None) => "in a way that nobody told".to_owned(),
+        (None, None) => "without an exit status".to_owned(),
     };
     let cut = if ended.truncated { ", of which the first part is lost" } else { "" };
     turn.say(&format!("The command ended {how}, after {} bytes of output{cut}.", ended.output.len())).await

@@ -1,4 +1,4 @@
-//! Scenes that are only text.
+//! Scenes that consist only of text.
 
 use super::super::commands;
 use super::super::turn::{Step, Turn};
@@ -51,20 +51,20 @@ Emoji 🎈, right-to-left שלום, wide 漢字, and HTML that must stay text: <
 <img src="x" onerror="alert('no')">
 "#;
 
-const HELP: &str = "I am a demo: I have no model. `/read`, `/write`, `/run` and `/timeout` really do what they say, through \
-your client and after asking you; everything else touches nothing on your machine.\n\n";
+const HELP: &str = "I am a demo: I have no model. `/read`, `/write`, `/run` and `/timeout` really read, write and run, through \
+your client and after asking you. All other commands change nothing on your machine.\n\n";
 
 const HELP_END: &str =
-    "\nPace and answer length are options of the session; its mode says when I ask for permission.\n";
+    "\nPace and answer length are options of the session. Its mode decides when I ask for permission.\n";
 
 const PARAGRAPHS: [&str; 4] = [
-    "A gateway stands between programs that speak differently. On one side are agents, which read lines from stdin \
-     and write lines to stdout; on the other are browsers and scripts, which speak HTTP. ",
-    "What an agent says is written down first and shown afterwards. A reader has a place in that log, as a bookmark \
-     has a place in a book; when the reader goes away the book stays open. ",
-    "Long answers are where this pays. You may close the page now, open it again from another machine, and read on \
-     where the agent is, from the beginning or from the last word you saw. ",
-    "Slow readers cost nothing here, and fast agents wait for nobody: between them is a file, and files are patient. ",
+    "A gateway connects programs with different protocols. On one side are agents, which read lines from stdin \
+     and write lines to stdout. On the other side are browsers and scripts, which use HTTP. ",
+    "The gateway writes the output of an agent to a log before it shows the output. Every reader has its own \
+     position in that log. A reader that disconnects does not affect the log. ",
+    "This is useful for long answers. You can close the page now and open it again on another machine. Then \
+     continue at the end, at the beginning, or after the last word that you saw. ",
+    "A slow reader costs the gateway nothing, and a fast agent waits for no reader: the log is a file between them. ",
 ];
 
 pub(super) async fn help(turn: &mut Turn) -> Step {

@@ -1,4 +1,4 @@
-//! Turns that take long or go wrong, so that a client can be seen to cope.
+//! Turns that take long or fail, to test a client.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use super::super::turn::{Step, StepError, Turn};
 use super::number;
 use super::work;
 
-/// The code with which `/crash` ends the process.
+/// The exit code of `/crash`.
 const CRASH_CODE: i32 = 42;
 
 const CRASH_MESSAGE: &str = "The process of this agent ends now, in the middle of the turn. Send another message: the \
-gateway starts a new process, and the session goes on.";
+gateway starts a new process, and the session continues.";
 
-/// A tick each second; the pace does not change it.
+/// Sends a tick each second. The pace does not change it.
 pub(super) async fn slow(turn: &mut Turn, input: &str) -> Step {
     let seconds = number(input, 30, 600);
     turn.say(&format!("This takes {seconds} seconds. Cancel it whenever you like.\n\n")).await?;
@@ -33,7 +33,7 @@ pub(super) async fn fail(turn: &mut Turn, input: &str) -> Step<StopReason> {
                 turn.call(ToolCall::new("", "Fetch https://example.invalid/").kind(ToolKind::Fetch)).await?;
             turn.pause(10).await?;
             turn.progress(&call, work::failed("The host does not exist.")).await?;
-            turn.say("The tool failed, and the turn goes on: that is how an agent should take it.").await?;
+            turn.say("The tool failed, and the turn continues, as it should.").await?;
             Ok(StopReason::EndTurn)
         }
         "refusal" => {
@@ -50,14 +50,14 @@ pub(super) async fn fail(turn: &mut Turn, input: &str) -> Step<StopReason> {
         }
         _ => {
             turn.say("This turn ends with an error, as you asked.").await?;
-            Err(StepError::Failed(Error::internal_error().data("the demo agent failed because it was asked to")))
+            Err(StepError::Failed(Error::internal_error().data("the demo agent failed, as requested")))
         }
     }
 }
 
 pub(super) async fn crash(turn: &mut Turn) -> Step {
     turn.say(CRASH_MESSAGE).await?;
-    // What was said has to leave the process first.
+    // The output must leave the process before its end.
     turn.wait(Duration::from_millis(100)).await?;
     drop(writeln!(std::io::stderr(), "demo agent: ended by /crash"));
     std::process::exit(CRASH_CODE);

@@ -1,4 +1,4 @@
-//! The kinds of updates that no other scene sends.
+//! Kinds of updates that no other scene sends.
 
 use agent_client_protocol_schema::v1::{
     Annotations, AudioContent, BlobResourceContents, CompactionId, CompactionStatus, CompactionSummaryChunk,
@@ -11,12 +11,12 @@ use agent_client_protocol_schema::v1::{
 use super::super::text::one_line;
 use super::super::turn::{Step, Turn};
 
-/// A square of eight by eight.
+/// An image of eight by eight pixels.
 const IMAGE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEUlEQVR42mOwbvqGFTEMLQkAT35swbMuMlMAAAAASUVORK5CYII=";
-/// A wave file without a sound.
+/// A silent wave file.
 const SOUND: &str = "UklGRiwAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQgAAACAgICAgICAgA==";
-/// Characters of a title.
+/// The maximum number of characters of a title.
 const TITLE_MAX: usize = 60;
 
 pub(super) async fn plans(turn: &mut Turn) -> Step {
@@ -51,17 +51,17 @@ pub(super) async fn notice(turn: &mut Turn, input: &str) -> Step {
     }
     let (severity, title) = match input {
         "warning" => (NoticeSeverity::Warning, "The demo warns you"),
-        "error" => (NoticeSeverity::Error, "The demo has an error to tell"),
-        _ => (NoticeSeverity::Info, "The demo has something to tell"),
+        "error" => (NoticeSeverity::Error, "The demo reports an error"),
+        _ => (NoticeSeverity::Info, "The demo reports something"),
     };
     let notice = Notice::new(severity, title).description(
-        "It stands beside the conversation, and is gone when the session is loaded again.".to_owned(),
+        "It is shown beside the conversation, and it disappears when the session is loaded again.".to_owned(),
     );
     turn.act(SessionUpdate::Notice(notice)).await?;
     turn.say("I sent a notice.").await
 }
 
-/// Pretends that the session was summed up. Its history stays as it is.
+/// Simulates a compaction of the session. The history does not change.
 pub(super) async fn compact(turn: &mut Turn, input: &str) -> Step {
     if !turn.offer.compaction {
         return turn.say("Your client did not offer to show compactions.").await;
@@ -71,22 +71,23 @@ pub(super) async fn compact(turn: &mut Turn, input: &str) -> Step {
     turn.act(SessionUpdate::CompactionUpdate(state(CompactionStatus::InProgress))).await?;
     turn.pause(8).await?;
     if input == "fail" {
-        let failed = state(CompactionStatus::Failed).error("There is no model to sum it up.".to_owned());
+        let failed =
+            state(CompactionStatus::Failed).error("There is no model that could summarize it.".to_owned());
         turn.act(SessionUpdate::CompactionUpdate(failed)).await?;
         return turn.say("The compaction failed, as you asked.").await;
     }
     let turns = turn.record().turns;
     let first = format!("So far there were {turns} turns. ");
-    for piece in [first.as_str(), "The user tried the demo, ", "and the demo did as it was told."] {
+    for piece in [first.as_str(), "The user tried the demo, ", "and the demo did what the user asked."] {
         turn.pause(2).await?;
         let chunk = CompactionSummaryChunk::new(id.clone(), piece.into());
         turn.act(SessionUpdate::CompactionSummaryChunk(chunk)).await?;
     }
     turn.act(SessionUpdate::CompactionUpdate(state(CompactionStatus::Completed))).await?;
-    turn.say("I pretended to sum the session up; nothing was forgotten.").await
+    turn.say("I pretended to summarize the session, but forgot nothing.").await
 }
 
-/// An answer out of every kind of block.
+/// An answer with every kind of content block.
 pub(super) async fn content(turn: &mut Turn) -> Step {
     let link = ResourceLink::new("ACP", "https://agentclientprotocol.com")
         .title("The protocol's pages".to_owned())
@@ -124,10 +125,10 @@ pub(super) async fn title(turn: &mut Turn, input: &str) -> Step {
     turn.say("I named the session so. A name that you gave it yourself counts for more.").await
 }
 
-/// What comes after the turn was answered belongs to it all the same.
+/// Sends an update after the answer to the prompt. It still belongs to the turn.
 pub(super) async fn late(turn: &mut Turn) -> Step {
     let message = turn.new_message();
-    let word = ContentChunk::new("And this came after the turn's end.".into()).message_id(message);
+    let word = ContentChunk::new("And this arrived after the end of the turn.".into()).message_id(message);
     turn.afterword.updates.push(SessionUpdate::AgentMessageChunk(word));
     turn.new_message();
     turn.say("This turn ends now. ").await

@@ -1,4 +1,4 @@
-//! Tool calls that are play-acted: no file is read or written, and no command runs.
+//! Simulated tool calls: no file is read or written, and no command runs.
 
 use agent_client_protocol_schema::v1::{
     Diff, ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdateFields, ToolKind,
@@ -41,7 +41,7 @@ pub(super) async fn look_around(turn: &mut Turn) -> Step {
     turn.progress(&read, done(&fenced("rust", OLD))).await
 }
 
-/// A test run whose output grows. It changes nothing, so it asks nothing.
+/// A test run with growing output. It changes nothing, so it needs no permission.
 pub(super) async fn tests(turn: &mut Turn) -> Step {
     let tests = turn
         .call(call("Run the tests", ToolKind::Execute).raw_input(json!({ "command": "cargo test" })))
@@ -56,7 +56,7 @@ pub(super) async fn tests(turn: &mut Turn) -> Step {
 
 pub(super) async fn plan(turn: &mut Turn) -> Step {
     const STEPS: [&str; 4] =
-        ["Find where the greeting is made", "Change it", "Run the tests", "Tell what was done"];
+        ["Find where the greeting is made", "Change it", "Run the tests", "Report the result"];
     turn.plan(&STEPS, 0).await?;
     look_around(turn).await?;
     turn.plan(&STEPS, 1).await?;
@@ -73,7 +73,7 @@ pub(super) async fn edit(turn: &mut Turn) -> Step {
     conclude(turn, permission).await
 }
 
-/// A command that asks before it runs.
+/// A command that asks for permission before it runs.
 pub(super) async fn terminal(turn: &mut Turn) -> Step {
     let command = json!({ "command": "cargo build" });
     let fields = ToolCallUpdateFields::new()
@@ -98,7 +98,7 @@ pub(super) async fn terminal(turn: &mut Turn) -> Step {
     turn.say("The build passed. (The output was written in advance: nothing ran on your machine.)").await
 }
 
-/// Asks in every mode, whatever was answered before, and does nothing else.
+/// Asks in every mode, regardless of earlier answers, and does nothing else.
 pub(super) async fn permission(turn: &mut Turn) -> Step {
     turn.say("Here is a question; the turn waits until you answer it.\n\n").await?;
     let fields = ToolCallUpdateFields::new()
@@ -118,7 +118,7 @@ pub(super) async fn permission(turn: &mut Turn) -> Step {
     }
 }
 
-/// The edit itself: a diff, the question, the result.
+/// The edit: a diff, the permission request, and the result.
 async fn change(turn: &mut Turn) -> Step<Permission> {
     let path = turn.path(FILE);
     let title = format!("Edit {FILE}");
@@ -165,7 +165,7 @@ pub(super) fn denied(mode: Mode, what: &str) -> String {
 }
 
 pub(super) fn call(title: &str, kind: ToolKind) -> ToolCall {
-    // The turn gives the call its id.
+    // The turn sets the id of the call.
     ToolCall::new("", title).kind(kind).status(ToolCallStatus::InProgress)
 }
 

@@ -1,4 +1,4 @@
-//! ACP v1: its methods, params in, results out. What sets sessions up stands in [`set_up`].
+//! The methods of ACP v1. The methods for session set-up are in [`set_up`].
 
 mod set_up;
 
@@ -90,7 +90,7 @@ impl Agent {
         Ok(AuthenticateResponse::new())
     }
 
-    /// Answers what set a session up, and tells what commands it has.
+    /// Answers a session set-up and sends the available commands.
     async fn answer_set_up<T: Serialize>(&self, id: &RawValue, opened: Result<(SessionId, T), Error>) {
         match opened {
             Ok((session, response)) => {
@@ -106,7 +106,7 @@ impl Agent {
         let request: SetSessionModeRequest = parse(params)?;
         let session = self.sessions.get(&request.session_id)?;
         let mode = Mode::from_id(&request.mode_id.0)
-            .ok_or_else(|| Error::invalid_params().data("modeId is none of the session's modes"))?;
+            .ok_or_else(|| Error::invalid_params().data("modeId is not a mode of the session"))?;
         session.change(|record| record.mode = mode)?;
         self.peer.update(&session.id, mode_changed(mode)).await;
         Ok(SetSessionModeResponse::new())
@@ -122,7 +122,7 @@ impl Agent {
         Ok(SetSessionConfigOptionResponse::new(options.list(self.offer.booleans)))
     }
 
-    /// Starts the turn as a task of its own, which answers when it ends.
+    /// Starts the turn as a separate task, which answers at the end.
     fn prompt(&mut self, id: &RawValue, params: &RawValue) -> Result<(), Error> {
         let request: PromptRequest = parse(params)?;
         self.sign_in.check()?;
@@ -138,7 +138,8 @@ impl Agent {
                 Err(error) => Err(error),
             };
             let response = outcome.map(|(reason, usage)| PromptResponse::new(reason).usage(usage));
-            // The turn is over before its answer is sent: whoever reads the answer may prompt again.
+            // The turn ends before its answer is sent, so the client may prompt again as soon as it has read the
+            // answer.
             let afterword = turn.finish();
             peer.answer(&id, response).await;
             drop(answered);
@@ -154,7 +155,7 @@ pub(super) fn mode_changed(mode: Mode) -> SessionUpdate {
     SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode.id()))
 }
 
-/// The client gets its complete list of options after the agent changed one itself.
+/// The complete list of options, sent after the agent itself changed one.
 pub(super) fn options_changed(record: &Record, offer: ClientSupport) -> SessionUpdate {
     SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(record.options.list(offer.booleans)))
 }

@@ -1,4 +1,4 @@
-//! Sessions are set up: the methods that do it.
+//! The methods for session set-up.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ impl Agent {
         Ok((session.id.clone(), response))
     }
 
-    /// Replays the history before it answers.
+    /// Replays the history before the answer.
     pub(super) async fn load(
         &mut self,
         params: &RawValue,

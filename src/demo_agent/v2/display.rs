@@ -1,4 +1,4 @@
-//! Terminals of the agent's own, and the parts of a turn that can be cancelled by themselves.
+//! Terminals of the agent, and the parts of a turn that can be cancelled by themselves.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use base64::engine::general_purpose::STANDARD;
 use super::super::turn::{Step, Turn};
 use super::super::version::Version;
 
-/// What a long part takes before it shows another sign of life.
+/// The interval between two updates of a long part.
 const TICK: Duration = Duration::from_secs(1);
 
 impl Turn {
-    /// Shows a terminal, in the tool call that it belongs to.
+    /// Displays a terminal in the tool call that it belongs to.
     pub(in super::super) async fn begin_display(
         &mut self,
         call: Option<&ToolCallId>,
@@ -53,7 +53,7 @@ impl Turn {
         Ok(())
     }
 
-    /// With its exit code, or the signal that ended it.
+    /// Ends a terminal with its exit code or its signal.
     pub(in super::super) async fn end_display(&self, terminal: &TerminalId, end: Result<i64, &str>) {
         let status = match end {
             Ok(code) => TerminalExitStatus::new().exit_code(code),
@@ -63,7 +63,7 @@ impl Turn {
         self.send_v2(SessionUpdate::TerminalUpdate(update)).await;
     }
 
-    /// A tool call that was open when the turn was cancelled, or was cancelled by itself. v1 has no word for that.
+    /// Reports that a tool call was cancelled, with its turn or by itself. v1 has no such status.
     pub(in super::super) async fn call_cancelled(&mut self, call: &ToolCallId) {
         self.call_ended(call);
         let fields =
@@ -77,7 +77,7 @@ impl Turn {
         self.send_v2(SessionUpdate::ToolCallUpdate(update)).await;
     }
 
-    /// A tool call that can be cancelled by itself; true when it was.
+    /// Runs a tool call that can be cancelled by itself. Returns true if it was.
     pub(in super::super) async fn long_call(&mut self, limit: Duration) -> Step<bool> {
         let call = ToolCall::new("", "Take some time").kind(ToolKind::Other).status(Status::InProgress);
         let call = self.call(call).await?;
@@ -97,7 +97,7 @@ impl Turn {
         Ok(false)
     }
 
-    /// A terminal that can be cancelled by itself; true when it was.
+    /// Runs a terminal that can be cancelled by itself. Returns true if it was.
     pub(in super::super) async fn long_terminal(&mut self, limit: Duration) -> Step<bool> {
         let terminal = self.begin_display(None, &format!("sleep {}", limit.as_secs()), true).await?;
         let part = self.session().part(&terminal.0);

@@ -1,4 +1,4 @@
-//! Messages that are replaced.
+//! Replacement of messages.
 
 use agent_client_protocol_schema::v1::MessageId;
 use agent_client_protocol_schema::v2::{AgentMessage, SessionUpdate};
@@ -7,7 +7,7 @@ use super::super::turn::{Step, Turn};
 use super::updates::message_id;
 
 impl Turn {
-    /// Says another text in the place of all that the message had.
+    /// Replaces the whole text of a message.
     pub(in super::super) async fn replace(&mut self, message: &MessageId, text: &str) -> Step {
         self.check()?;
         self.record().history.replace(message, text);

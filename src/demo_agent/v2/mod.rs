@@ -1,4 +1,6 @@
-//! ACP v2: its methods, and how it says what the scenes do.
+//! The methods of ACP v2, and the conversion of the scenes' updates.
+//!
+//! Reading order: [`set_up`], [`settings`], [`prompt`], [`permission`], [`updates`], [`messages`], [`display`].
 
 mod messages;
 mod permission;
@@ -98,7 +100,7 @@ impl Agent {
         if session.cancel_part(part) {
             Ok(())
         } else {
-            Err(Error::invalid_params().data("it is over, or cannot be cancelled by itself"))
+            Err(Error::invalid_params().data("it has ended, or cannot be cancelled by itself"))
         }
     }
 }

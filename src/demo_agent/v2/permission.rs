@@ -1,4 +1,4 @@
-//! The question before a tool runs, about a tool call or a command.
+//! The permission request for a tool call or a command.
 
 use agent_client_protocol_schema::v1;
 use agent_client_protocol_schema::v2::{

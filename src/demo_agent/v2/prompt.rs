@@ -1,4 +1,4 @@
-//! The life of a prompt: it is answered when its message stands in the conversation, and its work ends with a state.
+//! The life of a prompt: the answer follows its message, and a state update ends its work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Agent {
     }
 }
 
-/// Where the turns of a session play.
+/// The context in which the turns of a session run.
 struct PromptTask {
     peer: Peer,
     ids: Ids,
@@ -58,7 +58,7 @@ impl PromptTask {
         .await;
         turn.send_state(false).await;
         let outcome = scenes::play(&mut turn, &request.prompt, number, request.meta.as_ref()).await;
-        // The turn is over before that is said: whoever hears it may prompt again.
+        // The turn ends before the state update, so the client may prompt again as soon as it has read the update.
         let afterword = turn.finish();
         self.idle(outcome).await;
         for update in afterword.updates {
@@ -70,7 +70,7 @@ impl PromptTask {
         }
     }
 
-    /// Works by itself, unless somebody has asked for something meanwhile.
+    /// Works without a prompt, unless a client has sent one meanwhile.
     async fn wake(&self, time: Duration) {
         tokio::select! {
             () = self.session.wait_retired() => return,
@@ -81,7 +81,7 @@ impl PromptTask {
         turn.send_state(false).await;
         let outcome = scenes::play_background_work(&mut turn).await;
         self.idle(outcome).await;
-        // Only now, so that the end of this work is not taken for that of the next prompt's.
+        // Dropped only now, so that the end of this work is not mistaken for the end of the next prompt.
         drop(turn);
         drop(answered);
     }
@@ -112,7 +112,7 @@ fn stop_reason(reason: v1::StopReason) -> StopReason {
 }
 
 impl Turn {
-    /// Tells that the turn runs, or waits for a person. In v1 there is nothing to tell.
+    /// Reports that the turn runs or waits for a person. v1 has no such update.
     pub(in super::super) async fn send_state(&self, waits: bool) {
         if self.version() == Version::V1 {
             return;

@@ -1,4 +1,4 @@
-//! Sessions are set up, and come back with what was said in them.
+//! Session set-up in v2, and the replay of the history.
 
 use agent_client_protocol_schema::v1::Error;
 use agent_client_protocol_schema::v2::{
@@ -25,7 +25,7 @@ impl Agent {
             .available_commands(available()))
     }
 
-    /// With the wish for it, the history comes first; then how things stand; then the answer.
+    /// On request, sends the history first, then the current state, then the answer.
     pub(super) async fn resume_v2(&mut self, params: &RawValue) -> Result<ResumeSessionResponse, Error> {
         let request: ResumeSessionRequest = parse(params)?;
         let place = place(request.cwd, request.additional_directories, request.mcp_servers)?;

@@ -1,4 +1,4 @@
-//! What v2 spells otherwise: the options of a session with its mode among them, its commands, the ways to sign in.
+//! Conversions for v2: the options of a session with its mode among them, the commands, and the sign-in methods.
 
 use agent_client_protocol_schema::v1;
 use agent_client_protocol_schema::v2::{
@@ -16,14 +16,14 @@ use super::super::session::Record;
 use super::super::turn::{Step, Turn};
 use super::updates::{convert, session_id_v1};
 
-/// The option that is the session's mode.
+/// The option for the session's mode.
 const MODE: &str = "mode";
 
-/// The complete list. There are no modes beside it.
+/// The complete list. v2 has no separate modes.
 pub(super) fn options(record: &Record) -> Vec<SessionConfigOption> {
     let values: SessionConfigSelectOptions = convert(&select_values::<Mode>());
     let mode = SessionConfigOption::select(MODE, "Mode", record.mode.id(), values)
-        .description("What the demo may do without asking".to_owned())
+        .description("The actions that the demo may do without asking".to_owned())
         .category(SessionConfigOptionCategory::Mode);
     let others = record.options.list(true);
     std::iter::once(mode).chain(others.iter().map(option)).collect()
@@ -101,7 +101,7 @@ impl Agent {
 }
 
 impl Turn {
-    /// The client gets its complete list of options after the agent changed one itself.
+    /// Sends the complete list of options after the agent itself changed one.
     pub(in super::super) async fn send_options(&mut self) -> Step {
         self.step()?;
         let update = ConfigOptionUpdate::new(options(&self.record()));

@@ -1,4 +1,4 @@
-//! What the scenes say in the words of v1, in those of v2.
+//! Converts the updates of the scenes from v1 to v2.
 
 use std::path::Path;
 
@@ -15,13 +15,13 @@ use super::super::history::History;
 use super::super::peer::Peer;
 use super::super::turn::Turn;
 
-/// The name of the plan that has none in v1.
+/// The id of the plan, which has none in v1.
 const PLAN: &str = "plan";
 
-/// Of what both versions spell alike.
+/// Converts a value that both versions serialize in the same way.
 pub(super) fn convert<A: Serialize, B: DeserializeOwned>(value: &A) -> B {
     let spelled = serde_json::to_value(value).and_then(serde_json::from_value);
-    spelled.expect("the versions spell alike what the scenes send: a test compares them")
+    spelled.expect("both versions serialize this value in the same way: a test compares them")
 }
 
 pub(super) fn session_id_v1(id: &SessionId) -> v1::SessionId {
@@ -55,7 +55,7 @@ fn tool_call(call: &v1::ToolCallUpdate, content: Option<Vec<v1::ToolCallContent>
     SessionUpdate::ToolCallUpdate(call_fields(call, content))
 }
 
-/// All of a call but its content is spelled alike.
+/// The fields of a call except its content, which both versions serialize in the same way.
 pub(super) fn call_fields(
     call: &v1::ToolCallUpdate,
     content: Option<Vec<v1::ToolCallContent>>,
@@ -84,7 +84,7 @@ fn changed(diff: &v1::Diff) -> Diff {
     Diff::patch(text, vec![DiffChange::new(operation)])
 }
 
-/// As `git` writes it, with one hunk for the whole file.
+/// A patch in the format of `git`, with one hunk for the whole file.
 fn patch(path: &Path, old: Option<&str>, new: &str) -> String {
     let name = path.to_string_lossy();
     let name = name.trim_start_matches('/');
@@ -114,7 +114,7 @@ fn patch(path: &Path, old: Option<&str>, new: &str) -> String {
     written
 }
 
-/// The history, each message whole.
+/// The history with each message as a whole.
 pub(super) fn replay(history: &History) -> Vec<SessionUpdate> {
     let mut replayed: Vec<SessionUpdate> = Vec::new();
     let mut open: Option<Message> = None;
@@ -130,7 +130,7 @@ pub(super) fn replay(history: &History) -> Vec<SessionUpdate> {
                 message.content.push(block);
             }
             (_, id) => {
-                // Sessions of earlier versions of the demo have prompts without an id.
+                // Earlier versions of the demo stored prompts without an id.
                 let named = id.as_ref().map_or_else(|| MessageId::new(format!("u{at}")), message_id);
                 let message = Message { speaker, said_as: id.clone(), id: named, content: vec![block] };
                 replayed.extend(open.replace(message).map(Message::whole));
@@ -182,7 +182,7 @@ impl Peer {
 }
 
 impl Turn {
-    /// An update that v1 does not have.
+    /// Sends an update that v1 does not have.
     pub(super) async fn send_v2(&self, update: SessionUpdate) {
         self.peer.update_v2(&self.session().id, update).await;
     }

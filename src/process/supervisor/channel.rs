@@ -1,4 +1,4 @@
-//! What the gateway can still ask of a keeper whose child runs.
+//! The requests that a supervisor still accepts while its child runs.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -11,12 +11,12 @@ use rustix::process::{WaitStatus, getpid};
 use super::receive;
 use crate::process::report;
 
-/// A socket that lasts as long as the keeper.
+/// A socket that is open as long as the supervisor runs.
 #[derive(Debug)]
 pub(super) enum Channel {
-    /// Terminals to start beside the child. A gateway that has closed it asks for no more.
+    /// Requests for terminals beside the child. `None` after the gateway has closed it.
     TerminalRequests(Option<OwnedFd>),
-    /// The gateway's hold on a terminal. When it lets go, or says anything, the terminal is killed.
+    /// The gateway's end of a terminal. Any message, or its close, kills the terminal.
     Terminal { socket: OwnedFd, reported: bool },
 }
 
@@ -33,7 +33,7 @@ impl Channel {
         Some(PollFd::new(socket, PollFlags::IN))
     }
 
-    /// Does what is asked; true: everything is to be killed.
+    /// Handles a message. Returns true if the supervisor must kill everything.
     pub(super) fn handle_request(&mut self) -> bool {
         let Self::TerminalRequests(orders) = self else { return true };
         let Some(socket) = orders else { return false };
@@ -44,8 +44,8 @@ impl Channel {
         false
     }
 
-    /// Whether a keeper stays on after its child's end, for what the child has left: a terminal does, so that a server
-    /// which a command has put into the background lives until its terminal is let go. The end itself is told at once.
+    /// Reports the exit of the child. Returns true if the supervisor stays for the descendants: a server that
+    /// a command started in the background lives until the gateway closes its terminal.
     pub(super) fn stays_after_exit(&mut self, status: WaitStatus) -> bool {
         let Self::Terminal { socket: line, reported: told } = self else { return false };
         if !*told {
@@ -56,10 +56,10 @@ impl Channel {
     }
 }
 
-/// A keeper of its own for the terminal: so all that it starts is known as its own, also what moves to another session
-/// and loses its parent. It is a child of this keeper and ends with it. It has this process's user, limits and
-/// environment.
-#[expect(clippy::disallowed_methods, reason = "a keeper starts the keepers of its terminals")]
+/// Starts a separate supervisor for the terminal. It identifies all descendants of the terminal, also those
+/// that change their session and lose their parent. It is a child of this supervisor and ends with it. It
+/// inherits this process's user, limits and environment.
+#[expect(clippy::disallowed_methods, reason = "a supervisor starts the supervisors of its terminals")]
 fn start_terminal(control: &OwnedFd, output: OwnedFd) {
     let started = control.try_clone().and_then(|stdin| {
         Command::new("/proc/self/exe")
@@ -73,11 +73,11 @@ fn start_terminal(control: &OwnedFd, output: OwnedFd) {
             .spawn()
     });
     if let Err(error) = started {
-        write_line(control, &report::setup_failed_line(&format!("a terminal's keeper: {error}")));
+        write_line(control, &report::setup_failed_line(&format!("could not start the supervisor of a terminal: {error}")));
     }
 }
 
-/// When the gateway is gone nobody hears it, and the keeper is about to see it.
+/// The write fails only if the gateway has ended, which the supervisor detects by itself.
 pub(super) fn write_line(socket: &OwnedFd, line: &str) {
     write(socket, line.as_bytes()).unwrap_or(0);
 }

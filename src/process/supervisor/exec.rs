@@ -1,4 +1,4 @@
-//! The last stage before the program, in the child's own process: takes away what the program must not have.
+//! The last stage before the program, in the child's own process: drops the privileges that the program must not have.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,14 +17,14 @@ use super::channel::write_line;
 use super::{EXIT_SETUP_FAILED, SupervisorError, StdioMode, detach, receive};
 use crate::process::report;
 
-/// Becomes `program`; returns only when the kernel refuses to execute it.
+/// Becomes `program`. Returns only if the kernel refuses to execute it.
 pub(super) fn run(
     keeper: Pid,
     way: StdioMode,
     program: &OsStr,
     args: &[OsString],
 ) -> Result<ExitCode, SupervisorError> {
-    // The socket's second descriptor closes by itself when the program takes over.
+    // The duplicate closes by itself when the program starts.
     let control = fcntl_dupfd_cloexec(stdin(), 3).map_err(SupervisorError::at("control socket"))?;
     confine(keeper).inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
     let [own_stdin] = receive::descriptors(stdin()).map_err(SupervisorError::at("stdin"))?;
@@ -38,8 +38,8 @@ pub(super) fn run(
     Ok(ExitCode::from(EXIT_SETUP_FAILED))
 }
 
-/// Own group by the keeper's start; the rest here. The death signal comes last, and the parent is looked
-/// at after it, since a parent that had died before would never send one.
+/// Confines the process. The supervisor already created its process group. The death signal comes last, and
+/// the check of the parent follows it: a parent that ended before would never cause a signal.
 fn confine(keeper: Pid) -> Result<(), SupervisorError> {
     rustix::thread::set_no_new_privs(true).map_err(SupervisorError::at("no_new_privs"))?;
     detach::no_core().map_err(SupervisorError::at("core limit"))?;
@@ -48,11 +48,11 @@ fn confine(keeper: Pid) -> Result<(), SupervisorError> {
     if getppid() == Some(keeper) {
         Ok(())
     } else {
-        Err(SupervisorError { step: "keeper", source: io::Error::other("it has ended") })
+        Err(SupervisorError { step: "supervisor", source: io::Error::other("it has ended") })
     }
 }
 
-/// Makes the pseudo terminal the program's own: the leader of a session takes it, and it is stdout and stderr too.
+/// Makes the pseudo terminal the program's controlling terminal, and its stdout and stderr.
 fn acquire_terminal(terminal: &OwnedFd) -> Result<(), SupervisorError> {
     setsid().map_err(SupervisorError::at("session"))?;
     ioctl_tiocsctty(terminal).map_err(SupervisorError::at("controlling terminal"))?;

@@ -1,14 +1,18 @@
-//! The keeper: the process between the gateway and one child, which lets nothing of the child outlive it.
+//! The supervisor: the process between the gateway and one child. No descendant of the child outlives it.
 //!
-//! It is the subreaper of all that the child starts, so that what moved to a session of its own and lost
-//! its parent comes to it. It runs until the child ends, until it is told to kill, or until the gateway
-//! is gone; then it kills every descendant and ends as the child ended. It has one thread, holds none of
-//! the child's pipes, and knows nothing of what is said over them.
+//! It is the subreaper of all descendants, so it adopts orphans that moved to their own session. It runs until the
+//! child ends, until it is asked to kill, or until the gateway ends. Then it kills every descendant and exits as the
+//! child exited. It has one thread, holds none of the child's pipes, and does not know their protocol.
 //!
-//! Over a socket the gateway can ask an agent's keeper for terminals: other programs, which run as the agent
-//! does and no longer than it. Each has a keeper of its own below the agent's.
+//! Over a socket the gateway can ask an agent's supervisor for terminals: other programs, which run with the
+//! agent's user and environment and end with it. Each terminal has its own supervisor below the agent's.
 //!
-//! TERM (also INT and HUP) is passed on to the child's group, a second one kills; QUIT kills at once.
+//! Signals:
+//!
+//! - TERM, INT and HUP go to the child's process group. A second one kills everything.
+//! - QUIT kills everything at once.
+//!
+//! Reading order: [`watch`], [`exec`], [`channel`], [`signals`], [`receive`], [`detach`].
 
 mod channel;
 mod detach;
@@ -25,10 +29,10 @@ use rustix::process::Pid;
 
 use super::open_files;
 
-/// What a keeper ends with when it did not come to run the child.
+/// The exit code of a supervisor that could not run the child.
 const EXIT_SETUP_FAILED: u8 = 125;
 
-/// What the program's stdin, stdout and stderr are.
+/// The kind of the program's stdin, stdout and stderr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StdioMode {
     Pipes,
@@ -36,7 +40,7 @@ enum StdioMode {
     Pty,
 }
 
-/// A step that failed, and why.
+/// A failed step and its cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{step}: {source}")]
 struct SupervisorError {
@@ -50,12 +54,14 @@ impl SupervisorError {
     }
 }
 
-/// Runs the hidden subcommand `keeper`; `args` is what stands after that word.
+/// Runs the hidden subcommand. `args` are the arguments after its name:
 ///
-/// `watch GATEWAY-PID OPEN-FILES PROGRAM ARGS...` is the keeper; `exec KEEPER-PID PROGRAM ARGS...` is the stage in
-/// the child's own process that becomes the program. `watch-pty` and `exec-pty` are the same for a program
-/// in a pseudo terminal. `watch-terminal KEEPER-PID` is the keeper of a terminal beside an agent; what it runs comes
-/// over its control socket.
+/// | arguments | process |
+/// | --- | --- |
+/// | `watch GATEWAY-PID OPEN-FILES PROGRAM ARGS...` | the supervisor |
+/// | `exec SUPERVISOR-PID PROGRAM ARGS...` | the stage in the child's process that becomes the program |
+/// | `watch-pty`, `exec-pty` | the same for a program in a pseudo terminal |
+/// | `watch-terminal SUPERVISOR-PID` | the supervisor of a terminal, whose program arrives over its control socket |
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
     let stage = args.next();
@@ -81,14 +87,14 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     })
 }
 
-/// All that it starts has them too.
+/// Sets the limit of open files for this process and all its descendants.
 fn apply_limits(open_files: Option<OsString>) -> Result<(), SupervisorError> {
     let open_files = open_files.unwrap_or_default();
     open_files::apply(&open_files.to_string_lossy()).map_err(SupervisorError::at("limit of open files"))
 }
 
-/// Tells the gateway over the control socket, which stands in for stdin until the program takes over.
-/// A gateway that is gone hears nothing, and needs nothing.
+/// Reports to the gateway over the control socket, which replaces stdin until the program starts. An error
+/// means that the gateway has ended.
 fn write_report(line: &str) {
     write(rustix::stdio::stdin(), line.as_bytes()).unwrap_or(0);
 }

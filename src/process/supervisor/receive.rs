@@ -1,4 +1,4 @@
-//! Descriptors that come over a socket.
+//! File descriptors that arrive over a socket.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -7,15 +7,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-/// What was sent before this process began is there, or will never be.
+/// The messages were sent before this process started, so they arrive at once or never.
 const RECEIVE_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
-/// Waits for the next message, and takes the `N` descriptors that it carries.
+/// Waits for the next message and returns the `N` descriptors that it carries.
 pub(super) fn descriptors<const N: usize>(socket: impl AsFd) -> io::Result<[OwnedFd; N]> {
     if poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&RECEIVE_TIMEOUT))? == 0 {
         return Err(io::ErrorKind::TimedOut.into());
     }
-    // Room for the most that is ever sent in one message.
+    // Space for the largest message.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];

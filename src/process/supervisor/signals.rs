@@ -1,4 +1,4 @@
-//! Signals as readable sockets, so that one `poll` waits for all that can happen.
+//! Signals as readable sockets, so that one `poll` waits for all events.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -32,7 +32,7 @@ fn socket_of(signals: &[i32]) -> io::Result<UnixStream> {
     Ok(readable)
 }
 
-/// How many signals have come since the last time.
+/// The number of signals since the last call.
 pub(super) fn drain(mut socket: &UnixStream) -> usize {
     let mut buffer = [0; 64];
     socket.read(&mut buffer).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! The keeper's life: start the child, watch it and the gateway, and at the end leave nothing.
+//! The life of a supervisor: starts the child, watches it and the gateway, and kills all descendants at the end.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -22,19 +22,19 @@ use super::{EXIT_SETUP_FAILED, SupervisorError, StdioMode, detach, receive};
 use crate::process::terminal::TerminalSpec;
 use crate::process::{procfs, report};
 
-/// The gateway is looked for at least this often, also where the kernel has no pidfd.
+/// The interval of the check whether the parent still exists, also on kernels without pidfd.
 const PARENT_CHECK_SECONDS: i64 = 5;
 
-/// What does not die by KILL in this time hangs in the kernel, and is left to it.
+/// A process that survives KILL for this long hangs in the kernel. The supervisor gives up.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Between two rounds of killing, when no death of a child is reported.
+/// The time between two rounds of KILL without a SIGCHLD.
 const KILL_ROUND_NANOSECONDS: i64 = 5_000_000;
 
-/// A shell's way to tell of a signal by a code, for signals that cannot be sent to oneself.
+/// The base of a shell's exit codes for signals, for signals that a process cannot send to itself.
 const SIGNAL_CODE_BASE: i32 = 128;
 
-/// Keeps the child that `program` becomes.
+/// Runs the supervisor of the child that becomes `program`.
 pub(super) fn run(
     gateway: Pid,
     way: StdioMode,
@@ -55,7 +55,7 @@ pub(super) fn run(
     Supervisor { signals, parent: gateway, channel, child, status: None }.run()
 }
 
-/// Keeps a terminal beside an agent, on behalf of the agent's own keeper.
+/// Runs the supervisor of a terminal, as a child of the agent's supervisor.
 pub(super) fn run_terminal(keeper: Pid) -> Result<ExitCode, SupervisorError> {
     detach::prepare()?;
     let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
@@ -73,16 +73,15 @@ pub(super) fn run_terminal(keeper: Pid) -> Result<ExitCode, SupervisorError> {
     Supervisor { signals, parent: gateway, channel, child, status: None }.run()
 }
 
-/// The process that all this is done for.
+/// The process that this supervisor belongs to.
 struct ParentProcess {
     pid: Pid,
-    /// Readable when it has ended; missing on kernels without pidfd.
+    /// Readable after its end. `None` on kernels without pidfd.
     pidfd: Option<OwnedFd>,
 }
 
 impl ParentProcess {
-    /// The hold is taken before the look at the parent: so it is a hold on the parent, and not on a
-    /// stranger with the pid of a parent that has just died.
+    /// Opens the pidfd before the check of the parent. Therefore it never refers to a later process with the same pid.
     fn open(pid: Pid) -> Result<Self, SupervisorError> {
         let gateway = Self { pid, pidfd: pidfd_open(pid, PidfdFlags::empty()).ok() };
         if gateway.is_parent() {
@@ -97,10 +96,10 @@ impl ParentProcess {
     }
 }
 
-/// Starts the stage that becomes the program, as the leader of a group of its own; in a pseudo terminal it leads a
-/// session and so a group by itself. The running file is named by `/proc/self/exe`, which holds also when it was
-/// replaced on disk.
-#[expect(clippy::disallowed_methods, reason = "the keeper starts its one child")]
+/// Starts the stage that becomes the program, as the leader of its own process group. In a pseudo terminal it
+/// leads a session, which includes a group. `/proc/self/exe` names the running file also after its
+/// replacement on disk.
+#[expect(clippy::disallowed_methods, reason = "the supervisor starts its one child")]
 fn start(way: StdioMode, env: &[(String, String)], program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
     let mut command = Command::new("/proc/self/exe");
     command.envs(env.iter().map(|(name, value)| (name, value))).arg("keeper");
@@ -114,15 +113,15 @@ fn start(way: StdioMode, env: &[(String, String)], program: &OsStr, args: &[OsSt
 
 struct Supervisor {
     signals: Signals,
-    /// The gateway, or the keeper that a terminal's keeper belongs to.
+    /// The gateway, or the agent's supervisor in the supervisor of a terminal.
     parent: ParentProcess,
     channel: Channel,
     child: Pid,
-    /// How the child ended, once it has been reaped. Until then its pid is its own.
+    /// The wait status of the child after the supervisor has reaped it. Until then no other process can have its pid.
     status: Option<WaitStatus>,
 }
 
-/// What a wait has found, beside signals.
+/// The result of a poll, without signals.
 #[derive(Default)]
 struct PollEvents {
     parent_ended: bool,
@@ -131,7 +130,7 @@ struct PollEvents {
 
 impl Supervisor {
     fn run(mut self) -> Result<ExitCode, SupervisorError> {
-        // The child is there, so from now on the way out leads past its end.
+        // The child exists, so the exit goes through its kill.
         let released = detach::release_stdio();
         if released.is_ok() {
             self.watch();
@@ -143,7 +142,7 @@ impl Supervisor {
         released.map(|()| self.exit_code())
     }
 
-    /// Returns when it is time to kill what is left.
+    /// Returns when the remaining processes must be killed.
     fn watch(&mut self) {
         let mut asked = 0;
         loop {
@@ -172,7 +171,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits for a signal, for the gateway's end or for its word, whichever comes first.
+    /// Waits for a signal, the end of the parent, a message, or a timeout.
     fn poll_events(&self) -> PollEvents {
         let signals = &self.signals;
         let limit = Timespec { tv_sec: PARENT_CHECK_SECONDS, tv_nsec: 0 };
@@ -185,7 +184,7 @@ impl Supervisor {
         watched.extend(self.parent.pidfd.iter().map(|hold| PollFd::new(hold, PollFlags::IN)));
         let held = watched.len();
         watched.extend(self.channel.poll_fd());
-        // An interrupted wait is as good as one that ran out: everything is looked at after it.
+        // An interrupted poll is equivalent to a timeout: the loop checks everything after it.
         if poll(&mut watched, Some(&limit)).is_err() {
             return PollEvents::default();
         }
@@ -193,16 +192,16 @@ impl Supervisor {
         PollEvents { parent_ended: any(&watched[own..held]), channel_readable: any(&watched[held..]) }
     }
 
-    /// The child is not reaped yet, so neither its pid nor its group can be another's.
+    /// The child is not reaped yet, so no other process can have its pid or group.
     fn forward_term(&self) {
         if kill_process_group(self.child, Signal::TERM).is_err() {
-            // It has moved to another group, or has ended, which the next look tells.
+            // The child has changed its group or has ended. The next iteration detects the latter.
             kill_process(self.child, Signal::TERM).unwrap_or_default();
         }
     }
 
-    /// Kills the children, again and again: whoever loses its parent becomes a child of ours. They are
-    /// killed before they are reaped, so that every pid still is the process that we mean.
+    /// Kills the children repeatedly, because each orphan becomes a child of this process. A process is
+    /// killed before it is reaped, so its pid is still valid.
     fn kill_all(&mut self) {
         let deadline = Instant::now() + KILL_TIMEOUT;
         while self.reap() == Remaining::Some && Instant::now() < deadline {
@@ -216,7 +215,7 @@ impl Supervisor {
         }
     }
 
-    /// Buries the dead, the child among them.
+    /// Reaps ended processes, the child among them.
     fn reap(&mut self) -> Remaining {
         loop {
             match wait(WaitOptions::NOHANG) {
@@ -228,7 +227,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends as the child ended. A core file is not written: the limit is zero.
+    /// Exits as the child exited. The core limit is zero, so no core file is written.
     fn exit_code(&self) -> ExitCode {
         let Some(status) = self.status else { return ExitCode::from(EXIT_SETUP_FAILED) };
         if let Some(signal) = status.terminating_signal() {

@@ -13,7 +13,7 @@ use crate::script;
 use crate::session::{Session, Sessions, append};
 use crate::wire::{Wire, string};
 
-/// Parts of the work that the client cancelled.
+/// The parts of the work that the client cancelled.
 pub(crate) type Cancelled = Arc<Mutex<HashSet<String>>>;
 
 pub(crate) struct Agent {
@@ -198,7 +198,7 @@ impl Agent {
     }
 
     fn prompt(&mut self, id: &str, session: &Arc<Session>, blocks: &[&RawValue]) {
-        // A message may come while the agent works; it has its own cancel then.
+        // A message may arrive while the agent works. It then has a separate cancel.
         session.end();
         let Some(cancel) = session.begin() else {
             return self.wire.fail(id, -32603, "no room", None);

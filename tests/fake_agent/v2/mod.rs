@@ -1,27 +1,27 @@
-//! The same agent in v2 of ACP.
+//! The fake agent for v2 of ACP.
 //!
-//! A prompt is steps with `;` between them, as in v1. They play between the usual beginning (`answer; user; running`)
-//! and the usual end (`idle`). After `raw` there is neither, and the steps themselves say the order.
+//! A prompt is steps separated by `;`, as in v1. They run between the usual beginning (`answer; user; running`) and
+//! the usual end (`idle`). After `raw` neither is added, and the steps define the complete order.
 //!
-//! | step | what it does |
+//! | step | effect |
 //! | --- | --- |
-//! | anything else | says the prompt's text |
-//! | `answer`, `refuse code=-32603` | the answer to `session/prompt`: `{messageId}`, an error |
-//! | `user` | the message of the prompt |
-//! | `running`, `requires-action`, `state name=_x` | a `state_update` |
-//! | `idle reason=end_turn`, `idle reason=none` | the end of the work, with or without its reason |
-//! | `error code=-32603 message=failed` | idle with the reason `error`; `code=0`: without the error |
-//! | `usage` | idle with the tokens of the work |
-//! | `say text=TEXT` | a chunk of the agent's message |
+//! | any other text | sends the text of the prompt |
+//! | `answer`, `refuse code=-32603` | answers `session/prompt`: `{messageId}`, an error |
+//! | `user` | sends the message of the prompt |
+//! | `running`, `requires-action`, `state name=_x` | sends a `state_update` |
+//! | `idle reason=end_turn`, `idle reason=none` | ends the work, with or without a reason |
+//! | `error code=-32603 message=failed` | sends idle with the reason `error`; `code=0` omits the error |
+//! | `usage` | sends idle with the tokens of the work |
+//! | `say text=TEXT` | sends a chunk of the agent's message |
 //! | `pause ms=100` | waits |
-//! | `hang` | waits for a cancel, then idle with the reason `cancelled` |
+//! | `hang` | waits for a cancel, then sends idle with the reason `cancelled` |
 //! | `hold` | waits for a cancel, and answers the prompt with -32800 |
-//! | `deaf` | goes on saying "still here" whatever comes |
-//! | `upserts`, `tools`, `terminal`, `state-of-things` | updates of those kinds |
-//! | `permission`, `command-permission`, `withdrawn` | asks; says what came of it |
-//! | `unserved` | asks for a file and a terminal of the client; says the errors' codes |
-//! | `tool-hang`, `terminal-hang` | a tool call or a terminal that can be cancelled; waits until it is |
-//! | `crash code=42` | the end of the process |
+//! | `deaf` | sends "still here" repeatedly and ignores cancels |
+//! | `upserts`, `tools`, `terminal`, `state-of-things` | sends updates of these kinds |
+//! | `permission`, `command-permission`, `withdrawn` | sends a permission request, then its result |
+//! | `unserved` | requests a file and a terminal of the client; sends the error codes |
+//! | `tool-hang`, `terminal-hang` | starts a tool call or a terminal that can be cancelled, and waits for the cancel |
+//! | `crash code=42` | ends the process |
 
 mod agent;
 mod steps;

@@ -1,4 +1,4 @@
-//! What happens for a prompt.
+//! The steps of a prompt.
 
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, PoisonError};
@@ -16,9 +16,9 @@ pub(crate) struct Prompt {
     pub(crate) session: Arc<Session>,
     pub(crate) cancelled: Cancelled,
     pub(crate) cancel: Arc<Cancel>,
-    /// Of the request, as it is spelled.
+    /// The id of the request in its original spelling.
     pub(crate) id: String,
-    /// Counts the prompts of the process.
+    /// The number of the prompt in this process.
     pub(crate) number: u32,
     pub(crate) text: String,
 }
@@ -42,7 +42,7 @@ impl Prompt {
         self.wire.update(&self.session.id, update);
     }
 
-    /// The same for what belongs to the history.
+    /// The same for an update that belongs to the history.
     pub(crate) fn record(&self, update: &str) {
         self.sessions.record(&self.session.id, update);
         self.update(update);
@@ -143,14 +143,14 @@ impl Prompt {
                 Err(RecvTimeoutError::Disconnected) => return Err(Stop),
             }
         };
-        // A cancel comes before the answer that follows from it.
+        // A cancel arrives before the answer that follows from it.
         self.pause(0)?;
         self.state(r#""running""#);
         self.say(&format!("permission: {}", outcome(&reply)));
         Ok(())
     }
 
-    /// Methods that v2 does not have.
+    /// Sends requests with methods that v2 does not have.
     fn unserved(&self) -> Result<(), Stop> {
         let session = string(&self.session.id);
         for (method, member) in [("fs/read_text_file", "path"), ("terminal/create", "command")] {
@@ -162,7 +162,7 @@ impl Prompt {
         Ok(())
     }
 
-    /// A part of the work that goes on until the client cancels it.
+    /// Runs a part of the work until the client cancels it.
     fn wait_for_part(&self, command: &Command<'_>) -> Result<(), Stop> {
         let terminal = command.name == "terminal-hang";
         self.update(if terminal { updates::TERMINAL_BEGUN } else { updates::TOOL_BEGUN });

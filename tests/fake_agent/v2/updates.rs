@@ -1,4 +1,4 @@
-//! Updates of v2 as an agent writes them.
+//! Updates of v2 in the form of an agent.
 
 use super::steps::Prompt;
 
@@ -42,7 +42,7 @@ const STATE_OF_THINGS: [&str; 3] = [
     r#"{"sessionUpdate":"session_info_update","title":"Fake"}"#,
 ];
 
-/// False: there is no such step.
+/// Sends the updates of a step. Returns false if the step does not exist.
 pub(crate) fn play(prompt: &Prompt, name: &str) -> bool {
     let updates: &[&str] = match name {
         "upserts" => &UPSERTS,

@@ -76,7 +76,7 @@ async fn spares_that_fail_are_held_back_and_are_no_reason_to_refuse_a_session() 
     let short = Setup::fake_with(&["--short-life", "50", "--log", "heard"], "pool = { max = 2, warm = 1 }");
     let short = short.limits(limits).start();
     // After the first it waits for 1.5 s, then for 3 s.
-    let failed = || broken.log().matches("an agent did not start").count();
+    let failed = || broken.log().matches("could not start the agent").count();
     eventually("the second try", PATIENCE, || async { (failed() > 1).then_some(()) }).await;
     let body = json!({ "agent": "fake" });
     let problem = broken.posted("/v1/sessions", &[], &body).await.problem(502, "agent_exited");

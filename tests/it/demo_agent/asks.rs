@@ -84,7 +84,7 @@ fn a_form_has_a_field_of_every_kind_and_its_answer_is_read() {
 
     for (answer, expected) in [
         (json!({ "action": "decline" }), "You declined"),
-        (json!({ "action": "cancel" }), "You put the form away"),
+        (json!({ "action": "cancel" }), "You cancelled the form"),
         (json!({ "action": "accept" }), "nothing at all"),
     ] {
         demo.played(&session, "/form short", |_, _| Ok(answer.clone()));
@@ -269,7 +269,7 @@ fn a_question_is_taken_back_unless_somebody_is_quicker() {
     assert_eq!(taken_back["params"]["requestId"], question["id"]);
     demo.choose(&question, "allow_once");
     assert_eq!(demo.response(turn)["result"]["stopReason"], "end_turn");
-    assert!(demo.said().contains("I took the question back"), "{}", demo.said());
+    assert!(demo.said().contains("I cancelled the request"), "{}", demo.said());
 
     let turn = demo.prompt(&session, "/withdraw 60");
     let question = demo.question();

@@ -167,7 +167,7 @@ async fn a_question_that_is_taken_back_waits_no_longer() {
     let question = asked(&gateway, &session, "/withdraw 1").await;
     let events = end(&gateway, &session, &question).await;
     assert_eq!(one(&events, "request.resolved")["resolution"], "withdrawn");
-    assert!(said(&events).contains("I took the question back"), "{}", said(&events));
+    assert!(said(&events).contains("I cancelled the request"), "{}", said(&events));
 }
 
 #[tokio::test]
@@ -193,7 +193,7 @@ async fn every_kind_of_update_comes_through() {
     let prompt = &late[0]["promptId"];
     let word = |event: &Value| event["late"] == true && event["promptId"] == *prompt;
     let word = gateway.log_until(&session, word).await.pop().expect("it was waited for");
-    assert_eq!(word["update"]["content"]["text"], "And this came after the turn's end.");
+    assert_eq!(word["update"]["content"]["text"], "And this arrived after the end of the turn.");
 }
 
 #[tokio::test]

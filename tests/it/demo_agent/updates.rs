@@ -108,7 +108,7 @@ fn a_word_may_come_after_the_turns_end() {
     assert_eq!(demo.turn(&session, "/late"), "end_turn");
     assert!(!demo.said().contains("after"), "{}", demo.said());
     let late = demo.until(|message| message["params"]["update"]["sessionUpdate"] == "agent_message_chunk");
-    assert_eq!(late["params"]["update"]["content"]["text"], "And this came after the turn's end.");
+    assert_eq!(late["params"]["update"]["content"]["text"], "And this arrived after the end of the turn.");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_session_remembers_its_own_word_in_every_process_and_a_fork_takes_it_along()
     let mut demo = Demo::start(home.path());
     let (one, other) = (demo.session("/w"), demo.session("/w"));
     demo.turn(&one, "/recall");
-    assert!(demo.said().contains("Nobody told"), "{}", demo.said());
+    assert!(demo.said().contains("remembers no word"), "{}", demo.said());
     demo.turn(&one, "/remember apple pie");
     demo.turn(&other, "/remember pear");
     demo.turn(&other, "/remember plum");

@@ -87,7 +87,7 @@ async fn every_scene_is_said_in_words_of_v2() {
     }
     let late = |event: &Value| event["late"] == true;
     let late = gateway.log_until(&session, late).await.pop().unwrap();
-    assert_eq!(late["update"]["content"]["text"], "And this came after the turn's end.");
+    assert_eq!(late["update"]["content"]["text"], "And this arrived after the end of the turn.");
     assert_known(&gateway.lawful(&session).await);
     let text = said(&played(&gateway, &session, "/about").await);
     assert!(text.contains("| speaks ACP | v2 |") && text.contains("| terminals | no |"), "{text}");
@@ -157,7 +157,7 @@ async fn a_part_of_a_turn_is_cancelled_and_the_turn_goes_on() {
         let over = |event: &Value| event["promptId"] == prompt && event["type"] == "prompt.completed";
         let events = gateway.log_until(&session, over).await;
         assert_eq!(events.last().unwrap()["stopReason"], "end_turn");
-        assert!(said(&events).ends_with("It was cancelled, and I go on."), "{}", said(&events));
+        assert!(said(&events).ends_with("It was cancelled, and I continue."), "{}", said(&events));
         gateway.call(Method::POST, &path).await.problem(404, "not_found");
     }
     let events = gateway.lawful(&session).await;
@@ -200,7 +200,7 @@ async fn a_message_is_replaced_and_the_agent_works_by_itself() {
     let own: Vec<Value> = events.into_iter().filter(|event| event["promptId"].is_null()).collect();
     assert_eq!(
         (states(&own), said(&own)),
-        (vec!["running", "idle"], "Here I am again, by myself.".to_owned())
+        (vec!["running", "idle"], "I am working again, without a prompt.".to_owned())
     );
     assert_known(&gateway.lawful(&session).await);
     assert_eq!(gateway.turn(&session, "/recall").await["stopReason"], "end_turn");
@@ -211,7 +211,7 @@ async fn a_turn_that_goes_wrong_ends_with_the_agents_error() {
     let (gateway, session) = of_v2("").await;
     let turn = gateway.turn(&session, "/fail error").await;
     assert_eq!((&turn["status"], &turn["error"]["code"]), (&json!("failed"), &json!("agent_error")));
-    assert_eq!(turn["error"]["acp"]["data"], "the demo agent failed because it was asked to");
+    assert_eq!(turn["error"]["acp"]["data"], "the demo agent failed, as requested");
     assert_eq!(gateway.turn(&session, "/fail refusal").await["stopReason"], "refusal");
     let prompt = gateway.prompt(&session, "/slow 60").await["promptId"].clone();
     gateway

@@ -29,7 +29,7 @@ async fn a_huge_prompt_to_an_agent_that_stopped_reading_ends_it_and_the_turn() {
     assert_eq!(beside["text"], "beside", "another session does not wait for it");
     assert_eq!(turn["error"]["code"], "agent_exited", "{}", turn["error"]);
     let detail = turn["error"]["detail"].as_str().expect("a detail");
-    assert!(detail.contains("took nothing from its stdin"), "{detail}");
+    assert!(detail.contains("read nothing from its stdin"), "{detail}");
     figure(&format!(
         "{HUGE} bytes to a deaf agent: ended after {:?}, {} KiB more",
         began.elapsed(),

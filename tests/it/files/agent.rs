@@ -102,7 +102,7 @@ async fn errors_have_the_texts_of_the_sdks() {
         errors,
         [
             json!({ "code": -32002, "message": format!("Resource not found: {uri}"), "data": { "uri": uri } }),
-            json!({ "code": -32602, "message": "Invalid params: the path has to be absolute" }),
+            json!({ "code": -32602, "message": "Invalid params: the path must be absolute" }),
             json!({
                 "code": -32601,
                 "message": "\"Method not found\": terminal/output",

@@ -1,4 +1,4 @@
-//! `publish-bridge PORT AGENT SERVER lines|arrays`: agents in front of a server that takes messages by HTTP.
+//! `publish-bridge PORT AGENT SERVER lines|arrays`: runs agents for a server that accepts messages over HTTP.
 
 fn main() -> harness::Outcome {
     let args: Vec<String> = std::env::args().skip(1).collect();

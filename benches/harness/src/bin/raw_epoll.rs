@@ -1,4 +1,4 @@
-//! `raw-epoll PORT AGENT`: the physical limit.
+//! `raw-epoll PORT AGENT`: the physical limit of the machine.
 
 fn main() -> harness::Outcome {
     let mut args = std::env::args().skip(1);

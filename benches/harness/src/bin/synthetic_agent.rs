@@ -1,9 +1,9 @@
-//! A stdio ACP agent that costs almost nothing.
+//! An ACP agent on stdio with minimal cost.
 
 use std::io;
 
 fn main() -> io::Result<()> {
-    // Some servers ask an agent for its version before they use it.
+    // Some servers query the version of an agent first.
     if std::env::args().any(|arg| arg == "--version") {
         println!("synthetic-agent 0.0.0");
         return Ok(());

@@ -1,7 +1,6 @@
-//! The main figures as bars, on a logarithmic scale: what differs by a hundred fits in no other.
+//! The main results as bars. The scale is logarithmic, because values differ by a factor of a hundred.
 //!
-//! It brings its own background for light and for dark, so that it can be read wherever it is shown, and says in words
-//! what it shows.
+//! The chart has its own background for light and dark mode, and a text that describes its content.
 
 use super::Context;
 use crate::goals::digits;
@@ -69,7 +68,7 @@ pub(super) fn draw(context: &Context<'_>) -> String {
 fn panel(body: &mut String, bars: &[(String, &str, f64)], top: u32) {
     let figures = || bars.iter().map(|(.., figure)| figure.max(1e-6).log10());
     let (least, most) = figures().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), c| (a.min(c), b.max(c)));
-    // The least still has a bar.
+    // The smallest value also has a visible bar.
     let (from, span) = (least - 0.3, (most - least + 0.3).max(0.3));
     for (row, ((name, class, figure), log)) in (0..).zip(bars.iter().zip(figures())) {
         let (y, length) = (top + row * ROW, f64::from(BARS) * (log - from) / span);

@@ -1,4 +1,4 @@
-//! What growth costs, as curves: one that stays level is a cost that does not depend on how much there is.
+//! The cost of growth as curves. A level curve is a cost that does not depend on the size.
 
 use super::chart::{STYLE, TITLE, WIDTH, put, text};
 use super::tables::{Curve, curves};
@@ -9,16 +9,16 @@ const LABELS: u32 = 330;
 const FROM: f64 = 360.0;
 const SPAN: f64 = 420.0;
 const ROW: u32 = 46;
-/// Twice as much is so much higher.
+/// The height of a factor of two.
 const OCTAVE: f64 = 6.0;
-/// No curve leaves its row.
+/// The limit that keeps a curve within its row.
 const MOST: f64 = 15.0;
 
 const LINES: &str = "
   .curve { fill: none; stroke: #0969da; stroke-width: 2 } .level { stroke: #b6bfc9; stroke-dasharray: 2 4 }
   @media (prefers-color-scheme: dark) { .curve { stroke: #4493f8 } .level { stroke: #3d444d } }";
 
-/// None where nothing was measured at two sizes.
+/// Returns `None` without measurements at two sizes.
 pub(super) fn draw(results: &Results) -> Option<String> {
     let (mut body, mut words, mut top) = (String::new(), String::new(), 0);
     for (kind, curves) in curves(results) {

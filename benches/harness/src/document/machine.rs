@@ -1,9 +1,9 @@
-//! On what, with what and when it was measured. Nothing here names a host, a person or a path.
+//! The machine, the software and the date of a measurement. The text names no host, person or path.
 
 use std::fs;
 use std::process::Command;
 
-/// A list in markdown.
+/// The description as a markdown list.
 pub(crate) fn describe(rounds: usize) -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
@@ -15,7 +15,7 @@ pub(crate) fn describe(rounds: usize) -> String {
     let system = system.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).unwrap_or_default();
     let kernel = rustix::system::uname();
     let kernel = kernel.release().to_string_lossy();
-    // A build may have a name of its own behind the number.
+    // A build may have a local suffix after the number.
     let kernel = kernel.split('-').next().unwrap_or_default();
     format!(
         "- {}, rounds: {rounds}\n- {}, {cores} cores, {:.0} GiB of memory\n- {}, kernel {kernel}\n- {}",
@@ -27,7 +27,7 @@ pub(crate) fn describe(rounds: usize) -> String {
     )
 }
 
-/// What a program prints.
+/// The output of a program.
 fn said(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).trim().to_owned()

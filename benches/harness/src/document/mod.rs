@@ -1,4 +1,4 @@
-//! docs/performance.md: the parts of it that are made from results, between marks that say so.
+//! Generates the parts of docs/performance.md between markers from results.
 
 mod chart;
 mod curves;
@@ -16,14 +16,14 @@ use crate::targets::Target;
 pub(crate) use machine::describe as describe_machine;
 pub(crate) use tables::{gateway, goals, growth, targets};
 
-/// What the tables need beside the results.
+/// The input of the tables besides the results.
 pub(crate) struct Context<'a> {
     pub(crate) results: &'a Results,
     pub(crate) targets: &'a [Box<dyn Target>],
     pub(crate) machine: String,
 }
 
-/// Writes all parts for which there are results, and the charts beside the document.
+/// Writes all parts for which results exist, and the charts next to the document.
 pub(crate) fn write(path: &Path, context: &Context<'_>) -> Outcome {
     let mut text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let machine = &context.machine;
@@ -34,7 +34,7 @@ pub(crate) fn write(path: &Path, context: &Context<'_>) -> Outcome {
         text = replaced(&text, "gateway", &gateway(context.results).unwrap_or_default())?;
         fs::write(path.with_extension("svg"), chart::draw(context))?;
     }
-    // It is measured by itself, perhaps elsewhere.
+    // Growth is measured separately, possibly on another machine.
     if let Some(growth) = growth(context.results) {
         text = replaced(&text, "growth", &format!("{machine}\n\n{growth}"))?;
         if let Some(curves) = curves::draw(context.results) {
@@ -44,7 +44,7 @@ pub(crate) fn write(path: &Path, context: &Context<'_>) -> Outcome {
     Ok(fs::write(path, text)?)
 }
 
-/// The text with another part between the marks of this name.
+/// Replaces the part between the markers of this name.
 fn replaced(text: &str, name: &str, part: &str) -> Outcome<String> {
     let (begin, end) = (format!("<!-- measured: {name} -->\n"), format!("<!-- end: {name} -->"));
     let missing = || format!("the document has no marks for {name}");

@@ -1,4 +1,4 @@
-//! Results as markdown.
+//! Results as markdown tables.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ macro_rules! line {
     };
 }
 
-/// What the gateway is to reach.
+/// The goals of the gateway.
 pub(crate) fn goals(results: &Results) -> String {
     let mut text = String::from(
         "| measured | against | median | least to most | must | aim | |\n|---|---|---|---|---|---|---|\n",
@@ -50,7 +50,7 @@ pub(crate) fn goals(results: &Results) -> String {
     text
 }
 
-/// The columns of the big table.
+/// The columns of the main table.
 const COLUMNS: [(&str, Test, &str, f64); 13] = [
     ("1 x 1, events/s", Test::Single, "events_s", 1.0),
     ("CPU s/M", Test::Single, "cpu_per_m", 1.0),
@@ -67,7 +67,7 @@ const COLUMNS: [(&str, Test, &str, f64); 13] = [
     ("idle stream, KiB", Test::Idle, "kib_per_stream", 1.0),
 ];
 
-/// Everybody in every test.
+/// All targets in all tests.
 pub(crate) fn targets(context: &Context<'_>) -> String {
     let titles = COLUMNS.map(|(title, ..)| title).join(" | ");
     let mut text = format!("| | {titles} | complete |\n|---|{}---|\n", "---|".repeat(COLUMNS.len()));
@@ -95,7 +95,7 @@ pub(crate) fn targets(context: &Context<'_>) -> String {
     text
 }
 
-/// Further figures of the gateway, with their spread. None without any.
+/// More results of the gateway with their spread. `None` if there are none.
 pub(crate) fn gateway(results: &Results) -> Option<String> {
     const FIGURES: [(&str, Test, &str); 13] = [
         ("latency at 1000/s, p99.9, us", Test::Latency, "p999_us"),
@@ -123,7 +123,7 @@ pub(crate) fn gateway(results: &Results) -> Option<String> {
     any.then_some(text)
 }
 
-/// What growth shows, as it is named in results and in the table.
+/// The growth measurements: the name in results, and the title in the table.
 const GROWTH: [(&str, &str); 9] = [
     ("list_ms", "the first page of sessions, ms"),
     ("open_ms", "the session by its id, ms"),
@@ -136,16 +136,16 @@ const GROWTH: [(&str, &str); 9] = [
     ("start_ms", "start to first answer, ms"),
 ];
 
-/// The ways to grow.
+/// The dimensions of growth.
 const KINDS: [&str; 3] = ["sessions", "events", "sessions and events"];
 
-/// What one figure was at the sizes at which it was measured, the smallest first.
+/// The values of one measurement by size, smallest first.
 pub(super) struct Curve {
     pub(super) title: &'static str,
     pub(super) points: Vec<(u64, f64)>,
 }
 
-/// The figures of each way to grow.
+/// The curves of each dimension of growth.
 pub(super) fn curves(results: &Results) -> Vec<(&'static str, Vec<Curve>)> {
     let of = |kind: &'static str| {
         let sizes = sizes(results, kind);
@@ -161,14 +161,14 @@ pub(super) fn curves(results: &Results) -> Vec<(&'static str, Vec<Curve>)> {
     KINDS.into_iter().map(of).collect()
 }
 
-/// A table for each way to grow, with a column for each size. None without any.
+/// A table for each dimension of growth, with a column per size. `None` if there are no results.
 pub(crate) fn growth(results: &Results) -> Option<String> {
     let of = |(kind, curves): (&str, Vec<Curve>)| growth_of(kind, &sizes(results, kind), &curves);
     let tables: Vec<String> = curves(results).into_iter().filter_map(of).collect();
     (!tables.is_empty()).then(|| tables.join("\n"))
 }
 
-/// A figure's median at one size.
+/// The median of a measurement at one size.
 fn at(results: &Results, figure: &str, size: u64, kind: &str) -> Option<f64> {
     results.spread(Test::Growth, GATEWAY, &format!("{figure}@{size} {kind}")).map(|spread| spread.median)
 }

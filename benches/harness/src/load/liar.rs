@@ -1,4 +1,4 @@
-//! A server that says what it is told to: readers must find every lie.
+//! A server that sends given numbers and ids. Readers must detect every error.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -37,7 +37,7 @@ impl Running for Liar {
     }
 }
 
-/// Streams that show these numbers as these ids once somebody prompted, each in a chunk of its own.
+/// Streams that send these numbers with these ids after a prompt, one chunk each.
 fn lie(frames: &[(u32, u32)]) -> Liar {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -59,7 +59,7 @@ fn lie(frames: &[(u32, u32)]) -> Liar {
                     let frame = format!("id: k-{id}\ndata: {}\n\n", String::from_utf8_lossy(&mark));
                     write!(stream, "{:x}\r\n{frame}\r\n", frame.len()).unwrap();
                 }
-                // Who expects more need not wait for it.
+                // The stream ends, so that a reader that expects more events does not wait.
                 stream.write_all(b"0\r\n\r\n").unwrap();
             }
             return;

@@ -1,4 +1,4 @@
-//! Readers on one thread: they cost little, so that what is measured is the server.
+//! Readers on one thread. Their cost is low, so that a measurement shows the server.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -16,19 +16,18 @@ use crate::stats::Histogram;
 use crate::targets::Session;
 use crate::{Outcome, clock};
 
-/// A measurement never takes longer.
+/// The timeout of a measurement.
 const DEADLINE: Duration = Duration::from_secs(90);
-/// Readers that get nothing for so long will get nothing more: at first, and after they got something. A disk that others
-/// keep busy may hold a commit for seconds.
+/// The timeouts for readers without data, before and after the first event. A busy disk may delay a commit by seconds.
 const STILL: Duration = Duration::from_secs(20);
 const QUIET: Duration = Duration::from_secs(15);
-/// A read of a socket.
+/// The size of a read.
 const BUFFER: usize = 256 << 10;
 
-/// How far an answer got.
+/// The state of an answer.
 #[derive(Debug)]
 enum Body {
-    /// Its head comes; this much is there.
+    /// The head is incomplete and has these bytes.
     Head(Vec<u8>),
     Plain,
     Chunked(Chunks),
@@ -43,10 +42,10 @@ pub(super) struct Reader {
     grammar: Option<Grammar>,
     pub(super) tally: Tally,
     bytes: u64,
-    /// When the first and the last event were read.
+    /// The times of the first and the last event.
     pub(super) first: u64,
     pub(super) last: u64,
-    /// Turns whose end was seen.
+    /// The number of turn ends seen.
     pub(super) turns: u64,
     done: bool,
     pub(super) closed: bool,
@@ -60,7 +59,7 @@ pub(super) struct Readers {
     search: Search,
     strict: bool,
     pub(super) turn_end: Option<&'static [u8]>,
-    /// Events that each reader is to get; 0 while it is not known.
+    /// The number of events for each reader, or 0 while it is unknown.
     pub(super) expected: u64,
     pub(super) answered: usize,
     pub(super) done: usize,
@@ -110,7 +109,7 @@ impl Readers {
         Ok(())
     }
 
-    /// Reads until a condition holds, or nothing more is to be expected.
+    /// Reads until a condition holds or a timeout expires.
     pub(super) fn until(&mut self, mut holds: impl FnMut(&Self) -> bool) -> Outcome {
         let begun = Instant::now();
         while !holds(self) && begun.elapsed() < DEADLINE {
@@ -134,7 +133,7 @@ impl Readers {
         Ok(())
     }
 
-    /// Waits for what is readable, and reads it.
+    /// Waits for readable sockets and reads them.
     fn turn(&mut self, wait: Duration) -> Outcome {
         let wait = Timespec { tv_sec: wait.as_secs().try_into()?, tv_nsec: wait.subsec_nanos().into() };
         let mut events = Vec::with_capacity(1024);
@@ -201,7 +200,7 @@ impl Reader {
         !matches!(self.body, Body::Head(_))
     }
 
-    /// What of its form was wrong; an event without an id is, where ids are checked.
+    /// The number of syntax errors. If ids are checked, an event without an id is an error.
     fn faults(&self) -> u64 {
         let grammar = self.grammar.as_ref();
         grammar.map_or(0, |grammar| grammar.faults + self.tally.events.saturating_sub(grammar.ids))

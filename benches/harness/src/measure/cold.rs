@@ -1,4 +1,4 @@
-//! From the start of the program to its first answer, and what it costs while it does nothing.
+//! The time from the start of the program to its first answer, and its cost while idle.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::{Outcome, proc};
 const STARTS: usize = 5;
 const CREATIONS: usize = 20;
 
-/// The data folder is there already, as at every start but the first.
+/// The data directory exists already, as at every start except the first.
 pub(super) fn measure(gateway: &Gateway, folder: &Path) -> Outcome<Sample> {
     fs::create_dir_all(folder)?;
     let (mut first, address) = gateway.launch(folder)?;
@@ -41,7 +41,7 @@ pub(super) fn measure(gateway: &Gateway, folder: &Path) -> Outcome<Sample> {
     ]))
 }
 
-/// New sessions, each with a spare process of the agent that waits for it.
+/// Creates sessions with an idle process of the agent for each.
 fn creations(gateway: &Gateway, folder: &Path) -> Outcome<Vec<f64>> {
     let up = gateway.up(folder)?;
     up.create()?;

@@ -1,4 +1,4 @@
-//! What the gateway's calls cost when there are many sessions, and when a session's log is long.
+//! The cost of the gateway's calls with many sessions, and with a long log of a session.
 
 use std::fs;
 use std::path::Path;
@@ -11,12 +11,12 @@ use crate::load::{self, Plan};
 use crate::stats::Spread;
 use crate::targets::{Gateway, GatewayUp, Running as _};
 
-/// Calls of a kind, of which the median counts.
+/// The number of calls per kind. The result is their median.
 const CALLS: usize = 20;
-/// Events of one prompt while a log grows.
+/// The number of events per prompt while a log grows.
 const STEP: u64 = 100_000;
 
-/// Figures are named for what they show and at which size: `list_ms@1000 sessions`.
+/// The name of a result contains the measurement and the size: `list_ms@1000 sessions`.
 pub(super) fn measure(gateway: &Gateway, scale: &Scale, folder: &Path) -> Outcome<Sample> {
     fs::create_dir_all(folder)?;
     let gateway = gateway.crowded();
@@ -43,7 +43,7 @@ pub(super) fn measure(gateway: &Gateway, scale: &Scale, folder: &Path) -> Outcom
         sample.figures.insert(format!("append_cpu_per_m@{written} events"), speed.1);
         with_events(&up, &id, &last, written, &mut sample)?;
     }
-    // The whole of it is found again by the next start.
+    // The next start must find all the data.
     Box::new(up).stop()?;
     let begun = Instant::now();
     let up = gateway.up(folder)?;
@@ -54,7 +54,7 @@ pub(super) fn measure(gateway: &Gateway, scale: &Scale, folder: &Path) -> Outcom
     Ok(sample)
 }
 
-/// The session, followed from its end on.
+/// The session, followed from its end.
 fn up_now(up: &GatewayUp, id: &str) -> Outcome<crate::targets::Session> {
     let session = up.ask("GET", &format!("/v1/sessions/{id}"), None, 200)?;
     let last = session["lastEventId"].as_str().ok_or("a session without its last event")?.to_owned();
@@ -89,7 +89,7 @@ fn with_events(up: &GatewayUp, id: &str, first: &str, events: u64, sample: &mut 
         firsts.push(load::first_of(&session)? as f64 / 1e6);
     }
     put("middle_ms", Spread::of(firsts).map_or(f64::NAN, |spread| spread.median));
-    // It ends when nothing more comes.
+    // The replay ends when no more events arrive.
     let report = load::replay(up, &up.followed(id, first), Plan::new(1, Prompt::burst(u64::MAX)))?;
     put("replay_s", report.per_second());
     put("open_ms", median(|_| up.ask("GET", &format!("/v1/sessions/{id}"), None, 200).map(drop))?);
@@ -97,7 +97,7 @@ fn with_events(up: &GatewayUp, id: &str, first: &str, events: u64, sample: &mut 
     Ok(())
 }
 
-/// The median of some calls, in milliseconds.
+/// The median of several calls, in milliseconds.
 fn median(mut call: impl FnMut(usize) -> Outcome) -> Outcome<f64> {
     let mut took = Vec::new();
     for number in 0..CALLS {

@@ -1,4 +1,4 @@
-//! The measurements. Each starts its server anew, so that none finds what another left in memory.
+//! The measurements. Each one starts a new server, so that no cache affects the next one.
 
 mod cold;
 mod growth;
@@ -18,7 +18,7 @@ use crate::load::{self, Plan, Report};
 use crate::targets::{Running, Session, Target};
 use crate::{Outcome, proc};
 
-/// Figures by their names.
+/// Values by name.
 pub(crate) type Figures = BTreeMap<String, f64>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -28,25 +28,25 @@ pub(crate) enum Test {
     Single,
     /// One session with 1000 readers, at full speed.
     Fan,
-    /// One session with 1000 readers, 50 events a second.
+    /// One session with 1000 readers, 50 events per second.
     Paced,
-    /// One session with one reader, 1000 events a second.
+    /// One session with one reader, 1000 events per second.
     Latency,
-    /// From a prompt to its first event.
+    /// The time from a prompt to its first event.
     Prompt,
     /// A hundred sessions with one reader each, at full speed.
     Many,
-    /// Streams on which nothing happens.
+    /// Streams without events.
     Idle,
-    /// From nothing to the first answer.
+    /// The time from the start of the program to the first answer.
     Cold,
-    /// Ten readers of a log that is there.
+    /// Ten readers of an existing log.
     Replay,
-    /// A hundred readers, and ten that never read.
+    /// A hundred readers, and ten readers that never read.
     Stalled,
-    /// The grammar of the stream, and ids without a hole.
+    /// The syntax of the stream, and consecutive ids.
     Strict,
-    /// What more sessions and longer logs cost.
+    /// The cost of more sessions and longer logs.
     Growth,
 }
 
@@ -84,14 +84,14 @@ impl Test {
     }
 }
 
-/// What a measurement gave.
+/// The result of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
     pub(crate) figures: Figures,
-    /// Readers, and those of them that got each event once and in order.
+    /// The number of readers, and of complete readers.
     pub(crate) readers: usize,
     pub(crate) complete: usize,
-    /// What was wrong, if not all was right.
+    /// The error, if there was one.
     pub(crate) complaint: Option<String>,
 }
 
@@ -114,20 +114,20 @@ impl Sample {
     }
 }
 
-/// How much of everything.
+/// The size of the measurements.
 #[derive(Debug, Clone)]
 pub(crate) struct Scale {
-    /// Amounts are divided by this.
+    /// Divides the number of events.
     pub(crate) divisor: u64,
-    /// Readers of the fan, and streams that are idle at most.
+    /// The readers of the fan, and the maximum number of idle streams.
     pub(crate) fan: usize,
     pub(crate) idle: usize,
-    /// Sessions, and events of one session, at which growth is looked at.
+    /// The numbers of sessions, and of events of one session, for the growth measurement.
     pub(crate) sessions: Vec<usize>,
     pub(crate) events: Vec<u64>,
 }
 
-/// Measures one target. None: it cannot do this.
+/// Measures one target. Returns `None` if the target does not support the test.
 pub(crate) fn measure(
     test: Test,
     target: &dyn Target,
@@ -181,7 +181,7 @@ pub(crate) fn measure(
     }
 }
 
-/// With what the disk takes for a sync at the same pace, for a target that waits for its syncs.
+/// Adds the duration of a disk sync at the same rate, for a target that waits for its syncs.
 fn synced(sample: Sample, target: &dyn Target, folder: &Path, pause: Duration) -> Outcome<Sample> {
     if target.gateway().is_none() {
         return Ok(sample);
@@ -189,7 +189,7 @@ fn synced(sample: Sample, target: &dyn Target, folder: &Path, pause: Duration) -
     Ok(sample.with([("sync_us", sync::measure(folder, pause)?)]))
 }
 
-/// Starts the target on an empty folder, and stops it whatever comes.
+/// Starts the target on an empty directory, and stops it in any case.
 fn with<T>(
     target: &dyn Target,
     folder: &Path,
@@ -201,7 +201,7 @@ fn with<T>(
     let stopped = running.stop();
     fs::remove_dir_all(folder)?;
     let result = result?;
-    // A server that does not stop as it should is the gateway's fault, and a peer's own business.
+    // A failed stop is an error of the gateway. For other servers it is ignored.
     if target.gateway().is_some() {
         stopped?;
     }
@@ -220,7 +220,7 @@ fn live(target: &dyn Target, folder: &Path, count: usize, plan: Plan) -> Outcome
     })
 }
 
-/// The figures of a run.
+/// The values of a run.
 fn described(report: &Report) -> Sample {
     let latency = |part: f64| report.latency.quantile(part);
     Sample::default().checked(report).with([

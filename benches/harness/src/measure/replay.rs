@@ -1,4 +1,4 @@
-//! A log that is there, read by ten readers at a time: by the process that wrote it, and after a restart.
+//! Ten readers of an existing log: from the process that wrote it, and after a restart.
 
 use std::fs;
 use std::path::Path;

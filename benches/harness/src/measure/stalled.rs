@@ -1,4 +1,4 @@
-//! Readers that never read, beside others that do: what the others lose, and what each costs.
+//! Readers that never read, next to healthy readers: the loss of the healthy ones, and the cost of each stalled one.
 
 use std::path::Path;
 
@@ -10,10 +10,11 @@ use crate::{Outcome, proc};
 
 const HEALTHY: usize = 100;
 const STALLED: usize = 10;
-/// So many that what they cost stands out of what memory does by itself.
+/// A number at which their memory exceeds the noise.
 const MANY: usize = 200;
 
-/// With and without, in one process that has seen the same load before. Which comes first changes with the round.
+/// Measures with and without stalled readers, in one process that has already run the same load. The order
+/// alternates between rounds.
 pub(super) fn measure(target: &dyn Target, folder: &Path, n: u64, round: usize) -> Outcome<Sample> {
     let plan = Plan::new(HEALTHY, Prompt::burst(n));
     with(target, folder, |running| {
@@ -24,7 +25,7 @@ pub(super) fn measure(target: &dyn Target, folder: &Path, n: u64, round: usize) 
             let session = running.session(number)?;
             number += 1;
             let report = load::live(running, &[session], plan)?;
-            // Those that never read are connected until the report goes.
+            // The stalled readers stay connected until the report is dropped.
             let grown = proc::rss(&holders) - before;
             Ok((report, grown))
         };
@@ -36,7 +37,7 @@ pub(super) fn measure(target: &dyn Target, folder: &Path, n: u64, round: usize) 
             let with = run(running, beside)?;
             (run(running, plan)?, with)
         };
-        // A session costs memory by itself.
+        // The memory of a session itself is subtracted.
         let (alone, usual) = run(running, Plan { readers: 1, ..plan })?;
         let (crowded, grown) = run(running, Plan { readers: 1, stalled: MANY, ..plan })?;
         let sample = Sample::default().checked(&without).checked(&with).checked(&alone).checked(&crowded);

@@ -1,4 +1,4 @@
-//! What the disk takes for a sync: the gateway shows nothing before its sync has ended, and the limit does none.
+//! The duration of a disk sync: the gateway shows an event only after its sync, and the physical limit does not sync.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -9,11 +9,11 @@ use std::time::Duration;
 use crate::stats::Histogram;
 use crate::{Outcome, clock};
 
-/// What a small commit writes, about.
+/// The approximate size of a small commit.
 const BYTES: usize = 16 << 10;
 const TIMES: u64 = 200;
 
-/// Writes over a part of a file and syncs it, with this pause in between; the median, in microseconds.
+/// Overwrites a part of a file and syncs it repeatedly, with a pause. Returns the median in microseconds.
 pub(super) fn measure(folder: &Path, pause: Duration) -> Outcome<f64> {
     fs::create_dir_all(folder)?;
     let path = folder.join("sync");

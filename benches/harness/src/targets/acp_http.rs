@@ -24,7 +24,7 @@ impl Target for AcpHttp {
     }
 
     fn amounts(&self) -> Amounts {
-        // A stream has one reader; the second gets 409.
+        // A stream has one reader. A second reader gets 409.
         Amounts { single: 100_000, fan: None, sessions: Some(2000), idle: None, replay: None, stalled: None }
     }
 
@@ -39,7 +39,7 @@ impl Target for AcpHttp {
     }
 }
 
-/// A connection with an agent of its own, and the agent's first session.
+/// A connection with its own agent, and the agent's first session.
 fn session(address: SocketAddr, _: usize) -> Outcome<Session> {
     let post = |headers: &[String], body: &str| http::request("POST", address, PATH, headers, Some(body));
     let (head, body) = http::call(address, &post(&[], &rpc::initialize()))?;

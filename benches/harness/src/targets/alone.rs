@@ -1,4 +1,4 @@
-//! A server that starts its agents itself and is one process.
+//! A server with one process that starts its agents itself.
 
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use super::{Running, Session};
 use crate::Outcome;
 use crate::server::{Server, free_port};
 
-/// Makes the session of a number at an address.
+/// Creates the session with this number at an address.
 type MakeSession = fn(SocketAddr, usize) -> Outcome<Session>;
 
 pub(super) struct Alone {
@@ -18,7 +18,7 @@ pub(super) struct Alone {
 }
 
 impl Alone {
-    /// Starts what the command for a port names, and waits until it listens.
+    /// Runs the command for a port, and waits until it listens.
     pub(super) fn start(
         log: PathBuf,
         environment: &[(&str, &OsStr)],

@@ -1,4 +1,4 @@
-//! A server that starts no agents: the bridge does, and publishes to it what they say.
+//! A server that starts no agents. The bridge starts them and publishes their output.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::{Places, Running, STREAM, Session};
 use crate::server::{Server, free_port};
 use crate::{Outcome, http, proc};
 
-/// The path at which a server's session of this number is followed, made there if it must be.
+/// The path for following the session with this number. Creates the session if necessary.
 type Follow = fn(SocketAddr, usize) -> Outcome<String>;
 
 pub(super) struct Bridged {
@@ -19,7 +19,7 @@ pub(super) struct Bridged {
 }
 
 impl Bridged {
-    /// Behind a server that listens; the bridge publishes in this form, as single lines or as arrays of them.
+    /// Starts the bridge for a listening server. The bridge publishes single lines or arrays of lines.
     pub(super) fn start(
         places: &Places,
         folder: &Path,
@@ -69,7 +69,7 @@ impl Running for Bridged {
     }
 
     fn stop(self: Box<Self>) -> Outcome {
-        // Both are ended, whatever becomes of the first; its error counts.
+        // Both are stopped in any case. The error of the first one is returned.
         let ended = self.bridge.stop();
         ended.and(self.server.stop())
     }

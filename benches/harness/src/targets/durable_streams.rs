@@ -1,4 +1,4 @@
-//! durable-streams, a log over HTTP, which the bridge feeds.
+//! durable-streams, a log over HTTP, with the bridge.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;

@@ -1,7 +1,6 @@
-//! The gateway as it is shipped: durable, with a key.
+//! The gateway in its default configuration: durable, with a key.
 //!
-//! Of its limits only those are raised that count clients, sessions or what they may write in an hour, since one client
-//! with one key plays a thousand here.
+//! Only the limits per client, session and hour are raised, because one client with one key simulates a thousand.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +13,7 @@ use super::{Amounts, GATEWAY, Places, Running, STREAM, Session, Target, absent};
 use crate::server::{Server, free_port};
 use crate::{Outcome, http};
 
-/// For these runs only; nothing outside loopback ever sees it.
+/// A key for these runs only. It is used only on loopback.
 const KEY: &str = "bench-key-0123456789abcdef0123456789abcdef0123456789";
 
 const LIMITS: &str = "[limits]
@@ -28,7 +27,7 @@ session_events_per_hour = 1000000000
 session_bytes_per_hour = \"1TiB\"
 ";
 
-/// Processes of the agent: enough for a hundred sessions at a time.
+/// The maximum number of agent processes: enough for a hundred concurrent sessions.
 const PROCESSES: usize = 256;
 
 #[derive(Debug)]
@@ -42,12 +41,12 @@ impl Gateway {
         Self { places, processes: PROCESSES }
     }
 
-    /// With so few processes that sessions have to share them.
+    /// A pool with so few processes that sessions must share them.
     pub(crate) fn crowded(&self) -> Self {
         Self { places: self.places.clone(), processes: 8 }
     }
 
-    /// Starts it on a folder, where it goes on with what an earlier life left. It may not answer yet.
+    /// Starts the gateway on a directory, possibly with existing data. It may not answer yet.
     pub(crate) fn launch(&self, folder: &Path) -> Outcome<(Server, SocketAddr)> {
         let path = |name: &str| folder.join(name);
         fs::write(path("key"), KEY)?;
@@ -86,7 +85,7 @@ impl Gateway {
         Ok(Up { server, address })
     }
 
-    /// The size of the program, in MiB.
+    /// The size of the program in MiB.
     pub(crate) fn size(&self) -> Outcome<f64> {
         Ok(fs::metadata(&self.places.gateway)?.len() as f64 / f64::from(1 << 20))
     }
@@ -136,7 +135,7 @@ impl Up {
         vec![format!("Authorization: Bearer {KEY}")]
     }
 
-    /// Asks for JSON, which has to come with this status.
+    /// Sends a request. The answer must be JSON with this status.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>, status: u16) -> Outcome<Value> {
         let body = body.map(Value::to_string);
         let request = http::request(method, self.address, path, &Self::headers(), body.as_deref());
@@ -145,7 +144,7 @@ impl Up {
         Ok(serde_json::from_str(&answer)?)
     }
 
-    /// The session of this id, followed from behind an event on.
+    /// The session with this id, followed from the position after an event.
     pub(crate) fn followed(&self, id: &str, after: &str) -> Session {
         let address = self.address;
         let mut headers = Self::headers();
@@ -167,7 +166,7 @@ impl Up {
         }
     }
 
-    /// A new session: its id, and the id of its last event.
+    /// Creates a session. Returns its id and the id of its last event.
     pub(crate) fn create(&self) -> Outcome<(String, String)> {
         let session = self.ask("POST", "/v1/sessions", Some(&json!({ "agent": "synthetic" })), 201)?;
         Ok((text(&session, "sessionId")?, text(&session, "lastEventId")?))
@@ -184,7 +183,7 @@ impl Running for Up {
         Ok(self.followed(&id, &last))
     }
 
-    /// Its own process: keepers and agents are no part of what it costs to carry events.
+    /// The gateway's own process. Supervisors and agents do not belong to the cost of events.
     fn workers(&self) -> Vec<u32> {
         vec![self.server.pid()]
     }

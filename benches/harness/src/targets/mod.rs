@@ -1,4 +1,4 @@
-//! What is measured: each server started as its documentation says, in front of the synthetic agent.
+//! The targets: each server is started as in its documentation, with the synthetic agent.
 
 mod acp_http;
 mod alone;
@@ -23,16 +23,16 @@ pub(crate) use gateway::{Gateway, Up as GatewayUp};
 pub(crate) const LIMIT: &str = "raw-epoll";
 pub(crate) const GATEWAY: &str = "acp-gateway";
 
-/// Where everything is.
+/// The locations of all programs.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     /// The gateway's release build.
     pub(crate) gateway: PathBuf,
     /// The harness's own programs.
     pub(crate) programs: PathBuf,
-    /// What `scripts/bench --peers` installed.
+    /// The programs that `scripts/bench --peers` installed.
     pub(crate) peers: PathBuf,
-    /// For scratch files, on a real disk.
+    /// The directory for scratch files, on a real disk.
     pub(crate) scratch: PathBuf,
 }
 
@@ -42,7 +42,8 @@ impl Places {
     }
 }
 
-/// How many events each measurement sends; slow servers get fewer, so that a round takes minutes. None: it cannot.
+/// The number of events per measurement. Slow servers get fewer, so that a round takes minutes. `None` means
+/// not supported.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Amounts {
     pub(crate) single: u64,
@@ -50,29 +51,29 @@ pub(crate) struct Amounts {
     pub(crate) sessions: Option<u64>,
     /// Idle streams.
     pub(crate) idle: Option<usize>,
-    /// Events that are replayed.
+    /// Replayed events.
     pub(crate) replay: Option<u64>,
-    /// Events to 100 readers beside some that never read.
+    /// Events for 100 readers next to some that never read.
     pub(crate) stalled: Option<u64>,
 }
 
 /// A kind of server.
 pub(crate) trait Target: fmt::Debug {
-    /// As it is named on the command line, in results and in the table.
+    /// The name on the command line, in results and in the table.
     fn name(&self) -> &'static str;
 
-    /// With the version that was measured.
+    /// The title with the measured version.
     fn title(&self) -> String;
 
     fn amounts(&self) -> Amounts;
 
-    /// Why it cannot be measured here.
+    /// The reason why it cannot be measured here.
     fn missing(&self) -> Option<String>;
 
-    /// Starts it with its files in a folder.
+    /// Starts it with its files in a directory.
     fn start(&self, folder: &Path) -> Outcome<Box<dyn Running>>;
 
-    /// The gateway itself, for what only it is asked.
+    /// The gateway, for tests that only it supports.
     fn gateway(&self) -> Option<&Gateway> {
         None
     }
@@ -80,13 +81,13 @@ pub(crate) trait Target: fmt::Debug {
 
 /// A server that accepts connections.
 pub(crate) trait Running {
-    /// Makes the session of this number, so that it can be followed and prompted.
+    /// Creates the session with this number, so that it can be followed and prompted.
     fn session(&mut self, number: usize) -> Outcome<Session>;
 
-    /// Whose processor time counts.
+    /// The processes whose processor time counts.
     fn workers(&self) -> Vec<u32>;
 
-    /// Whose memory counts: not a bridge's.
+    /// The processes whose memory counts, without a bridge.
     fn holders(&self) -> Vec<u32> {
         self.workers()
     }
@@ -96,18 +97,18 @@ pub(crate) trait Running {
 
 type PromptRequest = Box<dyn Fn(&str) -> Vec<u8>>;
 
-/// How a session is followed and prompted.
+/// The requests to follow and prompt a session.
 pub(crate) struct Session {
     pub(crate) address: SocketAddr,
-    /// The request that follows its events from now on, and the one that reads them all.
+    /// The request that follows new events, and the request that reads all events.
     pub(crate) follow: Vec<u8>,
     pub(crate) replay: Option<Vec<u8>>,
     pub(crate) prompt_address: SocketAddr,
-    /// The request that sends a prompt of this text.
+    /// The request that sends a prompt with this text.
     pub(crate) prompt: PromptRequest,
-    /// What a stream shows when a turn has ended, where the next prompt must wait for that.
+    /// The bytes in a stream that mark the end of a turn, if the next prompt must wait for it.
     pub(crate) turn_end: Option<&'static [u8]>,
-    /// Connections on which the session depends.
+    /// Connections that keep the session alive.
     pub(crate) _held: Vec<TcpStream>,
 }
 
@@ -117,7 +118,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// All of them, the limit and the gateway first.
+/// All targets, the physical limit and the gateway first.
 pub(crate) fn all(places: &Places) -> Vec<Box<dyn Target>> {
     vec![
         Box::new(raw_epoll::RawEpoll(places.clone())),

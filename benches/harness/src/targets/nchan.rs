@@ -1,4 +1,4 @@
-//! nginx with nchan, which the bridge feeds.
+//! nginx with nchan and the bridge.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -26,7 +26,7 @@ impl Target for Nchan {
     }
 
     fn amounts(&self) -> Amounts {
-        // A channel takes about 32,000 messages a second and then drops some.
+        // A channel accepts about 32,000 messages per second and drops the others.
         Amounts {
             single: 30_000,
             fan: Some(500),
@@ -49,7 +49,7 @@ impl Target for Nchan {
             [NGINX.as_ref(), "-e".as_ref(), "stderr".as_ref(), "-c".as_ref(), config.as_ref()];
         let mut server = Server::start(&command, &[], folder.join("nchan.log"))?;
         server.listens(address)?;
-        // The master listens before it has its worker, which is the one that costs something.
+        // The master listens before its worker exists, and only the worker does measurable work.
         while proc::children(server.pid()).is_empty() {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -59,7 +59,7 @@ impl Target for Nchan {
     }
 }
 
-/// As fast as it goes: no logs, no compression, every message kept as long as a measurement takes.
+/// The fastest configuration: no logs, no compression, and every message is kept for the duration of a measurement.
 fn configuration(folder: &Path, address: SocketAddr) -> String {
     let folder = folder.display();
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

@@ -1,4 +1,4 @@
-//! sandbox-agent, which finds an agent by the name of one that it knows.
+//! sandbox-agent, which selects an agent by a name from a fixed list.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,4 +1,4 @@
-//! supergateway: one agent, whose every message goes to every client.
+//! supergateway: one agent whose messages go to every client.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _, Write as _};
@@ -59,7 +59,7 @@ impl Target for Supergateway {
     }
 }
 
-/// A stream of our own, whose first event says where messages are posted.
+/// A separate stream, whose first event contains the URL for messages.
 fn session(address: SocketAddr, _: usize) -> Outcome<Session> {
     let follow = http::request("GET", address, "/sse", &[STREAM.to_owned()], None);
     let (path, stream) = endpoint(address, &follow)?;
@@ -67,7 +67,7 @@ fn session(address: SocketAddr, _: usize) -> Outcome<Session> {
     for message in [rpc::initialize(), rpc::new_session()] {
         http::expect(address, &post(&message), 202)?;
     }
-    // This stream gets all that the agent says as well.
+    // This stream also receives all output of the agent.
     let mut drained = stream.try_clone()?;
     std::thread::spawn(move || io::copy(&mut drained, &mut io::sink()));
     Ok(Session {
