@@ -1,4 +1,5 @@
-//! The accept loop: HTTP/1.1 and h2c on one listener, with a limit or a deadline for everything that a peer can do.
+//! The accept loop: HTTP/1.1 and h2c on one listener, with a limit or a time limit for everything that a peer
+//! can do.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -33,13 +34,14 @@ use super::takeover::Takeover;
 use crate::shutdown::{Shutdown, sound};
 use crate::types::{Limits, Network};
 
-/// How connections are taken.
+/// The settings of the accept loop.
 #[derive(Debug, Clone)]
 pub struct Acceptor {
     pub limits: Arc<Limits>,
-    /// Addresses of our own proxies: many clients come from one of them, so they are not counted one by one.
+    /// The addresses of trusted proxies. Many clients share such an address, so it has no connection limit of
+    /// its own.
     pub proxies: Vec<Network>,
-    /// Who comes neither from a proxy nor over loopback is not served: what they send would travel in the clear.
+    /// Accept only proxies and loopback. Other peers would send their keys in clear text.
     pub only_proxies: bool,
     pub lanes: Lanes,
     pub shutdown: Shutdown,
@@ -52,17 +54,20 @@ impl Acceptor {
     }
 }
 
-/// Connections that may wait to be accepted.
+/// The number of connections that the kernel queues.
 const QUEUE: i32 = 4096;
 const QUEUED: usize = 4096;
-/// How long a connection without a request stays open once the door is shut: a request may be on its way.
+/// How long an idle connection stays open while the gateway closes: a request may be on its way.
 const LAST_REQUEST: Duration = Duration::from_millis(200);
-/// The same for one whose time is over: over HTTP/2, which it may speak without having asked, it is told of the end first.
+/// The same time for an idle connection that expired. It is longer, because a client that may use HTTP/2
+/// first receives a GOAWAY.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// Serves until all work has ended after a stop was asked for: until then clients are told that the gateway drains.
-/// Connections end on their own, idle ones soon and others with their answers, and all of them at the hard stop;
-/// [`Shutdown::finished`] waits for them.
+/// Accepts connections until a shutdown has no work left. During the drain, clients receive problems that
+/// report it.
+///
+/// Idle connections close soon, and others after their responses. The abort closes all of them.
+/// [`Shutdown::wait_for_tasks`] waits for the connections.
 pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
     let door = Arc::new(Door {
         builder: builder(&acceptor.limits, &acceptor.shutdown),
@@ -82,13 +87,14 @@ pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
         match accepted {
             Ok((stream, peer)) => door.let_in(stream, peer),
             Err(error) => {
-                // Mostly no more descriptors: others will end soon, so it waits instead of spinning.
-                tracing::warn!(%error, "a connection could not be accepted");
+                // The usual cause is that no file descriptor is free. The pause avoids a busy loop until
+                // other connections end.
+                tracing::warn!(%error, "could not accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
-    // Whom the system has let in already would be cut off with the listener.
+    // Connections in the accept queue would be reset when the listener closes, so they are accepted first.
     let Ok(listener) = listener.into_std() else { return };
     for (stream, peer) in waiting(|| listener.accept()) {
         if stream.set_nonblocking(true).is_ok()
@@ -99,7 +105,8 @@ pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
     }
 }
 
-/// What the queue of new connections holds. Who left it meanwhile is an error of its own, with others behind it.
+/// Drains the accept queue. A client that disconnected while it was queued yields an error, and other
+/// connections may follow it.
 fn waiting<T>(mut accept: impl FnMut() -> io::Result<T>) -> impl Iterator<Item = T> {
     use io::ErrorKind::{ConnectionAborted, Interrupted};
     let next = move || match accept() {
@@ -109,7 +116,7 @@ fn waiting<T>(mut accept: impl FnMut() -> io::Result<T>) -> impl Iterator<Item =
     std::iter::from_fn(next).take(QUEUED).flatten()
 }
 
-/// What each new connection gets.
+/// The state that all connections share.
 #[derive(Debug)]
 struct Door {
     builder: Builder<Streams>,
@@ -120,7 +127,7 @@ struct Door {
     runtime: Handle,
 }
 
-/// Where the socket of a complete stream goes: to a connection that serves the next request.
+/// Returns the socket of a complete stream to HTTP. A new connection serves the next request.
 #[derive(Debug)]
 pub(in crate::http) struct Home {
     door: Arc<Door>,
@@ -128,13 +135,13 @@ pub(in crate::http) struct Home {
 }
 
 impl Home {
-    /// Serves requests on the socket, beginning with these bytes.
+    /// Serves requests on the socket. `read_buf` has the bytes that were already read.
     pub(in crate::http) fn serve(self, stream: TcpStream, held: Held, early: Bytes) {
         let Self { door, peer } = self;
         let Acceptor { limits, shutdown, .. } = &door.acceptor;
         let stream = match lanes::moved(stream, &door.runtime) {
             Ok(stream) => stream,
-            Err(error) => return tracing::debug!(%peer, %error, "a socket was not handed back"),
+            Err(error) => return tracing::debug!(%peer, %error, "could not return a socket to HTTP"),
         };
         prepare(&stream, limits);
         let begun = Begun { stream, early, activity: Activity::used() };
@@ -146,10 +153,10 @@ impl Door {
     fn let_in(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
         let Self { connections, acceptor, .. } = &**self;
         if !acceptor.serves(peer.ip()) {
-            tracing::debug!(%peer, "a connection past the proxy was closed");
+            tracing::debug!(%peer, "closed a connection that did not come through the proxy");
             return;
         }
-        // Over the limit: closing at once is the cheapest answer.
+        // Over the limit. Closing at once costs the least.
         let Some(counted) = connections.take(peer.ip()) else { return };
         prepare(&stream, &acceptor.limits);
         let held = Held { counted: Arc::new(counted) };
@@ -158,15 +165,15 @@ impl Door {
     }
 }
 
-/// A socket with a client that may send a request.
+/// A socket whose client may send a request.
 struct Begun {
     stream: TcpStream,
-    /// Bytes that the client has sent already.
+    /// Bytes that were already read from the socket.
     early: Bytes,
     activity: Activity,
 }
 
-/// Answers the requests of one connection.
+/// Handles the requests of one connection.
 #[derive(Debug, Clone)]
 struct Answers {
     router: Router,
@@ -179,7 +186,7 @@ struct Answers {
 }
 
 impl Answers {
-    /// Never resolves when the answer leaves the connection, which is dropped then.
+    /// Never completes if the response hijacks the connection, because the connection is then dropped.
     fn answer(
         self,
         request: hyper::Request<Incoming>,
@@ -199,9 +206,10 @@ impl Answers {
                 Some(backlog) => backlog.admit().await,
                 None => Unsent::uncounted(),
             };
-            // A router is always ready, and its clone is a reference.
+            // A router is always ready, and cloning it copies a reference.
             let mut response = router.call(request).await?;
-            // Nothing of the answer before may be in the buffers, which are dropped.
+            // The buffers of the connection are dropped, so they must not contain bytes of an earlier
+            // response.
             if let Some(may_leave) = may_leave.filter(|_| unwritten.is_empty())
                 && takeover.takes(&mut response, may_leave)
             {
@@ -231,7 +239,7 @@ async fn connection(door: Arc<Door>, begun: Begun, peer: SocketAddr, held: Held)
         held: held.clone(),
     };
     let service = service_fn(move |request| answers.clone().answer(request));
-    // By itself, since a future that is moved into another one is there twice.
+    // Boxed separately, because moving a future into another one doubles its size.
     let mut connection = Box::pin(door.builder.serve_connection_with_upgrades(TokioIo::new(io), service));
     let (mut ending, mut asked, mut draining) = (false, false, false);
     let (mut last_request, mut look) = (None, Instant::now() + limits.header);
@@ -239,14 +247,14 @@ async fn connection(door: Arc<Door>, begun: Begun, peer: SocketAddr, held: Held)
         tokio::select! {
             ended = ended_or_left(connection.as_mut(), &takeover) => {
                 if let Some(Err(error)) = ended {
-                    tracing::debug!(%peer, error, "a connection ended early");
+                    tracing::debug!(%peer, error, "a connection ended with an error");
                 }
                 break;
             }
             () = shutdown.soft(), if !draining => {
                 draining = true;
-                // HTTP/2 loses nothing by a GOAWAY. On HTTP/1.1 it would cut off who is about to ask: there each
-                // answer says that it is the last.
+                // GOAWAY is safe for HTTP/2. On HTTP/1.1, closing could cut off a request that the client is
+                // sending. There, each response announces the close instead.
                 if activity.multiplexed() && !ending {
                     ending = true;
                     connection.as_mut().graceful_shutdown();
@@ -262,13 +270,13 @@ async fn connection(door: Arc<Door>, begun: Begun, peer: SocketAddr, held: Held)
             () = shutdown.hard() => return,
             () = tokio::time::sleep_until(look) => {
                 let now = Instant::now();
-                // An answer of one piece is handed over at once, and may be on its way for long.
+                // hyper accepts a response of one chunk at once, but writing it may take long.
                 if !unwritten.is_empty() {
                     activity.writes();
                 }
                 match activity.look_again(limits, held.is_crowded()) {
                     Some(next) => (look, asked) = (next, false),
-                    // Asked politely first, so that a request that is on its way is not lost.
+                    // The first step is a graceful shutdown, so that a request on its way is not lost.
                     None if !asked => {
                         let wait = if activity.multiplexed() { limits.write_stall } else { LAST_WORD };
                         (look, asked, ending) = (now + wait, true, true);
@@ -284,7 +292,7 @@ async fn connection(door: Arc<Door>, begun: Begun, peer: SocketAddr, held: Held)
     takeover.begin(held, home, lanes, limits, shutdown);
 }
 
-/// `None` when a stream wants the socket.
+/// Returns `None` if a stream hijacks the connection.
 async fn ended_or_left<C: Future>(mut connection: Pin<&mut C>, takeover: &Takeover) -> Option<C::Output> {
     poll_fn(|context| match connection.as_mut().poll(context) {
         Poll::Ready(ended) => Poll::Ready(Some(ended)),
@@ -301,15 +309,16 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Many clients come back at the same moment when a network or a proxy had a fault. Who finds the queue of new
-/// connections full tries again after a second only; the kernel cuts this to what it allows.
+/// Many clients reconnect at the same moment after a network or proxy fault. A client that finds the queue
+/// full retries only after a second. The kernel limits the value to its own maximum.
 fn widen(listener: &TcpListener) {
     if let Err(error) = rustix::net::listen(listener, QUEUE) {
-        tracing::debug!(%error, "the queue of new connections keeps its length");
+        tracing::debug!(%error, "could not set the length of the accept queue");
     }
 }
 
-/// No delay for small writes, a bound on what the kernel holds for a slow reader, and a probe for dead peers.
+/// Disables Nagle's algorithm, limits the send buffer for slow readers, and enables keep-alive probes for
+/// dead peers.
 fn prepare(stream: &TcpStream, limits: &Limits) {
     use rustix::net::sockopt;
     let set = stream.set_nodelay(true).and_then(|()| {
@@ -319,7 +328,7 @@ fn prepare(stream: &TcpStream, limits: &Limits) {
         Ok(())
     });
     if let Err(error) = set {
-        tracing::debug!(%error, "a socket did not take its options");
+        tracing::debug!(%error, "could not set the options of a socket");
     }
 }
 
@@ -328,7 +337,7 @@ fn builder(limits: &Limits, shutdown: &Shutdown) -> Builder<Streams> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        // [`Activity`] knows the time of a head from that of a connection at rest.
+        // [`Activity`] distinguishes the time limit of a head from that of an idle connection.
         .header_read_timeout(None)
         .max_buf_size(limits.http_buffer_bytes)
         .keep_alive(true);
@@ -344,7 +353,7 @@ fn builder(limits: &Limits, shutdown: &Shutdown) -> Builder<Streams> {
     builder
 }
 
-/// The streams of HTTP/2 have a task each, tracked like all others.
+/// Spawns the task of each HTTP/2 stream, and tracks it like all other tasks.
 #[derive(Debug, Clone)]
 struct Streams {
     shutdown: Shutdown,
@@ -360,7 +369,7 @@ where
     }
 }
 
-/// How many connections there are, in all and from each address.
+/// The number of open connections, in total and per address.
 #[derive(Debug, Clone)]
 struct Connections(Arc<Counted>);
 
@@ -378,7 +387,7 @@ struct Open {
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// Counts the connection of a request for as long as anybody has it: one that became a WebSocket outlives the task that
+/// Counts a connection while any clone exists. A connection that became a WebSocket outlives the task that
 /// served it as HTTP.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
@@ -386,7 +395,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Others may soon find no place.
+    /// Whether more than half of a connection limit is in use.
     fn is_crowded(&self) -> bool {
         let ConnectionGuard { connections, address } = &*self.counted;
         let Counted { max, max_per_address, .. } = *connections.0;
@@ -396,11 +405,11 @@ impl Held {
     }
 }
 
-/// One connection; it is counted until this is dropped.
+/// One counted connection. Dropping it releases the count.
 #[derive(Debug)]
 struct ConnectionGuard {
     connections: Connections,
-    /// `None` for a proxy of ours.
+    /// `None` for a trusted proxy.
     address: Option<IpAddr>,
 }
 
