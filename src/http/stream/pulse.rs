@@ -1,9 +1,12 @@
-//! One clock for all streams: who was silent for long is woken, and everybody when the gateway stops or a key ended.
-//! What an outlet says puts nothing off until its stream looks, which is woken for that once in a `keep_alive`.
+//! A shared clock for all streams. It wakes a stream after a silent interval, and all streams when the
+//! gateway stops or a key ends.
 //!
-//! A timer and three waits for each of ten thousand idle streams would be most of what such a stream costs. Here it
-//! has a number, the tick at which it is due, and a place for its waker. One task looks at all numbers at each tick; it
-//! is there while there are streams.
+//! Direct writes do not reset the timer until the task of the stream runs. The clock wakes that task at most
+//! once per `keep_alive` interval for this.
+//!
+//! Separate timers and waits would be most of the cost of ten thousand idle streams. Here, each stream has an
+//! entry with a due tick and a waker. One task checks all entries at each tick, and it runs while streams
+//! exist.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,11 +19,11 @@ use tokio::time::Instant;
 use crate::shutdown::{Shutdown, sound};
 use crate::types::Limits;
 
-/// A number of ticks of the pulse.
+/// A number of ticks of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticks(u64);
 
-/// A cheap handle on the clock.
+/// A cheap handle to the clock.
 #[derive(Debug, Clone)]
 pub(crate) struct Pulse(Arc<Inner>);
 
@@ -32,16 +35,16 @@ struct Inner {
     tick: Duration,
     keep_alive: Ticks,
     stall: Ticks,
-    /// Ticks since `began`, as the task counts them.
+    /// The number of ticks since `started`, as counted by the task.
     now: AtomicU64,
-    /// Changes when everybody has to look whether it goes on.
+    /// Incremented when all streams must check whether they continue.
     signals: AtomicU32,
     hearts: Mutex<Hearts>,
 }
 
 #[derive(Debug, Default)]
 struct Hearts {
-    /// The task is there.
+    /// The task of the clock runs.
     beats: bool,
     entered: u64,
     slots: Vec<Arc<Slot>>,
@@ -49,7 +52,7 @@ struct Hearts {
 
 #[derive(Debug)]
 struct Slot {
-    /// The tick at which its stream wants to be woken; [`NEVER`], or [`GONE`] once there is no stream.
+    /// The tick at which the stream is woken. [`NEVER`] disarms the timer, and [`REMOVED`] removes the entry.
     due: AtomicU64,
     waker: Mutex<Option<Waker>>,
 }
@@ -59,7 +62,8 @@ const GONE: u64 = u64::MAX;
 
 impl Slot {
     fn wake(&self) {
-        // Not under the lock: what is woken may end here, and then takes it.
+        // The waker is called without the lock, because the woken task may drop the entry, which takes the
+        // lock.
         let waker = sound(self.waker.lock()).take();
         if let Some(waker) = waker {
             waker.wake();
@@ -69,7 +73,7 @@ impl Slot {
 
 impl Pulse {
     pub(crate) fn new(limits: &Limits, shutdown: Shutdown, key_endings: watch::Receiver<u64>) -> Self {
-        /// Ticks from one comment to the next.
+        /// The number of ticks per keep-alive interval.
         const BEATS: u32 = 16;
         let (shortest, longest) = (Duration::from_millis(10), Duration::from_secs(1));
         let tick = (limits.keep_alive.min(limits.write_stall) / BEATS).clamp(shortest, longest);
@@ -80,7 +84,7 @@ impl Pulse {
             began: Instant::now(),
             tick,
             keep_alive: Ticks(ticks(limits.keep_alive).max(1)),
-            // The tick that runs does not count: nobody is left early.
+            // The current tick is incomplete and does not count, so no stream times out early.
             stall: Ticks(ticks(limits.write_stall) + 1),
             now: AtomicU64::new(0),
             signals: AtomicU32::new(0),
@@ -88,13 +92,14 @@ impl Pulse {
         }))
     }
 
-    /// The part of one stream. It is to look for signals at once: what was before is told to nobody.
+    /// Registers a stream. The stream must check for signals at once, because earlier signals do not wake it.
     pub(crate) fn enter(&self) -> Heart {
         let slot = Arc::new(Slot { due: AtomicU64::new(NEVER), waker: Mutex::default() });
         let mut hearts = self.hearts();
         hearts.slots.push(Arc::clone(&slot));
         hearts.entered += 1;
-        // Those that were woken together by an event are not all due at the same tick, and a tick may come late.
+        // The stagger spreads streams that an event woke together over several ticks. It also allows for a
+        // late tick.
         let early = Ticks(1 + hearts.entered % (self.0.keep_alive.0 / 4).max(1));
         if !std::mem::replace(&mut hearts.beats, true) {
             self.0.look_at_clock();
@@ -111,7 +116,7 @@ impl Pulse {
     }
 
     async fn run(self) {
-        /// How soon after the last stream a stop goes on.
+        /// The tick during a drain. It bounds the delay between the last stream and the end of the task.
         const LAST: Duration = Duration::from_millis(10);
         let Inner { shutdown, tick, .. } = &*self.0;
         let (mut drains, mut ends) = (false, false);
@@ -144,7 +149,7 @@ impl Pulse {
         self.hearts().slots.iter().for_each(|slot| slot.wake());
     }
 
-    /// False when nobody is there any more.
+    /// Wakes the due streams. Returns false if no stream is registered.
     fn beat(&self) -> bool {
         let now = self.0.look_at_clock();
         let mut hearts = self.hearts();
@@ -172,7 +177,7 @@ impl Inner {
     }
 }
 
-/// A stream's part of the pulse.
+/// The keep-alive timer of one stream.
 #[derive(Debug)]
 pub(crate) struct Heart {
     pulse: Pulse,
@@ -182,7 +187,7 @@ pub(crate) struct Heart {
 }
 
 impl Heart {
-    /// Its peer was told something: the next comment is due after `keep_alive`, at the latest.
+    /// Records that data was sent. The next keep-alive is due after `keep_alive` at the latest.
     pub(crate) fn told(&self) {
         self.due_in(self.to_comment());
     }
@@ -191,12 +196,13 @@ impl Heart {
         self.pulse.0.keep_alive.0.saturating_sub(self.early.0).max(1)
     }
 
-    /// Its peer took something of what is written: it is left after `write_stall` without more.
+    /// Records that the peer accepted bytes of a pending write. Without further progress, the timer is due
+    /// after `write_stall`.
     pub(crate) fn took(&self) {
         self.due_in(self.pulse.0.stall.0);
     }
 
-    /// Somebody else watches over its peer.
+    /// Disarms the timer, for a stream whose HTTP connection detects stalls.
     pub(crate) fn never_due(&self) {
         self.slot.due.store(NEVER, Ordering::Release);
     }
@@ -213,30 +219,31 @@ impl Heart {
         self.pulse.0.now.load(Ordering::Relaxed) >= self.slot.due.load(Ordering::Relaxed)
     }
 
-    /// Whether something was signalled since it looked.
+    /// Whether a signal arrived since the last [`take_signal`](Self::take_signal).
     pub(crate) fn is_signalled(&self) -> bool {
         self.pulse.0.signals.load(Ordering::Acquire) != self.seen
     }
 
-    /// For who speaks to its peer while its stream waits.
+    /// Returns the part of the timer that direct delivery uses while the task of the stream waits.
     pub(super) fn deputy(&self) -> Deputy {
         Deputy { pulse: self.pulse.clone(), seen: self.seen, told: None }
     }
 
-    /// The stream waits no more.
+    /// Restarts the timer from the last direct write.
     pub(super) fn go_on(&self, from: &Deputy) {
         if let Some(Ticks(told)) = from.told {
             self.due_after(told, self.to_comment());
         }
     }
 
-    /// The same, and looks.
+    /// Returns whether a signal arrived since the last call, and clears it.
     pub(crate) fn look(&mut self) -> bool {
         let signals = self.pulse.0.signals.load(Ordering::Acquire);
         std::mem::replace(&mut self.seen, signals) != signals
     }
 
-    /// Has the task woken when it is due or something is signalled. Look afterwards whether that was before.
+    /// Registers the waker of the task for the due tick and for signals. The caller must then check for both
+    /// again.
     pub(crate) fn wakes(&self, context: &Context<'_>) {
         let mut waker = sound(self.slot.waker.lock());
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
@@ -245,7 +252,7 @@ impl Heart {
     }
 }
 
-/// Stands in for the heart of a stream that waits, and tells it in the end when its peer was told something.
+/// Replaces the timer of a stream during direct delivery, and records the last direct write.
 #[derive(Debug)]
 pub(super) struct Deputy {
     pulse: Pulse,
@@ -254,12 +261,12 @@ pub(super) struct Deputy {
 }
 
 impl Deputy {
-    /// As [`Heart::is_signalled`].
+    /// See [`KeepAlive::is_signalled`].
     pub(super) fn is_signalled(&self) -> bool {
         self.pulse.0.signals.load(Ordering::Acquire) != self.seen
     }
 
-    /// As [`Heart::told`].
+    /// See [`KeepAlive::data_sent`].
     pub(super) fn told(&mut self) {
         self.told = Some(Ticks(self.pulse.0.now.load(Ordering::Relaxed)));
     }
@@ -289,7 +296,7 @@ mod tests {
         Pulse::new(&limits, shutdown.clone(), key_endings)
     }
 
-    /// Resolves when it is woken for a reason.
+    /// Completes when the timer is due or a signal arrived.
     async fn woken(heart: &Heart) {
         poll_fn(|context| {
             heart.wakes(context);
@@ -304,7 +311,7 @@ mod tests {
         let pulse = pulse(&shutdown, endings);
         let began = Instant::now();
         let wait = |mut heart: Heart| async move {
-            assert!(heart.look(), "it looks at once");
+            assert!(heart.look(), "a new stream has a signal");
             heart.told();
             woken(&heart).await;
             began.elapsed()
@@ -349,7 +356,7 @@ mod tests {
         let said = Instant::now();
         woken(&heart).await;
         heart.go_on(&silent);
-        assert!(heart.is_due(), "nothing was said");
+        assert!(heart.is_due(), "no data was sent");
         heart.go_on(&deputy);
         assert!(!heart.is_due());
         woken(&heart).await;
@@ -378,7 +385,7 @@ mod tests {
             }
         }
         let left = tokio::time::timeout(Duration::from_secs(10), shutdown.finished(Duration::from_secs(5)));
-        assert!(!left.await.expect("it has an end"), "it is there while streams are");
+        assert!(!left.await.expect("the wait is bounded"), "the task runs while streams exist");
         drop(hearts);
         assert!(shutdown.finished(Duration::from_secs(5)).await);
         assert_eq!(pulse.hearts().slots.len(), 0);
