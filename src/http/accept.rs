@@ -1,5 +1,5 @@
-//! The accept loop: HTTP/1.1 and h2c on one listener, with a limit or a time limit for everything that a peer
-//! can do.
+//! The accept loop: HTTP/1.1 and h2c on one listener. Limits and timeouts bound each resource that a peer can
+//! use.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -59,12 +59,12 @@ const QUEUE: i32 = 4096;
 const QUEUED: usize = 4096;
 /// How long an idle connection stays open while the gateway closes: a request may be on its way.
 const LAST_REQUEST: Duration = Duration::from_millis(200);
-/// The same time for an idle connection that expired. It is longer, because a client that may use HTTP/2
-/// first receives a GOAWAY.
+/// The grace period of an idle connection that has expired. It is longer than [`CLOSE_GRACE`], because a
+/// client that uses HTTP/2 without negotiation first receives a GOAWAY.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// Accepts connections until a shutdown has no work left. During the drain, clients receive problems that
-/// report it.
+/// Accepts connections until a shutdown has started and all work has ended. During the drain, clients receive
+/// problems that report it.
 ///
 /// Idle connections close soon, and others after their responses. The abort closes all of them.
 /// [`Shutdown::wait_for_tasks`] waits for the connections.

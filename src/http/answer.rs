@@ -23,7 +23,7 @@ use crate::shutdown::sound;
 const PIECE: usize = 16 << 10;
 
 tokio::task_local! {
-    /// Set in the task of an HTTP/2 stream, which polls a body only for what fits into the flow-control
+    /// Set in the task of an HTTP/2 stream, which polls a body only for bytes that fit the flow-control
     /// window.
     static PROGRESS: Progress;
 }

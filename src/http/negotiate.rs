@@ -31,8 +31,8 @@ impl Form {
     }
 }
 
-/// The offered representation that the client prefers: the highest `q` first, then the order in `Accept`.
-/// Returns the first offered representation if the client has no preference.
+/// The offered representation that the client prefers: by the highest `q`, then an exact media type before a
+/// wildcard, then by the order in `Accept`. Without `Accept`, this is the first offered representation.
 ///
 /// Fails with 406 if `Accept` matches no offered representation.
 pub fn choose(headers: &HeaderMap, offered: &[Form]) -> Result<Form, ApiError> {

@@ -11,7 +11,7 @@ pub enum Part {
     /// version of the file.
     Whole,
     Bytes(Range<u64>),
-    /// The range starts at or after the end of the file.
+    /// The range contains no byte of the file.
     Unsatisfiable,
 }
 

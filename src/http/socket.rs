@@ -26,7 +26,7 @@ use crate::pool::SignIn;
 const TOO_LONG: &str = "the sign-in did not complete in time";
 /// The time limit for the last frame and the close frame.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// The number of bytes that one read from the terminal returns at most.
+/// The maximum number of bytes of one read from the terminal.
 const READ: usize = 16 << 10;
 
 /// The state of one socket.
@@ -54,7 +54,7 @@ enum End {
 
 impl SignInSocket {
     /// Relays bytes until the program exits, the client disconnects, or a time limit expires. Dropping the
-    /// future kills the program.
+    /// future ends the program.
     pub(crate) async fn run(mut self, mut socket: WebSocket) {
         let agent = self.sign_in.agent().clone();
         let end = self.carry(&mut socket).await;

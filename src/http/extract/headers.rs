@@ -217,8 +217,8 @@ impl<G: Send + Sync> FromRequestParts<G> for LastEventId {
     }
 }
 
-/// The trace context of `traceparent` and `tracestate`. The W3C specification requires to ignore a malformed
-/// one.
+/// The trace context of `traceparent` and `tracestate`. The W3C specification requires that servers
+/// ignore a malformed one.
 #[derive(Debug)]
 pub(crate) struct Trace(pub(crate) Option<TraceContext>);
 

@@ -222,7 +222,7 @@ fn problem_response(codes: &[ProblemCode]) -> RefOr<utoipa::openapi::Response> {
 /// The headers of a problem response with this status.
 fn problem_headers(status: u16) -> Option<(&'static str, Header)> {
     let (name, kind, description) = match status {
-        401 => ("WWW-Authenticate", Type::String, "The value `Bearer`."),
+        401 => ("WWW-Authenticate", Type::String, "The authentication scheme `Bearer`."),
         416 => ("Content-Range", Type::String, "The size of the file in bytes, as `bytes */SIZE`."),
         429 | 503 => ("Retry-After", Type::Integer, "The delay before a retry, in seconds."),
         _ => return None,

@@ -119,7 +119,7 @@ impl Feed {
             let own = Own::new(&event::Reset { reason: told(reason), session: None }, self.ids.now());
             resets.push(Own { session: about, ..own });
         }
-        // Only the last frame has an id. A client that disconnects before it receives all frames again.
+        // Only the last frame has an id. A client that disconnects earlier receives all frames again.
         if let Some(last) = resets.last_mut() {
             last.id = Some(self.source.id(&self.epoch, before));
         }

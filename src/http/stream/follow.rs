@@ -46,7 +46,7 @@ pub(crate) struct Stream {
 }
 
 /// A response extension with the writer of a streaming response. The owner of the stream writes the body.
-/// Once the stream is taken out, the body of the response itself stays empty.
+/// After the stream is removed, the body of the response itself stays empty.
 #[derive(Debug, Clone)]
 pub(crate) struct Live(Arc<Mutex<Option<Box<Stream>>>>);
 

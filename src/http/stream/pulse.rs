@@ -62,7 +62,7 @@ const GONE: u64 = u64::MAX;
 
 impl Slot {
     fn wake(&self) {
-        // The waker is called without the lock, because the woken task may drop the entry, which takes the
+        // The waker is called without the lock, because the woken task may drop the entry, which acquires the
         // lock.
         let waker = sound(self.waker.lock()).take();
         if let Some(waker) = waker {

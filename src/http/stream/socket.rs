@@ -19,7 +19,7 @@ use crate::eventlog::{Later, Outlet, Took};
 use crate::http::accept::{Held, Home};
 use crate::shutdown::sound;
 
-/// The limit of the bytes for one write. A client that does not read keeps so much of the log in memory.
+/// The limit of the bytes for one write. A client that does not read keeps this much of the log in memory.
 const GATHERED: usize = 64 << 10;
 /// The limit of the bytes that a client may send before its stream is complete. They belong to its next
 /// requests.

@@ -23,7 +23,7 @@ pub(crate) enum Source {
     },
 }
 
-/// The next item of a source. Cursors are those of the source.
+/// The next item of a source. A cursor is a sequence number of one session or a position in the whole log.
 #[derive(Debug)]
 pub(super) enum Next {
     Run(Run),
