@@ -1,4 +1,5 @@
-//! The accept loop: HTTP/1.1 and h2c on one listener, with a limit or a deadline for everything that a peer can do.
+//! The accept loop: HTTP/1.1 and h2c on one listener. Limits and timeouts bound each resource that a peer can
+//! use.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -33,13 +34,14 @@ use super::hijack::Hijack;
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{Limits, Network};
 
-/// How connections are taken.
+/// The settings of the accept loop.
 #[derive(Debug, Clone)]
 pub struct Acceptor {
     pub limits: Arc<Limits>,
-    /// Addresses of our own proxies: many clients come from one of them, so they are not counted one by one.
+    /// The addresses of trusted proxies. Many clients share such an address, so it has no connection limit of
+    /// its own.
     pub proxies: Vec<Network>,
-    /// Who comes neither from a proxy nor over loopback is not served: what they send would travel in the clear.
+    /// Accept only proxies and loopback. Other peers would send their keys in clear text.
     pub require_proxy: bool,
     pub stream_workers: StreamWorkers,
     pub shutdown: Shutdown,
@@ -52,17 +54,20 @@ impl Acceptor {
     }
 }
 
-/// Connections that may wait to be accepted.
+/// The number of connections that the kernel queues.
 const LISTEN_BACKLOG: i32 = 4096;
 const MAX_LATE_ACCEPTS: usize = 4096;
-/// How long a connection without a request stays open once the door is shut: a request may be on its way.
+/// How long an idle connection stays open while the gateway closes: a request may be on its way.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
-/// The same for one whose time is over: over HTTP/2, which it may speak without having asked, it is told of the end first.
+/// The grace period of an idle connection that has expired. It is longer than [`CLOSE_GRACE`], because a
+/// client that uses HTTP/2 without negotiation first receives a GOAWAY.
 const GOAWAY_GRACE: Duration = Duration::from_secs(2);
 
-/// Serves until all work has ended after a stop was asked for: until then clients are told that the gateway drains.
-/// Connections end on their own, idle ones soon and others with their answers, and all of them at the hard stop;
-/// [`Shutdown::finished`] waits for them.
+/// Accepts connections until a shutdown has started and all work has ended. During the drain, clients receive
+/// problems that report it.
+///
+/// Idle connections close soon, and others after their responses. The abort closes all of them.
+/// [`Shutdown::wait_for_tasks`] waits for the connections.
 pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
     let state = Arc::new(Listener {
         builder: builder(&acceptor.limits, &acceptor.shutdown),
@@ -82,13 +87,14 @@ pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
         match accepted {
             Ok((stream, peer)) => state.admit(stream, peer),
             Err(error) => {
-                // Mostly no more descriptors: others will end soon, so it waits instead of spinning.
-                tracing::warn!(%error, "a connection could not be accepted");
+                // The usual cause is that no file descriptor is free. The pause avoids a busy loop until
+                // other connections end.
+                tracing::warn!(%error, "could not accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
-    // Whom the system has let in already would be cut off with the listener.
+    // Connections in the accept queue would be reset when the listener closes, so they are accepted first.
     let Ok(listener) = listener.into_std() else { return };
     for (stream, peer) in drain_accept_queue(|| listener.accept()) {
         if stream.set_nonblocking(true).is_ok()
@@ -99,7 +105,8 @@ pub async fn serve(listener: TcpListener, router: Router, acceptor: Acceptor) {
     }
 }
 
-/// What the queue of new connections holds. Who left it meanwhile is an error of its own, with others behind it.
+/// Drains the accept queue. A client that disconnected while it was queued yields an error, and other
+/// connections may follow it.
 fn drain_accept_queue<T>(mut accept: impl FnMut() -> io::Result<T>) -> impl Iterator<Item = T> {
     use io::ErrorKind::{ConnectionAborted, Interrupted};
     let next = move || match accept() {
@@ -109,7 +116,7 @@ fn drain_accept_queue<T>(mut accept: impl FnMut() -> io::Result<T>) -> impl Iter
     std::iter::from_fn(next).take(MAX_LATE_ACCEPTS).flatten()
 }
 
-/// What each new connection gets.
+/// The state that all connections share.
 #[derive(Debug)]
 struct Listener {
     builder: Builder<H2Executor>,
@@ -120,7 +127,7 @@ struct Listener {
     runtime: Handle,
 }
 
-/// Where the socket of a complete stream goes: to a connection that serves the next request.
+/// Returns the socket of a complete stream to HTTP. A new connection serves the next request.
 #[derive(Debug)]
 pub(in crate::http) struct ReturnPath {
     listener: Arc<Listener>,
@@ -128,13 +135,13 @@ pub(in crate::http) struct ReturnPath {
 }
 
 impl ReturnPath {
-    /// Serves requests on the socket, beginning with these bytes.
+    /// Serves requests on the socket. `read_buf` has the bytes that were already read.
     pub(in crate::http) fn resume_http(self, stream: TcpStream, permit: ConnectionPermit, early: Bytes) {
         let Self { listener, peer } = self;
         let Acceptor { limits, shutdown, .. } = &listener.acceptor;
         let stream = match stream_workers::register_with(stream, &listener.runtime) {
             Ok(stream) => stream,
-            Err(error) => return tracing::debug!(%peer, %error, "a socket was not handed back"),
+            Err(error) => return tracing::debug!(%peer, %error, "could not return a socket to HTTP"),
         };
         set_socket_options(&stream, limits);
         let socket = OpenSocket { stream, read_buf: early, activity: Activity::after_request() };
@@ -146,10 +153,10 @@ impl Listener {
     fn admit(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
         let Self { connections, acceptor, .. } = &**self;
         if !acceptor.accepts_peer(peer.ip()) {
-            tracing::debug!(%peer, "a connection past the proxy was closed");
+            tracing::debug!(%peer, "closed a connection that did not come through the proxy");
             return;
         }
-        // Over the limit: closing at once is the cheapest answer.
+        // Over the limit. Closing at once costs the least.
         let Some(counted) = connections.acquire(peer.ip()) else { return };
         set_socket_options(&stream, &acceptor.limits);
         let permit = ConnectionPermit { guard: Arc::new(counted) };
@@ -158,15 +165,15 @@ impl Listener {
     }
 }
 
-/// A socket with a client that may send a request.
+/// A socket whose client may send a request.
 struct OpenSocket {
     stream: TcpStream,
-    /// Bytes that the client has sent already.
+    /// Bytes that were already read from the socket.
     read_buf: Bytes,
     activity: Activity,
 }
 
-/// Answers the requests of one connection.
+/// Handles the requests of one connection.
 #[derive(Debug, Clone)]
 struct RequestHandler {
     router: Router,
@@ -179,7 +186,7 @@ struct RequestHandler {
 }
 
 impl RequestHandler {
-    /// Never resolves when the answer leaves the connection, which is dropped then.
+    /// Never completes if the response hijacks the connection, because the connection is then dropped.
     fn handle(
         self,
         request: hyper::Request<Incoming>,
@@ -199,9 +206,10 @@ impl RequestHandler {
                 Some(backlog) => backlog.admit().await,
                 None => UnsentBytes::uncounted(),
             };
-            // A router is always ready, and its clone is a reference.
+            // A router is always ready, and cloning it copies a reference.
             let mut response = router.call(request).await?;
-            // Nothing of the answer before may be in the buffers, which are dropped.
+            // The buffers of the connection are dropped, so they must not contain bytes of an earlier
+            // response.
             if let Some(may_leave) = hijack_permit.filter(|_| send_backlog.is_empty())
                 && takeover.try_hijack(&mut response, may_leave)
             {
@@ -231,7 +239,7 @@ async fn serve_connection(listener: Arc<Listener>, begun: OpenSocket, peer: Sock
         permit: permit.clone(),
     };
     let service = service_fn(move |request| answers.clone().handle(request));
-    // By itself, since a future that is moved into another one is there twice.
+    // Boxed separately, because moving a future into another one doubles its size.
     let mut connection = Box::pin(listener.builder.serve_connection_with_upgrades(TokioIo::new(io), service));
     let (mut ending, mut asked, mut draining) = (false, false, false);
     let (mut last_request, mut look) = (None, Instant::now() + limits.header);
@@ -239,14 +247,14 @@ async fn serve_connection(listener: Arc<Listener>, begun: OpenSocket, peer: Sock
         tokio::select! {
             ended = ended_or_hijacked(connection.as_mut(), &takeover) => {
                 if let Some(Err(error)) = ended {
-                    tracing::debug!(%peer, error, "a connection ended early");
+                    tracing::debug!(%peer, error, "a connection ended with an error");
                 }
                 break;
             }
             () = shutdown.drain_started(), if !draining => {
                 draining = true;
-                // HTTP/2 loses nothing by a GOAWAY. On HTTP/1.1 it would cut off who is about to ask: there each
-                // answer says that it is the last.
+                // GOAWAY is safe for HTTP/2. On HTTP/1.1, closing could cut off a request that the client is
+                // sending. There, each response announces the close instead.
                 if activity.is_multiplexed() && !ending {
                     ending = true;
                     connection.as_mut().graceful_shutdown();
@@ -262,13 +270,13 @@ async fn serve_connection(listener: Arc<Listener>, begun: OpenSocket, peer: Sock
             () = shutdown.abort_started() => return,
             () = tokio::time::sleep_until(look) => {
                 let now = Instant::now();
-                // An answer of one piece is handed over at once, and may be on its way for long.
+                // hyper accepts a response of one chunk at once, but writing it may take long.
                 if !send_backlog.is_empty() {
                     activity.response_in_progress();
                 }
                 match activity.next_check(limits, permit.is_crowded()) {
                     Some(next) => (look, asked) = (next, false),
-                    // Asked politely first, so that a request that is on its way is not lost.
+                    // The first step is a graceful shutdown, so that a request on its way is not lost.
                     None if !asked => {
                         let wait = if activity.is_multiplexed() { limits.write_stall } else { GOAWAY_GRACE };
                         (look, asked, ending) = (now + wait, true, true);
@@ -284,7 +292,7 @@ async fn serve_connection(listener: Arc<Listener>, begun: OpenSocket, peer: Sock
     takeover.start_stream(permit, home, lanes, limits, shutdown);
 }
 
-/// `None` when a stream wants the socket.
+/// Returns `None` if a stream hijacks the connection.
 async fn ended_or_hijacked<C: Future>(mut connection: Pin<&mut C>, takeover: &Hijack) -> Option<C::Output> {
     poll_fn(|context| match connection.as_mut().poll(context) {
         Poll::Ready(ended) => Poll::Ready(Some(ended)),
@@ -301,15 +309,16 @@ async fn sleep_until_some(time: Option<Instant>) {
     }
 }
 
-/// Many clients come back at the same moment when a network or a proxy had a fault. Who finds the queue of new
-/// connections full tries again after a second only; the kernel cuts this to what it allows.
+/// Many clients reconnect at the same moment after a network or proxy fault. A client that finds the queue
+/// full retries only after a second. The kernel limits the value to its own maximum.
 fn set_listen_backlog(listener: &TcpListener) {
     if let Err(error) = rustix::net::listen(listener, LISTEN_BACKLOG) {
-        tracing::debug!(%error, "the queue of new connections keeps its length");
+        tracing::debug!(%error, "could not set the length of the accept queue");
     }
 }
 
-/// No delay for small writes, a bound on what the kernel holds for a slow reader, and a probe for dead peers.
+/// Disables Nagle's algorithm, limits the send buffer for slow readers, and enables keep-alive probes for
+/// dead peers.
 fn set_socket_options(stream: &TcpStream, limits: &Limits) {
     use rustix::net::sockopt;
     let set = stream.set_nodelay(true).and_then(|()| {
@@ -319,7 +328,7 @@ fn set_socket_options(stream: &TcpStream, limits: &Limits) {
         Ok(())
     });
     if let Err(error) = set {
-        tracing::debug!(%error, "a socket did not take its options");
+        tracing::debug!(%error, "could not set the options of a socket");
     }
 }
 
@@ -328,7 +337,7 @@ fn builder(limits: &Limits, shutdown: &Shutdown) -> Builder<H2Executor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        // [`Activity`] knows the time of a head from that of a connection at rest.
+        // [`Activity`] distinguishes the time limit of a head from that of an idle connection.
         .header_read_timeout(None)
         .max_buf_size(limits.http_buffer_bytes)
         .keep_alive(true);
@@ -344,7 +353,7 @@ fn builder(limits: &Limits, shutdown: &Shutdown) -> Builder<H2Executor> {
     builder
 }
 
-/// The streams of HTTP/2 have a task each, tracked like all others.
+/// Spawns the task of each HTTP/2 stream, and tracks it like all other tasks.
 #[derive(Debug, Clone)]
 struct H2Executor {
     shutdown: Shutdown,
@@ -360,7 +369,7 @@ where
     }
 }
 
-/// How many connections there are, in all and from each address.
+/// The number of open connections, in total and per address.
 #[derive(Debug, Clone)]
 struct Connections(Arc<ConnectionCounts>);
 
@@ -378,7 +387,7 @@ struct OpenConnections {
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// Counts the connection of a request for as long as anybody has it: one that became a WebSocket outlives the task that
+/// Counts a connection while any clone exists. A connection that became a WebSocket outlives the task that
 /// served it as HTTP.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionPermit {
@@ -386,7 +395,7 @@ pub(super) struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Others may soon find no place.
+    /// Whether more than half of a connection limit is in use.
     fn is_crowded(&self) -> bool {
         let ConnectionGuard { connections, address } = &*self.guard;
         let ConnectionCounts { max, max_per_address, .. } = *connections.0;
@@ -396,11 +405,11 @@ impl ConnectionPermit {
     }
 }
 
-/// One connection; it is counted until this is dropped.
+/// One counted connection. Dropping it releases the count.
 #[derive(Debug)]
 struct ConnectionGuard {
     connections: Connections,
-    /// `None` for a proxy of ours.
+    /// `None` for a trusted proxy.
     address: Option<IpAddr>,
 }
 

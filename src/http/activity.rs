@@ -1,4 +1,4 @@
-//! How busy a connection is: its open requests, since when there is none, and for how long it may have none.
+//! The activity of a connection: its open requests, and the time limits while none is open.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -8,20 +8,21 @@ use tokio::time::Instant;
 use crate::shutdown::lock_or_abort;
 use crate::types::Limits;
 
-/// A cheap handle on a connection's requests.
+/// A cheap handle to the activity of one connection.
 #[derive(Debug, Clone)]
 pub(super) struct Activity(Arc<Mutex<ActivityState>>);
 
 #[derive(Debug)]
 struct ActivityState {
     requests: usize,
-    /// When the last request ended, or the connection began.
+    /// When the last request ended, or when the connection began.
     idle_since: Instant,
-    /// When something came that may be the next one's head.
+    /// When bytes arrived that may be the start of the next head.
     head_since: Option<Instant>,
-    /// What comes first belongs to the last request: its body, which may have been answered before it was read.
+    /// The next bytes belong to the body of the last request, which may have been answered before its body
+    /// was read.
     body_remainder: bool,
-    /// How the last request came.
+    /// The HTTP version of the last request.
     version: Option<Version>,
 }
 
@@ -32,7 +33,7 @@ impl Activity {
         Self(Arc::new(Mutex::new(open)))
     }
 
-    /// For a connection that has served a request over HTTP/1.1.
+    /// For a connection that has already served a request over HTTP/1.1.
     pub(super) fn after_request() -> Self {
         let activity = Self::new();
         activity.lock().version = Some(Version::HTTP_11);
@@ -43,7 +44,7 @@ impl Activity {
         lock_or_abort(self.0.lock())
     }
 
-    /// A request has come, perhaps with a body; it is open until its guard is dropped.
+    /// Records the start of a request, which may have a body. The request is open until the guard is dropped.
     pub(super) fn begin(&self, version: Version, body: bool) -> RequestGuard {
         let mut open = self.lock();
         open.requests += 1;
@@ -54,12 +55,12 @@ impl Activity {
         RequestGuard(self.clone())
     }
 
-    /// Whether requests share the connection, by HTTP/2.
+    /// Whether requests share the connection (HTTP/2).
     pub(super) fn is_multiplexed(&self) -> bool {
         self.lock().is_multiplexed()
     }
 
-    /// Something came.
+    /// Records that bytes arrived.
     pub(super) fn bytes_received(&self) {
         let mut open = self.lock();
         if open.requests == 0 && !std::mem::take(&mut open.body_remainder) {
@@ -67,30 +68,31 @@ impl Activity {
         }
     }
 
-    /// An answer whose request is over is still on its way.
+    /// Records that a response is still being written after its request ended.
     pub(super) fn response_in_progress(&self) {
         let mut open = self.lock();
         open.idle_since = Instant::now();
-        // A head that came meanwhile is read after it.
+        // A head that arrived meanwhile is read only after the response.
         open.head_since = open.head_since.map(|_| open.idle_since);
     }
 
-    /// When to look at it next; `None` when its time without a request is over. `hurry` when others may want its place.
+    /// The time of the next check. `None` if the time without a request has expired. `crowded` shortens the
+    /// time, because other clients may need the connection slot.
     pub(super) fn next_check(&self, limits: &Limits, crowded: bool) -> Option<Instant> {
         let now = Instant::now();
-        // A head may be begun meanwhile, and places become few.
+        // Until then a head may begin, or connection slots may become scarce.
         let soon = now + limits.header;
         self.request_deadline(limits, crowded).map_or(Some(soon), |end| (now < end).then_some(end.min(soon)))
     }
 
-    /// By when there has to be a request; `None` while one is open.
+    /// The time by which a request must arrive. `None` while a request is open.
     pub(super) fn request_deadline(&self, limits: &Limits, crowded: bool) -> Option<Instant> {
         let open = self.lock();
         let idle = if crowded { limits.header.min(limits.connection_idle) } else { limits.connection_idle };
         match *open {
             ActivityState { requests: 1.., .. } => None,
             ActivityState { version: None, idle_since, .. } => Some(idle_since + limits.header),
-            // Over HTTP/2 what comes may be about anything.
+            // With HTTP/2, arriving bytes need not be a head.
             ActivityState { head_since: Some(since), .. } if !open.is_multiplexed() => Some(since + limits.header),
             ActivityState { idle_since, .. } => Some(idle_since + idle),
         }
@@ -129,7 +131,7 @@ mod tests {
         Limits { header, connection_idle, ..Limits::default() }
     }
 
-    /// Seconds from now until there has to be a request.
+    /// The number of seconds until a request must arrive.
     fn seconds_left(activity: &Activity, crowded: bool) -> Option<u64> {
         Some((activity.request_deadline(&limits(), crowded)? - Instant::now()).as_secs())
     }
@@ -141,18 +143,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_only_without_open_requests() {
         let activity = Activity::new();
-        assert_eq!(seconds_left(&activity, false), Some(10), "for its first");
+        assert_eq!(seconds_left(&activity, false), Some(10), "before the first request");
         let (one, two) = (activity.begin(Version::HTTP_11, false), activity.begin(Version::HTTP_11, false));
         advance(5).await;
         assert_eq!(seconds_left(&activity, false), None);
         drop(one);
-        assert_eq!(seconds_left(&activity, false), None, "there is another");
+        assert_eq!(seconds_left(&activity, false), None, "another request is open");
         drop(two);
         assert_eq!((seconds_left(&activity, false), seconds_left(&activity, true)), (Some(100), Some(10)));
         advance(4).await;
         assert_eq!((seconds_left(&activity, false), seconds_left(&activity, true)), (Some(96), Some(6)));
         let look = |hurry| Some((activity.next_check(&limits(), hurry)? - Instant::now()).as_secs());
-        assert_eq!((look(false), look(true)), (Some(10), Some(6)), "a head may come, and others");
+        assert_eq!((look(false), look(true)), (Some(10), Some(6)), "a head may begin");
         advance(6).await;
         assert_eq!((look(false), look(true)), (Some(10), None));
         activity.response_in_progress();
@@ -164,25 +166,25 @@ mod tests {
         let activity = Activity::new();
         advance(4).await;
         activity.bytes_received();
-        assert_eq!(seconds_left(&activity, false), Some(6), "the first one has what is left of its own");
+        assert_eq!(seconds_left(&activity, false), Some(6), "the first head has the rest of its time");
         let request = activity.begin(Version::HTTP_11, false);
         activity.bytes_received();
         drop(request);
-        assert_eq!(seconds_left(&activity, false), Some(100), "what came before was of the request");
+        assert_eq!(seconds_left(&activity, false), Some(100), "earlier bytes belong to the request");
         advance(50).await;
         activity.bytes_received();
         advance(3).await;
         activity.bytes_received();
-        assert_eq!(seconds_left(&activity, false), Some(7), "from its first byte");
+        assert_eq!(seconds_left(&activity, false), Some(7), "the time starts with the first byte");
         activity.response_in_progress();
-        assert_eq!(seconds_left(&activity, false), Some(10), "an answer before it is still on its way");
+        assert_eq!(seconds_left(&activity, false), Some(10), "the previous response is still being written");
         drop(activity.begin(Version::HTTP_11, true));
         activity.bytes_received();
-        assert_eq!(seconds_left(&activity, false), Some(100), "the rest of a body that nobody wanted");
+        assert_eq!(seconds_left(&activity, false), Some(100), "the bytes are the rest of an unread body");
         activity.bytes_received();
         assert_eq!(seconds_left(&activity, false), Some(10));
         drop(activity.begin(Version::HTTP_2, false));
         activity.bytes_received();
-        assert_eq!(seconds_left(&activity, false), Some(100), "a ping is no head");
+        assert_eq!(seconds_left(&activity, false), Some(100), "a ping is not a head");
     }
 }

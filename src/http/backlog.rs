@@ -1,7 +1,7 @@
-//! Bounds the memory that clients hold in the gateway by not reading: response bytes that are not sent yet, and requests on
-//! connections that have shown no key.
+//! Limits the memory that a client occupies by not reading: unsent response bytes, and requests on
+//! unauthenticated connections.
 //!
-//! Only HTTP/2 needs this. With HTTP/1.1 a connection has one request at a time.
+//! Only HTTP/2 needs this. An HTTP/1.1 connection has one request at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::types::Limits;
 
-/// Marks a response whose body is shared by all that get it: an unsent copy costs nothing.
+/// Marks a response whose body is shared by all clients. An unsent copy of it needs no memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SharedBody;
 
@@ -21,7 +21,7 @@ pub(super) struct GlobalBacklog(Arc<GlobalState>);
 #[derive(Debug)]
 struct GlobalState {
     bytes: AtomicUsize,
-    /// Response bytes were sent or dropped while a connection waited for that.
+    /// Notifies waiting connections that response bytes were sent or dropped.
     released: Notify,
     limits: Arc<Limits>,
 }
@@ -35,7 +35,7 @@ struct ConnectionState {
     total: Arc<GlobalState>,
     bytes: AtomicUsize,
     authenticated: AtomicBool,
-    /// Requests that may run until one of them has shown a key.
+    /// Permits for requests that run before the connection is authenticated.
     unauthenticated: Arc<Semaphore>,
 }
 
@@ -57,21 +57,23 @@ impl GlobalBacklog {
 }
 
 impl ConnectionBacklog {
-    /// A request of this connection has shown a key that is valid.
+    /// Records that a request of this connection had a valid key.
     pub(super) fn authenticated(&self) {
         if !self.0.authenticated.swap(true, Ordering::Relaxed) {
-            // Requests that wait go on, and get no permit.
+            // Closing the semaphore wakes the waiting requests. They run without a permit.
             self.0.unauthenticated.close();
         }
     }
 
-    /// Waits until the next request may run: until others have ended on a connection without a key, and until enough
-    /// of the responses before it is sent. A connection without unsent bytes does not wait for other connections.
+    /// Waits until the next request may run. An unauthenticated connection runs a limited number of requests
+    /// at a time. A connection with unsent bytes waits while it, or all connections together, have too many
+    /// of them. A connection without unsent bytes does not wait for other connections.
     pub(super) async fn admit(&self) -> UnsentBytes {
         let ConnectionState { total, bytes, unauthenticated, .. } = &*self.0;
         let permit = Arc::clone(unauthenticated).acquire_owned().await.ok();
         loop {
-            // Created before the check, so that no release between check and wait is missed.
+            // The future is created before the check. Otherwise a release between the check and the wait
+            // would be lost.
             let released = total.released.notified();
             let (own, all) = (bytes.load(Ordering::Relaxed), total.bytes.load(Ordering::Relaxed));
             let limits = &total.limits;
@@ -83,22 +85,22 @@ impl ConnectionBacklog {
     }
 }
 
-/// The unsent bytes of one response. They are released when it is dropped.
+/// The unsent bytes of one response. Dropping it releases them.
 #[derive(Debug)]
 pub(super) struct UnsentBytes {
-    /// `None` if they are not counted.
+    /// `None` if the bytes are not counted.
     connection: Option<ConnectionBacklog>,
     bytes: usize,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl UnsentBytes {
-    /// Of a connection with one request at a time.
+    /// For HTTP/1.1 connections, which have one request at a time.
     pub(super) const fn uncounted() -> Self {
         Self { connection: None, bytes: 0, _permit: None }
     }
 
-    /// So many bytes of the response are in memory now.
+    /// Sets the number of bytes of the response that are in memory.
     pub(super) fn set(&mut self, bytes: usize) {
         let Some(ConnectionBacklog(connection)) = &self.connection else { return };
         let before = std::mem::replace(&mut self.bytes, bytes);
@@ -151,7 +153,7 @@ mod tests {
         first.set(60);
         second.set(60);
         assert!(one.admit().now_or_never().is_none() && other.admit().now_or_never().is_none());
-        assert!(backlog.connection().admit().now_or_never().is_some(), "it has none");
+        assert!(backlog.connection().admit().now_or_never().is_some(), "the connection has no unsent bytes");
         drop(first);
         assert!(other.admit().now_or_never().is_some());
     }
@@ -163,9 +165,9 @@ mod tests {
         let open = (connection.admit().await, connection.admit().await);
         assert!(connection.admit().now_or_never().is_none());
         drop(open.0);
-        let third = connection.admit().now_or_never().expect("one has ended");
+        let third = connection.admit().now_or_never().expect("one request has ended");
         let (fourth, ()) = tokio::join!(biased; connection.admit(), async { connection.authenticated() });
-        assert!(connection.admit().now_or_never().is_some(), "it has shown a key");
+        assert!(connection.admit().now_or_never().is_some(), "the connection is authenticated");
         drop((third, fourth, open.1));
     }
 }

@@ -1,7 +1,7 @@
-//! Bodies that are written by a future: one allocation for a stream, no task and no queue.
+//! Response bodies that a future writes, with one allocation per stream and without a task or a queue.
 //!
-//! The future hands over a chunk with [`Out::send`] and goes on only after the connection has taken it. It is dropped,
-//! with all that it holds, when the client goes away.
+//! The future sends a chunk with [`ChunkSender::send`], which waits until the connection accepts the chunk.
+//! If the client disconnects, the future is dropped.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -15,7 +15,7 @@ use http_body::Frame;
 
 use crate::shutdown::lock_or_abort;
 
-/// The place of the one chunk that is on its way.
+/// Holds the one chunk that the connection has not accepted yet.
 #[derive(Debug, Clone, Default)]
 struct ChunkSlot(Arc<Mutex<Option<Bytes>>>);
 
@@ -25,24 +25,24 @@ impl ChunkSlot {
     }
 }
 
-/// Where the future writes.
+/// The writing end of a body.
 #[derive(Debug)]
 pub(crate) struct ChunkSender(ChunkSlot);
 
 impl ChunkSender {
-    /// Resolves when the connection has taken the chunk.
+    /// Sends a chunk, and waits until the connection accepts it.
     pub(crate) async fn send(&mut self, chunk: Bytes) {
         self.put(chunk);
         poll_fn(|_| self.poll_empty()).await;
     }
 
-    /// Hands a chunk over, once the one before was taken.
+    /// Stores a chunk without waiting. The slot must be empty.
     pub(crate) fn put(&mut self, chunk: Bytes) {
         *self.0.lock() = Some(chunk).filter(|chunk| !chunk.is_empty());
     }
 
-    /// Ready when the connection has what was given. The body polls the future again when it is asked for the next
-    /// chunk, so no waker is needed.
+    /// Ready when the slot is empty. The body polls the future again when the connection asks for the next
+    /// chunk. Therefore no waker is needed.
     pub(crate) fn poll_empty(&self) -> Poll<()> {
         if self.0.lock().is_some() { Poll::Pending } else { Poll::Ready(()) }
     }
@@ -50,11 +50,11 @@ impl ChunkSender {
 
 struct FutureBody {
     slot: ChunkSlot,
-    /// `None` once it has returned.
+    /// `None` after the future has completed.
     future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-/// A body of what `write` sends. It ends when the future does.
+/// A body that consists of the chunks that the future of `write` sends. It ends when the future completes.
 pub(crate) fn body_from<F>(write: impl FnOnce(ChunkSender) -> F) -> Body
 where
     F: Future<Output = ()> + Send + 'static,

@@ -1,4 +1,4 @@
-//! A connection that cannot hold us up: it closes when its peer takes nothing for long, and holds little for it until
+//! Protects the gateway from a peer that does not read: the connection times out, and it buffers little until
 //! then.
 
 use std::io::{self, IoSlice};
@@ -13,27 +13,28 @@ use tokio::time::{Sleep, sleep};
 
 use super::activity::Activity;
 
-/// Bytes of an answer that may wait to be written before the next chunk is asked for.
+/// The number of unwritten bytes at which a body must wait before it yields the next chunk.
 const MAX_UNWRITTEN_BYTES: usize = 8 << 10;
 
-/// How much of an answer was handed over and is not written yet. A body asks here before it gives more, because hyper
-/// would take several chunks ahead, and they are in memory for as long as the peer takes nothing.
+/// The bytes of a response that hyper has accepted but not written. A body checks this before it yields more.
+/// Otherwise hyper would accept several chunks ahead, and they would stay in memory while the peer does not
+/// read.
 ///
-/// Only for HTTP/1.1, where a connection has one answer at a time and all of it in one task.
+/// Only for HTTP/1.1, where a connection has one response at a time, in a single task.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SendBacklog(Arc<BacklogState>);
 
 #[derive(Debug, Default)]
 struct BacklogState {
     bytes: AtomicUsize,
-    /// A body was told to wait.
+    /// A body waits until the backlog is empty.
     body_waits: AtomicBool,
-    /// An answer was begun and not all that was handed over is written.
+    /// A response has started, and not all of its accepted bytes are written.
     response_active: AtomicBool,
 }
 
 impl SendBacklog {
-    /// Whether the next chunk has to wait. The task that asks is woken when everything is written.
+    /// Whether the next chunk must wait. If so, the calling task is woken when everything is written.
     pub(super) fn is_full(&self) -> bool {
         let full = self.0.bytes.load(Ordering::Relaxed) >= MAX_UNWRITTEN_BYTES;
         self.0.body_waits.store(full, Ordering::Relaxed);
@@ -44,12 +45,12 @@ impl SendBacklog {
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// An answer begins.
+    /// Records that a response starts.
     pub(super) fn start_response(&self) {
         self.0.response_active.store(true, Ordering::Relaxed);
     }
 
-    /// Whether all that was handed over is written.
+    /// Whether all accepted bytes are written.
     pub(super) fn is_empty(&self) -> bool {
         !self.0.response_active.load(Ordering::Relaxed)
     }
@@ -63,12 +64,12 @@ impl SendBacklog {
     }
 }
 
-/// A stream with a deadline for each time that it takes no more bytes.
+/// An I/O stream that fails if a write makes no progress for a time limit.
 #[derive(Debug)]
 pub(super) struct StallGuard<S> {
     stream: S,
     write_timeout: Duration,
-    /// Runs while a write waits.
+    /// The timer of a pending write.
     timer: Option<Pin<Box<Sleep>>>,
     send_backlog: SendBacklog,
     activity: Activity,
@@ -83,7 +84,7 @@ impl<S> StallGuard<S> {
         self.send_backlog.clone()
     }
 
-    /// Arms the stall's timer while a write is pending, and fails when it ran out.
+    /// Arms the timer while a write is pending. Fails when the timer expires.
     fn check_stall(&mut self, context: &mut Context<'_>, poll: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if poll.is_ready() {
             self.timer = None;
@@ -136,7 +137,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
         self.stream.is_write_vectored()
     }
 
-    /// Who writes flushes when nothing is left to write.
+    /// hyper flushes when nothing is left to write.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
         self.send_backlog.clear(context);

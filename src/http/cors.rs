@@ -1,20 +1,21 @@
-//! CORS: off, but for the origins that the operator listed, and then exactly these headers.
+//! CORS headers, only for the origins that the operator lists.
 //!
-//! The policy decides whether an origin is listed. The gateway reads no cookies, so credentials are never allowed.
+//! The policy decides whether an origin is listed. The gateway reads no cookies, so credentials are never
+//! allowed.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-/// Every request header that a route or a layer reads from a client. `tests/it/cors.rs` compares the list with the
-/// OpenAPI document.
+/// Every request header that a route or a layer reads from a client. `tests/it/cors.rs` compares the list
+/// with the OpenAPI document.
 const REQUEST_HEADERS: &str = "accept, authorization, content-type, last-event-id, idempotency-key, prefer, if-match, \
     if-none-match, if-range, range, x-request-id, traceparent, tracestate";
-/// Every response header that a client acts on. `tests/it/cors.rs` compares the list with the answers.
+/// Every response header that a client uses. `tests/it/cors.rs` compares the list with the responses.
 const EXPOSED_HEADERS: &str = "location, etag, retry-after, ratelimit, ratelimit-policy, preference-applied, \
     idempotency-replayed, content-range, content-disposition, accept-ranges, allow, www-authenticate, x-request-id";
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 
-/// The answer to the preflight request of a browser.
+/// The response to the preflight request of a browser.
 pub(super) fn preflight() -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
@@ -24,7 +25,7 @@ pub(super) fn preflight() -> Response {
     response
 }
 
-/// Lets the page of that origin read the answer.
+/// Permits a page of this origin to read the response.
 pub(super) fn allow(headers: &mut HeaderMap, origin: &str) {
     let Ok(origin) = HeaderValue::from_str(origin) else { return };
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);

@@ -1,8 +1,8 @@
-//! The only place that knows which status a failure gets.
+//! The only place that maps errors to HTTP statuses.
 //!
-//! Handlers and extractors fail with an [`ApiError`], which is a problem and, for what is our own fault, its cause.
-//! The answer carries the problem as an extension; the outermost layer writes it out with the request's id, so that
-//! every problem of this gateway looks the same, whoever made it.
+//! Handlers and extractors fail with an [`ApiError`]: a problem and, for internal errors, its cause. The
+//! response carries the error as an extension. The outermost layer writes the problem document with the
+//! request id, so all problems of the gateway have the same form.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::eventlog::ReadError;
 use crate::session::Refusal;
 use crate::types::LimitExceeded;
 
-/// draft-ietf-httpapi-ratelimit-headers: the quota policy, and the rest of the quota.
+/// draft-ietf-httpapi-ratelimit-headers: the quota policy and the remaining quota.
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// A request that failed.
+/// The error of a request.
 #[derive(Debug)]
 pub struct ApiError {
     problem: Box<Problem>,
-    /// What only the log may say.
+    /// The internal cause. Only the log shows it.
     cause: Option<Cause>,
-    /// The limit of its principal that the request met.
+    /// The limit of the principal that the request exceeded.
     limit: Option<LimitExceeded>,
 }
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a failed answer carries until the outermost layer writes it.
+/// The error of a response whose problem document is not written yet.
 #[derive(Debug, Clone)]
 pub(super) struct FailedResponse(pub(super) Arc<ApiError>);
 
@@ -47,17 +47,17 @@ impl ApiError {
     }
 
     pub(crate) fn not_found() -> Self {
-        Self::new(ProblemCode::NotFound, "there is nothing here under this key")
+        Self::new(ProblemCode::NotFound, "the resource does not exist, or this key has no access to it")
     }
 
     /// The key was revoked while its request waited or streamed.
     pub(crate) fn key_ended() -> Self {
-        Self::new(ProblemCode::Unauthorized, "the key of this request has ended")
+        Self::new(ProblemCode::Unauthorized, "the key of this request was revoked or has expired")
     }
 
-    /// A fault of ours: the client learns nothing of it but the request's id.
+    /// An internal error. The client receives only the request id.
     pub(crate) fn internal(cause: impl Into<Cause>) -> Self {
-        let problem = Problem::new(ProblemCode::Internal, "the gateway failed; its log has the details");
+        let problem = Problem::new(ProblemCode::Internal, "internal error; the gateway log has the details");
         Self { problem: Box::new(problem), cause: Some(cause.into()), limit: None }
     }
 
@@ -78,21 +78,21 @@ impl ApiError {
         &self.problem
     }
 
-    /// As a stream's last frame shows it.
+    /// The problem for the last frame of a stream. Logs an internal error.
     pub(crate) fn into_problem(self) -> Problem {
         self.log();
         *self.problem
     }
 
-    /// Our own faults go to the log, whole, under the request's span.
+    /// Logs an internal error with its causes, in the span of the request.
     pub(super) fn log(&self) {
         if let Some(cause) = &self.cause {
-            tracing::error!(error = %ErrorChain(cause.as_ref()), "a request failed");
+            tracing::error!(error = %ErrorChain(cause.as_ref()), "a request failed with an internal error");
         }
     }
 }
 
-/// An error and what caused it, on one line.
+/// Formats an error and its sources on one line.
 struct ErrorChain<'a>(&'a dyn std::error::Error);
 
 impl fmt::Display for ErrorChain<'_> {

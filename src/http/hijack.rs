@@ -1,10 +1,11 @@
-//! How a stream leaves its connection: the request is read, checked and routed like any other, and then hyper's
-//! connection, whose buffers are most of the memory of an idle stream, is dropped and the stream has the socket.
+//! Moves a stream off its hyper connection. hyper reads the request, and the router handles it as any other
+//! request. Then the hyper connection is dropped, and the stream owns the socket. The buffers of hyper would
+//! be most of the memory of an idle stream.
 //!
-//! Only for HTTP/1.1, where a connection has one answer at a time. A complete stream hands its socket back, and a new hyper
-//! connection serves the next request on it. The old connection's read buffer is gone by then. So this module counts
-//! the heads in the bytes that hyper reads: if bytes of a later request may have been in the buffer, the socket closes
-//! with its stream instead.
+//! Only HTTP/1.1 connections support this, because they have one response at a time. After a complete stream,
+//! a new hyper connection serves the next request on the socket. The read buffer of the old hyper connection
+//! is lost. Therefore this module counts the request heads in the bytes that hyper reads. If the lost buffer
+//! may have held bytes of a later request, the socket closes at the end of the stream.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -25,17 +26,17 @@ use super::stream::{StreamingBody, Stream};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{Limits, Timestamp};
 
-/// A connection's socket, which comes home when the connection is dropped.
+/// The socket of a connection. When hyper drops it, the socket moves to its [`Handoff`].
 #[derive(Debug)]
 pub(super) struct HijackableIo {
-    /// Until the drop.
+    /// `None` only during the drop.
     socket: Option<TcpStream>,
-    /// Bytes that the client sent while the socket had no connection: they come first.
+    /// Bytes that the client sent before this connection existed. Reads return them first.
     read_buf: Bytes,
     hijack: Hijack,
 }
 
-/// Where the two sides meet: the answer that streams, and the socket.
+/// Shared between the request handler, which has the stream, and the I/O object, which has the socket.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hijack(Arc<Mutex<Handoff>>);
 
@@ -46,7 +47,7 @@ struct Handoff {
     read_buf: Bytes,
     pending: Option<PendingStream>,
     scanner: HeadScanner,
-    /// The client sent something after the request that is being answered.
+    /// The client sent bytes after the current request.
     sent_more: bool,
 }
 
@@ -58,20 +59,21 @@ struct PendingStream {
     reusable: bool,
 }
 
-/// Finds the ends of heads (empty lines) in the bytes that hyper reads.
+/// Finds the ends of request heads (empty lines) in the bytes that hyper reads.
 ///
-/// hyper reads on only when its buffer holds no whole head. So if the bytes since the last flush end with an empty line
-/// and contain no other one, hyper's buffer is empty once it has parsed a request without a body.
+/// hyper reads only while its buffer holds no complete head. Suppose that the bytes since the last flush end
+/// with an empty line and contain no other. Then the buffer of hyper is empty after it parses a request
+/// without a body.
 #[derive(Debug, Default)]
 struct HeadScanner {
-    /// Empty lines since the last flush; no more than two are counted.
+    /// The number of empty lines since the last flush. It stops at two.
     blank_lines: u8,
-    /// The last byte ended one.
+    /// The last byte completed an empty line.
     ends_with_head: bool,
     line: LineState,
 }
 
-/// The part of the unfinished line that was read.
+/// The state of the line that is not complete yet.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum LineState {
     #[default]
@@ -86,7 +88,7 @@ impl HeadScanner {
             return;
         }
         self.ends_with_head = false;
-        // A body, or requests in one packet: no need to look further until the next flush.
+        // The bytes are a body or pipelined requests. The scanner ignores the rest until the next flush.
         if self.blank_lines > 1 {
             self.line = LineState::Text;
             return;
@@ -109,25 +111,25 @@ impl HeadScanner {
         };
     }
 
-    /// An answer was written, so a client that does not pipeline sends the next head.
+    /// A response was written. A client that does not pipeline now sends the next head.
     fn response_flushed(&mut self) {
         (self.blank_lines, self.ends_with_head) = (0, false);
     }
 
-    /// Whether a request that was just parsed is the last thing that was read.
+    /// Whether hyper has read nothing after the request that it just parsed.
     fn is_single_head(&self) -> bool {
         self.blank_lines == 1 && self.ends_with_head
     }
 }
 
-/// A request whose answer may leave its connection.
+/// Permits a request to hijack its connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HijackPermit {
-    /// No byte came after the request, and the client did not ask for the connection's end.
+    /// No byte followed the request, and the client did not ask to close the connection.
     reusable: bool,
 }
 
-/// Whether the client closes the connection after this request.
+/// Whether the client asks to close the connection after this request.
 fn requests_close(headers: &HeaderMap) -> bool {
     let options = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     options.flat_map(|value| value.split(',')).any(|option| option.trim().eq_ignore_ascii_case("close"))
@@ -139,8 +141,8 @@ impl Hijack {
         (HijackableIo { socket: Some(stream), read_buf, hijack: hijack.clone() }, hijack)
     }
 
-    /// Whether the answer to a request may leave its connection: nothing of the request is to come, and the client
-    /// understands chunks. Call it when hyper has just parsed the request.
+    /// Returns a permit if the response may hijack its connection: the request is a `GET` over HTTP/1.1
+    /// without a body. Call this when hyper has just parsed the request.
     pub(super) fn permit_for(&self, request: &hyper::Request<Incoming>) -> Option<HijackPermit> {
         let hijackable = request.method() == Method::GET
             && request.version() == Version::HTTP_11
@@ -154,7 +156,7 @@ impl Hijack {
         lock_or_abort(self.0.lock())
     }
 
-    /// Takes an answer that streams; true when it was one. Its connection is to be dropped then.
+    /// Hijacks the connection if the response streams. On `true`, the caller must drop the connection.
     pub(super) fn try_hijack(&self, response: &mut Response, HijackPermit { reusable }: HijackPermit) -> bool {
         let streaming = response.extensions_mut().remove::<StreamingBody>();
         let Some(mut stream) = streaming.and_then(|live| live.take()) else { return false };
@@ -168,8 +170,8 @@ impl Hijack {
         self.lock().pending.is_some()
     }
 
-    /// Goes on without the connection, which was dropped, on a thread for streams, in a task that is as small as it can
-    /// be. A complete stream hands the socket to `home`.
+    /// Starts the stream on a stream worker after the connection was dropped. The task of the stream is as
+    /// small as possible. A complete stream returns the socket through `return_path`.
     pub(super) fn start_stream(self, permit: ConnectionPermit, return_path: ReturnPath, workers: &StreamWorkers, limits: &Limits, shutdown: &Shutdown) {
         let mut handoff = self.lock();
         let (socket, asks) = (handoff.socket.take(), handoff.pending.take());
@@ -178,18 +180,18 @@ impl Hijack {
         if let (Some(socket), Some(PendingStream { stream, head, reusable })) = (socket, asks) {
             let buffer = limits.stream_buffer_bytes.min(limits.send_buffer_bytes);
             if let Err(error) = rustix::net::sockopt::set_socket_send_buffer_size(&socket, buffer) {
-                tracing::debug!(%error, "a socket keeps its buffer");
+                tracing::debug!(%error, "could not set the send buffer size of a socket");
             }
             let home = (reusable && !sent_more).then(|| Box::new(return_path));
             if let Err(error) = workers.spawn(HijackedStream { stream, head, socket, permit, return_path: home, read_buf }, shutdown) {
-                tracing::warn!(%error, "a stream did not get its socket");
+                tracing::warn!(%error, "could not move a stream to a stream worker");
             }
         }
     }
 }
 
-/// The answer's head. Its body comes in chunks. It never has `Connection: close`: with that header, Node's fetch accepts a body
-/// that was cut as complete.
+/// Encodes the head of a response with a chunked body. The head never has `Connection: close`. With that
+/// header, Node's `fetch` accepts a truncated body as complete.
 fn encode_head(response: &mut Response, now: Timestamp) -> Bytes {
     let status = response.status();
     let headers = response.headers_mut();
@@ -217,7 +219,7 @@ impl Drop for HijackableIo {
 
 impl HijackableIo {
     fn socket_mut(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
-        Pin::new(self.get_mut().socket.as_mut().expect("it is there until the drop"))
+        Pin::new(self.get_mut().socket.as_mut().expect("the socket is present until the drop"))
     }
 
     fn poll_read_inner(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -278,7 +280,8 @@ impl AsyncWrite for HijackableIo {
 mod tests {
     use super::*;
 
-    /// Whether a request is alone after these bytes, for every way to cut them in two.
+    /// Whether the bytes contain one head and nothing after it. Checks every split of the bytes into two
+    /// reads.
     fn is_single(bytes: &str) -> bool {
         let whole = |pieces: &[&[u8]]| {
             let mut heads = HeadScanner::default();
@@ -323,6 +326,6 @@ mod tests {
         heads.read(head);
         heads.read(head);
         heads.response_flushed();
-        assert!(!heads.is_single_head(), "the second is parsed from the buffer");
+        assert!(!heads.is_single_head(), "hyper parses the second head from its buffer");
     }
 }

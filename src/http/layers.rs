@@ -1,5 +1,5 @@
-//! What happens to every request around its route, outermost first: the request's id and the headers of every
-//! answer, problems written out, panics, admission.
+//! The middleware around every route, outermost first: request ids and response headers, problem documents,
+//! panics, and admission.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -23,14 +23,14 @@ use crate::auth::Admission;
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The address of the other end of the connection.
+/// The address of the peer of the connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// Gives the request its id, and the answer its headers and, if it failed, its body.
+/// Assigns the request id, sets the response headers, and writes the problem document of a failed request.
 pub(super) async fn finish_response(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
     let id = request_id(request.headers()).unwrap_or_else(|| new_request_id(&gateway));
-    // Whatever is logged for the request has its id, as the problem that its client reads.
+    // Every log line of the request has the same id as the problem document of the client.
     let span = tracing::error_span!("request", id = id.to_str().unwrap_or_default());
     run_and_finish(&gateway, id, request, next).instrument(span).await
 }
@@ -38,7 +38,8 @@ pub(super) async fn finish_response(State(gateway): State<Gateway>, request: Req
 async fn run_and_finish(gateway: &Gateway, id: HeaderValue, request: Request, next: Next) -> Response {
     let streams = wants_stream(&request);
     let http1 = request.version() < Version::HTTP_2;
-    // An answer that a page may not read looks to it like no answer at all, so refusals have these headers too.
+    // Error responses need the CORS headers too. Without them, a page sees a network error instead of the
+    // problem.
     let origin = gateway.policy.allowed_cross_origin(request.headers()).map(str::to_owned);
     let mut response = next.run(request).await;
     if let Some(FailedResponse(error)) = response.extensions_mut().remove::<FailedResponse>() {
@@ -51,9 +52,9 @@ async fn run_and_finish(gateway: &Gateway, id: HeaderValue, request: Request, ne
     let too_large = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
     let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
-    // The client has to know that this connection carries no other request: the rest of a body that is too large is
-    // not read, and a gateway that drains is there for one more answer only. A stream never has this header:
-    // with it some clients accept a stream that was cut as complete.
+    // `Connection: close` announces that this connection serves no further request. The gateway does not read
+    // the rest of a body that is too large, and a draining gateway sends only one more response. A stream
+    // never has this header, because some clients then accept a truncated stream as complete.
     let closes = too_large || (gateway.shutdown.is_draining() && !stream::is_stream(headers));
     if http1 && closes && !upgraded {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -66,7 +67,7 @@ async fn run_and_finish(gateway: &Gateway, id: HeaderValue, request: Request, ne
     response
 }
 
-/// Whether this is an EventSource, or asks like one.
+/// Whether the request is for a stream: by its path, or by its `Accept` header.
 fn wants_stream(request: &Request) -> bool {
     const FORMS: [Representation; 3] = [Representation::Json, Representation::EventStream, Representation::Ndjson];
     let path = request.uri().path();
@@ -75,7 +76,8 @@ fn wants_stream(request: &Request) -> bool {
         && (path.ends_with("/events/stream") || path.ends_with("/events") && asks())
 }
 
-/// Whether what a status says may be over soon. An EventSource never comes back from any status but 200.
+/// Whether the condition behind a status is temporary. An EventSource does not reconnect after any status but
+/// 200.
 fn is_transient(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
 }
@@ -84,13 +86,13 @@ fn stream_problem_response(gateway: &Gateway, error: &ApiError, id: &HeaderValue
     stream::problem_response(&log_and_describe(error, id), &gateway.ids)
 }
 
-/// The problem with the request's id; our own faults go to the log under the same.
+/// Adds the request id to the problem. Internal errors are logged under the same id.
 fn log_and_describe(error: &ApiError, id: &HeaderValue) -> Problem {
     error.log();
     Problem { instance: id.to_str().ok().map(str::to_owned), ..error.problem().clone() }
 }
 
-/// A client's own id for its request, if it is short and plain.
+/// The request id of the client, if it has 1 to 128 characters of `[A-Za-z0-9._-]`.
 fn request_id(headers: &HeaderMap) -> Option<HeaderValue> {
     let id = headers.get(REQUEST_ID)?;
     let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
@@ -109,7 +111,7 @@ fn write_problem(response: &mut Response, error: &ApiError, id: &HeaderValue) {
     *response.body_mut() = Body::from(body);
 }
 
-/// What an answer says unless its route said otherwise: nothing of it is kept, framed, sniffed or run.
+/// The headers of a response unless its route sets them: no caching, framing, MIME sniffing or scripts.
 fn set_default_headers(headers: &mut HeaderMap) {
     const DEFAULTS: [(HeaderName, &str); 7] = [
         (header::CACHE_CONTROL, "no-store"),
@@ -125,18 +127,18 @@ fn set_default_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// A panic is a bug: the client gets a problem, the log what it said.
-#[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
+/// Converts a panic of a handler to a 500 problem. The log has the panic message.
+#[expect(clippy::needless_pass_by_value, reason = "the signature is that of the panic layer")]
 pub(super) fn panic_response(panic: Box<dyn Any + Send + 'static>) -> Response {
     let text = panic
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("something else than a text");
+        .unwrap_or("(the panic message is not a string)");
     ApiError::internal(format!("a handler panicked: {text}")).into_response()
 }
 
-/// Lets in who may ask at all, and counts it.
+/// Authenticates the request and counts it against the rate limit of its principal.
 pub(super) async fn admit(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let admission = match admission(&gateway, &parts) {
@@ -160,7 +162,7 @@ pub(super) async fn admit(State(gateway): State<Gateway>, request: Request, next
 
 fn admission(gateway: &Gateway, parts: &http::request::Parts) -> Result<Admission, ApiError> {
     let Some(Peer(peer)) = parts.extensions.get::<Peer>() else {
-        return Err(ApiError::internal("a request came without its peer's address"));
+        return Err(ApiError::internal("the request has no peer address"));
     };
     Ok(gateway.policy.admit(parts, *peer)?)
 }

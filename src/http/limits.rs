@@ -1,4 +1,4 @@
-//! Limits of one principal: requests and prompts a minute, streams at a time.
+//! The limits of a principal: requests and prompts per minute, and concurrent streams.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -12,17 +12,17 @@ use super::error::ApiError;
 use crate::shutdown::lock_or_abort;
 use crate::types::{Principal, PrincipalLimit, PrincipalLimits, Tenant};
 
-/// When a stream may have ended.
+/// The suggested delay before a retry when too many streams are open.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Who is counted: the holder of a key, in its tenant.
+/// The unit of counting: a principal in its tenant.
 type PrincipalKey = (Tenant, Arc<str>);
 
 fn principal_key(principal: &Principal) -> PrincipalKey {
     (principal.tenant.clone(), Arc::clone(&principal.id))
 }
 
-/// Buckets that fill evenly over a minute. One exists for each principal that has asked.
+/// Token buckets that refill evenly over a minute. A principal gets a bucket with its first request.
 #[derive(Debug)]
 pub(crate) struct RateLimits {
     limits: PrincipalLimits,
@@ -55,7 +55,7 @@ impl RateLimit {
         Self { limit, buckets: Mutex::default(), clock: DefaultClock::default() }
     }
 
-    /// Takes one from the principal's bucket. Another limit begins with a full bucket.
+    /// Acquires a token of the principal. A changed limit starts with a full bucket.
     fn acquire(&self, limits: &PrincipalLimits, principal: &Principal) -> Result<(), ApiError> {
         let limits = limits.effective(principal);
         let per_minute = limits.get(self.limit);
@@ -88,14 +88,14 @@ impl RateLimits {
     }
 }
 
-/// How many streams each principal has open.
+/// The number of open streams of each principal.
 #[derive(Debug, Clone)]
 pub(crate) struct Streams {
     limits: PrincipalLimits,
     open: Arc<Mutex<HashMap<PrincipalKey, usize>>>,
 }
 
-/// One open stream; it is counted until this is dropped.
+/// One open stream. Dropping it releases the count.
 #[derive(Debug)]
 pub(crate) struct StreamGuard {
     streams: Streams,
@@ -154,7 +154,7 @@ mod tests {
         assert!(streams.acquire(&principal("b")).is_ok());
         drop(first);
         assert!(streams.acquire(&principal("a")).is_ok());
-        assert_eq!(streams.open().len(), 1, "who has no stream is forgotten");
+        assert_eq!(streams.open().len(), 1, "principals without a stream are removed");
     }
 
     #[test]

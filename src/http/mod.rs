@@ -1,8 +1,15 @@
-//! The accept loop, routes, streams and problems: the REST contract over HTTP/1.1 and h2c.
+//! The HTTP server: the accept loop, the REST routes, event streams and problem documents, over HTTP/1.1 and
+//! h2c.
 //!
-//! It owns what a request and an answer look like, and nothing of what they are about: sessions are asked through
-//! [`crate::session`], events are read through [`crate::eventlog`], and who may ask is decided by [`crate::auth`].
-//! It must not know processes, the store or the configuration.
+//! The module owns connections, requests and responses. It reaches sessions through [`crate::session`],
+//! events through [`crate::eventlog`], and access decisions through [`crate::auth`]. It must not know
+//! processes, the store or the configuration.
+//!
+//! Read in this order:
+//! 1. `accept`, `connection`, `activity`, `backlog`: a connection and its limits.
+//! 2. `router`, `layers`, `extract`, `error`, `routes`: a request and its response.
+//! 3. `hijack`, `stream_workers`, `stream`: a response that streams events.
+//! 4. `openapi`, `page`, `sign_in_socket`: the document, the chat page and the terminal of a sign-in.
 
 mod accept;
 mod activity;

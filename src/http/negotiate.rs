@@ -1,11 +1,11 @@
-//! One rule for `Accept`: a stream only for who names it; `*/*` is JSON.
+//! Content negotiation by `Accept`. A stream requires its exact media type, and `*/*` selects JSON.
 
 use http::{HeaderMap, header};
 
 use super::error::ApiError;
 use crate::api::ProblemCode;
 
-/// A form that an answer can have.
+/// A media type that a response can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Representation {
     Json,
@@ -24,15 +24,17 @@ impl Representation {
         }
     }
 
-    /// Wildcards choose JSON, everything else has to be named.
+    /// Wildcards match only JSON.
     fn matches(self, range: &str) -> bool {
         range.eq_ignore_ascii_case(self.media_type())
             || self == Self::Json && matches!(range, "*/*" | "application/*")
     }
 }
 
-/// The form that a client likes best of those that are offered: by `q`, then by its own order. JSON when it says
-/// nothing.
+/// The offered representation that the client prefers: by the highest `q`, then an exact media type before a
+/// wildcard, then by the order in `Accept`. Without `Accept`, this is the first offered representation.
+///
+/// Fails with 406 if `Accept` matches no offered representation.
 pub fn negotiate(headers: &HeaderMap, offered: &[Representation]) -> Result<Representation, ApiError> {
     let mut named = false;
     let mut best: Option<(u16, bool, Representation)> = None;
@@ -56,7 +58,7 @@ pub fn negotiate(headers: &HeaderMap, offered: &[Representation]) -> Result<Repr
         None if !named => Ok(offered[0]),
         None => {
             let types: Vec<&str> = offered.iter().map(|form| form.media_type()).collect();
-            Err(ApiError::new(ProblemCode::NotAcceptable, format!("this can be had as {}", types.join(", "))))
+            Err(ApiError::new(ProblemCode::NotAcceptable, format!("available types: {}", types.join(", "))))
         }
     }
 }
@@ -72,7 +74,7 @@ fn parse(range: &str) -> (&str, u16) {
     (media, quality)
 }
 
-/// RFC 9110: `0`, `1`, or one of them with up to three digits after the point.
+/// RFC 9110: `0` or `1`, with up to three digits after the point.
 fn thousandths(text: &str) -> Option<u16> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let whole: u16 = whole.parse().ok()?;

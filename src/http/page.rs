@@ -1,4 +1,4 @@
-//! The chat page: files that are embedded in the binary, served under a strict policy.
+//! The chat page: files that are embedded in the binary and served with a strict content security policy.
 
 use std::borrow::Cow;
 
@@ -17,13 +17,13 @@ use super::error::ApiError;
 #[folder = "web/dist"]
 struct Files;
 
-/// The page runs its own scripts and talks to its own gateway, nothing else; nobody may frame it. Markup that is made
-/// from a string has to come out of the sanitizer: the browser refuses any other.
+/// The page runs only its own scripts, connects only to its own gateway, and cannot be framed. The browser
+/// accepts markup from a string only if the sanitizer (DOMPurify) produced it.
 const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify";
 
-/// The page itself: asked for again each time, answered briefly when it is the same.
+/// The page itself. Browsers revalidate it on each load.
 pub(super) async fn index(headers: HeaderMap) -> Result<Response, ApiError> {
     let page = Files::get("index.html").ok_or_else(ApiError::not_found)?;
     let etag = etag(&page.metadata.sha256_hash());
@@ -37,7 +37,7 @@ pub(super) async fn index(headers: HeaderMap) -> Result<Response, ApiError> {
     Ok(response)
 }
 
-/// Parts of the page: their names hold a hash of what they are, so they never change.
+/// The assets of the page. Their names contain a hash of their content, so they never change.
 pub(super) async fn asset(Path(name): Path<String>) -> Result<Response, ApiError> {
     let path = format!("assets/{name}");
     let mut response = file(&path, Files::get(&path).ok_or_else(ApiError::not_found)?);
@@ -56,7 +56,8 @@ fn file(path: &str, file: EmbeddedFile) -> Response {
     embedded(file.data, media_type(path))
 }
 
-/// A file that is part of the binary. Its bytes are not copied: a client that reads none of them costs no memory.
+/// A response with an embedded file. The bytes are not copied, so a client that reads slowly occupies no
+/// memory.
 pub(super) fn embedded(bytes: Cow<'static, [u8]>, media_type: HeaderValue) -> Response {
     let shared = matches!(bytes, Cow::Borrowed(_));
     let bytes = match bytes {
@@ -70,12 +71,12 @@ pub(super) fn embedded(bytes: Cow<'static, [u8]>, media_type: HeaderValue) -> Re
     response
 }
 
-/// Of the SHA-256 of what is served.
+/// An entity tag from the SHA-256 of the content.
 pub(super) fn etag(hash: &[u8; 32]) -> HeaderValue {
     HeaderValue::try_from(format!("\"{}\"", URL_SAFE_NO_PAD.encode(hash))).expect("base64 is plain ASCII")
 }
 
-/// With `nosniff` a browser takes these at their word.
+/// The media type by file extension. It must be exact, because `nosniff` disables detection in the browser.
 fn media_type(path: &str) -> HeaderValue {
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
     HeaderValue::from_static(match extension {

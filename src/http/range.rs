@@ -1,30 +1,32 @@
-//! `Range` and `If-Range` (RFC 9110, section 14): one range of bytes.
+//! `Range` and `If-Range` (RFC 9110, section 14). Supports a single byte range.
 
 use std::ops::Range;
 
 use http::{HeaderMap, header};
 
-/// What of a file is asked for.
+/// The part of a file that a request selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestedRange {
-    /// No range, or one that may be ignored: several, another unit, or of another version of the file.
+    /// No `Range` header, or a range that the server may ignore: several ranges, another unit, or another
+    /// version of the file.
     Full,
     Bytes(Range<u64>),
-    /// It begins behind the end.
+    /// The range contains no byte of the file.
     Unsatisfiable,
 }
 
 pub fn requested_range(headers: &HeaderMap, size: u64, etag: &str) -> RequestedRange {
     let mut ranges = headers.get_all(header::RANGE).iter();
     let (Some(range), None) = (ranges.next(), ranges.next()) else { return RequestedRange::Full };
-    // A date or a weak tag never says that it is the same file to the byte.
+    // Only an equal strong entity tag proves that the file is the same byte for byte. A date or a weak tag
+    // does not.
     if headers.get_all(header::IF_RANGE).iter().any(|known| known.as_bytes() != etag.as_bytes()) {
         return RequestedRange::Full;
     }
     range.to_str().ok().and_then(|range| parse_bytes(range, size)).unwrap_or(RequestedRange::Full)
 }
 
-/// `None`: it says nothing that is to be obeyed.
+/// Returns `None` for a range that the server may ignore.
 fn parse_bytes(range: &str, size: u64) -> Option<RequestedRange> {
     let (unit, range) = range.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
@@ -45,7 +47,7 @@ fn parse_bytes(range: &str, size: u64) -> Option<RequestedRange> {
     Some(if range.is_empty() { RequestedRange::Unsatisfiable } else { RequestedRange::Bytes(range) })
 }
 
-/// Digits alone; more than fit are as good as infinitely many.
+/// Accepts only digits. A number that does not fit becomes `u64::MAX`.
 fn parse_number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))

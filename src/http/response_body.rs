@@ -1,8 +1,8 @@
-//! The body of an answer on its way, and the end of one that stands still.
+//! The body of a response in transmission, with a time limit for a stalled one.
 //!
-//! HTTP/1.1 shows a peer that takes nothing at the socket. With HTTP/2 one stream can stand still, by its window, while
-//! pings keep the socket busy. Nobody asks its body for more then, so the body itself cannot notice; the task of its
-//! stream does.
+//! With HTTP/1.1, a peer that does not read shows at the socket. With HTTP/2, one stream can stall at its
+//! flow-control window while pings keep the socket busy. Then hyper does not poll the body, so the body
+//! cannot detect the stall. The task of the stream detects it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,15 +19,16 @@ use super::backlog::UnsentBytes;
 use super::connection::SendBacklog;
 use crate::shutdown::lock_or_abort;
 
-/// The largest piece of an answer that counts as progress: a frame of HTTP/2.
+/// The largest part of a response that counts as progress: one HTTP/2 frame.
 const MAX_FRAME_BYTES: usize = 16 << 10;
 
 tokio::task_local! {
-    /// Set in the task of an HTTP/2 stream, which asks a body only for what the window takes.
+    /// Set in the task of an HTTP/2 stream, which polls a body only for bytes that fit the flow-control
+    /// window.
     static STALL_CLOCK: StallClock;
 }
 
-/// Since when an answer waits for its peer, if it does.
+/// The time since which a response waits for its peer. `None` if it does not wait.
 #[derive(Debug, Clone, Default)]
 struct StallClock(Arc<Mutex<Option<Instant>>>);
 
@@ -36,7 +37,7 @@ impl StallClock {
         *lock_or_abort(self.0.lock()) = since;
     }
 
-    /// Resolves when the answer has waited for `stall`.
+    /// Completes when the response has waited for `stall`.
     async fn stalled(&self, stall: Duration) {
         loop {
             let (since, now) = (*lock_or_abort(self.0.lock()), Instant::now());
@@ -49,35 +50,35 @@ impl StallClock {
     }
 }
 
-/// Runs the task of an HTTP/2 stream. When its answer stands still for `stall` the task is dropped, which resets this
-/// stream and leaves the others of its connection alone: behind a proxy they are other people's.
+/// Runs the task of an HTTP/2 stream. If its response stalls for `stall`, the task is dropped. This resets
+/// the stream and keeps the other streams of the connection, which may belong to other users of a proxy.
 pub(super) async fn run_until_stalled<T>(stream: impl Future<Output = T>, stall: Duration) {
     let progress = StallClock::default();
     tokio::select! {
         biased;
         _ = STALL_CLOCK.scope(progress.clone(), stream) => {}
-        () = progress.stalled(stall) => tracing::debug!("a stream was reset because its peer takes nothing"),
+        () = progress.stalled(stall) => tracing::debug!("reset a stream because its peer does not read"),
     }
 }
 
-/// The body of an answer, which keeps its request open.
+/// The body of a response. It keeps its request open.
 #[derive(Debug)]
 pub(super) struct ResponseBody<B> {
     body: B,
     /// `None` with HTTP/1.1.
     stall_clock: Option<StallClock>,
-    /// With HTTP/1.1: what its connection has not written.
+    /// With HTTP/1.1: the bytes that the connection has not written.
     send_backlog: SendBacklog,
-    /// What was not handed over of the last chunk.
+    /// The part of the last chunk that was not returned yet.
     remainder: Bytes,
     unsent: UnsentBytes,
-    /// The body comes in chunks, of which one is in memory at a time.
+    /// The body yields chunks, and only one of them is in memory at a time.
     chunked: bool,
     _request: RequestGuard,
 }
 
 impl<B> ResponseBody<B> {
-    /// Make it in the task that will send it.
+    /// Call this in the task that sends the body.
     pub(super) fn new(body: B, send_backlog: SendBacklog, open: RequestGuard) -> Self {
         let progress = STALL_CLOCK.try_with(Clone::clone).ok();
         if let Some(progress) = &progress {
@@ -89,7 +90,7 @@ impl<B> ResponseBody<B> {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> ResponseBody<B> {
-    /// Counts the bytes of this answer as unsent while they are in memory, unless its body is shared with others.
+    /// Counts the bytes of the response as unsent while they are in memory. A shared body is not counted.
     pub(super) fn count_unsent(mut self, unsent: UnsentBytes, shared: bool) -> Self {
         let size = self.body.size_hint().exact();
         (self.unsent, self.chunked) = (unsent, size.is_none() && !shared);
@@ -99,7 +100,7 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseBody<B> {
         self
     }
 
-    /// A whole chunk, once what was given before is written.
+    /// Returns a complete chunk as soon as the earlier chunks are written.
     fn poll_whole_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         if self.send_backlog.is_full() {
             return Poll::Pending;
@@ -199,7 +200,7 @@ mod tests {
             began.elapsed()
         );
         assert_eq!(taken, whole);
-        assert!(activity.request_deadline(&Limits::default(), false).is_some(), "its request is over");
+        assert!(activity.request_deadline(&Limits::default(), false).is_some(), "the request has ended");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
-//! All routes in one visible place, and what happens around them.
+//! The table of all routes, and the middleware around them.
 //!
-//! The route and its line of the OpenAPI document are registered together, so the document cannot miss one.
+//! Each route is registered together with its OpenAPI operation, so the document lists every route.
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -19,7 +19,7 @@ use super::state::Gateway;
 use super::page;
 use crate::api::ProblemCode;
 
-/// The routes of the contract.
+/// The routes that the OpenAPI document describes.
 pub(super) fn api_router() -> OpenApiRouter<Gateway> {
     OpenApiRouter::new()
         .routes(routes!(gateway::get_gateway))
@@ -68,7 +68,7 @@ pub(super) fn api_router() -> OpenApiRouter<Gateway> {
         .routes(routes!(health::readyz))
 }
 
-/// Everything that the gateway answers. Build it once: its clones share the table.
+/// The complete router. Build it once: its clones share the table.
 pub fn router(gateway: Gateway) -> Router {
     let (contract, _) = api_router().split_for_parts();
     contract
@@ -89,9 +89,9 @@ pub fn router(gateway: Gateway) -> Router {
 }
 
 async fn not_found() -> ApiError {
-    ApiError::new(ProblemCode::NotFound, "there is no such path")
+    ApiError::new(ProblemCode::NotFound, "no route matches this path")
 }
 
 async fn method_not_allowed() -> ApiError {
-    ApiError::new(ProblemCode::MethodNotAllowed, "this path takes the methods in Allow")
+    ApiError::new(ProblemCode::MethodNotAllowed, "this path supports only the methods in the Allow header")
 }

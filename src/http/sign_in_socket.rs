@@ -1,6 +1,7 @@
-//! The WebSocket of a sign-in in a terminal: bytes in binary frames, all else in small JSON texts.
+//! The WebSocket of a terminal sign-in. Binary frames carry the terminal bytes, and text frames carry JSON
+//! control messages.
 //!
-//! What is typed and shown are a person's secrets: nothing of it is kept, counted beyond its length, or logged.
+//! Input and output may contain secrets. The gateway counts these bytes, but it neither stores nor logs them.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,37 +23,38 @@ use crate::api::{Problem, ProblemCode};
 use crate::auth::Admission;
 use crate::pool::SignIn;
 
-const TOO_LONG: &str = "the sign-in took too long";
-/// What a client gets to take the last word.
+const TOO_LONG: &str = "the sign-in did not complete in time";
+/// The time limit for the last frame and the close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Bytes that are read from the terminal at a time.
+/// The maximum number of bytes of one read from the terminal.
 const READ_BYTES: usize = 16 << 10;
 
-/// Everything that one socket holds.
+/// The state of one socket.
 pub(crate) struct SignInSocket {
     pub(crate) gateway: Gateway,
     pub(crate) sign_in: SignIn,
-    /// Keeps a ticket alive, and knows when the key ends.
+    /// Keeps a ticket valid, and reports the end of the key.
     pub(crate) admission: Arc<Admission>,
     pub(crate) stream_guard: StreamGuard,
-    /// The connection counts as one for as long as it is open.
+    /// Counts the connection while it is open.
     pub(crate) connection_permit: ConnectionPermit,
 }
 
-/// How it came to its end.
+/// The reason why the sign-in ended.
 enum End {
     Exited {
         code: Option<i32>,
         signal: Option<String>,
     },
-    /// The client has gone.
+    /// The client disconnected.
     Disconnected,
     Draining,
     Problem(Box<Problem>),
 }
 
 impl SignInSocket {
-    /// Carries bytes until the program ends, the client goes, or somebody's time is over. Dropping it ends the program.
+    /// Relays bytes until the program exits, the client disconnects, or a time limit expires. Dropping the
+    /// future ends the program.
     pub(crate) async fn run(mut self, mut socket: WebSocket) {
         let agent = self.sign_in.agent().clone();
         let end = self.relay(&mut socket).await;
@@ -61,14 +63,14 @@ impl SignInSocket {
             End::Draining => Some(text(&TerminalFrame::Shutdown)),
             End::Problem(problem) => Some(text(&TerminalFrame::Problem { problem: &problem })),
             End::Exited { code, signal } => {
-                tracing::info!(%agent, code, "a sign-in in a terminal has ended");
+                tracing::info!(%agent, code, "a terminal sign-in ended");
                 if code == Some(0) {
                     self.sign_in.succeeded();
                 }
                 Some(text(&TerminalFrame::Exit { exit_code: code, signal: signal.as_deref() }))
             }
         };
-        // The place is free and the program told to end before the client hears of it.
+        // The program is signalled and its pool slot is free before the client receives the last frame.
         let Self { sign_in, stream_guard: counted, connection_permit: held, .. } = self;
         drop(sign_in);
         if let Some(frame) = frame {
@@ -76,7 +78,7 @@ impl SignInSocket {
                 socket.send(frame).await?;
                 socket.send(Message::Close(None)).await
             };
-            // Whoever does not take it has gone.
+            // A client that does not accept the frame in time counts as disconnected.
             drop(tokio::time::timeout(CLOSE_TIMEOUT, farewell).await);
         }
         drop((counted, held));
@@ -84,7 +86,7 @@ impl SignInSocket {
 
     async fn relay(&mut self, socket: &mut WebSocket) -> End {
         let (limits, shutdown) = (Arc::clone(&self.gateway.limits), self.gateway.shutdown.clone());
-        // Made once, because each begins with a look through all keys.
+        // The future is created once, because each new one looks up all keys.
         let mut key_ended = pin!(self.admission.wait_key_ended());
         let mut timed_out = pin!(sleep_until(Instant::now() + limits.sign_in));
         let mut ping_timer = tokio::time::interval(limits.keep_alive);
@@ -94,13 +96,14 @@ impl SignInSocket {
         loop {
             buffer.reserve(READ_BYTES);
             let typing = !state.pending_input.is_empty();
-            // Fair on purpose: who shows without a pause must not keep a person from ending it.
+            // The selection is fair. Otherwise a program with endless output could keep the user from ending
+            // the sign-in.
             let wake = tokio::select! {
                 () = shutdown.drain_started() => Event::End(End::Draining),
                 () = key_ended.as_mut() => Event::End(problem(ApiError::key_ended().into_problem())),
                 () = timed_out.as_mut() => Event::End(timeout(TOO_LONG)),
                 () = sleep_until(state.last_progress + limits.stdin_stall), if typing => {
-                    Event::End(timeout("the agent's command takes nothing of what was typed"))
+                    Event::End(timeout("the sign-in command does not read its input"))
                 }
                 exit = command.exited(), if !state.output_open => {
                     Event::End(End::Exited { code: exit.code, signal: exit.signal })
@@ -119,7 +122,7 @@ impl SignInSocket {
                 Event::Output(bytes) => {
                     state.output_bytes += bytes;
                     if state.output_bytes > limits.sign_in_bytes {
-                        let detail = "the agent's command shows more than a sign-in needs";
+                        let detail = "the sign-in command exceeded its output limit";
                         return problem(Problem::new(ProblemCode::TooLarge, detail));
                     }
                     Some(Message::Binary(buffer.split().freeze()))
@@ -135,7 +138,7 @@ impl SignInSocket {
                 Event::PingDue => Some(Message::Ping(Bytes::new())),
             };
             if let Some(message) = outgoing {
-                // A client that takes nothing must not keep the sign-in from its end.
+                // A client that does not read must not delay the end of the sign-in.
                 let sent = tokio::select! {
                     () = shutdown.drain_started() => return End::Draining,
                     () = key_ended.as_mut() => return problem(ApiError::key_ended().into_problem()),
@@ -150,24 +153,24 @@ impl SignInSocket {
     }
 }
 
-/// Why the loop woke.
+/// The event that woke the loop.
 enum Event {
     End(End),
-    /// So many bytes; none: the terminal is closed.
+    /// The number of bytes that the terminal printed. Zero means that it is closed.
     Output(usize),
-    /// So many bytes; `None`: the command takes no more.
+    /// The number of bytes that the command accepted. `None` means that it accepts no more.
     InputWritten(Option<usize>),
-    /// `None`: the client has gone.
+    /// A message of the client. `None` means that the client disconnected.
     Message(Option<Message>),
     PingDue,
 }
 
-/// How far both ways have got.
+/// The progress of both directions.
 struct RelayState {
     output_bytes: usize,
-    /// Something can still be shown.
+    /// The terminal can still print.
     output_open: bool,
-    /// What the command has not taken yet, and since when.
+    /// The input that the command has not accepted yet, and the time of its last progress.
     pending_input: Bytes,
     last_progress: Instant,
 }
@@ -176,7 +179,7 @@ impl RelayState {
     fn input_written(&mut self, bytes: Option<usize>) {
         match bytes {
             Some(bytes) => self.pending_input.advance(bytes),
-            // It has ended, and says so by its exit.
+            // The command has ended. Its exit status arrives separately.
             None => self.pending_input.clear(),
         }
         self.last_progress = Instant::now();
@@ -205,5 +208,5 @@ fn timeout(detail: &str) -> End {
 }
 
 fn text(frame: &impl Serialize) -> Message {
-    Message::Text(serde_json::to_string(frame).expect("our own frames serialize").into())
+    Message::Text(serde_json::to_string(frame).expect("frames of the gateway serialize").into())
 }

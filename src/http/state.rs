@@ -1,4 +1,4 @@
-//! What all routes share.
+//! The state that all routes share.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::session::SessionRegistry;
 use crate::shutdown::Shutdown;
 use crate::types::{Epoch, Ids, Limits, PrincipalLimits};
 
-/// What the composition root hands over.
+/// The components that the composition root passes to the gateway.
 #[derive(Debug)]
 pub struct GatewayParts {
     pub sessions: SessionRegistry,
@@ -28,7 +28,7 @@ pub struct GatewayParts {
     pub shutdown: Shutdown,
 }
 
-/// A cheap handle on what all routes share.
+/// A cheap handle to the shared state.
 #[derive(Debug, Clone)]
 pub struct Gateway(Arc<Shared>);
 

@@ -1,8 +1,8 @@
-//! Threads that write streams and do nothing else.
+//! Threads that only write streams.
 //!
-//! A thousand readers of one session are a thousand short tasks, all at once. Spread over the workers of the runtime they take every
-//! core from the agents and from each other; here those of a lane go one after the other, on one core, with what they
-//! share in its cache.
+//! When an event arrives, a thousand readers of one session become a thousand short tasks. On the workers of
+//! the main runtime, these tasks would occupy every core and compete with the agents. Here, a worker runs its
+//! streams one after the other on one core, with their shared data in its cache.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,31 +21,31 @@ use super::stream::{ChunkCache, SocketSink, Stream};
 use crate::eventlog::Notifier;
 use crate::shutdown::{Shutdown, abort_on_panic};
 
-/// A stream that leaves its connection.
+/// A stream that has hijacked its connection.
 pub(super) struct HijackedStream {
     pub(super) stream: Box<Stream>,
-    /// Of the answer: it goes before what the stream writes.
+    /// The head of the response. It is written before the stream.
     pub(super) head: Bytes,
     pub(super) socket: TcpStream,
     pub(super) permit: ConnectionPermit,
-    /// Where the socket goes after a complete stream; `None`: it closes.
+    /// Returns the socket after a complete stream. `None` closes the socket.
     pub(super) return_path: Option<Box<ReturnPath>>,
-    /// Bytes that the client sent already, which belong to its next request.
+    /// Bytes that hyper did not read. They belong to the next request.
     pub(super) read_buf: Bytes,
 }
 
-/// The threads, one for two cores. They end by [`end`](Self::end), or with the last clone.
+/// The threads, one for two cores. They end with [`stop`](Self::stop), or with the last clone.
 #[derive(Debug, Clone)]
 pub struct StreamWorkers(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     workers: Vec<Worker>,
-    /// The lane of the next stream.
+    /// Selects the worker of the next stream.
     next: AtomicUsize,
     stop: CancellationToken,
     _stop_guard: DropGuard,
-    /// A token for each thread that is there.
+    /// Has a token for each running thread.
     threads: TaskTracker,
 }
 
@@ -57,7 +57,7 @@ struct Worker {
 }
 
 impl StreamWorkers {
-    /// How many there are.
+    /// The number of threads.
     pub fn count() -> usize {
         available_parallelism().map_or(1, |cores| cores.get() / 2).max(1)
     }
@@ -70,16 +70,16 @@ impl StreamWorkers {
         Ok(Self(Arc::new(Inner { workers, next: AtomicUsize::new(0), stop: end, _stop_guard: ends, threads })))
     }
 
-    /// Ends the threads and what still runs on them, and waits until they hold nothing more; no longer than `limit`.
+    /// Stops the threads and their tasks. Waits at most `limit` until they have released everything.
     pub async fn stop(&self, limit: Duration) {
         self.0.stop.cancel();
         self.0.threads.close();
         if tokio::time::timeout(limit, self.0.threads.wait()).await.is_err() {
-            tracing::warn!("a thread for streams did not end in time");
+            tracing::warn!("a stream worker did not stop in time");
         }
     }
 
-    /// Has a stream written to its socket.
+    /// Spawns a task that writes the stream to its socket.
     pub(super) fn spawn(&self, leaves: HijackedStream, shutdown: &Shutdown) -> io::Result<()> {
         let Inner { workers, next, .. } = &*self.0;
         let worker = &workers[next.fetch_add(1, Ordering::Relaxed) % workers.len()];
@@ -100,7 +100,8 @@ pub(super) fn register_with(socket: TcpStream, runtime: &Handle) -> io::Result<T
 }
 
 impl Worker {
-    /// The runtime is made by its own thread: it cannot be dropped on one of another runtime.
+    /// The thread creates its own runtime, because a runtime must not be dropped in a thread of another
+    /// runtime.
     fn start(end: CancellationToken, threads: &TaskTracker) -> io::Result<Self> {
         let notifier = Arc::<Notifier>::default();
         let (running_notifier, thread_token) = (Arc::clone(&notifier), threads.token());

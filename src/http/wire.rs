@@ -1,5 +1,5 @@
-//! How requests are read and events are written, for those who hold both against the standards: the fuzz targets and
-//! the tests that replay their findings. What is listed here is what the routes themselves use.
+//! The parsers of requests and the encoder of events, for fuzz targets and their regression tests. The routes
+//! use the same items.
 
 pub use super::error::ApiError;
 pub use super::extract::{Conditions, IdempotencyHeader, IfMatch, LastEventId, Params, PreferWait};

@@ -40,9 +40,10 @@ fn aborted_connections_do_not_end_the_accept_queue() {
     let mut queue = [Ok(1), Err(ConnectionAborted), Ok(2), Err(Interrupted), Ok(3), Err(WouldBlock), Ok(4)]
         .map(|accepted| accepted.map_err(io::Error::from))
         .into_iter();
-    let taken: Vec<_> = drain_accept_queue(|| queue.next().expect("it stops at the queue's end")).collect();
+    let taken: Vec<_> =
+        drain_accept_queue(|| queue.next().expect("the iterator stops at the end of the queue")).collect();
     assert_eq!(taken, [1, 2, 3]);
-    assert_eq!(drain_accept_queue(|| Err::<(), _>(ConnectionAborted.into())).count(), 0, "and it has an end");
+    assert_eq!(drain_accept_queue(|| Err::<(), _>(ConnectionAborted.into())).count(), 0, "the iterator is bounded");
 }
 
 #[test]
@@ -52,19 +53,19 @@ fn connections_are_limited_in_total_and_per_address_except_proxies() {
     let take = |address: &str| connections.acquire(address.parse().unwrap());
     let first = take("192.0.2.1").unwrap();
     let _second = take("::ffff:192.0.2.1").unwrap();
-    assert!(take("192.0.2.1").is_none(), "one address, however it is spelled");
+    assert!(take("192.0.2.1").is_none(), "an IPv4 address and its IPv6-mapped form are the same address");
     let _proxied: Vec<_> = (0..2).map(|_| take("10.0.0.1").unwrap()).collect();
-    assert!(take("192.0.2.2").is_none(), "full");
+    assert!(take("192.0.2.2").is_none(), "the total limit is reached");
     drop(first);
     assert!(take("192.0.2.1").is_some());
     assert_eq!(connections.open().all, 3);
 }
 
 async fn in_time<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), what).await.expect("in time")
+    tokio::time::timeout(Duration::from_secs(20), what).await.expect("the future completes in time")
 }
 
-/// What one connection is answered up to the end of a chunk that holds `last`, or to its own end.
+/// The response of one connection, up to a chunk that contains `last` or to the end of the connection.
 async fn request(stream: &mut TcpStream, path: &str, last: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -100,12 +101,15 @@ async fn a_handler_panic_is_a_500_for_its_request_only() {
     assert!(request(&mut first, "/panics", "\r\n\r\n").await.starts_with("HTTP/1.1 500 "));
     assert!(
         request(&mut first, "/fine", "fine").await.starts_with("HTTP/1.1 200 "),
-        "the same connection goes on"
+        "the connection serves the next request"
     );
     let mut second = TcpStream::connect(address).await.unwrap();
     let cut = request(&mut second, "/panics-later", "0\r\n\r\n").await;
-    assert!(!cut.contains("0\r\n\r\n"), "what broke does not look whole: {cut}");
-    assert!(request(&mut first, "/fine", "fine").await.starts_with("HTTP/1.1 200 "), "and so do all others");
+    assert!(!cut.contains("0\r\n\r\n"), "a truncated response must not look complete: {cut}");
+    assert!(
+        request(&mut first, "/fine", "fine").await.starts_with("HTTP/1.1 200 "),
+        "other connections are not affected"
+    );
     shutdown.start_drain();
     assert!(in_time(shutdown.wait_for_tasks(Duration::from_secs(10))).await);
 }

@@ -1,4 +1,4 @@
-//! Who asks, checked for the scope that the route needs.
+//! The authenticated principal of a request, with the scope that the route requires.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -12,7 +12,7 @@ use crate::auth::{Admission, Credential};
 use crate::http::error::ApiError;
 use crate::types::{Principal, Scope};
 
-/// A scope that a route needs; `None` when any key will do.
+/// The scope that a route requires. `None` accepts any key.
 pub(crate) trait RequiredScope {
     const SCOPE: Option<Scope>;
 }
@@ -55,7 +55,7 @@ impl RequiredScope for CanAdmin {
     const SCOPE: Option<Scope> = Some(Scope::Admin);
 }
 
-/// The principal behind a request; it has what `S` needs.
+/// The principal of a request. It has the scope of `S`.
 #[derive(Debug)]
 pub(crate) struct Authorized<S> {
     admission: Arc<Admission>,
@@ -64,10 +64,10 @@ pub(crate) struct Authorized<S> {
 
 impl<S> Authorized<S> {
     pub(crate) fn credential(&self) -> &Credential {
-        self.admission.credential.as_ref().expect("it was there when this was made")
+        self.admission.credential.as_ref().expect("an `Authorized` always has a credential")
     }
 
-    /// For streams, which live longer than their request and end with their key.
+    /// The admission, for streams: a stream outlives its request and ends when its key ends.
     pub(crate) fn admission(&self) -> &Arc<Admission> {
         &self.admission
     }
@@ -87,11 +87,11 @@ impl<S: RequiredScope, G: Send + Sync> FromRequestParts<G> for Authorized<S> {
     async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
         let admission = parts.extensions.get::<Arc<Admission>>().map(Arc::clone);
         let Some(admission) = admission.filter(|admission| admission.credential.is_some()) else {
-            return Err(ApiError::internal("a route that needs a key was reached without one"));
+            return Err(ApiError::internal("a protected route received a request without a key"));
         };
         let by = Self { admission, scope: PhantomData };
         let Some(scope) = S::SCOPE.filter(|scope| !by.scopes.contains(*scope)) else { return Ok(by) };
         let scope = format!("{scope:?}").to_lowercase();
-        Err(ApiError::new(ProblemCode::Forbidden, format!("this key lacks the scope {scope}")))
+        Err(ApiError::new(ProblemCode::Forbidden, format!("this key does not have the scope {scope}")))
     }
 }

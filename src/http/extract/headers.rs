@@ -1,4 +1,4 @@
-//! Headers that mean something to routes.
+//! Request headers that routes read.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,12 +15,13 @@ use crate::http::error::ApiError;
 use crate::session::IdempotencyKey;
 use crate::workspace::{Precondition, EntityTags};
 
-/// `Prefer: wait=N` (RFC 7240): how long a client lets us wait. What it spells otherwise is no preference.
+/// `Prefer: wait=N` (RFC 7240): how long the client accepts to wait, in seconds. A malformed value counts as
+/// absent.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PreferWait(Option<u64>);
 
 impl PreferWait {
-    /// At most `max` seconds.
+    /// The wait in seconds, at most `max`.
     pub fn seconds(self, max: u64) -> Option<u64> {
         self.0.map(|seconds| seconds.min(max))
     }
@@ -44,7 +45,7 @@ impl<G: Send + Sync> FromRequestParts<G> for PreferWait {
     }
 }
 
-/// `Idempotency-Key`, if there is one: 1 to 255 printable ASCII characters.
+/// The optional `Idempotency-Key` header: 1 to 255 printable ASCII characters.
 #[derive(Debug)]
 pub struct IdempotencyHeader {
     key: Option<String>,
@@ -52,7 +53,7 @@ pub struct IdempotencyHeader {
 }
 
 impl IdempotencyHeader {
-    /// With what the key is bound to: the route and this body.
+    /// Binds the key to its route and to this body.
     pub fn bind(self, body: &[u8]) -> Option<IdempotencyKey> {
         let key = self.key?;
         Some(IdempotencyKey { key, route: self.route, body_hash: Sha256::digest(body).into() })
@@ -69,11 +70,11 @@ impl<G: Send + Sync> FromRequestParts<G> for IdempotencyHeader {
             SingleHeader::Absent => None,
             SingleHeader::Text(key) if is_valid_key(key) => Some(key.to_owned()),
             SingleHeader::Text(_) | SingleHeader::Invalid => {
-                let detail = "one header of 1 to 255 printable ASCII characters";
+                let detail = "expected one header of 1 to 255 printable ASCII characters";
                 return Err(ApiError::invalid("Idempotency-Key", detail));
             }
         };
-        // A turn and its stream are the same request in two forms.
+        // A prompt and its `/stream` variant are the same request, so they share the key.
         let path = parts.uri.path().trim_end_matches("/stream");
         Ok(Self { key, route: format!("{} {path}", parts.method) })
     }
@@ -83,8 +84,8 @@ fn is_valid_key(key: &str) -> bool {
     (1..=255).contains(&key.len()) && key.bytes().all(|b| (0x20..0x7f).contains(&b))
 }
 
-/// `If-Match` (RFC 9110): the entity tags that may change, as they are spelled; `None` if any may. What is to be changed
-/// exists, so `*` asks for nothing. Weak tags are left out, because none of them matches.
+/// `If-Match` (RFC 9110) for a resource that exists: the accepted entity tags as the client wrote them.
+/// `None` accepts any tag: without the header, and for `*`. Weak tags are dropped, because they never match.
 #[derive(Debug)]
 pub struct IfMatch(pub Option<Vec<String>>);
 
@@ -105,7 +106,7 @@ impl<G: Send + Sync> FromRequestParts<G> for IfMatch {
     }
 }
 
-/// `If-Match` and `If-None-Match` of what may not exist yet.
+/// `If-Match` and `If-None-Match` for a resource that may not exist.
 #[derive(Debug)]
 pub struct Conditions(pub Precondition);
 
@@ -119,8 +120,8 @@ impl<G: Send + Sync> FromRequestParts<G> for Conditions {
     }
 }
 
-/// `If-None-Match` (RFC 9110): the entity tags that the client has already. The comparison is weak: the gateway's tags
-/// are strong, but a proxy that compresses an answer weakens its tag.
+/// `If-None-Match` (RFC 9110): the entity tags that the client has cached. The comparison is weak: the tags
+/// of the gateway are strong, but a proxy that compresses a response weakens its tag.
 #[derive(Debug)]
 pub(crate) struct IfNoneMatch(Option<EntityTags>);
 
@@ -130,7 +131,8 @@ impl IfNoneMatch {
         parse_tag_list(headers, &IF_NONE_MATCH, "If-None-Match", all).map(Self)
     }
 
-    /// 304 if the client has the representation with this tag already; else the answer, with the tag.
+    /// Returns 304 if the client has cached the representation with this tag. Otherwise returns the response,
+    /// with the tag.
     pub(crate) fn respond(&self, etag: &str, answer: impl FnOnce() -> Response) -> Response {
         let opaque = etag.trim_start_matches("W/");
         let unchanged = self.0.as_ref().is_some_and(|tags| tags.matches(Some(opaque)));
@@ -167,7 +169,7 @@ fn parse_tag_list(
     Ok(listed.map(EntityTags::Listed))
 }
 
-/// A tag as it is spelled, without the mark of a weak one.
+/// An entity tag as the client wrote it, without the `W/` prefix.
 struct EntityTag {
     weak: bool,
     text: String,
@@ -177,7 +179,7 @@ fn strong_tags(tags: Vec<EntityTag>) -> Vec<String> {
     tags.into_iter().filter(|tag| !tag.weak).map(|tag| tag.text).collect()
 }
 
-/// The tags of a list such as `"a", W/"b"`; `None` when it is malformed. A tag may have commas of its own.
+/// Parses a list such as `"a", W/"b"`. Returns `None` if the list is malformed. A tag may contain commas.
 fn parse_entity_tags(mut list: &str) -> Option<Vec<EntityTag>> {
     let mut tags = Vec::new();
     loop {
@@ -192,12 +194,12 @@ fn parse_entity_tags(mut list: &str) -> Option<Vec<EntityTag>> {
     }
 }
 
-/// `Last-Event-ID`: absent, or a text that may be no cursor at all.
+/// The `Last-Event-ID` header. The text may be an invalid cursor.
 #[derive(Debug)]
 pub enum LastEventId {
     Absent,
     Text(String),
-    /// Sent twice, or not as text.
+    /// The header is repeated, or it is not valid text.
     Invalid,
 }
 
@@ -207,7 +209,7 @@ impl<G: Send + Sync> FromRequestParts<G> for LastEventId {
     async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, Infallible> {
         const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
         Ok(match single_header(&parts.headers, &LAST_EVENT_ID) {
-            // An empty id is none: the EventSource has not seen one.
+            // An EventSource sends an empty id if it has not received one.
             SingleHeader::Absent | SingleHeader::Text("") => Self::Absent,
             SingleHeader::Text(id) => Self::Text(id.to_owned()),
             SingleHeader::Invalid => Self::Invalid,
@@ -215,7 +217,8 @@ impl<G: Send + Sync> FromRequestParts<G> for LastEventId {
     }
 }
 
-/// `traceparent` and `tracestate`; a malformed one is none, as the specification asks.
+/// The trace context of `traceparent` and `tracestate`. The W3C specification requires that servers
+/// ignore a malformed one.
 #[derive(Debug)]
 pub(crate) struct Trace(pub(crate) Option<TraceContext>);
 

@@ -1,4 +1,5 @@
-//! JSON bodies with typed problems: 415, 413, 400 for what is no JSON, 422 with the place for what is not ours.
+//! JSON request bodies and their problems: 415 for another media type, 413 for a large body, 400 for
+//! malformed JSON, and 422 with a pointer for a wrong member.
 
 use std::time::Duration;
 
@@ -22,9 +23,9 @@ use crate::http::error::ApiError;
 use crate::http::state::Gateway;
 use crate::types::Limits;
 
-/// A DTO that comes in bodies.
+/// A request body type.
 pub(crate) trait JsonInput: DeserializeOwned {
-    /// How large its body may be.
+    /// The size limit of the body, in bytes.
     fn max_bytes(limits: &Limits) -> usize {
         limits.body_bytes
     }
@@ -41,7 +42,7 @@ impl JsonInput for SetConfigOption {}
 impl JsonInput for SetMode {}
 
 impl JsonInput for RequestAnswer {
-    /// A client that serves files answers with a whole one.
+    /// A client that serves files sends a complete file in its answer.
     fn max_bytes(limits: &Limits) -> usize {
         limits.prompt_bytes
     }
@@ -53,11 +54,11 @@ impl JsonInput for CreatePrompt {
     }
 }
 
-/// A body, read and checked.
+/// A parsed body.
 #[derive(Debug)]
 pub(crate) struct JsonBody<T> {
     pub(crate) value: T,
-    /// As it came, for its hash.
+    /// The body as received, for its hash.
     pub(crate) bytes: Bytes,
 }
 
@@ -78,7 +79,8 @@ impl<T: JsonInput> FromRequest<Gateway> for JsonBody<T> {
     }
 }
 
-/// One `application/json`, with any parameters; a merge patch may say so.
+/// Whether the request has exactly one `Content-Type`, and it is `application/json` with any parameters.
+/// `PATCH` also accepts `application/merge-patch+json`.
 fn is_json(headers: &HeaderMap, method: &Method) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE).iter().filter_map(|value| value.to_str().ok());
     let essence = types.next().and_then(|text| text.split(';').next()).map(str::trim).unwrap_or_default();
@@ -87,7 +89,7 @@ fn is_json(headers: &HeaderMap, method: &Method) -> bool {
 }
 
 async fn collect(headers: &HeaderMap, body: Body, max: usize, deadline: Duration) -> Result<Bytes, ApiError> {
-    let too_large = || ApiError::new(ProblemCode::TooLarge, format!("the body may have {max} bytes"));
+    let too_large = || ApiError::new(ProblemCode::TooLarge, format!("the body is larger than {max} bytes"));
     let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if declared.is_some_and(|told| told > max as u64) {
         return Err(too_large());
@@ -95,9 +97,9 @@ async fn collect(headers: &HeaderMap, body: Body, max: usize, deadline: Duration
     match tokio::time::timeout(deadline, Limited::new(body, max).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(ApiError::new(ProblemCode::Malformed, "the body ended too early")),
-        // What is left of the body is never read, so the connection closes after the answer.
-        Err(_) => Err(ApiError::new(ProblemCode::Malformed, "the body took too long")),
+        Ok(Err(_)) => Err(ApiError::new(ProblemCode::Malformed, "the body is incomplete")),
+        // The rest of the body is not read, so the connection closes after the response.
+        Err(_) => Err(ApiError::new(ProblemCode::Malformed, "the body did not arrive in time")),
     }
 }
 
@@ -125,7 +127,7 @@ fn parse_error(error: &serde_json::Error, pointer: String) -> ApiError {
     }
 }
 
-/// RFC 6901.
+/// The JSON pointer (RFC 6901) of a path.
 fn pointer(path: &Path) -> String {
     path.iter().fold(String::new(), |pointer, segment| match segment {
         Segment::Seq { index } => format!("{pointer}/{index}"),
@@ -134,7 +136,7 @@ fn pointer(path: &Path) -> String {
     })
 }
 
-/// A client's raw JSON, in the one line that agents and events need.
+/// The raw JSON of a client on a single line, as agents and events require.
 pub(crate) fn to_one_line(raw: Box<RawValue>) -> Box<RawValue> {
     acp::to_one_line(raw)
 }
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     fn problem<T: DeserializeOwned>(json: &str) -> (ProblemCode, Vec<String>) {
-        let Err(error) = parse::<T>(json.as_bytes(), 16) else { panic!("{json} passed") };
+        let Err(error) = parse::<T>(json.as_bytes(), 16) else { panic!("{json} was accepted") };
         let problem = error.problem();
         (problem.code, problem.errors.iter().map(|error| error.pointer.clone()).collect())
     }

@@ -1,4 +1,4 @@
-//! What handlers take from a request, each with its problem when it is not there as it should be.
+//! Extractors of request parts. Each fails with the problem that describes the wrong part.
 
 mod authorized;
 mod headers;

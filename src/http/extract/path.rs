@@ -1,4 +1,4 @@
-//! Ids in paths. What is no id names nothing, so it is 404 like an id that names nothing.
+//! Ids in request paths. A malformed id is a 404, as an unknown id is.
 
 use std::str::FromStr;
 
@@ -22,17 +22,17 @@ pub(crate) struct RequestPath(pub(crate) SessionId, pub(crate) RequestId);
 pub(crate) struct SignInPath(pub(crate) AgentName, pub(crate) Uuid);
 #[derive(Debug)]
 pub(crate) struct TerminalPath(pub(crate) SessionId, pub(crate) TerminalId);
-/// An option's id is the agent's own.
+/// A configuration option. The agent chooses the id.
 #[derive(Debug)]
 pub(crate) struct OptionPath(pub(crate) SessionId, pub(crate) String);
 
-/// A file's path, decoded. What it may be is for the session's folders to say.
+/// A percent-decoded file path. The folders of the session decide whether it is valid.
 #[derive(Debug)]
 pub(crate) struct FilePath(pub(crate) SessionId, pub(crate) String);
-/// A tool call's id is the agent's own.
+/// A tool call. The agent chooses the id.
 #[derive(Debug)]
 pub(crate) struct ToolCallPath(pub(crate) SessionId, pub(crate) String);
-/// The id of one of the agent's own terminals.
+/// A terminal that the agent runs itself. The agent chooses the id.
 #[derive(Debug)]
 pub(crate) struct AgentTerminalPath(pub(crate) SessionId, pub(crate) String);
 

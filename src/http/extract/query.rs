@@ -1,4 +1,4 @@
-//! Query parameters: each known, each once unless it may be repeated, each as it should be; else 422.
+//! Query parameters. An unknown, repeated or malformed parameter is a 422.
 
 use std::str::FromStr;
 
@@ -7,17 +7,17 @@ use http::request::Parts;
 
 use crate::http::error::ApiError;
 
-/// The parameters that nobody has taken yet.
+/// The parameters that the route has not read yet.
 #[derive(Debug)]
 pub struct Params(Vec<(String, String)>);
 
 impl Params {
-    /// All values of a parameter that may be repeated.
+    /// All values of a repeatable parameter.
     pub fn all(&mut self, name: &str) -> Vec<String> {
         self.0.extract_if(.., |(key, _)| key == name).map(|(_, value)| value).collect()
     }
 
-    /// The members of an object parameter, as `name.key=value` or `name[key]=value`.
+    /// The members of an object parameter, written as `name.key=value` or `name[key]=value`.
     pub fn members(&mut self, name: &str) -> Vec<(String, String)> {
         let key = |given: &str| {
             let rest = given.strip_prefix(name)?;
@@ -31,7 +31,7 @@ impl Params {
     pub fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
         let mut values = self.all(name);
         if values.len() > 1 {
-            return Err(ApiError::invalid(name, "this parameter may be given once"));
+            return Err(ApiError::invalid(name, "this parameter must not be repeated"));
         }
         Ok(values.pop())
     }
@@ -44,7 +44,7 @@ impl Params {
         Ok(text)
     }
 
-    /// `expected` says what it should be.
+    /// `expected` describes a valid value in the error message.
     pub fn parsed<T: FromStr>(&mut self, name: &str, expected: &str) -> Result<Option<T>, ApiError> {
         let text = self.text(name)?;
         text.map(|text| text.parse().map_err(|_| ApiError::invalid(name, format!("expected {expected}"))))
@@ -55,7 +55,7 @@ impl Params {
         Ok(self.parsed(name, "true or false")?.unwrap_or(default))
     }
 
-    /// A number between 1 and `max`.
+    /// The page size: a number between 1 and `max`.
     pub fn limit(&mut self, default: usize, max: usize) -> Result<usize, ApiError> {
         let limit: Option<usize> = self.parsed("limit", "a number")?;
         match limit {
@@ -65,11 +65,11 @@ impl Params {
         }
     }
 
-    /// Nothing may be left.
+    /// Fails if an unread parameter remains.
     pub fn finish(self) -> Result<(), ApiError> {
         match self.0.into_iter().next() {
             None => Ok(()),
-            Some((name, _)) => Err(ApiError::invalid(name, "there is no such parameter here")),
+            Some((name, _)) => Err(ApiError::invalid(name, "unknown parameter")),
         }
     }
 }
@@ -79,14 +79,15 @@ impl<G: Send + Sync> FromRequestParts<G> for Params {
 
     async fn from_request_parts(parts: &mut Parts, _: &G) -> Result<Self, ApiError> {
         let Query(mut pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
-            .map_err(|_| ApiError::invalid("", "the query is malformed"))?;
-        // The key of those who cannot send headers; the policy has looked at it.
+            .map_err(|_| ApiError::invalid("", "the query string is malformed"))?;
+        // The policy has already checked the ticket. Clients that cannot send headers use it instead of a
+        // key.
         pairs.retain(|(name, _)| name != "ticket");
         Ok(Self(pairs))
     }
 }
 
-/// A route without parameters.
+/// Rejects every parameter, for routes that have none.
 #[derive(Debug)]
 pub(crate) struct NoQuery;
 

@@ -1,4 +1,4 @@
-//! Examples of the main path: a session, a prompt, its stream, a permission and the transcript.
+//! Examples for the main path: a session, a prompt, its stream, a permission and the transcript.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::content::Content;
 use utoipa::openapi::path::Operation;
 
-/// The examples of one operation: of its request body, and of its answers by status.
+/// The examples of one operation: its request body, and its response bodies by status.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Examples {
@@ -18,12 +18,12 @@ struct Examples {
     responses: HashMap<String, Value>,
 }
 
-/// By operation id.
+/// The examples by operation id.
 static EXAMPLES: LazyLock<HashMap<String, Examples>> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("examples.json")).expect("the embedded file has this form")
+    serde_json::from_str(include_str!("examples.json")).expect("`examples.json` matches the type")
 });
 
-/// Puts the examples of an operation into each of its media types.
+/// Adds the examples of an operation to each of its media types.
 pub(super) fn add_examples(id: &str, operation: &mut Operation) {
     let Some(examples) = EXAMPLES.get(id) else { return };
     if let (Some(example), Some(RefOr::T(body))) = (&examples.request, &mut operation.request_body) {

@@ -1,4 +1,5 @@
-//! The OpenAPI document: what the routes say of themselves, and what is true of all of them.
+//! The OpenAPI document: the operations that the routes declare, completed with the parts that all operations
+//! share.
 
 use std::sync::LazyLock;
 
@@ -25,14 +26,14 @@ mod examples;
 mod problems;
 mod schemas;
 
-/// The document as it is served.
+/// The document as served.
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) json: Bytes,
     pub(super) etag: HeaderValue,
 }
 
-/// Made for who asks first: it would be most of a start, and megabytes that nobody may ever want.
+/// The document is built on the first request, because it would dominate the start time and needs megabytes.
 pub(super) fn served_document() -> &'static Document {
     static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
         let json = Bytes::from(document_json());
@@ -42,18 +43,18 @@ pub(super) fn served_document() -> &'static Document {
     &DOCUMENT
 }
 
-/// The whole document.
+/// The complete document.
 pub fn document() -> OpenApi {
     complete_document(api_router().into_openapi())
 }
 
-/// The document as `openapi/openapi.json` has it.
+/// The document in the form of `openapi/openapi.json`.
 pub fn document_json() -> String {
     pretty_json(&document())
 }
 
 fn pretty_json(document: &OpenApi) -> String {
-    let mut text = document.to_pretty_json().expect("the document has string keys and serializes");
+    let mut text = document.to_pretty_json().expect("the document has only string keys");
     text.push('\n');
     text
 }
@@ -62,7 +63,7 @@ fn complete_document(mut document: OpenApi) -> OpenApi {
     document.info = about::info();
     document.servers = Some(about::servers());
     document.tags = Some(about::tags());
-    // A path of several names has a mark in the router that OpenAPI does not know.
+    // The router marks a wildcard parameter with `*`, which OpenAPI does not know.
     let paths = std::mem::take(&mut document.paths.paths);
     document.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
     for (path, item) in &mut document.paths.paths {
@@ -115,7 +116,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut O
     .filter_map(|(method, operation)| Some((method, operation?)))
 }
 
-/// Path parameters, the key, and every problem that can be met.
+/// Adds the path parameters, the security requirement, and every problem that the operation can return.
 fn complete_operation(path: &str, method: &str, operation: &mut Operation) {
     let mut parameters = path_parameters(path);
     let declared = operation.parameters.take().unwrap_or_default();
@@ -128,7 +129,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Operation) {
     let mut codes = problems::common_codes(path, method, body, public);
     codes.extend(problems::operation_codes(&id));
     if method == "get" && path.ends_with("/events/stream") {
-        // An EventSource never comes back from these statuses, so a stream reports them in an event.
+        // An EventSource does not reconnect after these statuses, so a stream reports them in an event.
         codes.retain(|code| code.status() != 429 && code.status() < 500);
     }
     codes.sort_unstable_by_key(|code| (code.status(), *code));
@@ -139,7 +140,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Operation) {
     examples::add_examples(&id, operation);
 }
 
-/// One of these lets a request in: a key, and for streams a ticket too.
+/// The alternatives for authentication: a key, and for streams also a ticket.
 fn security(path: &str, public: bool) -> Vec<SecurityRequirement> {
     let names: &[&str] = match path {
         _ if public => &[],
@@ -155,7 +156,7 @@ fn security(path: &str, public: bool) -> Vec<SecurityRequirement> {
     names.iter().map(|name| SecurityRequirement::new(*name, Vec::<String>::new())).collect()
 }
 
-/// What may be left out is absent in a URL or a header; there is no null.
+/// An optional parameter is absent from the URL or the headers. It cannot be null.
 fn without_null_type(parameter: RefOr<Parameter>) -> RefOr<Parameter> {
     let RefOr::T(mut parameter) = parameter else { return parameter };
     parameter.schema = parameter.schema.map(without_null);
@@ -218,12 +219,12 @@ fn problem_response(codes: &[ProblemCode]) -> RefOr<utoipa::openapi::Response> {
     headers.fold(response, |response, (name, header)| response.header(name, header)).build().into()
 }
 
-/// The headers that a problem of this status has.
+/// The headers of a problem response with this status.
 fn problem_headers(status: u16) -> Option<(&'static str, Header)> {
     let (name, kind, description) = match status {
-        401 => ("WWW-Authenticate", Type::String, "`Bearer`."),
-        416 => ("Content-Range", Type::String, "How many bytes the file has."),
-        429 | 503 => ("Retry-After", Type::Integer, "Seconds after which to try again."),
+        401 => ("WWW-Authenticate", Type::String, "The authentication scheme `Bearer`."),
+        416 => ("Content-Range", Type::String, "The size of the file in bytes, as `bytes */SIZE`."),
+        429 | 503 => ("Retry-After", Type::Integer, "The delay before a retry, in seconds."),
         _ => return None,
     };
     let schema = ObjectBuilder::new().schema_type(kind).build();

@@ -1,8 +1,8 @@
-//! Which problems each operation can meet.
+//! The problem codes that each operation can return.
 
 use crate::api::ProblemCode as C;
 
-/// What is true by the shape of a route.
+/// The problem codes that follow from the shape of a route.
 pub(super) fn common_codes(path: &str, method: &str, body: bool, public: bool) -> Vec<C> {
     let mut codes = vec![C::HostRefused, C::Internal];
     if !public {
@@ -20,7 +20,7 @@ pub(super) fn common_codes(path: &str, method: &str, body: bool, public: bool) -
     codes
 }
 
-/// What calls an agent can meet all of these.
+/// The problem codes of every operation that calls an agent.
 const AGENT_CODES: [C; 6] = [
     C::AgentAuthRequired,
     C::AgentUnsupported,
@@ -30,14 +30,14 @@ const AGENT_CODES: [C; 6] = [
     C::AgentTimeout,
 ];
 
-/// What only some operations can meet, by their id.
+/// The problem codes that are specific to one operation, by operation id.
 pub(super) fn operation_codes(operation: &str) -> Vec<C> {
     let agent = || AGENT_CODES.to_vec();
     let mut codes = Vec::new();
     match operation {
         "create_session" => {
             codes = agent();
-            // Of the agent's session that is adopted.
+            // For a session of the agent that does not exist.
             codes.push(C::NotFound);
             codes.extend([C::IdempotencyInFlight, C::IdempotencyMismatch, C::QueueFull]);
         }
@@ -78,7 +78,7 @@ pub(super) fn operation_codes(operation: &str) -> Vec<C> {
             codes.extend([C::NotAcceptable, C::NotFound, C::Draining]);
         }
         "all_events_stream" => codes.push(C::NotFound),
-        // They ask the session's owner, who may be too busy.
+        // These operations ask the session actor, which may be overloaded.
         "get_session" | "list_requests" | "get_stderr" | "get_transcript_markdown" => codes.push(C::PoolFull),
         "get_transcript" => codes.extend([C::NotAcceptable, C::PoolFull]),
         "readyz" => codes.extend([C::Draining, C::StorageFull]),

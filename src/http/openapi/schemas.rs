@@ -1,9 +1,10 @@
-//! Schemas that cannot be derived.
+//! Schemas that cannot be derived from types.
 
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{AdditionalProperties, ArrayItems, Object, Schema, SchemaType, Type};
 
-/// Allows any member in objects without declared members. Otherwise generators treat them as empty objects.
+/// Allows any member in objects that declare no members. Otherwise code generators treat them as empty
+/// objects.
 pub(super) fn open_raw_objects(schema: &mut RefOr<Schema>) {
     let RefOr::T(schema) = schema else { return };
     match schema {

@@ -1,4 +1,4 @@
-//! The frame of a body whose length nobody knows: chunks (RFC 9112, section 7.1), made of bytes that others hold too.
+//! Encodes a body of unknown length as chunks (RFC 9112, section 7.1), without copying large shared bytes.
 
 use std::io::IoSlice;
 use std::sync::Mutex;
@@ -7,30 +7,31 @@ use bytes::{Buf, Bytes};
 
 use crate::shutdown::lock_or_abort;
 
-/// Pieces of one chunk. More of them than a write takes go with the next write.
+/// The number of pieces in one chunk. Further pieces wait for the next write.
 pub(super) const MAX_PIECES: usize = 16;
 
-/// Up to so many bytes a chunk is one piece, its frame and all: then what a write costs is not its bytes.
+/// A chunk of up to this size is encoded as one piece. Up to this size, the number of slices costs more than
+/// copying the bytes.
 const SMALL_CHUNK_BYTES: usize = 4 << 10;
 
 const CHUNK_END: &[u8] = b"\r\n";
 const CHUNK_END_AND_LAST: &[u8] = b"\r\n0\r\n\r\n";
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// What is to be written: first it is gathered, then it is a chunk of which less and less is left.
+/// Gathers pieces, encodes them as a chunk, and tracks how much of it is written.
 #[derive(Debug)]
 pub(super) struct ChunkWriter {
-    /// The answer's head, before the first one.
+    /// The head of the response. It precedes the first chunk.
     head: Bytes,
     size_line: SizeLine,
     pieces: Vec<Bytes>,
-    /// What ends the chunk, and the answer after its last one.
+    /// The end of the chunk, and after the last chunk the end of the body.
     suffix: &'static [u8],
-    /// It is on its way, and nothing can be added.
+    /// The chunk is encoded, and nothing can be added until it is written.
     started: bool,
 }
 
-/// The line before a chunk: how long that is.
+/// The line before a chunk with its size in hexadecimal.
 #[derive(Debug)]
 struct SizeLine {
     text: [u8; 10],
@@ -55,10 +56,11 @@ impl SizeLine {
     }
 }
 
-/// The last small chunk that a thread has made: a thousand readers of one session say the same, one after the other.
+/// The last small chunk that a thread encoded. A thousand readers of one session write the same chunk one
+/// after the other.
 ///
-/// It is known by its bytes. To hold what it was made of would hold the whole run, however large, until another one is
-/// made, and to look at so few bytes is nothing beside the write that follows.
+/// The cache compares the content. A reference to the original piece would keep its whole run in memory until
+/// the next chunk. Comparing a few bytes costs little next to the write that follows.
 #[derive(Debug, Default)]
 pub(in crate::http) struct ChunkCache(Mutex<Bytes>);
 
@@ -80,21 +82,21 @@ impl ChunkWriter {
     }
 
     pub(super) fn push(&mut self, piece: Bytes) {
-        debug_assert!(!self.started, "what was begun is written first");
+        debug_assert!(!self.started, "an encoded chunk must be written before pieces are added");
         self.pieces.push(piece);
     }
 
-    /// It is on its way, and to be through before anything is added.
+    /// Whether a chunk is encoded and not completely written.
     pub(super) fn is_started(&self) -> bool {
         self.started
     }
 
-    /// How many bytes were gathered, and in how many pieces.
+    /// The number of gathered bytes, and the number of pieces.
     pub(super) fn gathered(&self) -> (usize, usize) {
         (self.pieces.iter().map(Bytes::len).sum(), self.pieces.len())
     }
 
-    /// Makes a chunk of what was gathered, if it is none yet; the last one when `last`.
+    /// Encodes the gathered pieces as a chunk, unless one is already encoded. `last` also ends the body.
     pub(super) fn start(&mut self, last: bool, cache: &ChunkCache) {
         if std::mem::replace(&mut self.started, true) {
             return;
@@ -114,7 +116,7 @@ impl ChunkWriter {
         };
     }
 
-    /// What is left of it, as far as one write goes.
+    /// The unwritten parts of the chunk, for one vectored write.
     pub(super) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; MAX_PIECES + 3]) -> usize {
         let edges = [&*self.head, self.size_line.remaining()];
         let parts = edges.into_iter().chain(self.pieces.iter().map(|piece| &**piece)).chain([self.suffix]);
@@ -126,7 +128,8 @@ impl ChunkWriter {
         count
     }
 
-    /// Forgets what is written. Nothing of a piece that is through is kept for who takes no more.
+    /// Removes the written bytes. A completely written piece is released at once, also while the peer does
+    /// not read.
     pub(super) fn advance(&mut self, mut written: usize) {
         let mut take = |len: usize| {
             let taken = written.min(len);
@@ -137,7 +140,7 @@ impl ChunkWriter {
         if self.head.is_empty() {
             self.head = Bytes::new();
         }
-        self.size_line.from += u8::try_from(take(self.size_line.remaining().len())).expect("a line has ten bytes");
+        self.size_line.from += u8::try_from(take(self.size_line.remaining().len())).expect("a size line has ten bytes");
         let mut whole = 0;
         for piece in &mut self.pieces {
             piece.advance(take(piece.len()));
@@ -150,7 +153,7 @@ impl ChunkWriter {
         self.suffix = &self.suffix[take(self.suffix.len())..];
     }
 
-    /// Whether it is through; then it keeps no room for the next.
+    /// Whether the chunk is completely written. If so, its memory is released.
     pub(super) fn finish_if_written(&mut self) -> bool {
         let over = self.head.is_empty()
             && self.size_line.remaining().is_empty()
@@ -170,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// Everything that is written, in steps of these sizes.
+    /// Writes the chunk in steps of these sizes, and returns all written bytes.
     fn write_in_steps(
         chunk: &mut ChunkWriter,
         last: bool,
@@ -183,10 +186,10 @@ mod tests {
             let mut slices = [IoSlice::new(&[]); MAX_PIECES + 3];
             let count = chunk.slices(&mut slices);
             let all: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
-            let step = steps.next().expect("they have no end").min(all.len());
+            let step = steps.next().expect("the iterator is endless").min(all.len());
             out.extend_from_slice(&all[..step]);
             chunk.advance(step);
-            // As when a write had to wait.
+            // Repeats the call, as after a write that had to wait.
             chunk.start(last, made);
         }
         out
@@ -203,7 +206,7 @@ mod tests {
         assert_eq!(
             write_in_steps(&mut chunk, false, &made, &mut steps),
             b"",
-            "nothing to say is no chunk: it would be the last"
+            "no data is no chunk: an empty chunk ends the body"
         );
         chunk.push(Bytes::from_static(b"end"));
         assert_eq!(write_in_steps(&mut chunk, true, &made, &mut steps), b"3\r\nend\r\n0\r\n\r\n");
@@ -226,11 +229,11 @@ mod tests {
         let (second, again) = write(&piece, false);
         assert_eq!((second.as_ptr(), &again), (first.as_ptr(), &out));
         let (_, other) = write(&piece.slice(..200), false);
-        assert_eq!(other, [b"c8\r\n", &piece[..200], b"\r\n"].concat(), "it begins at the same byte");
+        assert_eq!(other, [b"c8\r\n", &piece[..200], b"\r\n"].concat(), "a shorter piece is another chunk");
         let (_, last) = write(&piece, true);
         assert_eq!(last, [&out[..], LAST_CHUNK].concat());
         let large = Bytes::from(vec![b'x'; SMALL_CHUNK_BYTES + 1]);
-        assert_eq!(write(&large, false).0.as_ptr(), large.as_ptr(), "many bytes are not copied");
+        assert_eq!(write(&large, false).0.as_ptr(), large.as_ptr(), "a large piece is not copied");
     }
 
     #[test]
@@ -238,11 +241,11 @@ mod tests {
         let (made, run) = (ChunkCache::default(), Bytes::from(vec![b'x'; 1 << 20]));
         let mut chunk = ChunkWriter::with_head(Bytes::new());
         chunk.push(run.slice(run.len() - 300..));
-        assert!(!run.is_unique(), "it is held until it is written");
+        assert!(!run.is_unique(), "the chunk holds the run until it is written");
         let out = write_in_steps(&mut chunk, false, &made, &mut std::iter::repeat(1000));
         assert_eq!(out, [b"12c\r\n", &run[..300], b"\r\n"].concat());
         assert!(run.is_unique());
-        assert_eq!(made.0.lock().unwrap().len(), out.len(), "the chunk is there for the next");
+        assert_eq!(made.0.lock().unwrap().len(), out.len(), "the cache holds the encoded chunk");
     }
 
     proptest! {

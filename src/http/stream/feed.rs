@@ -1,4 +1,4 @@
-//! A source seen through a client's choices: which events, and where a turn ends.
+//! The events of a source that a client selected, and the end of a turn.
 
 use bytes::{Bytes, BytesMut};
 
@@ -10,38 +10,39 @@ use crate::eventlog::{Frame, ReadError, ResetReason, Run, TailCursor};
 use crate::session::SessionHandle;
 use crate::types::{Epoch, Ids, PromptId};
 
-/// One turn of a session.
+/// The filter for one turn of a session.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnFilter {
     pub(crate) prompt: PromptId,
-    /// Its last event, if it had ended when the stream began.
+    /// The last event of the turn, if the turn had ended when the stream began.
     pub(crate) last_seq: Option<u64>,
 }
 
-/// What a client asked for.
+/// The selection of a client and its position.
 #[derive(Debug)]
 pub(crate) struct Feed {
     pub(crate) source: Source,
     pub(crate) types: EventTypes,
     pub(crate) turn: Option<TurnFilter>,
-    /// The cursor that the client holds: of the last event that it was given, or where it began.
+    /// The cursor that the client has: of the last event that it received, or of its start position.
     pub(crate) client_cursor: u64,
-    /// `ready` has an id when it may be the first that a client gets to hold.
+    /// The stream began at the tail. Then `ready` has an id, because it may be the first id that the client
+    /// receives.
     pub(crate) from_tail: bool,
     pub(crate) epoch: Epoch,
     pub(crate) ids: Ids,
 }
 
-/// A piece of a feed.
+/// A part of a feed.
 #[derive(Debug)]
 pub(super) enum Piece {
-    /// Events, and whether the feed is complete with them.
+    /// Events. With `end`, they complete the feed.
     Events {
         run: Run,
         end: Option<End>,
     },
     Control(ControlFrame<'static>),
-    /// The replay is over; the feed may be complete with it.
+    /// The end of the replay. With `end`, it completes the feed.
     Ready {
         frame: ControlFrame<'static>,
         end: Option<End>,
@@ -53,7 +54,7 @@ pub(super) enum Piece {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct End {
     pub(super) reason: EndReason,
-    /// The cursor of the last event; `None` for that of the source, which may be ahead of it.
+    /// The cursor of the last event. `None` uses the cursor of the source, which may be ahead of that event.
     cursor: Option<u64>,
 }
 
@@ -64,7 +65,7 @@ impl End {
 }
 
 impl Feed {
-    /// What comes next; several resets come one by one.
+    /// The next pieces. A reset of several sessions yields one piece for each.
     pub(super) async fn next(&mut self) -> Result<Vec<Piece>, ReadError> {
         let next = self.source.next().await?;
         Ok(match self.piece(next) {
@@ -73,7 +74,8 @@ impl Feed {
         })
     }
 
-    /// The one piece that something is, unless it is a reset: that takes a while and may be several.
+    /// Converts an item to a piece. A reset is returned as the error, because it has to be awaited and may
+    /// become several pieces.
     pub(super) fn piece(&self, next: Next) -> Result<Piece, Reset> {
         Ok(match next {
             Next::Run(run) => {
@@ -90,7 +92,7 @@ impl Feed {
         })
     }
 
-    /// The event that ends the turn, if it is in this run.
+    /// The sequence number of the event in this run that ends the turn.
     fn turn_end(&self, run: &Run) -> Option<u64> {
         let turn = self.turn.as_ref()?;
         let ends = |frame: &Frame<'_>| {
@@ -105,8 +107,8 @@ impl Feed {
         ControlFrame { id: self.from_tail.then_some(id), ..own }
     }
 
-    /// One for each session that it is about and that the client named, with its snapshot; one without a snapshot when
-    /// it named none.
+    /// The `reset` frames with a snapshot, one for each affected session that the client named. If the client
+    /// named none, there is a single frame without a snapshot.
     pub(super) async fn reset_frames(&self, Reset { reason, before, session: session_id }: Reset) -> Vec<Piece> {
         let mut resets = Vec::new();
         let sessions = self.source.sessions().iter();
@@ -117,21 +119,21 @@ impl Feed {
             let own = ControlFrame::new(&event::Reset { reason: api_reason(reason), session: None }, self.ids.now());
             resets.push(ControlFrame { session: session_id, ..own });
         }
-        // Who holds the id has seen all of them; who breaks off before gets them again.
+        // Only the last frame has an id. A client that disconnects earlier receives all frames again.
         if let Some(last) = resets.last_mut() {
             last.id = Some(self.source.id(&self.epoch, before));
         }
         resets.into_iter().map(Piece::Control).collect()
     }
 
-    /// `None` when the session is gone meanwhile; its end follows.
+    /// Returns `None` if the session no longer exists. The end of the session follows.
     async fn reset_frame(&self, session: &SessionHandle, reason: ResetReason) -> Option<ControlFrame<'static>> {
         let snapshot = session.snapshot().await.ok()?;
         let own = ControlFrame::new(&event::Reset { reason: api_reason(reason), session: Some(&snapshot) }, self.ids.now());
         Some(ControlFrame { session: Some(session.id()), ..own })
     }
 
-    /// Whether every event passes, so that there is nothing to filter.
+    /// Whether the feed selects every event.
     fn passes_all(&self) -> bool {
         self.types == EventTypes::All && self.turn.is_none()
     }
@@ -140,17 +142,17 @@ impl Feed {
         self.types.contains(frame.kind) && self.turn.as_ref().is_none_or(|turn| belongs_to(turn.prompt, frame))
     }
 
-    /// Whether frames are given as they were stored, unless they are left out.
+    /// Whether the encoder uses the stored bytes of the selected events.
     fn uses_stored_frames(&self, shape: Encoder) -> bool {
         self.source.has_stored_ids() && shape == (Encoder::Sse { named: true })
     }
 
-    /// Where it waits, if what comes next will be given as it was stored.
+    /// The cursor for direct delivery, if the client receives the stored bytes of all events.
     pub(super) fn tail_cursor(&self, shape: Encoder) -> Option<TailCursor> {
         if self.uses_stored_frames(shape) && self.passes_all() { self.source.tail_cursor() } else { None }
     }
 
-    /// What comes up to there was given.
+    /// Continues after the events that direct delivery has written.
     pub(super) fn resume(&mut self, from: &TailCursor) {
         if from.cursor() > self.source.cursor() {
             self.source.resume(from);
@@ -158,7 +160,7 @@ impl Feed {
         }
     }
 
-    /// A run as the client gets it. In the common case these are the bytes that were stored, and not a copy.
+    /// Encodes a run for the client. In the common case, this shares the stored bytes without a copy.
     pub(super) fn write(&mut self, run: &Run, shape: Encoder) -> Bytes {
         let stored = self.uses_stored_frames(shape);
         if stored && self.passes_all() {
@@ -179,7 +181,8 @@ impl Feed {
         out.freeze()
     }
 
-    /// The frame that advances the client's cursor to that of the source; `None` if the client already holds it.
+    /// The frame that advances the cursor of the client to that of the source. `None` if the client already
+    /// has it.
     pub(super) fn position_frame(&mut self) -> Option<ControlFrame<'static>> {
         let cursor = self.source.cursor();
         let moved = std::mem::replace(&mut self.client_cursor, cursor) != cursor;
@@ -187,7 +190,7 @@ impl Feed {
         moved.then(|| own(self.source.id(&self.epoch, cursor)))
     }
 
-    /// The last frame of a complete stream. A client that reconnects with its id gets 204.
+    /// The last frame of a complete stream. A client that reconnects with its id receives 204.
     pub(super) fn end_frame(&self, End { reason, cursor }: End) -> ControlFrame<'static> {
         let id = self.source.id(&self.epoch, cursor.unwrap_or_else(|| self.source.cursor()));
         let own = ControlFrame::new(&EndFrame { reason, last_event_id: &id }, self.ids.now());

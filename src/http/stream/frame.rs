@@ -1,4 +1,4 @@
-//! Frames that are not in the log, and the shapes of those that are.
+//! Control frames, which are not in the log, and the encoders for all frames.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -6,19 +6,19 @@ use crate::api::event::EventMembers;
 use crate::eventlog::Frame;
 use crate::types::{SessionId, Timestamp};
 
-/// How events are written.
+/// The encoding of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoder {
-    /// SSE with `event:`, or without it, so that one `onmessage` gets all.
+    /// SSE, with or without the `event:` field. Without it, a single `onmessage` handler receives all events.
     Sse { named: bool },
-    /// One object a line.
+    /// One JSON object per line.
     Ndjson,
 }
 
-/// A frame of ours: what is not in the log.
+/// A frame that the gateway creates and that is not in the log.
 #[derive(Debug)]
 pub(super) struct ControlFrame<'a> {
-    /// The cursor that a client holds once it has this frame.
+    /// The cursor of the client after this frame.
     pub(super) id: Option<String>,
     pub(super) session: Option<SessionId>,
     pub(super) time: Timestamp,
@@ -31,7 +31,7 @@ impl ControlFrame<'_> {
         Self { id: None, session: None, time, kind: E::TYPE, members: event.members() }
     }
 
-    /// One line of JSON, its head in the order that events of the log have.
+    /// The frame as one line of JSON. Its members have the order of logged events.
     pub(super) fn data(&self) -> Vec<u8> {
         let mut data = Vec::with_capacity(self.members.len() + 160);
         data.push(b'{');
@@ -60,7 +60,8 @@ impl ControlFrame<'_> {
 }
 
 impl Encoder {
-    /// `id` and `kind` come from us, and `data` is one line, so nothing in a frame can end it early.
+    /// Encodes one event. The gateway creates `id` and `kind`, and `data` is a single line. Therefore, no
+    /// content can end the frame early.
     pub fn encode_into(self, out: &mut BytesMut, id: Option<&str>, kind: &str, data: &[u8]) {
         if let Self::Sse { named } = self {
             if let Some(id) = id {
@@ -78,8 +79,8 @@ impl Encoder {
         }
     }
 
-    /// The delay before a client reconnects. This is a line of the block that the next frame completes: some clients
-    /// deliver a block without data as an event with empty data.
+    /// The delay before a client reconnects. The line belongs to the block that the next frame completes,
+    /// because some clients deliver a block without data as an empty event.
     pub fn encode_retry(self, milliseconds: u64) -> Bytes {
         match self {
             Self::Sse { .. } => format!("retry: {milliseconds}\n").into(),
@@ -87,8 +88,8 @@ impl Encoder {
         }
     }
 
-    /// Keeps an idle connection open. It completes neither a block nor a line: SSE gets a comment line, NDJSON a space
-    /// before the next object.
+    /// Bytes that keep an idle connection open. They complete neither a block nor a line: SSE receives a
+    /// comment line, and NDJSON a space before the next object.
     pub const fn keep_alive(self) -> &'static [u8] {
         match self {
             Self::Sse { .. } => b":\n",
@@ -97,7 +98,7 @@ impl Encoder {
     }
 }
 
-/// The turn of an event. The log writes an event's head itself, in a fixed order and without escapes:
+/// The prompt id of an event. The log writes the head of an event in a fixed order and without escapes:
 /// `{"id":…,"seq":…,"type":…,"sessionId":…,"time":"…","promptId":"…"`.
 pub(super) fn prompt_of<'a>(frame: &Frame<'a>) -> Option<&'a [u8]> {
     const TIME: &[u8] = b"\"time\":\"";

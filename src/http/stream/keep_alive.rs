@@ -1,9 +1,12 @@
-//! One clock for all streams: who was silent for long is woken, and everybody when the gateway stops or a key ended.
-//! What an outlet says puts nothing off until its stream looks, which is woken for that once in a `keep_alive`.
+//! A shared clock for all streams. It wakes a stream after a silent interval, and all streams when the
+//! gateway stops or a key ends.
 //!
-//! A timer and three waits for each of ten thousand idle streams would be most of what such a stream costs. Here it
-//! has a number, the tick at which it is due, and a place for its waker. One task looks at all numbers at each tick; it
-//! is there while there are streams.
+//! Direct writes do not reset the timer until the task of the stream runs. The clock wakes that task at most
+//! once per `keep_alive` interval for this.
+//!
+//! Separate timers and waits would be most of the cost of ten thousand idle streams. Here, each stream has an
+//! entry with a due tick and a waker. One task checks all entries at each tick, and it runs while streams
+//! exist.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,11 +19,11 @@ use tokio::time::Instant;
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::Limits;
 
-/// A number of ticks of the pulse.
+/// A number of ticks of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticks(u64);
 
-/// A cheap handle on the clock.
+/// A cheap handle to the clock.
 #[derive(Debug, Clone)]
 pub(crate) struct KeepAliveTicker(Arc<Inner>);
 
@@ -32,16 +35,16 @@ struct Inner {
     tick: Duration,
     keep_alive: Ticks,
     write_stall: Ticks,
-    /// Ticks since `began`, as the task counts them.
+    /// The number of ticks since `started`, as counted by the task.
     now: AtomicU64,
-    /// Changes when everybody has to look whether it goes on.
+    /// Incremented when all streams must check whether they continue.
     signals: AtomicU32,
     registry: Mutex<Registry>,
 }
 
 #[derive(Debug, Default)]
 struct Registry {
-    /// The task is there.
+    /// The task of the clock runs.
     is_running: bool,
     registered: u64,
     entries: Vec<Arc<Entry>>,
@@ -49,7 +52,7 @@ struct Registry {
 
 #[derive(Debug)]
 struct Entry {
-    /// The tick at which its stream wants to be woken; [`NEVER`], or [`GONE`] once there is no stream.
+    /// The tick at which the stream is woken. [`NEVER`] disarms the timer, and [`REMOVED`] removes the entry.
     due: AtomicU64,
     waker: Mutex<Option<Waker>>,
 }
@@ -59,7 +62,8 @@ const REMOVED: u64 = u64::MAX;
 
 impl Entry {
     fn wake(&self) {
-        // Not under the lock: what is woken may end here, and then takes it.
+        // The waker is called without the lock, because the woken task may drop the entry, which acquires the
+        // lock.
         let waker = lock_or_abort(self.waker.lock()).take();
         if let Some(waker) = waker {
             waker.wake();
@@ -69,7 +73,7 @@ impl Entry {
 
 impl KeepAliveTicker {
     pub(crate) fn new(limits: &Limits, shutdown: Shutdown, key_endings: watch::Receiver<u64>) -> Self {
-        /// Ticks from one comment to the next.
+        /// The number of ticks per keep-alive interval.
         const TICKS_PER_KEEP_ALIVE: u32 = 16;
         let (shortest, longest) = (Duration::from_millis(10), Duration::from_secs(1));
         let tick = (limits.keep_alive.min(limits.write_stall) / TICKS_PER_KEEP_ALIVE).clamp(shortest, longest);
@@ -80,7 +84,7 @@ impl KeepAliveTicker {
             started: Instant::now(),
             tick,
             keep_alive: Ticks(ticks(limits.keep_alive).max(1)),
-            // The tick that runs does not count: nobody is left early.
+            // The current tick is incomplete and does not count, so no stream times out early.
             write_stall: Ticks(ticks(limits.write_stall) + 1),
             now: AtomicU64::new(0),
             signals: AtomicU32::new(0),
@@ -88,13 +92,14 @@ impl KeepAliveTicker {
         }))
     }
 
-    /// The part of one stream. It is to look for signals at once: what was before is told to nobody.
+    /// Registers a stream. The stream must check for signals at once, because earlier signals do not wake it.
     pub(crate) fn register(&self) -> KeepAlive {
         let slot = Arc::new(Entry { due: AtomicU64::new(NEVER), waker: Mutex::default() });
         let mut hearts = self.lock();
         hearts.entries.push(Arc::clone(&slot));
         hearts.registered += 1;
-        // Those that were woken together by an event are not all due at the same tick, and a tick may come late.
+        // The stagger spreads streams that an event woke together over several ticks. It also allows for a
+        // late tick.
         let stagger = Ticks(1 + hearts.registered % (self.0.keep_alive.0 / 4).max(1));
         if !std::mem::replace(&mut hearts.is_running, true) {
             self.0.update_now();
@@ -111,7 +116,7 @@ impl KeepAliveTicker {
     }
 
     async fn run(self) {
-        /// How soon after the last stream a stop goes on.
+        /// The tick during a drain. It bounds the delay between the last stream and the end of the task.
         const DRAIN_TICK: Duration = Duration::from_millis(10);
         let Inner { shutdown, tick, .. } = &*self.0;
         let (mut drains, mut ends) = (false, false);
@@ -144,7 +149,7 @@ impl KeepAliveTicker {
         self.lock().entries.iter().for_each(|slot| slot.wake());
     }
 
-    /// False when nobody is there any more.
+    /// Wakes the due streams. Returns false if no stream is registered.
     fn tick(&self) -> bool {
         let now = self.0.update_now();
         let mut hearts = self.lock();
@@ -172,7 +177,7 @@ impl Inner {
     }
 }
 
-/// A stream's part of the pulse.
+/// The keep-alive timer of one stream.
 #[derive(Debug)]
 pub(crate) struct KeepAlive {
     ticker: KeepAliveTicker,
@@ -182,7 +187,7 @@ pub(crate) struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// Its peer was told something: the next comment is due after `keep_alive`, at the latest.
+    /// Records that data was sent. The next keep-alive is due after `keep_alive` at the latest.
     pub(crate) fn data_sent(&self) {
         self.due_in(self.keep_alive_ticks());
     }
@@ -191,12 +196,13 @@ impl KeepAlive {
         self.ticker.0.keep_alive.0.saturating_sub(self.stagger.0).max(1)
     }
 
-    /// Its peer took something of what is written: it is left after `write_stall` without more.
+    /// Records that the peer accepted bytes of a pending write. Without further progress, the timer is due
+    /// after `write_stall`.
     pub(crate) fn write_progressed(&self) {
         self.due_in(self.ticker.0.write_stall.0);
     }
 
-    /// Somebody else watches over its peer.
+    /// Disarms the timer, for a stream whose HTTP connection detects stalls.
     pub(crate) fn disarm(&self) {
         self.entry.due.store(NEVER, Ordering::Release);
     }
@@ -213,30 +219,31 @@ impl KeepAlive {
         self.ticker.0.now.load(Ordering::Relaxed) >= self.entry.due.load(Ordering::Relaxed)
     }
 
-    /// Whether something was signalled since it looked.
+    /// Whether a signal arrived since the last [`take_signal`](Self::take_signal).
     pub(crate) fn is_signalled(&self) -> bool {
         self.ticker.0.signals.load(Ordering::Acquire) != self.seen_signals
     }
 
-    /// For who speaks to its peer while its stream waits.
+    /// Returns the part of the timer that direct delivery uses while the task of the stream waits.
     pub(super) fn park(&self) -> ParkedKeepAlive {
         ParkedKeepAlive { ticker: self.ticker.clone(), seen_signals: self.seen_signals, last_sent: None }
     }
 
-    /// The stream waits no more.
+    /// Restarts the timer from the last direct write.
     pub(super) fn resume(&self, from: &ParkedKeepAlive) {
         if let Some(Ticks(told)) = from.last_sent {
             self.due_after(told, self.keep_alive_ticks());
         }
     }
 
-    /// The same, and looks.
+    /// Returns whether a signal arrived since the last call, and clears it.
     pub(crate) fn take_signal(&mut self) -> bool {
         let signals = self.ticker.0.signals.load(Ordering::Acquire);
         std::mem::replace(&mut self.seen_signals, signals) != signals
     }
 
-    /// Has the task woken when it is due or something is signalled. Look afterwards whether that was before.
+    /// Registers the waker of the task for the due tick and for signals. The caller must then check for both
+    /// again.
     pub(crate) fn register_waker(&self, context: &Context<'_>) {
         let mut waker = lock_or_abort(self.entry.waker.lock());
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
@@ -245,7 +252,7 @@ impl KeepAlive {
     }
 }
 
-/// Stands in for the heart of a stream that waits, and tells it in the end when its peer was told something.
+/// Replaces the timer of a stream during direct delivery, and records the last direct write.
 #[derive(Debug)]
 pub(super) struct ParkedKeepAlive {
     ticker: KeepAliveTicker,
@@ -254,12 +261,12 @@ pub(super) struct ParkedKeepAlive {
 }
 
 impl ParkedKeepAlive {
-    /// As [`Heart::is_signalled`].
+    /// See [`KeepAlive::is_signalled`].
     pub(super) fn is_signalled(&self) -> bool {
         self.ticker.0.signals.load(Ordering::Acquire) != self.seen_signals
     }
 
-    /// As [`Heart::told`].
+    /// See [`KeepAlive::data_sent`].
     pub(super) fn data_sent(&mut self) {
         self.last_sent = Some(Ticks(self.ticker.0.now.load(Ordering::Relaxed)));
     }
@@ -289,7 +296,7 @@ mod tests {
         KeepAliveTicker::new(&limits, shutdown.clone(), key_endings)
     }
 
-    /// Resolves when it is woken for a reason.
+    /// Completes when the timer is due or a signal arrived.
     async fn due_or_signalled(heart: &KeepAlive) {
         poll_fn(|context| {
             heart.register_waker(context);
@@ -304,7 +311,7 @@ mod tests {
         let pulse = ticker(&shutdown, endings);
         let began = Instant::now();
         let wait = |mut heart: KeepAlive| async move {
-            assert!(heart.take_signal(), "it looks at once");
+            assert!(heart.take_signal(), "a new stream has a signal");
             heart.data_sent();
             due_or_signalled(&heart).await;
             began.elapsed()
@@ -349,7 +356,7 @@ mod tests {
         let said = Instant::now();
         due_or_signalled(&heart).await;
         heart.resume(&silent);
-        assert!(heart.is_due(), "nothing was said");
+        assert!(heart.is_due(), "no data was sent");
         heart.resume(&deputy);
         assert!(!heart.is_due());
         due_or_signalled(&heart).await;
@@ -378,7 +385,7 @@ mod tests {
             }
         }
         let left = tokio::time::timeout(Duration::from_secs(10), shutdown.wait_for_tasks(Duration::from_secs(5)));
-        assert!(!left.await.expect("it has an end"), "it is there while streams are");
+        assert!(!left.await.expect("the wait is bounded"), "the task runs while streams exist");
         drop(hearts);
         assert!(shutdown.wait_for_tasks(Duration::from_secs(5)).await);
         assert_eq!(pulse.lock().entries.len(), 0);

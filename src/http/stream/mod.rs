@@ -1,7 +1,18 @@
-//! Events as clients get them: SSE, NDJSON and JSON pages, of one session, of one turn, or of many sessions.
+//! Events for clients: SSE, NDJSON and JSON pages, of one session, of one turn, or of many sessions.
 //!
-//! All of them read through the log's reader, and while they wait from its place. A stream of everything in its named form
-//! passes the bytes of a run through as they were stored; only what is filtered or shaped otherwise is cut into events again.
+//! The module owns the position of a client in the log, its filters, and the encoding of events. All streams
+//! read through the readers of [`crate::eventlog`]. While a stream waits, its direct sink delivers from the
+//! tail cursor of its reader. An unfiltered SSE stream with event names passes the stored bytes of a run
+//! through. All other streams are assembled from single events.
+//!
+//! The module must not know routes, the store or agent processes.
+//!
+//! Read in this order:
+//! 1. `query`, `types`: the parameters of a request.
+//! 2. `source`, `feed`: the events that a client selects.
+//! 3. `frame`, `chunk`: their encoding.
+//! 4. `write_loop`, `socket`, `keep_alive`: the task of a stream, its sink and its timer.
+//! 5. `page`: the same events for clients that poll.
 
 mod chunk;
 mod feed;

@@ -1,4 +1,4 @@
-//! Pages: the same events as one JSON object, for those who poll.
+//! Pages: events as one JSON object, for clients that poll.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use crate::eventlog::Run;
 use crate::http::error::ApiError;
 use crate::http::state::Gateway;
 
-/// A page of at most `limit` events. An empty one is held until something comes, or until `wait` is over.
+/// Returns a page of at most `limit` events. With `wait`, the response is delayed until an event arrives or
+/// the time expires.
 pub(crate) async fn page_response(
     gateway: &Gateway,
     admission: &Admission,
@@ -38,11 +39,13 @@ pub(crate) async fn page_response(
             let Some(deadline) = deadline.filter(|_| page.count == 0) else { break false };
             tokio::select! {
                 biased;
-                // Who asks again is told when to, or it would ask without a pause.
+                // The problem has a retry delay. Without it, a client that polls again would loop during the
+                // drain.
                 () = gateway.shutdown.drain_started(), if was_draining => return Err(ApiError::draining()),
                 () = gateway.shutdown.drain_started() => break false,
                 () = key_ended.as_mut() => return Err(ApiError::key_ended()),
-                // Before the events, for those that a filter leaves out may come without a pause.
+                // The timer precedes the events, because events that a filter drops may arrive without a
+                // pause.
                 () = tokio::time::sleep_until(deadline) => break false,
                 next = feed.next() => next,
             }
@@ -59,20 +62,21 @@ pub(crate) async fn page_response(
     let mut response = page.finish(&id, more).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(wait) = wait {
-        let applied =
-            HeaderValue::try_from(format!("wait={}", wait.as_secs())).expect("digits are a header's");
+        let applied = HeaderValue::try_from(format!("wait={}", wait.as_secs()))
+            .expect("digits are a valid header value");
         response.headers_mut().insert(HeaderName::from_static("preference-applied"), applied);
     }
     Ok(response)
 }
 
 struct Page {
-    /// `{"events":[` is put in front at the end: objects with commas between them.
+    /// The events as JSON objects with commas between them. `finish` adds the text around them.
     events: Vec<u8>,
     count: usize,
     limit: usize,
     max_bytes: usize,
-    /// Bytes that were looked at, kept or not: so that a filter that keeps nothing cannot read a whole log.
+    /// The bytes that were read, selected or not. The limit keeps a filter that selects nothing from reading
+    /// the whole log.
     scanned: usize,
     cursor: u64,
 }
@@ -116,7 +120,7 @@ impl Page {
         PageState::Accepted { ready }
     }
 
-    /// False when the page was full before the run's end.
+    /// Adds the selected events of a run. Returns false if the page became full.
     fn push_run(&mut self, feed: &Feed, run: &Run) -> bool {
         for frame in run.events() {
             let keep = feed.is_selected(&frame);

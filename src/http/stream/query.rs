@@ -1,4 +1,4 @@
-//! Where a stream begins and what it shows, from headers and query.
+//! The start position and the filters of a stream, from headers and query parameters.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::http::extract::{LastEventId, Params};
 use crate::http::negotiate::Representation;
 use crate::types::{Epoch, EventId, Position};
 
-/// A place that a client names: in one session, or in the whole log.
+/// A cursor of a client: in one session, or in the whole log.
 pub trait CursorId: FromStr + fmt::Display {
     fn epoch(&self) -> &Epoch;
     fn position(&self) -> u64;
@@ -37,10 +37,10 @@ impl CursorId for Position {
     }
 }
 
-/// Where to begin.
+/// The start position of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cursor {
-    /// The client said nothing.
+    /// The client sent no position.
     None,
     After(u64),
     Tail,
@@ -52,8 +52,9 @@ impl Cursor {
         if place.epoch() == epoch { Self::After(place.position()) } else { Self::Reset(ResetReason::NewEpoch) }
     }
 
-    /// `Last-Event-ID` wins, because an EventSource repeats its URL when it reconnects; what it says may be of a life
-    /// before this one, so nonsense in it is a reset and not a refusal.
+    /// Parses the start position. `Last-Event-ID` takes precedence, because an EventSource repeats its URL
+    /// when it reconnects. Its id may be older than this store, so an unknown id causes a reset and not an
+    /// error.
     fn parse<P: CursorId>(last: &LastEventId, after: Option<&str>, epoch: &Epoch) -> Result<Self, ApiError> {
         match (last, after) {
             (LastEventId::Text(id), _) => Ok(id
@@ -72,7 +73,7 @@ impl Cursor {
     }
 }
 
-/// The parameters that all `/events` have.
+/// The parameters that all `/events` routes share.
 #[derive(Debug)]
 pub struct EventsQuery {
     pub cursor: Cursor,
@@ -94,7 +95,7 @@ impl EventsQuery {
         })
     }
 
-    /// `None` for a page.
+    /// The encoder of a stream. `None` for a page.
     pub fn encoder(&self, form: Representation) -> Option<Encoder> {
         match form {
             Representation::EventStream => Some(Encoder::Sse { named: self.named }),

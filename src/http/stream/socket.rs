@@ -1,7 +1,8 @@
-//! A stream on a socket of its own, without the buffers of an HTTP connection: what an idle one holds is the socket.
+//! A stream that writes to its socket without the buffers of an HTTP connection. An idle stream needs little
+//! more than the socket.
 //!
-//! All that there is to say at a time is one write, of bytes that all readers share. While the stream waits whoever tells of
-//! news makes it, and the stream's task, its timers and its registration stay asleep.
+//! All pending events are one write, of bytes that all readers share. While a stream waits, the notifier
+//! writes new events directly. The task, the timers and the readiness registration of the stream remain idle.
 
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,12 +19,13 @@ use crate::eventlog::{NotReady, DirectSink, Delivery};
 use crate::http::accept::{ConnectionPermit, ReturnPath};
 use crate::shutdown::lock_or_abort;
 
-/// What is gathered for one write. For a client that takes nothing more so much of the log is kept.
+/// The limit of the bytes for one write. A client that does not read keeps this much of the log in memory.
 const MAX_GATHERED_BYTES: usize = 64 << 10;
-/// Bytes that a client may send before its stream is complete: its next requests.
+/// The limit of the bytes that a client may send before its stream is complete. They belong to its next
+/// requests.
 const MAX_EARLY_BYTES: usize = 64 << 10;
 
-/// The way to one client, for its stream.
+/// The sink of a stream, owned by its task.
 #[derive(Debug)]
 pub(in crate::http) struct SocketSink {
     shared: Arc<SharedSocket>,
@@ -35,7 +37,7 @@ pub(in crate::http) struct SocketSink {
     read_buf: Vec<u8>,
 }
 
-/// The way to one client, for its stream and for who writes while that waits.
+/// The socket, shared by the task of the stream and by direct delivery.
 #[derive(Debug)]
 struct SharedSocket {
     stream: TcpStream,
@@ -50,13 +52,14 @@ struct Outgoing {
 }
 
 impl SocketSink {
-    /// For an answer that begins with this head, which announces a chunked body.
+    /// A sink for a response with this head, which announces a chunked body.
     pub(in crate::http) fn new(stream: TcpStream, held: ConnectionPermit, begins: Bytes, made: Arc<ChunkCache>) -> Self {
         let peer = Arc::new(SharedSocket::new(stream, begins, made));
         Self { shared: peer, permit: held, return_path: None, ended: false, progressed: false, read_buf: Vec::new() }
     }
 
-    /// Hands the socket to `home` after a complete stream, with the bytes that came early, beginning with these.
+    /// Returns the socket through `return_path` after a complete stream. `read_buf` has the bytes that the
+    /// client sent early.
     pub(in crate::http) fn return_to(self, home: Option<Box<ReturnPath>>, early: Bytes) -> Self {
         Self { return_path: home, read_buf: early.into(), ..self }
     }
@@ -71,7 +74,8 @@ impl SharedSocket {
         lock_or_abort(self.outgoing.lock())
     }
 
-    /// Writes what was begun, until it is over or the peer takes no more; whether anything was written, and how it ended.
+    /// Writes the encoded chunk until it is complete or the peer accepts no more. Returns whether any bytes
+    /// were written, and the result.
     fn write(&self, chunk: &mut ChunkWriter) -> (bool, io::Result<()>) {
         let mut any = false;
         while !chunk.finish_if_written() {
@@ -91,7 +95,7 @@ impl SharedSocket {
 impl DirectSink for SharedSocket {
     fn try_deliver(&self) -> Delivery {
         let Outgoing { parked: waits, writer: chunk } = &mut *self.lock();
-        // What was begun and what was signalled is for its stream, which may not know of either yet.
+        // Unfinished chunks and signals belong to the task of the stream, which may not know of them yet.
         let Some(Parked { tail_cursor: place, keep_alive: deputy }) =
             waits.as_mut().filter(|waits| !chunk.is_started() && !waits.keep_alive.is_signalled())
         else {
@@ -106,12 +110,12 @@ impl DirectSink for SharedSocket {
         }
         chunk.start(false, &self.chunk_cache);
         let (any, written) = self.write(chunk);
-        // What is left is the stream's to flush, and was said by then too.
+        // The task flushes the rest, but the data counts as sent now.
         if any || chunk.is_started() {
             deputy.data_sent();
         }
         match (written, not_ready) {
-            // Its stream flushes the rest, reads the store, or ends.
+            // The task flushes the rest, reads the store, or ends the stream.
             (Err(_), _) | (Ok(()), Some(NotReady::ReadStore)) => Delivery::WakeTask,
             (Ok(()), Some(NotReady::AtTail)) => Delivery::CaughtUp,
             (Ok(()), None) => Delivery::More,
@@ -124,7 +128,7 @@ fn is_full(chunk: &ChunkWriter) -> bool {
     bytes >= MAX_GATHERED_BYTES || pieces >= MAX_PIECES
 }
 
-/// As a message, since a write goes to a socket through all that is made for files.
+/// Sends with `send` or `sendmsg`: `write` on a socket passes through the general file path of the kernel.
 fn send(stream: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     if let [whole] = slices {
@@ -201,7 +205,7 @@ impl StreamSink for SocketSink {
         self.shared.lock().parked.take()
     }
 
-    /// Serves the next request on the socket, unless the client was not to send any: then the socket closes.
+    /// Serves the next request on the socket. Without a return path, the socket closes.
     fn finish(self) {
         let Self { shared: peer, permit: held, return_path: home, read_buf: early, .. } = self;
         if let (Some(home), Some(peer)) = (home, Arc::into_inner(peer)) {
@@ -223,14 +227,18 @@ mod tests {
     use crate::shutdown::Shutdown;
     use crate::types::Limits;
 
-    /// A peer whose kernel keeps little of what it does not take, and its own end.
+    /// A socket with small kernel buffers, and the other end.
     async fn shared_socket() -> (SharedSocket, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let socket = TcpSocket::new_v4().expect("a socket");
-        socket.set_recv_buffer_size(8 << 10).expect("a buffer");
-        let other = socket.connect(listener.local_addr().expect("an address")).await.expect("it listens");
-        let (stream, _) = listener.accept().await.expect("it came");
-        rustix::net::sockopt::set_socket_send_buffer_size(&stream, 8 << 10).expect("a buffer");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let socket = TcpSocket::new_v4().expect("a new socket");
+        socket.set_recv_buffer_size(8 << 10).expect("the receive buffer size is valid");
+        let other = socket
+            .connect(listener.local_addr().expect("the listener has an address"))
+            .await
+            .expect("the listener accepts");
+        let (stream, _) = listener.accept().await.expect("the connection arrived");
+        rustix::net::sockopt::set_socket_send_buffer_size(&stream, 8 << 10)
+            .expect("the send buffer size is valid");
         (SharedSocket::new(stream, Bytes::new(), Arc::default()), other)
     }
 
@@ -246,7 +254,7 @@ mod tests {
         in_time(session.wait(seq)).await.expect("the log is open");
     }
 
-    /// A log with a reader at its end, and the peer that it reads for.
+    /// A log, a reader at its end, and the socket of the reader.
     struct Fixture {
         log: EventLog,
         session: SessionLog,
@@ -274,13 +282,13 @@ mod tests {
     async fn a_partial_write_is_left_to_the_stream_and_adds_nothing() {
         let Fixture { log, session, mut reader, keys: _keys, heart, peer, mut other } = fixture().await;
         peer.lock().parked = Some(parked(&reader, &heart));
-        assert_eq!(peer.try_deliver(), Delivery::CaughtUp, "there is nothing");
+        assert_eq!(peer.try_deliver(), Delivery::CaughtUp, "there are no events");
         let mut events = 0;
         loop {
             append_event(&session).await;
             events += 1;
             match peer.try_deliver() {
-                Delivery::CaughtUp => assert!(events < 1000, "it takes no end"),
+                Delivery::CaughtUp => assert!(events < 1000, "the socket buffer never fills"),
                 took => break assert_eq!(took, Delivery::WakeTask),
             }
         }
@@ -288,19 +296,19 @@ mod tests {
         append_event(&session).await;
         let left = peer.lock().writer.gathered();
         assert_eq!((peer.try_deliver(), peer.lock().writer.gathered()), (Delivery::WakeTask, left), "nothing is added");
-        let Parked { tail_cursor, .. } = peer.lock().parked.take().expect("it was not taken");
+        let Parked { tail_cursor, .. } = peer.lock().parked.take().expect("the stream is parked");
         assert_eq!(place.cursor(), events);
-        assert_eq!(peer.try_deliver(), Delivery::WakeTask, "its stream has come back");
+        assert_eq!(peer.try_deliver(), Delivery::WakeTask, "the stream is no longer parked");
 
         let (mut expected, mut came) = (Vec::new(), Vec::new());
         for _ in 0..events {
-            let Ok(Item::Run(run)) = reader.try_next() else { panic!("a run for each event") };
+            let Ok(Item::Run(run)) = reader.try_next() else { panic!("expected a run for each event") };
             expected.extend(format!("{:x}\r\n", run.frames.len()).into_bytes());
             expected.extend_from_slice(&run.frames);
             expected.extend_from_slice(b"\r\n");
         }
         while came.len() < expected.len() {
-            assert!(in_time(other.read_buf(&mut came)).await.expect("it is open") > 0);
+            assert!(in_time(other.read_buf(&mut came)).await.expect("the socket is open") > 0);
             drop(peer.write(&mut peer.lock().writer));
         }
         assert!(came == expected, "{} bytes, {} expected", came.len(), expected.len());
@@ -313,12 +321,15 @@ mod tests {
         let Fixture { log, session, reader, keys: _keys, heart, peer, other } = fixture().await;
         while send(&peer.stream, &[IoSlice::new(&[b' '; 4096])]).is_ok() {}
         peer.lock().parked = Some(parked(&reader, &heart));
-        assert_eq!(peer.try_deliver(), Delivery::CaughtUp, "there is nothing");
-        assert!(!peer.lock().parked.take().expect("it was not taken").keep_alive.has_sent());
+        assert_eq!(peer.try_deliver(), Delivery::CaughtUp, "there are no events");
+        assert!(!peer.lock().parked.take().expect("the stream is parked").keep_alive.has_sent());
         peer.lock().parked = Some(parked(&reader, &heart));
         append_event(&session).await;
         assert_eq!(peer.try_deliver(), Delivery::WakeTask);
-        assert!(peer.lock().writer.is_started() && peer.lock().parked.take().expect("likewise").keep_alive.has_sent());
+        assert!(
+            peer.lock().writer.is_started()
+                && peer.lock().parked.take().expect("the stream is parked").keep_alive.has_sent()
+        );
         drop(other);
         log.close().await;
     }

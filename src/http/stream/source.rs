@@ -1,4 +1,4 @@
-//! What a stream reads: one session's log, or the whole store's.
+//! The log that a stream reads: of one session, or of all sessions.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use crate::eventlog::{
 use crate::session::SessionHandle;
 use crate::types::{Epoch, EventId, Position, SessionId};
 
-/// A cursor in a log, and the sessions whose snapshots a reset carries.
+/// A reader with its cursor, and the sessions whose snapshots a reset contains.
 #[derive(Debug)]
 pub(crate) enum Source {
     Session {
         reader: Reader,
         session: SessionHandle,
     },
-    /// `sessions` is empty for all that the key may read.
+    /// An empty `sessions` selects all sessions that the key may read.
     All {
-        /// Boxed: it is rare, and larger than everything else that a stream holds.
+        /// Boxed, because it is rare and larger than the rest of a stream.
         reader: Box<GlobalReader>,
         sessions: Vec<SessionHandle>,
     },
 }
 
-/// What comes next, with cursors of the source's own kind.
+/// The next item of a source. A cursor is a sequence number of one session or a position in the whole log.
 #[derive(Debug)]
 pub(super) enum Next {
     Run(Run),
@@ -32,12 +32,12 @@ pub(super) enum Next {
     End,
 }
 
-/// What was given so far does not count.
+/// Events before this item are void for the client.
 #[derive(Debug)]
 pub(super) struct Reset {
     pub(super) reason: ResetReason,
     pub(super) before: u64,
-    /// With a session it is about that one alone.
+    /// The affected session. `None` affects all sessions.
     pub(super) session: Option<SessionId>,
 }
 
@@ -65,7 +65,7 @@ impl From<GlobalItem> for Next {
 }
 
 impl Source {
-    /// Dropping the future loses nothing.
+    /// The next item. Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Result<Next, ReadError> {
         match self {
             Self::Session { reader, .. } => reader.next().await.map(Next::from),
@@ -73,7 +73,7 @@ impl Source {
         }
     }
 
-    /// What comes next if it is there.
+    /// The next item, without waiting.
     pub(super) fn try_next(&mut self) -> Result<Next, NotReady> {
         match self {
             Self::Session { reader, .. } => reader.try_next().map(Next::from),
@@ -81,7 +81,8 @@ impl Source {
         }
     }
 
-    /// Events of many sessions go through the reader, which leaves out what was erased since.
+    /// Subscribes to commits through the notifier. Only a session reader supports direct delivery: the global
+    /// reader must filter erased sessions.
     pub(super) fn subscribe_via(&mut self, notifier: &Arc<Notifier>, sink: Option<Arc<dyn DirectSink>>) {
         match self {
             Self::Session { reader, .. } => reader.subscribe_via(notifier, sink),
@@ -89,7 +90,7 @@ impl Source {
         }
     }
 
-    /// Where a reader waits that an outlet can serve.
+    /// The cursor for direct delivery. `None` for the global reader.
     pub(super) fn tail_cursor(&self) -> Option<TailCursor> {
         match self {
             Self::Session { reader, .. } => Some(reader.tail_cursor()),
@@ -103,7 +104,7 @@ impl Source {
         }
     }
 
-    /// Resolves when there is more than there was.
+    /// Completes when the log has new events.
     pub(super) async fn changed(&mut self) {
         match self {
             Self::Session { reader, .. } => reader.changed().await,
@@ -118,7 +119,7 @@ impl Source {
         }
     }
 
-    /// A cursor as clients see it.
+    /// The cursor as clients see it.
     pub(super) fn id(&self, epoch: &Epoch, cursor: u64) -> String {
         let epoch = epoch.clone();
         match self {
@@ -142,7 +143,7 @@ impl Source {
         }
     }
 
-    /// Whether ids of frames are those that were stored with them.
+    /// Whether the ids of frames equal the stored ids.
     pub(super) const fn has_stored_ids(&self) -> bool {
         matches!(self, Self::Session { .. })
     }

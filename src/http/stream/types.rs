@@ -1,19 +1,19 @@
-//! Which types of events a client wants.
+//! The event types that a client selects.
 
 use crate::http::error::ApiError;
 
-/// A choice of types. What is not in the log (`reset`, `ready`, `problem`, `shutdown`) always comes.
+/// A selection of event types. Control frames (`reset`, `ready`, `problem`, `shutdown`) are always sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventTypes {
     All,
-    /// All but those that come in masses: for streams over all sessions.
+    /// All types except the frequent ones. The default for streams over all sessions.
     NoBulk,
-    /// These types, and those that begin with one that ends with a dot.
+    /// These types. A name that ends with a dot selects all types with that prefix.
     Only(Vec<String>),
 }
 
 impl EventTypes {
-    /// `prompt.,request.created`
+    /// Parses a list such as `prompt.,request.created`.
     pub fn parse(text: &str) -> Result<Self, ApiError> {
         let plain = |b: u8| b.is_ascii_lowercase() || matches!(b, b'.' | b'_');
         let names: Vec<String> = text.split(',').map(str::to_owned).collect();

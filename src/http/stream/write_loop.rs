@@ -1,4 +1,5 @@
-//! Streams: the loop that writes a feed until it ends, its key ends, or the gateway does.
+//! The loop that writes a feed to a client. It ends with the feed, with the key of the client, or with the
+//! gateway.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -28,24 +29,24 @@ use crate::http::state::Gateway;
 use crate::shutdown::lock_or_abort;
 use crate::types::{Ids, Timestamp};
 
-/// Everything that one stream holds.
+/// The state of one stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
     feed: Feed,
     encoder: Encoder,
-    /// Goes on after the replay.
+    /// Continues after the replay.
     follow: bool,
     gateway: Gateway,
-    /// Keeps a ticket alive, and knows whether the key holds.
+    /// Keeps a ticket valid, and reports whether the key is valid.
     admission: Arc<Admission>,
     keep_alive: KeepAlive,
-    /// The id of its request, once that has ended: its faults are logged under it.
+    /// The id of a request that has ended. Errors of the stream are logged under it.
     request_id: Option<HeaderValue>,
     _stream_guard: StreamGuard,
 }
 
-/// In the extensions of an answer that streams: what writes it. Who takes it writes the body; the answer's own body is
-/// empty then.
+/// A response extension with the writer of a streaming response. The owner of the stream writes the body.
+/// After the stream is removed, the body of the response itself stays empty.
 #[derive(Debug, Clone)]
 pub(crate) struct StreamingBody(Arc<Mutex<Option<Box<Stream>>>>);
 
@@ -55,8 +56,8 @@ impl StreamingBody {
     }
 }
 
-/// The answer that streams the feed. While the gateway drains it is a stream too, of `shutdown` alone: a status would end
-/// an EventSource for good.
+/// The response that streams the feed. During a drain, it is also a stream, with a `shutdown` frame only. A
+/// status would stop an EventSource from reconnecting.
 pub(crate) fn respond(
     gateway: &Gateway,
     admission: &Arc<Admission>,
@@ -77,7 +78,7 @@ pub(crate) fn respond(
     });
     let streaming = StreamingBody(Arc::new(Mutex::new(Some(stream))));
     let body_stream = streaming.clone();
-    // The body is written after the request's span has ended, and its faults have the same id.
+    // The body is written after the span of the request ends, so the span is attached to the future.
     let body = |out| {
         async move {
             if let Some(stream) = body_stream.take() {
@@ -87,21 +88,21 @@ pub(crate) fn respond(
         .in_current_span()
     };
     let mut response = stream_response(shape, body_from(body));
-    // One that ends with the log is an answer like any other: its connection has more.
+    // A stream that ends with the log is an ordinary response. Its connection serves further requests.
     if follows {
         response.extensions_mut().insert(streaming);
     }
     response
 }
 
-/// When a client is to come back, in milliseconds: each after a time of its own, so that those whose streams end at the
-/// same moment do not come all at once.
+/// A random reconnect delay in milliseconds. It spreads clients whose streams end at the same moment.
 fn spread_retry(ids: &Ids, from: u64, width: u16) -> u64 {
     let [low, high, ..] = ids.secret();
     from + u64::from(u16::from_le_bytes([low, high]) % width)
 }
 
-/// What passes is not a status on SSE, where a status ends an EventSource for good: the stream says it and ends.
+/// Reports a temporary problem as a stream with a `problem` frame. A status would stop an EventSource from
+/// reconnecting.
 pub(crate) fn problem_response(problem: &Problem, ids: &Ids) -> Response {
     let shape = Encoder::Sse { named: true };
     let retry = spread_retry(ids, problem.retry_after_seconds.unwrap_or(1) * 1000, 1000);
@@ -114,7 +115,7 @@ pub(crate) fn problem_response(problem: &Problem, ids: &Ids) -> Response {
 const SSE: &str = "text/event-stream";
 const NDJSON: &str = "application/x-ndjson";
 
-/// Whether these are the headers of a stream.
+/// Whether a response with these headers is a stream.
 pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == SSE || kind == NDJSON)
 }
@@ -132,79 +133,79 @@ fn stream_response(shape: Encoder, body: Body) -> Response {
     response
 }
 
-/// Runs that are looked at before others are let run.
+/// The number of runs that one step reads before it yields to other tasks.
 const MAX_READS_PER_STEP: usize = 16;
 
-/// Nobody is at the other end any more.
+/// The client has disconnected.
 #[derive(Debug)]
 pub(in crate::http) struct Disconnected;
 
-/// The way to one client.
+/// The write side of a stream.
 pub(in crate::http) trait StreamSink {
-    /// Gathers a piece. It is bounded by who asks whether it is full.
+    /// Queues a piece. The caller bounds the queue with [`is_full`](Self::is_full).
     fn push(&mut self, piece: Bytes);
-    /// What was gathered is to be flushed before there is more.
+    /// Whether the queued pieces must be flushed before more are pushed.
     fn is_full(&self) -> bool;
-    /// Nothing follows: what is flushed next says so.
+    /// Ends the body: the next flush also writes the end.
     fn end(&mut self);
-    /// Ready when everything is handed to the peer's kernel, or to the connection.
+    /// Ready when the kernel or the HTTP connection has accepted everything.
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Disconnected>>;
-    /// Whether the peer took something while a flush waited; none when it is not for the stream to watch over it.
+    /// Whether the peer accepted bytes during a pending flush. `None` if the HTTP connection detects stalls.
     fn took_progress(&mut self) -> Option<bool>;
-    /// Ready when the client has left.
+    /// Ready when the client has disconnected.
     fn poll_disconnected(&mut self, context: &mut Context<'_>) -> Poll<()>;
-    /// What writes to it while its stream waits.
+    /// The sink for direct delivery while the task of the stream waits.
     fn direct_sink(&self) -> Option<Arc<dyn DirectSink>>;
-    /// Nothing is left to flush, and its outlet may write what comes next.
+    /// Permits direct delivery. Nothing may be left to flush.
     fn park(&mut self, waits: Parked);
-    /// Its outlet writes no more; part of what it took may be left to flush.
+    /// Ends direct delivery. A part of the delivered bytes may remain to be flushed.
     fn unpark(&mut self) -> Option<Parked>;
-    /// The stream was written to its end, and nothing of it is left.
+    /// Releases the sink after the stream was written completely.
     fn finish(self);
 }
 
-/// Where a stream waits, for who writes meanwhile.
+/// The state of a waiting stream that direct delivery uses.
 #[derive(Debug)]
 pub(in crate::http) struct Parked {
     pub(super) tail_cursor: TailCursor,
     pub(super) keep_alive: ParkedKeepAlive,
 }
 
-/// What is to be done once what was there is flushed.
+/// The action after the flush of a step.
 enum Step {
-    /// There may be more.
+    /// Read again: there may be more events.
     Continue,
     ReadStore,
     Reset(Reset),
     Wait,
-    /// That was the last.
+    /// The stream is complete.
     End,
 }
 
 enum Wakeup<T> {
     Source(T),
-    /// It is due, or something was signalled.
+    /// The keep-alive timer is due, or a signal arrived.
     KeepAlive,
     Disconnected,
 }
 
 impl Stream {
-    /// From now on its faults are logged under this id.
+    /// Sets the request id for the errors of the stream.
     pub(crate) fn set_request_id(&mut self, id: Option<&HeaderValue>) {
         self.request_id = id.cloned();
     }
 
-    /// Writes it until its end. Of what is committed it hears from this herald, if there is one.
+    /// Writes the stream until its end. The optional notifier reports new commits.
     ///
-    /// Boxed, since what a future takes by value is in it twice, and there is one for each stream. What is awaited rarely
-    /// is boxed too: a stream at the tail has room for its wait alone.
+    /// `self` is boxed, because a future contains its by-value arguments twice, and each stream has such a
+    /// future. Rarely awaited futures are boxed too. Therefore, the state of a waiting stream is small.
     pub(in crate::http) async fn run<W: StreamSink>(mut self: Box<Self>, mut sink: W, notifier: Option<Arc<Notifier>>) {
         if let Some(herald) = &notifier {
             self.feed.source.subscribe_via(herald, sink.direct_sink());
         }
         drop(notifier);
         self.keep_alive.data_sent();
-        // A stream that begins in a drain gets another delay, from its `shutdown`.
+        // A stream that begins during a drain receives another delay with its `shutdown` frame.
         if !self.gateway.shutdown.is_draining() {
             self.send(self.encoder.encode_retry(spread_retry(&self.gateway.ids, 1000, 1000)), &mut sink);
         }
@@ -219,7 +220,8 @@ impl Stream {
                 return;
             }
             if ended {
-                // The next request may be for a stream: this one does not count any more, and its outlet is gone.
+                // The next request of the connection may be a stream. Therefore, this stream is dropped
+                // first, with its direct sink and its count.
                 drop(self);
                 return sink.finish();
             }
@@ -243,14 +245,15 @@ impl Stream {
                     }
                     wake => matches!(wake, Wakeup::Disconnected),
                 },
-                // To its end, or nobody would hear of it.
+                // A reset runs to its end, because its frames would otherwise be lost.
                 Step::Reset(reset) => {
                     for piece in Box::pin(feed.reset_frames(reset)).await {
                         self.push_piece(piece, &mut sink);
                     }
                     false
                 }
-                // Who has much to write, or to leave out, lets others run: so they read the same bytes at about the same time.
+                // A stream with many events yields. Then concurrent readers read the same bytes at about the
+                // same time.
                 Step::Continue | Step::End => {
                     tokio::task::yield_now().await;
                     false
@@ -262,14 +265,16 @@ impl Stream {
         }
     }
 
-    /// Gathers what is there: what was read from the store, then what the tail has.
+    /// Queues the available events: first those from the store, then those at the tail.
     fn step<W: StreamSink>(&mut self, mut read: Option<Result<Next, ReadError>>, wire: &mut W) -> Step {
         if self.keep_alive.take_signal() && self.ends_by_signal(wire) {
             return Step::End;
         }
-        // Events that are not for this client wake the stream too, and may come without a pause.
+        // Events for other clients wake this stream too, possibly without a pause. Therefore, each step
+        // checks the timer.
         if self.keep_alive.is_due() {
-            // The source's cursor is ahead of events that were read and not written yet: those come first.
+            // The cursor of the source is ahead of events that were read and not written. They must be
+            // written first.
             self.send_keep_alive(read.is_none(), wire);
         }
         for _ in 0..MAX_READS_PER_STEP {
@@ -300,7 +305,7 @@ impl Stream {
         Step::Continue
     }
 
-    /// Something was signalled: if the stream ends by it, its client is told why.
+    /// Writes the reason if a signal ends the stream. Returns whether it does.
     fn ends_by_signal<W: StreamSink>(&mut self, wire: &mut W) -> bool {
         if self.gateway.shutdown.is_draining() {
             let retry_ms = spread_retry(&self.gateway.ids, 1000, 3000);
@@ -322,7 +327,8 @@ impl Stream {
         }
     }
 
-    /// Until all is handed over. A client that takes nothing for long is left, here or by its connection.
+    /// Flushes everything. Disconnects a client that does not read for `write_stall`, unless its connection
+    /// does so.
     async fn flush<W: StreamSink>(&mut self, wire: &mut W) -> Result<(), Disconnected> {
         let mut waited = false;
         let flushed = poll_fn(|context| {
@@ -346,7 +352,7 @@ impl Stream {
         flushed
     }
 
-    /// Gathers a piece; true when it was the last.
+    /// Queues a piece. Returns whether the stream is complete.
     fn push_piece<W: StreamSink>(&mut self, piece: Piece, wire: &mut W) -> bool {
         match piece {
             Piece::Events { run, end } => {
@@ -367,7 +373,7 @@ impl Stream {
         }
     }
 
-    /// Writes the last frame if the stream is complete; returns whether it is.
+    /// Queues the last frame if the stream is complete. Returns whether it is complete.
     fn push_end<W: StreamSink>(&mut self, end: Option<End>, wire: &mut W) -> bool {
         if let Some(end) = end {
             self.send(self.feed.end_frame(end).encode(self.encoder), wire);
@@ -375,7 +381,8 @@ impl Stream {
         end.is_some()
     }
 
-    /// The stream was silent for a while. A client with filters learns how far the log is, any other gets a comment.
+    /// Writes after a silent interval. A client with filters receives its position in the log, and other
+    /// clients receive a comment.
     fn send_keep_alive<W: StreamSink>(&mut self, advance_cursor: bool, wire: &mut W) {
         let position = if advance_cursor { self.feed.position_frame() } else { None };
         let written = position.map(|own| own.encode(self.encoder));
@@ -394,10 +401,11 @@ impl Stream {
     }
 }
 
-/// Waits for news, for the heart, or until the client leaves. Dropping the news loses nothing.
+/// Waits for the source, for the keep-alive timer, or for a disconnect. Dropping the source future loses no
+/// event.
 async fn wait_for_wakeup<W: StreamSink, F: Future + Unpin>(heart: &KeepAlive, wire: &mut W, mut news: F) -> Wakeup<F::Output> {
     poll_fn(|context| {
-        // One for which there is always more lets others run now and then.
+        // A source that is always ready must yield to other tasks now and then.
         let turn = ready!(poll_proceed(context));
         if let Poll::Ready(news) = Pin::new(&mut news).poll(context) {
             turn.made_progress();
@@ -412,7 +420,7 @@ async fn wait_for_wakeup<W: StreamSink, F: Future + Unpin>(heart: &KeepAlive, wi
     .await
 }
 
-/// The way through the body of an answer, whose connection watches over its client.
+/// A sink that writes to the body of a response. The HTTP connection detects stalls and disconnects.
 struct BodySink {
     out: ChunkSender,
     pieces: VecDeque<Bytes>,
@@ -478,7 +486,7 @@ mod tests {
     #[test]
     fn stream_state_is_small() {
         let (task, stream) = (size_of_returned(Stream::run::<SocketSink>), size_of::<Stream>());
-        assert!(task <= 704, "{task} bytes for its task");
-        assert!(stream <= 448, "{stream} bytes beside");
+        assert!(task <= 704, "the task has {task} bytes");
+        assert!(stream <= 448, "the stream has {stream} bytes");
     }
 }
