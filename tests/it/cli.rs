@@ -152,7 +152,7 @@ fn keys_are_made_listed_and_revoked() {
         (reserved.status.code(), stderr(&reserved)),
         (
             Some(1),
-            "acp-gateway: the names 'owner' and 'admin' belong to the link and to the operator's key\n"
+            "acp-gateway: the names 'owner' and 'admin' are reserved for the link key and the operator's key\n"
         )
     );
 

@@ -1,4 +1,4 @@
-//! How long tickets hold, through restarts.
+//! Tests of the validity of tickets, also after restarts.
 
 use super::*;
 use crate::auth::NewKey;
@@ -6,7 +6,7 @@ use crate::store::faulty::{FaultyStore, Outcome};
 use crate::types::clock::SystemEntropy;
 use crate::types::{Clock, Scope, Tenant};
 
-/// Wall time that goes on with the timers' time.
+/// A wall clock that follows the paused tokio clock.
 #[derive(Debug)]
 struct Wall(Instant);
 
@@ -34,7 +34,7 @@ impl World {
         Self { store: Arc::new(FaultyStore::new(Outcome::Take)), ids }
     }
 
-    /// A gateway that has started on the store.
+    /// Opens the keys and tickets from the store, as at a start of the gateway.
     fn life(&self) -> Life {
         let limits = Limits::default();
         let store: Arc<dyn EventStore> = self.store.clone();
@@ -87,7 +87,7 @@ async fn a_ticket_in_use_holds_ten_minutes_after_a_crash() {
         tokio::time::advance(STAMP).await;
         life.tickets.flush().unwrap();
     }
-    // What ends by a crash tells the store nothing.
+    // A crash does not run the guard's destructor.
     std::mem::forget(stream);
     tokio::time::advance(AFTER).await;
     let life = world.life();
@@ -117,7 +117,7 @@ async fn a_revoked_key_takes_its_tickets_with_it() {
     let ticket = life.ticket();
     life.keys.revoke("alice").unwrap();
     assert!(!world.life().holds(&ticket));
-    assert_eq!(world.store.scan(Table::Ticket, b"", None, 9).unwrap(), [], "and nothing of it is left");
+    assert_eq!(world.store.scan(Table::Ticket, b"", None, 9).unwrap(), [], "the ticket is deleted");
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,13 +133,17 @@ async fn what_a_full_disk_refused_is_written_again_the_next_time() {
     assert!(!life.holds(&ended));
     world.store.set(Outcome::Take);
     life.tickets.flush().unwrap();
-    assert_eq!(world.store.scan(Table::Ticket, b"", None, 9).unwrap().len(), 1, "what is over is gone");
+    assert_eq!(
+        world.store.scan(Table::Ticket, b"", None, 9).unwrap().len(),
+        1,
+        "expired tickets are deleted"
+    );
     std::mem::forget(stream);
     tokio::time::advance(AFTER).await;
     assert!(world.life().holds(&ticket));
 }
 
-/// A gateway that gives one ticket to each, with a key and the ticket that it gave to that.
+/// An instance with a limit of one ticket for each principal, a key, and a ticket of this key.
 struct Single {
     world: World,
     life: Life,
@@ -169,7 +173,7 @@ impl Single {
         self.life.tickets.issue(&self.holder, vec![PATH.to_owned()]).unwrap().ticket
     }
 
-    /// Runs `work` beside, and returns once the store was asked to commit by it.
+    /// Runs `work` on another thread, and returns when `work` has requested a commit from the store.
     fn beside<'scope>(
         &self,
         scope: &'scope std::thread::Scope<'scope, '_>,
@@ -189,11 +193,11 @@ fn a_ticket_that_is_used_while_it_is_given_up_goes_on() {
     single.world.store.set(Outcome::Hold);
     let stream = std::thread::scope(|scope| {
         single.beside(scope, || drop(single.issue()));
-        let stream = single.life.tickets.use_for(&single.first, PATH).expect("it still holds");
+        let stream = single.life.tickets.use_for(&single.first, PATH).expect("the ticket is still valid");
         single.world.store.set(Outcome::Take);
         stream
     });
-    assert!(single.life.holds(&single.first), "a stream of it lives");
+    assert!(single.life.holds(&single.first), "the ticket has an open stream");
     single.life.tickets.flush().unwrap();
     std::mem::forget(stream);
     assert!(single.world.life().holds(&single.first), "also after a crash");
@@ -203,7 +207,7 @@ fn a_ticket_that_is_used_while_it_is_given_up_goes_on() {
 fn a_ticket_that_was_given_up_does_not_come_back_by_a_write_that_was_slow() {
     let single = Single::new();
     assert!(single.life.holds(&single.first));
-    // The store is told now that it was used; meanwhile it makes room for another.
+    // The flush stores the use of the first ticket; meanwhile another ticket evicts it.
     single.world.store.next([Outcome::Slow(Duration::from_millis(300))]);
     std::thread::scope(|scope| {
         single.beside(scope, || single.life.tickets.flush().unwrap());

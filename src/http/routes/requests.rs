@@ -123,9 +123,7 @@ fn elicitation(answer: ElicitationAnswer) -> Result<Box<RawValue>, ApiError> {
         (ElicitationAction::Accept, Some(_)) => {
             return Err(ApiError::invalid("/content", "expected an object"));
         }
-        (_, Some(_)) => {
-            return Err(ApiError::invalid("/content", "expected content only with the action accept"));
-        }
+        (_, Some(_)) => return Err(ApiError::invalid("/content", "expected content only for accept")),
     };
     Ok(RawValue::from_string(json).expect("an object of JSON values is JSON"))
 }
