@@ -54,7 +54,7 @@ pub(in crate::http) async fn get_auth(
     }))
 }
 
-/// The sign-in status from the agent; `None` if the call fails. The state then comes from earlier calls and
+/// The sign-in status from the agent; `None` if the call fails. The state is then that of earlier calls and
 /// sessions.
 async fn status(
     gateway: &Gateway,

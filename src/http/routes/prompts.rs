@@ -28,7 +28,7 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
 
 /// Starts a turn.
 ///
-/// The response comes at once; with `Prefer: wait=N`, it comes when the turn ends or after N seconds.
+/// The gateway responds at once. With `Prefer: wait=N`, it responds when the turn ends or after N seconds.
 /// `Accept: text/event-stream` returns the same as `/prompts/stream`. Closing the connection does not cancel
 /// the turn.
 #[utoipa::path(
