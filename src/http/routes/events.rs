@@ -375,7 +375,7 @@ type Chosen = (SessionId, Option<EventId>);
 fn chosen(texts: &[String]) -> Result<Vec<Chosen>, ApiError> {
     const MAX: usize = 256;
     if texts.len() > MAX {
-        return Err(ApiError::invalid("session", format!("at most {MAX} sessions")));
+        return Err(ApiError::invalid("session", format!("expected at most {MAX} sessions")));
     }
     let mut seen = HashSet::new();
     let one = |text: &String| {

@@ -228,7 +228,7 @@ pub(in crate::http) async fn list_prompts(
     params(("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds (at most 300) for the end of the turn.")),
     responses((
         status = 200, body = Prompt, description = "The turn. Its `status` shows whether it has ended.",
-        headers(("Preference-Applied" = String, description = "`wait=N`."))
+        headers(("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."))
     ))
 )]
 pub(in crate::http) async fn get_prompt(
