@@ -1,4 +1,4 @@
-//! The composition root: `Config` becomes what each module takes, from the store up to the router.
+//! The composition root: builds every module from `Config`, from the store to the router.
 
 mod catalogue;
 mod reload;
@@ -24,20 +24,21 @@ use crate::types::{Ids, Limits, Scope};
 
 pub use reload::Reloader;
 
-/// How long the keepers of an earlier life have to end before the gateway opens.
+/// How long a start waits for the supervisors of an earlier gateway process to end.
 const SWEEP_TIMEOUT: Duration = Duration::from_secs(5);
-/// The file that runs as this process. A path on disk could lead to another version by the time that it is wanted.
+/// The executable of this process. A path on disk could belong to another version later.
 const OWN_PROGRAM: &str = "/proc/self/exe";
-/// Descriptors of one agent's process: its pipes, its keeper's sockets, its pidfd, and a terminal or two.
+/// File descriptors for one agent process: pipes, sockets of the supervisor, the pidfd, and one or two
+/// terminals.
 const FILES_PER_PROCESS: usize = 16;
-/// Descriptors of all else: the store and its readers, the log of the start, sockets of the runtime.
+/// File descriptors for everything else: the store and its readers, logs, and sockets of the runtime.
 const BASE_FILES: usize = 128;
-/// What a drain may take beyond its own limits, for commits and connections.
+/// Additional time for a drain beyond the configured limits, for commits and connections.
 const DRAIN_SLACK: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("the log cannot be opened")]
+    #[error("could not open the log")]
     Store(#[from] crate::store::OpenError),
     #[error(transparent)]
     Keys(#[from] crate::auth::KeyStoreError),
@@ -45,19 +46,19 @@ pub enum StartError {
     Tickets(#[from] crate::auth::TicketStoreError),
     #[error(transparent)]
     Log(#[from] crate::eventlog::StartError),
-    #[error("the sessions cannot be read from the log; the gateway's log says why")]
+    #[error("could not read the sessions from the log: see the gateway's log output for the cause")]
     Sessions(#[from] crate::session::Refusal),
-    #[error("a workspace root cannot be used")]
+    #[error("could not open a workspace root")]
     Workspaces(#[source] std::io::Error),
-    #[error("{} cannot be made", path.display())]
+    #[error("could not create the agent home {}", path.display())]
     Home { path: PathBuf, source: std::io::Error },
-    #[error("the threads for streams did not start")]
+    #[error("could not start the threads for streams")]
     StreamWorkers(#[source] std::io::Error),
-    #[error("the listener cannot be used")]
+    #[error("could not use the listener")]
     Listener(#[source] std::io::Error),
 }
 
-/// The log failed, and the gateway must not go on.
+/// The log has failed, and the gateway must stop.
 #[derive(Debug, thiserror::Error)]
 #[error("the log failed: {0}")]
 pub struct LogFailure(String);
@@ -74,30 +75,30 @@ pub struct Gateway {
     reloader: Reloader,
 }
 
-/// The store in a data folder.
+/// Opens the store in a data folder.
 pub fn open_store(data: &DataDir, limits: &Limits, ids: &Ids) -> Result<Arc<SqliteStore>, StartError> {
     Ok(Arc::new(SqliteStore::open(&data.log(), ids.clone(), limits)?))
 }
 
-/// Whether the log in a data folder is one of an earlier version.
+/// Whether the log in a data folder has the format of an earlier version.
 pub fn is_older_version(data: &DataDir) -> Result<bool, StartError> {
     Ok(SqliteStore::needs_migration(&data.log())?)
 }
 
-/// Checks a log that a dead gateway left open: before anything is served for as long as that takes a moment, then beside
-/// it.
+/// Checks the log after an unclean shutdown. A small log is checked before the gateway serves, a large log
+/// meanwhile.
 async fn check_after_unclean_shutdown(store: &Arc<SqliteStore>, limits: &Limits, shutdown: &Shutdown) -> Result<(), StartError> {
     if !store.unclean_shutdown() {
         return Ok(());
     }
     let bytes = store.size()?;
     let check_first = bytes <= limits.check_bytes;
-    tracing::warn!(bytes, first = check_first, "the log was not closed; it is checked");
+    tracing::warn!(bytes, first = check_first, "the log was not closed cleanly; checking it");
     let (started, stop) = oneshot::channel();
     let (long, is_long) = oneshot::channel();
     let (checked, max_bytes) = (Arc::clone(store), limits.check_bytes);
     let running = shutdown.spawn_blocking(move || {
-        // Nobody waits for that any more when the gateway serves already.
+        // The receiver is gone if the gateway already serves.
         checked.check(|stop| drop(started.send(stop)), max_bytes, || long.send(()).unwrap_or_default())
     });
     let stopping = shutdown.clone();
@@ -115,10 +116,10 @@ async fn check_after_unclean_shutdown(store: &Arc<SqliteStore>, limits: &Limits,
         match result {
             Ok(Ok(CheckReport { runs, damaged, duration: took, .. })) => {
                 let took = took.as_millis();
-                tracing::info!(runs, damaged, took, "the log was checked, and is in order");
+                tracing::info!(runs, damaged, took, "checked the log and found no damage");
                 Ok(())
             }
-            // Broken off by a stop, or by a panic that was told already.
+            // A stop has ended the check, or a panic, which is already in the log output.
             Ok(Err(CheckError::Stopped)) | Err(_) => Ok(()),
             Ok(Err(error)) => {
                 tracing::error!(%error, "the log is damaged");
@@ -130,23 +131,23 @@ async fn check_after_unclean_shutdown(store: &Arc<SqliteStore>, limits: &Limits,
     if check_first {
         tokio::select! {
             biased;
-            Ok(()) = is_long => tracing::warn!("the log unpacks to much: the rest is checked while it is served"),
+            Ok(()) = is_long => tracing::warn!("the log is large when decompressed; serving it while the check continues"),
             result = &mut report => return result,
         }
     }
-    // What it finds ends the gateway by the next commit, which the store refuses.
+    // After damage is found, the store rejects the next commit, which stops the gateway.
     shutdown.spawn(async move { drop(report.await) });
     Ok(())
 }
 
-/// Builds everything and accepts connections. The data folder is the caller's: laid out and locked.
+/// Builds all modules and accepts connections. The caller has created and locked the data folder.
 pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) -> Result<Gateway, StartError> {
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
     let open_files = open_files(&config);
     let run_dir = config.data.run();
     let swept = shutdown.spawn_blocking(move || process::sweep(&run_dir, SWEEP_TIMEOUT)).await;
     if let Ok(Ok(swept @ 1..)) = swept {
-        tracing::warn!(swept, "ended agents that an earlier gateway had left behind");
+        tracing::warn!(swept, "stopped agents of an earlier gateway process");
     }
     let store = open_store(&config.data, &limits, &ids)?;
     check_after_unclean_shutdown(&store, &limits, &shutdown).await?;
@@ -200,23 +201,23 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let lanes = http::StreamWorkers::start().map_err(StartError::StreamWorkers)?;
     let acceptor = http::Acceptor {
         limits: Arc::clone(&limits),
-        // Who names no proxy and may listen nevertheless has said that the way is safe, or listens to this machine.
+        // Without proxies, the listener is on loopback or the operator has set `insecure_http`.
         require_proxy: !proxies.is_empty() && !config.insecure_http,
         proxies,
         stream_workers: lanes.clone(),
         shutdown: shutdown.clone(),
     };
     shutdown.spawn_critical(http::serve(listener, router, acceptor));
-    // Only now: what starts beside us would keep the first who come waiting.
+    // Start idle processes only now, so that their start does not delay the first requests.
     prestart_pool.start_maintenance();
     Ok(Gateway { link_key, shutdown, limits, log, stream_workers: lanes, fatal, reloader })
 }
 
-/// Raises the limit of open files, and tells the operator when that is not enough.
+/// Raises the limit of open files, and logs a warning if the limit is too low for the configuration.
 fn open_files(config: &Config) -> Option<OpenFiles> {
     let raised = OpenFiles::raise();
     let raised =
-        raised.inspect_err(|error| tracing::warn!(%error, "the limit of open files stays as it is")).ok()?;
+        raised.inspect_err(|error| tracing::warn!(%error, "could not raise the limit of open files")).ok()?;
     let processes = config.agents.values().map(|agent| agent.pool.max_size).sum::<usize>();
     let connections = config.limits.connections;
     let wanted = connections + processes * FILES_PER_PROCESS + BASE_FILES;
@@ -234,17 +235,17 @@ fn open_files(config: &Config) -> Option<OpenFiles> {
 }
 
 impl Gateway {
-    /// The key of this start's link; none when the operator has a key of their own.
+    /// The key of the link that this start prints; `None` if the configuration sets the operator's key.
     pub fn link_key(&self) -> Option<&KeyText> {
         self.link_key.as_ref()
     }
 
-    /// What makes the running gateway take another configuration.
+    /// Applies another configuration to the running gateway.
     pub fn reloader(&self) -> Reloader {
         self.reloader.clone()
     }
 
-    /// Returns when a stop was asked for and everything has ended, or when the log has failed.
+    /// Completes when a requested stop is complete. Fails if the log has failed.
     pub async fn wait_ended(self) -> Result<(), LogFailure> {
         let Self { shutdown, limits, log, stream_workers: lanes, mut fatal, .. } = self;
         tokio::select! {
@@ -261,7 +262,7 @@ impl Gateway {
             shutdown.abort();
             shutdown.wait_for_tasks(DRAIN_SLACK).await;
         }
-        // Only now: what they write belongs to the drain.
+        // The stream workers still send events during the drain, so they end after it.
         lanes.stop(DRAIN_SLACK).await;
         log.close().await;
         fatal.try_recv().map_or(Ok(()), |reason| Err(LogFailure(reason)))

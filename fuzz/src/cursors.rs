@@ -2,8 +2,8 @@
 
 use acp_gateway::eventlog::ResetReason;
 use acp_gateway::http::wire::{
-    ApiError, Conditions, Cursor, EventsQuery, Representation, IdempotencyHeader, IfMatch, LastEventId, Params, RequestedRange,
-    PreferWait, negotiate, requested_range,
+    ApiError, Conditions, Cursor, EventsQuery, IdempotencyHeader, IfMatch, LastEventId, Params, PreferWait,
+    Representation, RequestedRange, negotiate, requested_range,
 };
 use acp_gateway::types::{Epoch, EventId, Position};
 use acp_gateway::workspace::EntityTags;

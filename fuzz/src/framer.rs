@@ -1,6 +1,6 @@
 //! Bytes of an agent to lines, however they are cut.
 
-use acp_gateway::jsonrpc::{self, LineTooLong, LineDecoder, Message};
+use acp_gateway::jsonrpc::{self, LineDecoder, LineTooLong, Message};
 
 use super::input::{Input, chunks};
 

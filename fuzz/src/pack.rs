@@ -1,6 +1,6 @@
 //! What is stored of a run: any bytes that are said to be that, and frames that become it.
 
-use acp_gateway::store::compress::{MAX_FRAMES_BYTES, Compressor, decompress};
+use acp_gateway::store::compress::{Compressor, MAX_FRAMES_BYTES, decompress};
 
 use super::input::Input;
 
@@ -31,7 +31,9 @@ fn packed(length: usize, block: &[u8]) -> Vec<u8> {
 fn stored(stored: &[u8]) {
     let frames = decompress(stored).map(Vec::from);
     assert!(frames == model(stored), "{stored:?}");
-    assert!(frames.is_none_or(|frames| frames.len() <= stored.len().saturating_mul(255).min(MAX_FRAMES_BYTES)));
+    assert!(
+        frames.is_none_or(|frames| frames.len() <= stored.len().saturating_mul(255).min(MAX_FRAMES_BYTES))
+    );
 }
 
 /// Runs that are packed one after the other: pieces, each with how often it comes and a place where one bit flips.

@@ -6,7 +6,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use acp_gateway::workspace::{Precondition, PageLimits, FileError, Pattern, LineRange, Workspace, Workspaces};
+use acp_gateway::workspace::{
+    FileError, LineRange, PageLimits, Pattern, Precondition, Workspace, Workspaces,
+};
 use tempfile::TempDir;
 
 use super::input::Input;

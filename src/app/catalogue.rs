@@ -1,4 +1,5 @@
-//! `[agents]` and `[mcp]` become the catalogue: commands looked up, environments put together, homes made.
+//! Builds the catalogue from `[agents]` and `[mcp]`: resolves commands, builds environments and creates
+//! homes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,7 +13,7 @@ use crate::config::{self, Config, Launch, Secret};
 use crate::process;
 use crate::types::{AgentName, KnownAgent, Tenant};
 
-/// Looks up commands and makes the homes of agents.
+/// Builds the catalogue. Resolves commands and creates the homes of agents.
 pub(super) fn build(config: &Config) -> Result<Catalogue, StartError> {
     let servers = config.mcp.iter().map(|(name, server)| (name.clone(), mcp_server(name, server)));
     let servers = Arc::new(servers.collect());
@@ -34,8 +35,8 @@ fn agent_spec(
         Launch::Command { command, args } => {
             let found = process::resolve(command.as_ref(), &path);
             let program = found.unwrap_or_else(|error| {
-                // The other agents still work; this one says the same each time that it is wanted.
-                tracing::warn!(agent = %name, %error, "an agent's command cannot be run");
+                // The other agents still work. Every start of this agent reports the same error.
+                tracing::warn!(agent = %name, %error, "could not resolve the command of an agent");
                 PathBuf::from(command)
             });
             (program, args.iter().map(OsString::from).collect())
@@ -107,15 +108,15 @@ fn known_agent(agent: &config::Agent) -> Option<agent::Known> {
     Some(agent::Known { row, found: agent.discovered })
 }
 
-/// What an agent's stderr must not show: the hidden values of its own environment, and those of every MCP server, since
-/// any of its sessions may be given any of them. A text that stands in the file is no secret.
+/// The secrets to mask in an agent's stderr: those of its environment and of every MCP server, because any of
+/// its sessions can use any MCP server. A plain string in the configuration file is not a secret.
 fn masked_values(config: &Config, agent: &config::Agent) -> Vec<String> {
     let servers = config.mcp.values().flat_map(|server| match server {
         config::McpServer::Http { headers, .. } | config::McpServer::Sse { headers, .. } => headers.values(),
         config::McpServer::Stdio { env, .. } => env.values(),
     });
     let hidden = agent.env.values().chain(servers).filter(|value| value.is_hidden()).map(Secret::expose);
-    // `Bearer TOKEN` is one value of a header, and the token alone is what a program complains about.
+    // The value of a header is `Bearer TOKEN`, but a program may print only the token.
     let bare = |value: &str| match value.split_once(' ') {
         Some(("Bearer" | "Basic" | "Token", credentials)) => Some(credentials.trim().to_owned()),
         _ => None,

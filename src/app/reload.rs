@@ -1,5 +1,5 @@
-//! Another configuration while the gateway runs: agents, MCP servers, the operator's key and the limits of principals.
-//! Every other change takes effect at the next start.
+//! Reloads the configuration while the gateway runs: agents, MCP servers, the operator's key and the limits
+//! of principals. Every other change takes effect at the next start.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,21 +14,25 @@ use crate::config::Config;
 use crate::pool::Pool;
 use crate::shutdown::Shutdown;
 
-/// Puts what was read again in the place of what holds. Nothing reads the configuration but the start and this, so
-/// what holds goes one way: from here to the pool, then to all who ask the catalogue.
+/// Applies a new configuration to the running gateway.
+///
+/// Only the start and the reloader read the configuration. A new catalogue first reaches the pool, then all
+/// readers of the current catalogue.
 #[derive(Debug, Clone)]
 pub struct Reloader {
     pub(super) catalogue_sender: watch::Sender<Arc<Catalogue>>,
     pub(super) pool: Pool,
     pub(super) keys: Keys,
     pub(super) shutdown: Shutdown,
-    /// What holds.
+    /// The current configuration.
     pub(super) config: Config,
 }
 
 impl Reloader {
-    /// Reads the configuration by `read`, whole, and goes on with what of it can change. When any of it is wrong
-    /// nothing changes, and the log says what.
+    /// Reads the whole configuration with `read`, and applies the parts that can change while the gateway
+    /// runs.
+    ///
+    /// On an error, this changes nothing and logs the error.
     pub async fn reload<E: fmt::Display + Send + 'static>(
         &mut self,
         read: impl FnOnce() -> Result<Config, E> + Send + 'static,
@@ -36,9 +40,9 @@ impl Reloader {
         let former = self.config.clone();
         let built = self.shutdown.spawn_blocking(move || {
             let read = read().map_err(|error| error.to_string())?;
-            // Which agents are offered by themselves depends on who can reach the gateway, and that stays as it is.
+            // The address decides which agents are found automatically, but the listener does not change.
             if former.listen.is_exposed() && !read.listen.is_exposed() {
-                return Err("`listen` is loopback now, which holds only from the next start".to_owned());
+                return Err("`listen` is now a loopback address: restart the gateway to apply it".to_owned());
             }
             let fixed_changes = former.changes_that_need_restart(&read);
             let mut config = former;
@@ -51,10 +55,10 @@ impl Reloader {
         let (config, catalogue, fixed_changes) = match built.await {
             Ok(Ok(made)) => made,
             Ok(Err(error)) => {
-                return tracing::error!(%error, "the configuration was not reloaded, and nothing has changed");
+                return tracing::error!(%error, "the configuration was not reloaded; the previous one stays in effect");
             }
             Err(error) => {
-                return tracing::error!(%error, "the configuration was not reloaded, and nothing has changed");
+                return tracing::error!(%error, "the configuration was not reloaded; the previous one stays in effect");
             }
         };
         for warning in &config.warnings {
@@ -62,7 +66,7 @@ impl Reloader {
         }
         if !fixed_changes.is_empty() {
             let keys = fixed_changes.join(", ");
-            tracing::warn!(%keys, "keys of the configuration have changed that hold only from the next start");
+            tracing::warn!(%keys, "some changed keys of the configuration take effect only at the next start");
         }
         self.apply(config, catalogue);
     }
@@ -71,7 +75,7 @@ impl Reloader {
         let former = Arc::clone(&self.catalogue_sender.borrow());
         let catalogue = Arc::new(catalogue.reusing_entries_of(&former));
         let changes = CatalogueChanges::between(&former, &catalogue);
-        // The pool first: who finds an agent in the catalogue can have a process of it.
+        // The pool first, so that every agent in the published catalogue has a pool.
         self.pool.reload(&catalogue);
         self.catalogue_sender.send_replace(catalogue);
         let admin_key = self.keys.set_admin(config.admin_key.map(KeyHash::from_bytes));
@@ -83,7 +87,7 @@ impl Reloader {
     }
 }
 
-/// Names of agents, for the log.
+/// The changes of the catalogue as names of agents, for the log output.
 struct CatalogueChanges {
     added: String,
     changed: String,

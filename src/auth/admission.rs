@@ -1,4 +1,4 @@
-//! What the policy answers.
+//! The results of the policy: an admission or an error.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use super::keys::{Keys, Verified};
 use super::tickets::TicketGuard;
 use crate::types::Principal;
 
-/// A request that may go on.
+/// An admitted request.
 #[derive(Debug)]
 pub struct Admission {
-    /// The client's address: the peer's, or what a proxy of ours says.
+    /// The address of the client: the peer's, or the one that a trusted proxy reports.
     pub client: IpAddr,
-    /// By what it came in; none for what is public, and for a preflight.
+    /// The key or ticket of the request; `None` for public paths and CORS preflights.
     pub credential: Option<Credential>,
-    /// An `OPTIONS` that a browser sends before the real request: answer it by CORS and no further.
+    /// Whether the request is a CORS preflight, which only the CORS layer handles.
     pub preflight: bool,
 }
 
@@ -24,7 +24,7 @@ impl Admission {
         self.credential.as_ref().map(|credential| &credential.verified.principal)
     }
 
-    /// Resolves when the key behind the request was revoked or ended; never without one. Cancel-safe.
+    /// Completes when the key of the request has ended; never completes without a key. Cancel-safe.
     pub async fn wait_key_ended(&self) {
         match &self.credential {
             Some(credential) => credential.wait_ended().await,
@@ -32,18 +32,18 @@ impl Admission {
         }
     }
 
-    /// Whether the key behind the request still holds; true without one.
+    /// Whether the key of the request is still valid; true without a key.
     pub fn is_key_valid(&self) -> bool {
         self.credential.as_ref().is_none_or(|credential| credential.keys.is_valid(&credential.verified))
     }
 }
 
-/// The key behind a request. A stream keeps it and ends with it.
+/// The key of a request. A stream keeps it and ends when the key ends.
 #[derive(Debug)]
 pub struct Credential {
     keys: Keys,
     verified: Verified,
-    /// Keeps the ticket alive while the stream lives.
+    /// Keeps the ticket valid while the stream is open.
     ticket: Option<TicketGuard>,
 }
 
@@ -52,7 +52,7 @@ impl Credential {
         Self { keys, verified, ticket: None }
     }
 
-    /// `verified` is the ticket's holder as it is now.
+    /// `verified` is the current state of the ticket's key.
     pub(super) fn from_ticket(keys: Keys, verified: Verified, ticket: TicketGuard) -> Self {
         Self { keys, verified, ticket: Some(ticket) }
     }
@@ -69,7 +69,7 @@ impl Credential {
         &self.verified.key
     }
 
-    /// Whether it came by `?ticket=`.
+    /// Whether the request has authenticated with `?ticket=`.
     pub fn is_ticket(&self) -> bool {
         self.ticket.is_some()
     }
@@ -79,19 +79,19 @@ impl Credential {
     }
 }
 
-/// A request that goes no further.
+/// Why the policy rejects a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
-    #[error("this gateway is not known by that name; see public_url")]
+    #[error("the host name is not a name of this gateway: set public_url")]
     MisdirectedRequest,
-    #[error("pages of that origin may not use this gateway; see allowed_origins")]
+    #[error("pages of this origin must not use this gateway: add the origin to allowed_origins")]
     OriginForbidden,
-    #[error("a key is needed: Authorization: Bearer")]
+    #[error("this path requires a key: send it as Authorization: Bearer KEY")]
     MissingKey,
-    #[error("this key does not hold")]
+    #[error("this key is not valid")]
     InvalidKey,
-    #[error("this ticket does not hold; get a new one")]
+    #[error("this ticket is not valid: create a new one")]
     InvalidTicket,
-    #[error("too many wrong keys from this address (`limits.bad_keys_per_minute`)")]
+    #[error("too many invalid keys from this address (`limits.bad_keys_per_minute`)")]
     TooManyInvalidKeys { retry_after: Duration },
 }

@@ -1,4 +1,4 @@
-//! Wrong keys by address, so that guessing is slow and noisy neighbours are told so.
+//! Limits the number of invalid keys from each address, which slows down guessing.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::shutdown::lock_or_abort;
 
 const WINDOW: Duration = Duration::from_mins(1);
-/// Addresses that are remembered at a time; the window that began first goes.
+/// The maximum number of tracked addresses. At the limit, the oldest window is evicted.
 const MAX_ADDRESSES: usize = 10_000;
 
 #[derive(Debug)]
@@ -30,10 +30,10 @@ impl FailureLimiter {
         Self { max_per_minute: per_minute, windows: Mutex::default() }
     }
 
-    /// Counts a wrong key. Above the limit it gives how long to wait.
+    /// Counts an invalid key. Above the limit, returns the time until the next attempt.
     ///
-    /// Only wrong keys are refused so: a right one always passes, because behind one address (loopback,
-    /// a company's gateway) there are others than the one who guesses.
+    /// The limit never rejects a valid key, because several clients can share an address: loopback, or a NAT
+    /// gateway.
     pub(super) fn record(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         let mut windows = lock_or_abort(self.windows.lock());
         if windows.len() >= MAX_ADDRESSES {
@@ -53,7 +53,8 @@ impl FailureLimiter {
     }
 }
 
-/// One holder of IPv6 has 2^64 addresses; they count as one.
+/// The address under which failures count. An IPv6 subscriber has a /64 network, so the network counts as one
+/// address.
 fn rate_limit_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),

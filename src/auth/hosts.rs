@@ -1,4 +1,4 @@
-//! The names by which this gateway may be addressed, and the origins whose pages may address it.
+//! The host names of this gateway, and the origins whose pages may use it.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -7,7 +7,8 @@ use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
 
-/// Exact texts; whatever is spelled otherwise is not ours.
+/// The accepted authorities and origins. Comparisons are exact; only the case of an authority does not
+/// matter.
 #[derive(Debug)]
 pub(super) struct Hosts {
     authorities: HashSet<String>,
@@ -15,18 +16,18 @@ pub(super) struct Hosts {
     allowed_origins: HashSet<String>,
 }
 
-/// Where a request's page comes from.
+/// The origin of the page that sends a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RequestOrigin {
-    /// Not from a page, or from a page of ours.
+    /// Not a page, or a page of this gateway.
     SameOrigin,
-    /// From a page that the operator listed.
+    /// A page from `allowed_origins`.
     Allowed,
     Foreign,
 }
 
 impl Hosts {
-    /// `public` and `allowed` are origins: `scheme://host`, and the port unless it is the scheme's.
+    /// `public` and `allowed` are origins: `scheme://host`, with the port unless it is the scheme's default.
     pub(super) fn new(bound: SocketAddr, public: Option<&str>, allowed: &[String]) -> Self {
         let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned()];
         if !bound.ip().is_unspecified() {
@@ -54,7 +55,8 @@ impl Hosts {
         Self { authorities, gateway_origins: own_origins, allowed_origins: allowed.iter().cloned().collect() }
     }
 
-    /// Whether every authority of a request, in its target and in `Host`, is ours, and there is one.
+    /// Whether the request has an authority, in its target or in `Host`, and all of them belong to this
+    /// gateway.
     pub(super) fn accepts(&self, parts: &Parts) -> bool {
         let ours = |authority: &str| self.authorities.contains(&authority.to_ascii_lowercase());
         let target = parts.uri.authority().map(http::uri::Authority::as_str);
@@ -65,12 +67,12 @@ impl Hosts {
         }
     }
 
-    /// Where the page is that a request comes from. `Sec-Fetch-Site` can only make the answer worse.
+    /// Classifies the origin of a request. `Sec-Fetch-Site` can only make the result stricter.
     pub(super) fn classify_origin(&self, headers: &HeaderMap, public: bool) -> RequestOrigin {
         match SingleHeader::of(headers, &ORIGIN) {
             SingleHeader::One(origin) if self.gateway_origins.contains(origin) => RequestOrigin::SameOrigin,
             SingleHeader::One(origin) if self.allowed_origins.contains(origin) => RequestOrigin::Allowed,
-            // A page of another site can send some requests without an `Origin`, images for one.
+            // A page of another site can send some requests without an `Origin`, for example for images.
             SingleHeader::Absent if public || !is_cross_site(headers) => RequestOrigin::SameOrigin,
             _ => RequestOrigin::Foreign,
         }
@@ -90,11 +92,11 @@ fn insert_authority(authorities: &mut HashSet<String>, host: &str, port: Option<
     }
 }
 
-/// A header that may be sent once.
+/// A header that must occur at most once.
 pub(super) enum SingleHeader<'a> {
     Absent,
     One(&'a str),
-    /// Sent twice, or not as text.
+    /// The header occurs more than once, or is not text.
     Invalid,
 }
 

@@ -1,4 +1,4 @@
-//! A key: the text that its holder has, the hash that we keep, and what it stands for.
+//! A key: its secret text, its hash, and its record with the principal and the scopes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 
 use crate::types::{Ids, KeyLimits, Principal, Scope, Scopes, Tenant, Timestamp};
 
-/// A key as its holder has it: `acpg_` and 256 random bits in base64url. Shown once, never stored.
+/// The secret text of a key: `acpg_` and 256 random bits in base64url. It is shown once and never stored.
 #[derive(Clone)]
 pub struct KeyText(String);
 
@@ -19,7 +19,7 @@ impl KeyText {
         Self(format!("acpg_{}", URL_SAFE_NO_PAD.encode(ids.secret())))
     }
 
-    /// The secret itself, for the one place that shows it to its holder.
+    /// The secret, only for printing it once to its holder.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -31,7 +31,7 @@ impl fmt::Debug for KeyText {
     }
 }
 
-/// SHA-256 of a key's text. 256 random bits need no salt and no slow hash.
+/// The SHA-256 of a key's text. A text with 256 random bits needs neither a salt nor a slow hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash([u8; 32]);
 
@@ -69,12 +69,12 @@ impl fmt::Debug for KeyHash {
     }
 }
 
-/// What a key is called where its text must not be: the first 48 bits of its hash, in hex.
+/// The public id of a key: the first 48 bits of its hash, in hex.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct KeyId(Arc<str>);
 
 impl KeyId {
-    /// As a record spells it.
+    /// An id from a stored record.
     pub(super) fn of(text: &str) -> Self {
         Self(text.into())
     }
@@ -93,17 +93,18 @@ impl fmt::Display for KeyId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyKind {
-    /// Minted at a start for the link; ends when nobody uses it.
+    /// Created at a start for the printed link. It expires after a period without use.
     Link,
-    /// Made by an operator; lasts until it is revoked.
+    /// Created by an operator. It is valid until it is revoked.
     Named,
-    /// Comes from the operator at each start and is never stored.
+    /// Set by the operator in the configuration. It is never stored.
     Admin,
 }
 
-/// What is known of a key, without its text.
+/// A key without its text.
 ///
-/// Two keys of one name are one principal, so that a key can be replaced without losing its sessions.
+/// Keys with the same name belong to the same principal, so an operator can replace a key and keep its
+/// sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
     pub id: KeyId,
@@ -111,7 +112,7 @@ pub struct Key {
     pub name: Arc<str>,
     pub tenant: Tenant,
     pub scopes: Scopes,
-    /// The limits of the principal; all of its keys have the same.
+    /// The limits of the principal. All of its keys have the same limits.
     pub limits: KeyLimits,
     pub created_at: Timestamp,
     pub last_used_at: Option<Timestamp>,
@@ -123,7 +124,7 @@ impl Key {
     }
 }
 
-/// A key as `Table::Key` holds it, under its hash.
+/// The record of a key in `Table::Key`, stored under its hash.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct KeyRecord {

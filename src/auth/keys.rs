@@ -1,8 +1,8 @@
-//! All keys of this gateway: verified in memory, kept as hashes in the store.
+//! All keys of this gateway, stored as hashes and verified in memory.
 //!
-//! The command line makes and revokes keys in the same file while the gateway runs; the gateway reads the
-//! table again each second, which is what bounds how long a revoked key still works. Neither sees what the other
-//! has in memory: when a key was used last is in the store a minute later.
+//! The command line creates and revokes keys in the same store while the gateway runs. The gateway reloads
+//! the table every second, so a revoked key is valid for at most one second longer. The gateway writes the
+//! time of a key's last use to the store every minute, so the command line sees it with that delay.
 
 mod change;
 
@@ -24,17 +24,18 @@ use crate::types::{
 pub use change::{KeyChange, UpdateKeyError};
 use change::{limits_by_principal, push_replace};
 
-/// The principal behind every link key: the person who started the gateway.
+/// The principal of every link key: the person who started the gateway.
 const OWNER_NAME: &str = "owner";
-/// The principal behind the operator's own key.
+/// The principal of the operator's key.
 const ADMIN_NAME: &str = "admin";
-/// How soon a key that was revoked elsewhere stops working.
+/// How often the gateway reloads the keys, and thus how long a revoked key stays valid at most.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
-/// How coarse `lastUsedAt` is in the store.
+/// How often the gateway writes `lastUsedAt` to the store.
 const FLUSH_INTERVAL: Duration = Duration::from_mins(1);
 const PAGE_SIZE: usize = 500;
 
-/// A cheap handle on the keys. Methods that write or reload block on the store; `verify` never does.
+/// A handle to the keys that is cheap to clone. Methods that write or reload block on the store; `verify`
+/// does not.
 #[derive(Debug, Clone)]
 pub struct Keys(Arc<Inner>);
 
@@ -46,21 +47,21 @@ struct Inner {
     link_key_idle_timeout: Duration,
     max_named_keys: usize,
     max_link_keys: usize,
-    /// Of the operator's own key.
+    /// The hash of the operator's key.
     admin: RwLock<Option<KeyHash>>,
     entries: RwLock<HashMap<KeyHash, Entry>>,
-    /// The limits of principals; the keys set some of them.
+    /// The limits of principals, from the configuration and from the keys.
     limits: PrincipalLimits,
-    /// Counts how often a key ended.
+    /// Counts the changes that revoked a key, expired it, or removed one of its scopes.
     ended_count: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
 struct Entry {
     key: Key,
-    /// The record as the store has it, so that a late write never brings back what was revoked.
+    /// The stored record. Writes expect it unchanged, so a late write never restores a revoked key.
     stored: Bytes,
-    /// Milliseconds of the last use that this process saw; 0 is never.
+    /// The last use in this process, in milliseconds since the Unix epoch; 0 if there was none.
     last_used_millis: AtomicI64,
 }
 
@@ -71,17 +72,17 @@ impl Entry {
     }
 }
 
-/// What an operator asks for.
+/// The properties of a key to create.
 #[derive(Debug, Clone)]
 pub struct NewKey<'a> {
     pub name: &'a str,
     pub tenant: Tenant,
     pub scopes: Scopes,
-    /// Limits of the principal, which also hold for its other keys.
+    /// Limits of the principal, which also apply to its other keys.
     pub limits: Vec<LimitChange>,
 }
 
-/// A key that holds.
+/// A valid key and its principal.
 #[derive(Debug, Clone)]
 pub struct Verified {
     pub principal: Principal,
@@ -90,21 +91,21 @@ pub struct Verified {
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeyStoreError {
-    #[error("the keys cannot be read")]
+    #[error("could not read the keys from the store")]
     Read(#[from] ReadError),
-    #[error("a key cannot be stored")]
+    #[error("could not write a key to the store")]
     Commit(#[from] CommitError),
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum CreateKeyError {
-    #[error("a key's name is 1 to 64 of letters, digits, '.', '_', '-' and '@'")]
+    #[error("invalid key name: expected 1 to 64 letters, digits, '.', '_', '-' or '@'")]
     Name,
-    #[error("the names 'owner' and 'admin' belong to the link and to the operator's key")]
+    #[error("the names 'owner' and 'admin' are reserved for the link key and the operator's key")]
     Reserved,
-    #[error("a key needs at least one scope")]
+    #[error("expected at least one scope")]
     NoScope,
-    #[error("there are {0} keys already; revoke one first")]
+    #[error("too many keys ({0}): revoke a key first")]
     TooMany(usize),
     #[error(transparent)]
     Store(#[from] KeyStoreError),
@@ -119,7 +120,7 @@ pub enum RevokeError {
 }
 
 impl Keys {
-    /// Reads all keys. `admin` is the hash of the operator's own key, which is never stored.
+    /// Loads all keys. `admin` is the hash of the operator's key, which is never stored.
     pub fn open(
         store: Arc<dyn EventStore>,
         ids: Ids,
@@ -147,7 +148,8 @@ impl Keys {
         *lock_or_abort(self.0.admin.read())
     }
 
-    /// Another key of the operator's holds from now on; the streams of the former one end. Says whether it is another.
+    /// Replaces the operator's key and ends the streams of the previous one. Returns whether the key has
+    /// changed.
     pub fn set_admin(&self, admin: Option<KeyHash>) -> bool {
         let former = std::mem::replace(&mut *lock_or_abort(self.0.admin.write()), admin);
         let changed = former != admin;
@@ -157,10 +159,10 @@ impl Keys {
         changed
     }
 
-    /// The principal of a key's text, if the key holds.
+    /// Verifies the text of a key; `None` if it is not valid.
     ///
-    /// The text is hashed before anything is compared: what the map compares is a hash that a guesser cannot
-    /// steer, so its timing tells nothing of any key.
+    /// The map compares only hashes. A client cannot choose the hash of its text, so the timing of the lookup
+    /// reveals nothing about a key.
     pub fn verify(&self, presented: &str) -> Option<Verified> {
         let hash = KeyHash::of(presented);
         if self.admin_hash().is_some_and(|admin| admin.matches(&hash)) {
@@ -173,18 +175,18 @@ impl Keys {
         Some(Verified { principal: entry.key.principal(), key: entry.key.id.clone() })
     }
 
-    /// Whether a key that was verified earlier still holds, with all of the scopes that it had.
+    /// Whether a verified key is still valid and still has all of its scopes.
     pub fn is_valid(&self, verified: &Verified) -> bool {
         let holder = self.verified_by_id(&verified.key);
         holder.is_some_and(|now| now.principal.scopes.covers(verified.principal.scopes))
     }
 
-    /// The limits of principals, as the configuration and the keys set them.
+    /// The limits of principals, from the configuration and from the keys.
     pub fn limits(&self) -> &PrincipalLimits {
         &self.0.limits
     }
 
-    /// Who holds the key of this id, if it still holds.
+    /// The key with this id and its principal; `None` if the key is not valid.
     pub(super) fn verified_by_id(&self, id: &KeyId) -> Option<Verified> {
         if let Some(admin) = self.admin_hash().filter(|admin| admin.id() == *id) {
             return Some(verified_admin(&admin));
@@ -195,7 +197,7 @@ impl Keys {
         Some(Verified { principal: entry.key.principal(), key: id.clone() })
     }
 
-    /// Whether a principal has a key that holds and allows this.
+    /// Whether the principal has a valid key with this scope.
     pub fn principal_has_scope(&self, tenant: &Tenant, id: &str, scope: Scope) -> bool {
         if let Some(admin) = self.admin_hash().map(|admin| verified_admin(&admin).principal)
             && *admin.id == *id
@@ -212,23 +214,23 @@ impl Keys {
         })
     }
 
-    /// Resolves when the key ends or loses a scope, for streams that live long. Cancel-safe.
+    /// Completes when the key ends or loses a scope. Long-lived streams wait for it. Cancel-safe.
     pub async fn wait_ended(&self, verified: &Verified) {
         let mut changes = self.0.ended_count.subscribe();
         while self.is_valid(verified) {
-            // The sender lives in `self`, so there is always a next change to wait for.
+            // `self` owns the sender, so the channel does not close while this waits.
             if changes.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    /// Changes when any key ended or lost a scope.
+    /// A receiver that changes when any key ends or loses a scope.
     pub fn watch_ended(&self) -> watch::Receiver<u64> {
         self.0.ended_count.subscribe()
     }
 
-    /// Makes a key for a person or a program. The text is given once.
+    /// Creates a key for a person or a program. Its text is not available later.
     pub fn create(&self, new: &NewKey<'_>) -> Result<(KeyText, Key), CreateKeyError> {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'@');
         if !(1..=64).contains(&new.name.len()) || !new.name.bytes().all(plain) {
@@ -247,7 +249,10 @@ impl Keys {
         Ok(self.insert(KeyKind::Named, new)?)
     }
 
-    /// Makes the key of a start's link: everything but `admin`, until nobody uses it any more.
+    /// Creates the key of the link that a start prints. It has every scope except `admin`, and expires
+    /// without use.
+    ///
+    /// If there are too many link keys, this removes the least recently used ones.
     pub fn create_link_key(&self) -> Result<KeyText, KeyStoreError> {
         let scopes = [Scope::Read, Scope::Prompt, Scope::Approve, Scope::Files].into_iter().collect();
         let new = NewKey { name: OWNER_NAME, tenant: Tenant::default(), scopes, limits: Vec::new() };
@@ -259,7 +264,7 @@ impl Keys {
         Ok(text)
     }
 
-    /// All keys that hold, oldest first, without their texts.
+    /// All valid keys without their texts, the oldest first.
     pub fn list(&self) -> Vec<Key> {
         let now = self.0.expiry.earliest_now();
         let entries = self.entries();
@@ -272,13 +277,13 @@ impl Keys {
         keys
     }
 
-    /// Ends the key of this id, or all keys of this name; gives what ended.
+    /// Revokes the key with this id, or all keys with this name. Returns the revoked keys.
     pub fn revoke(&self, id_or_name: &str) -> Result<Vec<Key>, RevokeError> {
         let revoked = self.remove_where(|key| key.id.as_str() == id_or_name || &*key.name == id_or_name)?;
         if revoked.is_empty() { Err(RevokeError::NotFound) } else { Ok(revoked) }
     }
 
-    /// Keeps the keys as the store has them, writes when they were used, forgets what ended; until the stop.
+    /// Runs until the stop: reloads the keys, writes the times of their last use, and removes expired keys.
     pub async fn run(self, shutdown: Shutdown) {
         let mut ticks = tokio::time::interval(RELOAD_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -303,9 +308,12 @@ impl Keys {
             match shutdown.spawn_blocking(work).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "the keys are stale");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "could not reload the keys; retrying"
+                    );
                 }
-                Err(error) => tracing::error!(%error, "the keys are stale"),
+                Err(error) => tracing::error!(%error, "could not reload the keys; retrying"),
             }
             if stop {
                 return;
@@ -313,7 +321,7 @@ impl Keys {
         }
     }
 
-    /// Reads the table again. A key that is gone or has lost a scope ends at once for the tasks that wait in [`Keys::ended`].
+    /// Reloads the table, and wakes [`Keys::wait_ended`] for keys that were revoked or lost a scope.
     pub fn reload(&self) -> Result<(), KeyStoreError> {
         let mut found = HashMap::new();
         let mut after: Option<Vec<u8>> = None;
@@ -323,7 +331,7 @@ impl Keys {
             after = page.last().map(|(key, _)| key.clone());
             for (key, stored) in page {
                 let Some((hash, key)) = decode(&key, &stored) else {
-                    tracing::warn!("a record of a key is not readable and is passed over");
+                    tracing::warn!("skipped a key record that could not be decoded");
                     continue;
                 };
                 found.insert(hash, Entry { key, stored, last_used_millis: AtomicI64::new(0) });
@@ -397,13 +405,13 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Removes the link keys that nobody used for too long.
+    /// Removes the expired link keys.
     fn remove_expired(&self) -> Result<(), KeyStoreError> {
         let holding: Vec<_> = self.list().into_iter().map(|key| key.id).collect();
         self.remove_where(|key| !holding.contains(&key.id)).map(drop)
     }
 
-    /// Writes `lastUsedAt` of the keys that were used since; a key that was revoked meanwhile stays revoked.
+    /// Writes `lastUsedAt` of the keys used since the last flush. A key revoked meanwhile stays revoked.
     fn flush_last_used(&self) -> Result<(), KeyStoreError> {
         let used: Vec<_> = self
             .entries()
@@ -445,7 +453,7 @@ fn verified_admin(hash: &KeyHash) -> Verified {
 }
 
 fn encode(key: &Key) -> Bytes {
-    serde_json::to_vec(&KeyRecord::of(key)).expect("a key's record has only texts").into()
+    serde_json::to_vec(&KeyRecord::of(key)).expect("a key record serializes to JSON").into()
 }
 
 fn decode(key: &[u8], value: &[u8]) -> Option<(KeyHash, Key)> {

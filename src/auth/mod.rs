@@ -1,8 +1,10 @@
-//! Keys, tickets, and the policy for Host and Origin: who may ask at all.
+//! Authentication: keys, tickets, and the policy for `Host` and `Origin`.
 //!
-//! It decides over `http::request::Parts` and the peer's address and gives a [`crate::types::Principal`].
-//! It must not know axum, statuses, routes beyond what is public, or the configuration. What a principal
-//! may do with a route is asked there, by its scopes.
+//! The policy decides on `http::request::Parts` and the address of the peer, and returns an [`Admission`]
+//! with a [`crate::types::Principal`]. This module must not know axum, status codes, the configuration, or
+//! routes other than the public paths. Each route checks the scopes of the principal itself.
+//!
+//! Begin with `policy`, which uses `hosts`, `keys`, `tickets` and `failures`. `admission` has its results.
 
 mod admission;
 mod failures;

@@ -1,4 +1,4 @@
-//! Host, Origin and key as one function over a request's head and its peer.
+//! Checks `Host`, `Origin` and the key in one function of the request head and its peer.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,20 +15,20 @@ use super::keys::Keys;
 use super::tickets::Tickets;
 use crate::types::{Limits, Network};
 
-/// What the operator decides.
+/// The settings of the policy.
 #[derive(Debug, Clone)]
 pub struct PolicyOptions {
-    /// The address that the listener has, with its real port.
+    /// The address of the listener, with its actual port.
     pub bound: SocketAddr,
-    /// The origin under which a proxy shows the gateway.
+    /// The origin under which clients reach the gateway through a proxy.
     pub public_origin: Option<String>,
-    /// Origins of other pages that may use it.
+    /// Origins of other pages that may use the gateway.
     pub allowed_origins: Vec<String>,
-    /// Peers whose `X-Forwarded-For` is believed.
+    /// Peers whose `X-Forwarded-For` is trusted.
     pub proxies: Vec<Network>,
 }
 
-/// Who may ask. One for the gateway; used by the HTTP layer and by any socket of ours.
+/// Decides which requests the gateway admits. There is one policy for the gateway.
 #[derive(Debug)]
 pub struct Policy {
     hosts: Hosts,
@@ -66,13 +66,12 @@ impl Policy {
         Ok(Admission { client, credential, preflight })
     }
 
-    /// Changes when any key ended, for who has to look then whether its own one holds.
+    /// A receiver that changes when any key ends. Its owner then checks its own key.
     pub fn watch_ended_keys(&self) -> watch::Receiver<u64> {
         self.keys.watch_ended()
     }
 
-    /// The origin of the request's page, if it is another one that the operator allows: whatever the answer is, that
-    /// page may read it.
+    /// The origin of the request's page if it is in `allowed_origins`. That page may read every response.
     pub fn allowed_cross_origin<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         let allowed = self.hosts.classify_origin(headers, false) == RequestOrigin::Allowed;
         SingleHeader::of(headers, &ORIGIN).one().filter(|_| allowed)
@@ -92,7 +91,7 @@ impl Policy {
         let Some(ticket) = parts.uri.query().and_then(ticket_param).filter(|_| parts.method == Method::GET) else {
             return Err(AdmissionError::MissingKey);
         };
-        // Wrong tickets are not counted: an `EventSource` may come back with one that ended.
+        // Invalid tickets do not count, because an `EventSource` may reconnect with an expired ticket.
         match self.tickets.open_stream(ticket, parts.uri.path()) {
             Ok(open) => match self.keys.verified_by_id(&open.verified().key) {
                 Some(holder) => Ok(Credential::from_ticket(self.keys.clone(), holder, open)),
@@ -102,7 +101,8 @@ impl Policy {
         }
     }
 
-    /// The last address in `X-Forwarded-For` that no proxy of ours has; everything before it is hearsay.
+    /// The last address in `X-Forwarded-For` that is not a trusted proxy. The addresses before it are not
+    /// trustworthy.
     fn client_address(&self, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
         let is_proxy = |address: IpAddr| self.proxies.iter().any(|proxy| proxy.contains(address));
         let mut client = peer.to_canonical();
@@ -119,7 +119,7 @@ impl Policy {
     }
 }
 
-/// What needs no key: the page and its parts, probes, and the documentation.
+/// Whether a path requires no key: the web app and its assets, the probes, and the documentation.
 fn is_public(path: &str) -> bool {
     matches!(path, "/" | "/favicon.ico" | "/favicon.svg" | "/livez" | "/readyz" | "/openapi.json" | "/docs")
         || path.starts_with("/assets/")
@@ -131,7 +131,7 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(key.trim_start_matches(' '))
 }
 
-/// The one `ticket` of a query; its letters need no escapes.
+/// The parameter `ticket` of a query, if it occurs once. A ticket has no escaped characters.
 fn ticket_param(query: &str) -> Option<&str> {
     let mut tickets = query.split('&').filter_map(|pair| pair.strip_prefix("ticket="));
     tickets.next().filter(|_| tickets.next().is_none())

@@ -1,9 +1,10 @@
-//! Tickets: what a browser puts into the URL of a stream, because `EventSource` cannot send a key.
+//! Tickets: credentials in the URL of a stream, because `EventSource` cannot send a key.
 //!
-//! A ticket holds for its principal and its paths: for a while until its first use, then while a stream of it
-//! lives, and for a while after the last one, because an `EventSource` opens the same URL again. It never comes back
-//! from a 401, so a ticket outlives a restart of the gateway: the store has it before its holder does, and learns in
-//! the background how long it holds.
+//! A ticket is valid for its principal and its paths. It expires some time after its creation if no stream
+//! uses it. A stream keeps its ticket valid, and so does the time after the last stream, because an
+//! `EventSource` reconnects to the same URL. An `EventSource` never retries after a 401, so tickets survive a
+//! restart of the gateway: a ticket is stored before the client receives it, and its expiry is stored in the
+//! background.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,12 +22,12 @@ use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::store::{Batch, CommitError, Delete, EventStore, Put, ReadError, Table};
 use crate::types::{Ids, Limits, Timestamp};
 
-/// How often the store learns that a stream still lives. It is told of this much more time, so that a ticket never
-/// holds shorter than promised.
+/// How often the expiry of tickets with open streams is stored again. The stored expiry is later by this
+/// interval, so that a ticket never expires early after a restart.
 const REFRESH_INTERVAL: Duration = Duration::from_mins(1);
 const PAGE_SIZE: usize = 500;
 
-/// A cheap handle on the tickets that hold.
+/// A handle to the valid tickets that is cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Tickets(Arc<Inner>);
 
@@ -37,12 +38,11 @@ struct Inner {
     unused_ttl: Duration,
     reconnect_ttl: Duration,
     max_per_principal: usize,
-    /// Under the hash of their text, for the reason that keys are.
+    /// By the hash of their text, for the same reason as keys.
     tickets: Mutex<HashMap<KeyHash, Ticket>>,
-    /// Held from the look at the tickets to the end of what follows from it in the store: the last to write there is
-    /// who knows best.
+    /// Held from reading the tickets until their commit, so that commits have the order of the reads.
     store_lock: Mutex<()>,
-    /// The store has to learn of something soon.
+    /// Wakes the flush task.
     flush_requested: Notify,
 }
 
@@ -51,9 +51,9 @@ struct Ticket {
     holder: Verified,
     paths: Vec<String>,
     streams: usize,
-    /// When it ends, unless a stream of it lives.
+    /// When the ticket expires if it has no open stream.
     expires_at: Instant,
-    /// The same as the store has it.
+    /// The stored value of `expires_at`.
     stored_expires_at: Instant,
 }
 
@@ -65,12 +65,12 @@ impl Ticket {
     fn to_put(&self, hash: KeyHash, until: Timestamp) -> Put {
         let record =
             TicketRecord { key: self.holder.key.as_str().to_owned(), paths: self.paths.clone(), until };
-        let value = serde_json::to_vec(&record).expect("a ticket's record has only texts").into();
+        let value = serde_json::to_vec(&record).expect("a ticket record serializes to JSON").into();
         Put { table: Table::Ticket, key: hash.as_bytes().to_vec(), value }
     }
 }
 
-/// A ticket as `Table::Ticket` holds it, under its hash. Whose it is, its key says.
+/// The record of a ticket in `Table::Ticket`, stored under its hash. Its principal is that of its key.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct TicketRecord {
     key: String,
@@ -78,10 +78,10 @@ struct TicketRecord {
     until: Timestamp,
 }
 
-/// A new ticket, given once to who asked for it.
+/// A new ticket. Its text is not available later.
 pub struct IssuedTicket {
     pub ticket: String,
-    /// When it ends unless it was used.
+    /// When the ticket expires if no stream uses it.
     pub expires_at: Timestamp,
 }
 
@@ -93,22 +93,22 @@ impl fmt::Debug for IssuedTicket {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TicketError {
-    #[error("this ticket does not hold")]
+    #[error("this ticket is not valid")]
     Unknown,
-    #[error("this ticket is not for this path")]
+    #[error("this ticket is not valid for this path")]
     WrongPath,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum TicketStoreError {
-    #[error("the tickets cannot be read")]
+    #[error("could not read the tickets from the store")]
     Read(#[from] ReadError),
-    #[error("a ticket cannot be stored")]
+    #[error("could not write a ticket to the store")]
     Commit(#[from] CommitError),
 }
 
 impl Tickets {
-    /// Reads what an earlier life of the gateway gave; those of keys that ended are forgotten. Blocks on the store.
+    /// Loads the stored tickets and deletes those whose key has ended. Blocks on the store.
     pub fn open(
         store: Arc<dyn EventStore>,
         ids: Ids,
@@ -139,7 +139,7 @@ impl Tickets {
                 let hash = key.as_slice().try_into().ok().map(KeyHash::from_bytes);
                 let held = record.zip(hash).and_then(|(record, hash)| {
                     let left = u64::try_from(record.until.as_millis() - now).ok().filter(|left| *left > 0)?;
-                    // A clock that was set back must not make a ticket hold for years.
+                    // If the wall clock was set back, the ticket must still expire soon.
                     let until = instant + Duration::from_millis(left).min(self.0.reconnect_ttl + REFRESH_INTERVAL);
                     let holder = keys.verified_by_id(&KeyId::of(&record.key))?;
                     Some((hash, Ticket { holder, paths: record.paths, streams: 0, expires_at: until, stored_expires_at: until }))
@@ -157,7 +157,10 @@ impl Tickets {
         self.commit(Vec::new(), expired)
     }
 
-    /// A ticket for GET on these paths (without query), with the rights of the key that asks. Blocks on the store.
+    /// Issues a ticket for GET on these paths (without a query), with the rights of `holder`. Blocks on the
+    /// store.
+    ///
+    /// At the limit for a principal, this evicts unused tickets, those that expire first.
     pub fn issue(&self, holder: &Verified, paths: Vec<String>) -> Result<IssuedTicket, TicketStoreError> {
         let text = URL_SAFE_NO_PAD.encode(self.0.ids.secret());
         let hash = KeyHash::of(&text);
@@ -172,7 +175,8 @@ impl Tickets {
         let mut tickets = self.tickets();
         for hash in surplus {
             match tickets.get_mut(&hash) {
-                // Somebody has opened a stream by it meanwhile: it goes on, and the store has to have it again.
+                // A client has opened a stream with this ticket meanwhile. Keep the ticket, and store it
+                // again.
                 Some(ticket) if ticket.streams > 0 => ticket.stored_expires_at = now,
                 Some(_) | None => drop(tickets.remove(&hash)),
             }
@@ -183,7 +187,8 @@ impl Tickets {
         Ok(IssuedTicket { ticket: text, expires_at })
     }
 
-    /// The tickets that a principal has to give up for one more: those that end first, and that no stream uses.
+    /// The tickets to evict before the principal receives another one: those without a stream that expire
+    /// first.
     fn tickets_to_evict(&self, holder: &Verified) -> Vec<KeyHash> {
         let tickets = self.tickets();
         let of_holder = |ticket: &&Ticket| {
@@ -197,7 +202,7 @@ impl Tickets {
         idle.into_iter().take((count + 1).saturating_sub(self.0.max_per_principal)).map(|(_, hash)| hash).collect()
     }
 
-    /// Opens a stream by a ticket. The ticket holds at least as long as what this gives.
+    /// Opens a stream with a ticket. The returned guard keeps the ticket valid.
     pub fn open_stream(&self, presented: &str, path: &str) -> Result<TicketGuard, TicketError> {
         let hash = KeyHash::of(presented);
         let now = Instant::now();
@@ -211,7 +216,7 @@ impl Tickets {
         Ok(TicketGuard { tickets: self.clone(), hash, verified: ticket.holder.clone() })
     }
 
-    /// Tells the store what has changed, until the stop.
+    /// Stores changes of the tickets until the stop.
     pub async fn run(self, shutdown: Shutdown) {
         loop {
             let stop = tokio::select! {
@@ -224,10 +229,13 @@ impl Tickets {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "tickets that are used now may not hold after a restart");
+                    tracing::warn!(
+                        error,
+                        "could not store tickets; tickets in use may be invalid after a restart"
+                    );
                 }
                 Err(error) => {
-                    tracing::error!(%error, "tickets that are used now may not hold after a restart");
+                    tracing::error!(%error, "could not store tickets; tickets in use may be invalid after a restart");
                 }
             }
             if stop {
@@ -236,7 +244,7 @@ impl Tickets {
         }
     }
 
-    /// Writes how long each ticket holds where the store has it otherwise, and forgets those that are over.
+    /// Stores the expiry of each ticket whose stored value is out of date, and deletes expired tickets.
     fn flush(&self) -> Result<(), TicketStoreError> {
         let _store_guard = lock_or_abort(self.0.store_lock.lock());
         let now = Instant::now();
@@ -256,7 +264,7 @@ impl Tickets {
             }
         }
         self.commit(puts, expired.iter().map(|hash| delete(*hash)).collect())?;
-        // Only now: what the store has not taken is written again the next time.
+        // Update the memory only after the commit, so that the next flush retries a failed one.
         let mut tickets = self.tickets();
         for hash in expired {
             tickets.remove(&hash);
@@ -285,7 +293,7 @@ fn delete(hash: KeyHash) -> Delete {
     Delete { table: Table::Ticket, key: hash.as_bytes().to_vec() }
 }
 
-/// One stream that a ticket opened. Drop it when the stream ends.
+/// Keeps a ticket valid while a stream uses it. Drop the guard when the stream ends.
 #[derive(Debug)]
 pub struct TicketGuard {
     tickets: Tickets,

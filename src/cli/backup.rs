@@ -1,4 +1,5 @@
-//! `backup` and `restore`: the log as one file, taken beside a gateway that runs, and put back where none does.
+//! `backup` and `restore`: copies the log to one file, also while a gateway runs, and replaces the log with a
+//! backup.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal};
@@ -12,9 +13,9 @@ use crate::config::DataDir;
 use crate::store::{self, CheckReport};
 use crate::types::Ids;
 
-/// Stands for stdout, or stdin.
+/// The file name that means stdout or stdin.
 const STDIO: &str = "-";
-/// What copies are called on their way to stdout and from stdin.
+/// Names of the temporary copies for stdout and stdin.
 const BACKUP_PART: &str = "backup";
 const RESTORE_PART: &str = "restore";
 
@@ -22,13 +23,13 @@ const RESTORE_PART: &str = "restore";
 enum BackupError {
     #[error("there is no log in {}", .0.display())]
     NoLog(PathBuf),
-    #[error("{} is there already; a backup overwrites nothing", .0.display())]
+    #[error("{} already exists: a backup does not overwrite a file", .0.display())]
     Exists(PathBuf),
-    #[error("a backup is not written to a terminal; name a file, or send it on with > FILE")]
+    #[error("stdout is a terminal: name a file, or redirect the output with > FILE")]
     Terminal,
-    #[error("{} cannot be written", path.display())]
+    #[error("could not write {}", path.display())]
     Write { path: PathBuf, source: Failure },
-    #[error("{} cannot be put in the place of the log", path.display())]
+    #[error("could not replace the log with {}", path.display())]
     Restore { path: PathBuf, source: Failure },
 }
 
@@ -38,7 +39,7 @@ pub(super) fn backup(file: &Path, options: &Options) -> Result<(), Failure> {
     if !log.exists() {
         return Err(BackupError::NoLog(gateway.data.path().to_owned()).into());
     }
-    // A gateway that runs goes on; none starts meanwhile.
+    // A running gateway continues; another one cannot start meanwhile.
     let _lock = lock::acquire_unless_running(&gateway.data)?;
     remove_stale_parts(&gateway.data);
     if file == Path::new(STDIO) {
@@ -47,7 +48,7 @@ pub(super) fn backup(file: &Path, options: &Options) -> Result<(), Failure> {
         }
         let part = gateway.data.private().join(part_name(BACKUP_PART));
         copy(&log, &part)?;
-        // Without a name before it is sent: whoever takes it may go away in the middle.
+        // Unlink the copy before sending it, because the reader of stdout may stop early.
         let mut whole = File::open(&part)?;
         fs::remove_file(&part)?;
         io::copy(&mut whole, &mut io::stdout().lock())?;
@@ -81,7 +82,7 @@ pub(super) fn restore(file: &Path, options: &Options) -> Result<(), Failure> {
     let from_stdin = file == Path::new(STDIO);
     let source = if from_stdin { gateway.data.private().join(part_name(RESTORE_PART)) } else { file.to_owned() };
     if from_stdin {
-        // One that was broken off may have left it, under a process id that is ours now.
+        // An interrupted restore with the same process id may have left this file, so truncate it.
         let mut options = OpenOptions::new();
         let mut part = options.write(true).create(true).truncate(true).mode(0o600).open(&source)?;
         if let Err(error) = io::copy(&mut io::stdin().lock(), &mut part) {
@@ -97,7 +98,7 @@ pub(super) fn restore(file: &Path, options: &Options) -> Result<(), Failure> {
         restored.map_err(|error| BackupError::Restore { path: file.to_owned(), source: error.into() })?;
     output::write_line(&format!("restored: {}", summary(&restored.checked)))?;
     if let Some(kept) = restored.previous {
-        output::write_line(&format!("the log that was there is {} now", kept.display()))?;
+        output::write_line(&format!("the previous log is now {}", kept.display()))?;
     }
     Ok(())
 }
@@ -107,29 +108,30 @@ fn copy(log: &Path, part: &Path) -> Result<CheckReport, BackupError> {
     written.map_err(|error| BackupError::Write { path: part.to_owned(), source: error.into() })
 }
 
-/// A name beside the final one, of this process alone.
+/// The name of a temporary file of this process.
 fn part_name(name: &str) -> String {
     format!(".{name}.{}.part", std::process::id())
 }
 
-/// Removes what backups and restores left below the data folder that were broken off.
+/// Removes the files of interrupted backups and restores from the data folder.
 pub(super) fn remove_stale_parts(data: &DataDir) {
     for name in [BACKUP_PART, RESTORE_PART] {
         remove_stale_parts_in(&data.private(), name);
     }
 }
 
-/// Removes the parts of this name whose processes are gone. What cannot be removed is in nobody's way.
+/// Removes the temporary files with this name whose processes have ended. A failure to remove one is
+/// harmless.
 fn remove_stale_parts_in(folder: &Path, name: &str) {
     let left = fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in left.filter(|entry| is_stale_part(&entry.file_name().to_string_lossy(), name)) {
         if let Err(error) = fs::remove_file(entry.path()) {
-            tracing::warn!(%error, file = %entry.path().display(), "a file is left behind");
+            tracing::warn!(%error, file = %entry.path().display(), "could not remove a temporary file of an interrupted backup or restore");
         }
     }
 }
 
-/// Whether a file is such a part, or what SQLite put beside it.
+/// Whether a file is a temporary file of an ended process, or a SQLite file that belongs to one.
 fn is_stale_part(file: &str, name: &str) -> bool {
     let part = file.strip_prefix(&format!(".{name}.")).and_then(|rest| rest.split_once(".part"));
     let Some((pid, beside)) = part else { return false };
@@ -142,10 +144,10 @@ fn parent_dir(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Gives the file its name, if that is free until the last moment.
+/// Renames the temporary file to its final name; fails if a file with that name exists.
 fn rename_no_replace(part: &Path, file: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, part, CWD, file, RenameFlags::NOREPLACE) {
-        // A file system that cannot compare: it was free a moment ago.
+        // The file system does not support NOREPLACE. The caller has already checked that the name is free.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => fs::rename(part, file),
         named => Ok(named?),
     }
@@ -153,7 +155,7 @@ fn rename_no_replace(part: &Path, file: &Path) -> io::Result<()> {
 
 fn summary(CheckReport { runs, damaged, .. }: &CheckReport) -> String {
     match damaged {
-        0 => format!("{runs} runs of events, all in order"),
-        _ => format!("{runs} runs of events in order, and {damaged} that were damaged before"),
+        0 => format!("{runs} runs of events, no damage"),
+        _ => format!("{runs} undamaged runs of events, {damaged} runs that were already damaged"),
     }
 }

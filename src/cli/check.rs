@@ -1,4 +1,4 @@
-//! `check`: the configuration as it holds.
+//! `check`: prints the effective configuration.
 
 use super::{Failure, Options, output};
 use crate::config;

@@ -1,4 +1,4 @@
-//! `healthcheck`: GET /readyz where the configuration says that the gateway listens.
+//! `healthcheck`: sends GET /readyz to the address in the configuration.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug, thiserror::Error)]
 enum HealthError {
-    #[error("nothing answers on {address}")]
+    #[error("no response from {address}")]
     Unreachable { address: SocketAddr, source: std::io::Error },
     #[error("not ready: {0}")]
     NotReady(String),
@@ -26,7 +26,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// The beginning of the answer, which holds its status.
+/// The beginning of the response, with the status line.
 fn request_readyz(address: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -44,7 +44,7 @@ fn request_readyz(address: SocketAddr) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&head[..filled]).into_owned())
 }
 
-/// A gateway that listens everywhere listens here too.
+/// The address to connect to: loopback if the gateway listens on all addresses.
 fn connect_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

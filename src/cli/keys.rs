@@ -1,7 +1,7 @@
-//! `key create|update|list|revoke`: works on the store itself, beside a gateway that runs on it.
+//! `key create|update|list|revoke`: works directly on the store, also while a gateway runs.
 //!
-//! A running gateway keeps its lock: keys are records of their own, the store takes a second writer, and the gateway
-//! reads the keys again each second.
+//! A running gateway holds the lock of the data folder. The commands do not need it: keys are separate
+//! records, the store supports a second writer, and the gateway reloads the keys every second.
 
 use std::fmt::Write;
 
@@ -14,11 +14,11 @@ use crate::types::{Ids, LimitChange, PrincipalLimit, Scope, Tenant};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
-    /// Make a key and print it, once
+    /// Create a key and print it; it cannot be printed again
     Create {
-        /// Who holds it; shown in events. A second key of one name is the same principal
+        /// The name of the principal, shown in events. Keys with the same name share one principal
         name: String,
-        /// What it allows: read, prompt, approve, files, admin
+        /// The scopes of the key: read, prompt, approve, files, admin
         #[arg(
             long,
             value_name = "SCOPES",
@@ -30,7 +30,8 @@ pub(super) enum KeyCommand {
         #[command(flatten)]
         limits: LimitFlags,
     },
-    /// Change the scopes of a key by its id, or of all keys of a name, and the limits of its principal
+    /// Change the scopes of the key with this id, or of all keys with this name, and the limits of the
+    /// principal
     Update {
         #[arg(value_name = "ID|NAME")]
         key: String,
@@ -40,31 +41,32 @@ pub(super) enum KeyCommand {
         #[command(flatten)]
         limits: LimitFlags,
     },
-    /// Show all keys, without their texts
+    /// List all keys, without their secrets
     List,
-    /// End a key by its id, or all keys of a name; their streams end within a second
+    /// Revoke the key with this id, or all keys with this name; their streams end within a second
     Revoke {
         #[arg(value_name = "ID|NAME")]
         key: String,
     },
 }
 
-// All keys of a name share these. (A doc comment would replace the text of the subcommand.)
+// All keys with the same name share these limits. (A doc comment would replace the help text of the
+// subcommand.)
 #[derive(Debug, Args)]
 pub(super) struct LimitFlags {
-    /// Requests in a minute
+    /// Maximum requests in a minute
     #[arg(long, value_name = "N|default")]
     requests_per_minute: Option<LimitValue>,
-    /// Prompts in a minute
+    /// Maximum prompts in a minute
     #[arg(long, value_name = "N|default")]
     prompts_per_minute: Option<LimitValue>,
-    /// Streams, and answers that are held, at the same time
+    /// Maximum concurrent streams and held responses
     #[arg(long, value_name = "N|default")]
     max_streams: Option<LimitValue>,
-    /// Sessions that have or await a process
+    /// Maximum sessions that have a process or wait for one
     #[arg(long, value_name = "N|default")]
     max_live_sessions: Option<LimitValue>,
-    /// Prompts that wait for a process of one agent
+    /// Maximum prompts that wait for a process of one agent
     #[arg(long, value_name = "N|default")]
     max_queued_prompts: Option<LimitValue>,
 }
@@ -85,7 +87,7 @@ impl LimitFlags {
     }
 }
 
-/// A number, or the configuration's value.
+/// The value of a limit; `None` restores the default from the configuration.
 #[derive(Debug, Clone, Copy)]
 struct LimitValue(Option<u32>);
 
@@ -96,7 +98,7 @@ impl std::str::FromStr for LimitValue {
         match text.parse() {
             _ if text == "default" => Ok(Self(None)),
             Ok(value) if value > 0 => Ok(Self(Some(value))),
-            _ => Err("expected a whole number from 1, or `default`"),
+            _ => Err("expected a positive integer or `default`"),
         }
     }
 }
@@ -105,7 +107,7 @@ pub(super) fn run(command: &KeyCommand, options: &Options) -> Result<(), Failure
     let gateway = options.local_config()?;
     lock::create_layout(&gateway.data)?;
     let lock = lock::acquire_unless_running(&gateway.data)?;
-    // To open the log brings it to this version, and the gateway that runs does not know that one.
+    // Opening the log migrates it to this version, which the running gateway cannot read.
     if lock.is_none() && app::is_older_version(&gateway.data)? {
         return Err(lock::DataDirError::OlderGateway(gateway.data.path().to_owned()).into());
     }
@@ -141,7 +143,7 @@ pub(super) fn run(command: &KeyCommand, options: &Options) -> Result<(), Failure
 
 fn parse_scope(text: &str) -> Result<Scope, String> {
     let known = Scope::ALL.into_iter().find(|scope| scope_name(*scope) == text);
-    known.ok_or_else(|| "a scope is one of read, prompt, approve, files, admin".to_owned())
+    known.ok_or_else(|| "expected read, prompt, approve, files or admin".to_owned())
 }
 
 fn scope_name(scope: Scope) -> &'static str {
@@ -154,7 +156,7 @@ fn scope_name(scope: Scope) -> &'static str {
     }
 }
 
-/// The limits that are set with the key, by their flags.
+/// The limits that the key sets, by the names of their flags.
 fn format_limits(key: &Key) -> String {
     let set: Vec<_> = key.limits.iter().map(|(limit, value)| format!("{}={value}", limit.flag())).collect();
     if set.is_empty() { "default".to_owned() } else { set.join(",") }

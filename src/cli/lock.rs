@@ -1,4 +1,4 @@
-//! The data folder: its layout, and the lock that lets one gateway use it.
+//! The data folder: its layout, and the lock that allows only one gateway to use it.
 
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io;
@@ -8,33 +8,33 @@ use std::time::{Duration, Instant};
 
 use crate::config::DataDir;
 
-/// Longer than a `key` command takes.
+/// How long to wait for the lock. A `key` command holds it for less time.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DataDirError {
     #[error(
-        "another gateway uses the data folder {}: stop it first, or give this one a folder of its own with --data DIR",
+        "another gateway uses the data folder {}: stop it first, or set another folder with --data DIR",
         .0.display()
     )]
     Locked(PathBuf),
-    #[error("the gateway on {} is just starting; try again in a moment", .0.display())]
+    #[error("the gateway on {} is starting: retry in a moment", .0.display())]
     Starting(PathBuf),
-    #[error("the gateway on {} is of an earlier version than this program: restart it first", .0.display())]
+    #[error("the gateway on {} runs an earlier version than this program: restart it first", .0.display())]
     OlderGateway(PathBuf),
-    #[error("the folder {} cannot be made", path.display())]
+    #[error("could not create the folder {}", path.display())]
     CreateDir { path: PathBuf, source: io::Error },
-    #[error("the lock {} cannot be taken", path.display())]
+    #[error("could not lock {}", path.display())]
     Lock { path: PathBuf, source: io::Error },
 }
 
-/// Held while this gateway uses the folder. The kernel lets go of it when the process ends, however it ends.
+/// The lock on the data folder. The kernel releases it when the process ends, even after a crash.
 #[derive(Debug)]
 pub(super) struct DataLock {
     _file: File,
 }
 
-/// Makes the folders that are missing. `private` is closed to others even when it was not.
+/// Creates the missing folders. Always removes the access of other users to `private`.
 pub(super) fn create_layout(data: &DataDir) -> Result<(), DataDirError> {
     for folder in [data.path().to_owned(), data.private(), data.run(), data.workspaces(), data.homes()] {
         create_private_dir(&folder).map_err(|source| DataDirError::CreateDir { path: folder, source })?;
@@ -48,9 +48,9 @@ fn create_private_dir(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Takes the folder for this process, or says that another gateway has it.
+/// Locks the data folder; fails if another gateway holds the lock.
 ///
-/// It waits a little, because a `key` command may hold the lock for a moment.
+/// Waits up to [`LOCK_TIMEOUT`], because a `key` command may hold the lock for a moment.
 pub(super) fn acquire(data: &DataDir) -> Result<DataLock, DataDirError> {
     let until = Instant::now() + LOCK_TIMEOUT;
     loop {
@@ -62,8 +62,10 @@ pub(super) fn acquire(data: &DataDir) -> Result<DataLock, DataDirError> {
     }
 }
 
-/// For work on the store that may go on beside a gateway: the lock if no gateway has it, so that none starts
-/// while the file is made; nothing if one runs, which has made the file.
+/// Locks the data folder for work on the store that can run concurrently with a gateway.
+///
+/// Returns the lock if no gateway runs, so that none starts while the store is created. Returns `None` if a
+/// gateway runs, which has already created the store.
 pub(super) fn acquire_unless_running(data: &DataDir) -> Result<Option<DataLock>, DataDirError> {
     match try_acquire(data)? {
         None if !data.log().exists() => Err(DataDirError::Starting(data.path().to_owned())),

@@ -1,7 +1,13 @@
-//! The command line: one subcommand, one exit code.
+//! The command line: arguments, output and exit codes.
 //!
-//! It owns what a person types and reads. It must not know how anything is done: each subcommand calls the
-//! module that does. 0 is success, 1 a failure that was told on stderr, 2 a command line that cannot be read.
+//! Each subcommand calls the module that does its work; this module must not contain that work. Begin with
+//! `serve`.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | success |
+//! | 1 | a failure, with a message on stderr |
+//! | 2 | an invalid command line |
 
 mod backup;
 mod check;
@@ -38,56 +44,56 @@ struct CommandLine {
 
 #[derive(Debug, Args)]
 struct Options {
-    /// A TOML file; without it nothing is read
+    /// The configuration file (TOML); by default, no file is read
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where log, keys, workspaces and agents' homes are kept [default: ~/.local/share/acp-gateway]
+    /// The folder for the log, keys, workspaces and homes of agents [default: ~/.local/share/acp-gateway]
     #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
     /// The address to listen on [default: 127.0.0.1:8080 or the next free port]
     #[arg(long, global = true, value_name = "ADDR")]
     listen: Option<String>,
-    /// A folder in which sessions may work, besides the data folder's own; repeatable
+    /// A folder in which sessions may work, in addition to the workspaces in the data folder; repeatable
     #[arg(long = "workspace", global = true, value_name = "DIR")]
     workspaces: Vec<PathBuf>,
-    /// Listen beyond this machine without TLS: whoever can listen on the way can use the keys
+    /// Listen on a non-loopback address without TLS; anyone who can read the traffic can use the keys
     #[arg(long, global = true)]
     insecure_http: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the gateway (the default)
+    /// Run the gateway (the default command)
     Serve,
-    /// Read the configuration and print what holds, with secrets hidden
+    /// Check the configuration and print its effective values, with secrets hidden
     Check,
-    /// Make, change, list and revoke keys, also while the gateway runs
+    /// Create, change, list and revoke keys, also while the gateway runs
     #[command(subcommand)]
     Key(keys::KeyCommand),
     /// Copy the log to a new file, also while the gateway runs
     Backup {
-        /// The file; - writes to stdout
+        /// The new file, or - for stdout
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Put a backup in the place of the log; the log that is there stays beside it
+    /// Replace the log with a backup; the previous log is kept under another name
     Restore {
-        /// The file; - reads from stdin
+        /// The backup file, or - for stdin
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Be the built-in ACP agent, on stdin and stdout
+    /// Run the built-in ACP agent on stdin and stdout
     DemoAgent {
         #[command(subcommand)]
         command: Option<DemoCommand>,
     },
-    /// Ask the gateway that this configuration describes whether it is ready
+    /// Check whether the gateway with this configuration is ready
     Healthcheck,
-    /// Print the OpenAPI document of the REST contract
+    /// Print the OpenAPI document of the REST API
     Openapi,
-    /// Print completions for a shell
+    /// Print the completion script for a shell
     Completions { shell: clap_complete::Shell },
-    /// Be the process that watches over an agent
+    /// Run the supervisor of an agent
     #[command(hide = true, disable_help_flag = true)]
     Keeper {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -97,18 +103,18 @@ enum Command {
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 enum DemoCommand {
-    /// Sign in to the demo agent at this terminal, where it was told to want that
+    /// Sign in to the demo agent in this terminal, if it requires a sign-in
     SignIn,
 }
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Reads the arguments of this process and does what they say.
+/// Parses the arguments of this process and runs the subcommand.
 pub fn main() -> ExitCode {
     let line = CommandLine::parse();
     let command = line.command.unwrap_or(Command::Serve);
-    // These two become what an agent is, and have nothing to hide from one. All others may have the gateway's own
-    // environment, with secrets in it, beside agents of the same user: nobody may read it out of them.
+    // All other commands may have the environment of the gateway, with its secrets. Agents of the same user
+    // must not read it from `/proc`. The demo agent and the supervisor have only the environment of an agent.
     if !matches!(command, Command::DemoAgent { .. } | Command::Keeper { .. })
         && let Err(error) = process::set_not_dumpable()
     {
@@ -137,19 +143,19 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Says on stderr what went wrong, with its causes.
+/// Prints an error and its causes to stderr.
 fn print_error(failure: &dyn Error) {
-    // With stderr gone there is nobody left to tell.
+    // If stderr is closed, there is no other place to report the error.
     drop(writeln!(std::io::stderr().lock(), "acp-gateway: {}", error_chain(failure)));
 }
 
-/// An error and what caused it, on one line.
+/// An error and its causes on one line.
 fn error_chain(failure: &dyn Error) -> String {
     let mut text = failure.to_string();
     let mut cause = failure.source();
     while let Some(inner) = cause {
         let inner_text = inner.to_string();
-        // Some errors show their source themselves.
+        // Some errors already contain the message of their source.
         if !text.ends_with(&inner_text) {
             text = format!("{text}: {inner_text}");
         }
@@ -169,12 +175,12 @@ fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
 }
 
 impl Options {
-    /// Where the configuration of a gateway comes from that this process is to be.
+    /// The sources of the configuration for the gateway that this process runs.
     fn config_source(&self) -> ConfigSource {
         ConfigSource { flags: self.flags(), environment: Environment::from_process() }
     }
 
-    /// Where a gateway is that may run beside this process.
+    /// The data folder and the address of a gateway that may run in another process. Reads no secrets.
     fn local_config(&self) -> Result<LocalConfig, Failure> {
         Ok(config::load_local(&self.flags(), &Environment::from_process())?)
     }

@@ -1,8 +1,8 @@
-//! What a subcommand says on stdout.
+//! Writes the output of a subcommand to stdout.
 
 use std::io::{self, Write};
 
-/// Writes all of it now. A reader that went away (`| head`) is no failure of ours.
+/// Writes and flushes `bytes`. A closed pipe (`| head`) is not an error.
 pub(super) fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {

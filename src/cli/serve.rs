@@ -1,4 +1,4 @@
-//! `serve`: locks the data folder, binds, starts the gateway, prints its link and waits for its end.
+//! `serve`: locks the data folder, binds the port, starts the gateway, prints its link and waits for its end.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -17,16 +17,16 @@ use crate::http::StreamWorkers;
 use crate::shutdown::Shutdown;
 use crate::telemetry;
 
-/// How many ports above the default are tried when none was asked for.
+/// How many ports above the default to try if no address is configured.
 const EXTRA_PORTS: u16 = 20;
-/// What blocks may take at the very end.
+/// How long blocking tasks have to end when the runtime shuts down.
 const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 enum BindError {
-    #[error("{address} cannot be bound")]
+    #[error("could not bind {address}")]
     Bind { address: SocketAddr, source: io::Error },
-    #[error("no free port from {first} to {last}; choose one with --listen ADDR")]
+    #[error("no free port from {first} to {last}: set one with --listen ADDR")]
     NoFreePort { first: u16, last: u16 },
 }
 
@@ -43,13 +43,13 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         }
     }
     lock::create_layout(&config.data)?;
-    // Before the port is bound and anything is swept or read: a second gateway must not touch what the first has.
+    // Lock before binding the port or reading data: a second gateway must not change the data of the first.
     let lock = lock::acquire(&config.data)?;
     backup::remove_stale_parts(&config.data);
     let listener = bind(&config.listen)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    // A worker that finds work wakes another one to look for more, which is in the way of agents and of the log's writer
-    // where there are few cores. What takes long runs elsewhere, or lets others run in between.
+    // A busy tokio worker wakes another worker to look for more work. With few cores, that slows the agents
+    // and the writer of the log. Long work runs on other threads, or yields.
     let workers = cores.saturating_sub(StreamWorkers::count()).max(1);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     let ended = runtime.block_on(serve(source, config, listener));
@@ -69,7 +69,7 @@ async fn serve(source: ConfigSource, config: Config, listener: TcpListener) -> R
     }
 }
 
-/// Reads the configuration again each time that somebody asks for it.
+/// Reloads the configuration on request.
 struct ReloadLoop {
     source: ConfigSource,
     requested: Arc<Notify>,
@@ -106,7 +106,7 @@ async fn start_and_wait(
     Ok(gateway.wait_ended().await?)
 }
 
-/// The lock is held until here: after the store was closed.
+/// Releases the lock. The caller has closed the store before.
 fn release(lock: DataLock) {
     drop(lock);
 }
@@ -128,7 +128,7 @@ fn bind(listen: &Listen) -> Result<TcpListener, BindError> {
     }
 }
 
-/// Where a person's browser finds the gateway.
+/// The URL of the gateway for a browser.
 fn browser_url(bound: SocketAddr, public_url: Option<&str>) -> String {
     match (bound.ip(), public_url) {
         (ip, Some(url)) if !ip.is_loopback() => url.to_owned(),
@@ -158,7 +158,7 @@ mod tests {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
         let asked = bind(&Listen { address, explicit: true }).unwrap_err();
-        assert_eq!(asked.to_string(), format!("{address} cannot be bound"));
+        assert_eq!(asked.to_string(), format!("could not bind {address}"));
         let other = bind(&Listen { address, explicit: false }).unwrap().local_addr().unwrap();
         assert!(other.port() > address.port(), "{other}");
     }

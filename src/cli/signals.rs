@@ -1,5 +1,7 @@
-//! TERM and INT: the first asks for a stop, the second ends everything at once. HUP: the configuration is read again, or,
-//! where it says that a terminal was closed, the same as TERM.
+//! Handles signals. The first TERM or INT begins a graceful stop; the second one stops at once.
+//!
+//! HUP reloads the configuration. If the gateway runs in a terminal, HUP means that the terminal was closed,
+//! and has the effect of TERM.
 
 use std::fs::File;
 use std::io;
@@ -10,10 +12,10 @@ use tokio::sync::Notify;
 
 use crate::shutdown::Shutdown;
 
-/// What is left after a second signal: whoever has not ended by then is left behind.
+/// How long tasks have to end after a second signal. The process then exits without them.
 const ABORT_GRACE: Duration = Duration::from_secs(1);
 
-/// The signals that the gateway knows; from its making on they no longer kill.
+/// The signals that the gateway handles. Once this exists, they no longer kill the process.
 #[derive(Debug)]
 pub(super) struct Signals {
     stops: [Signal; 2],
@@ -29,27 +31,27 @@ enum SignalAction {
 impl Signals {
     /// Must be called inside the runtime.
     pub(super) fn new() -> io::Result<Self> {
-        // Before the signal is ours.
+        // Read this before `signal` replaces the disposition of HUP.
         let hangup_stops = has_controlling_terminal() && !is_hangup_ignored(&std::fs::read_to_string("/proc/self/status")?);
         let stops = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
         Ok(Self { stops, hangup: signal(SignalKind::hangup())?, hangup_stops })
     }
 
-    /// Passes them on; resolves when nobody is waited for any more.
+    /// Turns signals into a reload or a stop. Completes a grace period after the second stop signal.
     pub(super) async fn forward(mut self, shutdown: &Shutdown, reload: &Notify) {
         while let SignalAction::Reload = self.next_action().await {
-            tracing::info!("reading the configuration again");
+            tracing::info!("reloading the configuration");
             reload.notify_one();
         }
-        tracing::info!("draining; a second signal ends at once");
+        tracing::info!("draining; a second signal stops at once");
         shutdown.start_drain();
-        // A terminal that closes says so more than once.
+        // A closing terminal sends HUP more than once, so a second HUP does not stop at once.
         let [terminate, interrupt] = &mut self.stops;
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::warn!("second signal: ending at once");
+        tracing::warn!("second signal: stopping at once");
         shutdown.abort();
         tokio::time::sleep(ABORT_GRACE).await;
     }
@@ -64,12 +66,13 @@ impl Signals {
     }
 }
 
-/// Whether somebody runs this in a terminal, whose end would be told by HUP.
+/// Whether the process has a controlling terminal. Closing it sends HUP.
 fn has_controlling_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
-/// Whether HUP was ignored when this process began, as `nohup` has it: then the terminal's end is not meant.
+/// Whether HUP was ignored at the start, as with `nohup`. The operator then expects the gateway to survive its
+/// terminal.
 fn is_hangup_ignored(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

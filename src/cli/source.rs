@@ -1,11 +1,12 @@
-//! Where the configuration comes from: the file, and what command line and environment said at the start.
+//! The sources of the configuration: the file, the command line and the environment.
 
 use super::Failure;
 use crate::config::{self, Config, Environment, Flags};
 use crate::process;
 
-/// Reads the configuration, as often as it is wanted. The environment is that of the start: nothing changes it later,
-/// so a secret that came by it stays what it was, and one that is to change comes from a file.
+/// Reads the configuration, at the start and for every reload.
+///
+/// The environment of a process does not change, so a reload can change only secrets that come from a file.
 #[derive(Debug, Clone)]
 pub(super) struct ConfigSource {
     pub(super) flags: Flags,

@@ -152,7 +152,7 @@ fn keys_are_made_listed_and_revoked() {
         (reserved.status.code(), stderr(&reserved)),
         (
             Some(1),
-            "acp-gateway: the names 'owner' and 'admin' belong to the link and to the operator's key\n"
+            "acp-gateway: the names 'owner' and 'admin' are reserved for the link key and the operator's key\n"
         )
     );
 
@@ -183,8 +183,7 @@ fn second_gateway_ends_with_a_message_and_the_first_goes_on() {
     assert_eq!(second.status.code(), Some(1));
     assert_eq!(stdout(&second), "");
     let told = format!(
-        "acp-gateway: another gateway uses the data folder {}: stop it first, or give this one a folder of its own \
-         with --data DIR\n",
+        "acp-gateway: another gateway uses the data folder {}: stop it first, or set another folder with --data DIR\n",
         data.path().display()
     );
     assert_eq!(stderr(&second), told);
@@ -234,7 +233,7 @@ fn a_port_that_is_taken_is_told() {
     let output = run(data.path(), &["--listen", &address]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr(&output).starts_with(&format!("acp-gateway: {address} cannot be bound: ")),
+        stderr(&output).starts_with(&format!("acp-gateway: could not bind {address}: ")),
         "{}",
         stderr(&output)
     );
@@ -272,7 +271,7 @@ fn healthcheck_tells_ready_from_not() {
     let mut everywhere = command(data.path());
     everywhere.arg("healthcheck").env("ACP_GATEWAY_LISTEN", "0.0.0.0:9");
     let told = everywhere.output().unwrap();
-    assert!(stderr(&told).starts_with("acp-gateway: nothing answers on 127.0.0.1:9: "), "{}", stderr(&told));
+    assert!(stderr(&told).starts_with("acp-gateway: no response from 127.0.0.1:9: "), "{}", stderr(&told));
     let nobody = run(data.path(), &["healthcheck", "--listen", "127.0.0.1:9"]);
     assert_eq!(nobody.status.code(), Some(1));
 }
@@ -317,7 +316,7 @@ fn commands_beside_a_gateway_need_no_secret_of_its_agents() {
     assert!(stdout(&created).starts_with("acpg_"), "{}", stderr(&created));
     let health = run(data.path(), &["healthcheck", "--config", config]);
     assert!(
-        stderr(&health).starts_with("acp-gateway: nothing answers on 127.0.0.1:9: "),
+        stderr(&health).starts_with("acp-gateway: no response from 127.0.0.1:9: "),
         "{}",
         stderr(&health)
     );

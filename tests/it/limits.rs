@@ -227,5 +227,5 @@ async fn default_limits_change_with_a_reload() {
     assert_eq!(limits(&gateway, &bob).await["promptsPerMinute"], 9);
     let second = by(&gateway, &bob, Method::GET, "/v1/events?after=tail").header("prefer", "wait=1");
     assert_eq!(Answer::of(second).await.status, 200);
-    assert!(!gateway.log().contains("hold only from the next start"), "{}", gateway.log());
+    assert!(!gateway.log().contains("take effect only at the next start"), "{}", gateway.log());
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use acp_gateway::auth::{Admission, Keys, Policy, PolicyOptions, AdmissionError, Tickets};
+use acp_gateway::auth::{Admission, AdmissionError, Keys, Policy, PolicyOptions, Tickets};
 use acp_gateway::store::MemoryStore;
 use acp_gateway::types::{Ids, Limits};
 use http::Request;
@@ -167,7 +167,11 @@ fn only_listed_origins_pass() {
         "http://localhost:8080 x",
     ] {
         for path in ["/v1", "/", "/livez"] {
-            assert_eq!(ask(path, &[("origin", origin)]).unwrap_err(), AdmissionError::OriginForbidden, "{origin}");
+            assert_eq!(
+                ask(path, &[("origin", origin)]).unwrap_err(),
+                AdmissionError::OriginForbidden,
+                "{origin}"
+            );
         }
     }
     let twice = [("origin", "http://localhost:8080"), ("origin", "http://localhost:8080")];

@@ -46,7 +46,8 @@ fn every_recipe_is_valid_and_runs_the_known_command() {
         let Launch::Command { command, args } = &agent.launch else {
             panic!("{} runs a command", known.name)
         };
-        let row = KnownAgent::find(command, args).unwrap_or_else(|| panic!("{command} {args:?} is not known"));
+        let row =
+            KnownAgent::find(command, args).unwrap_or_else(|| panic!("{command} {args:?} is not known"));
         assert_eq!(row.name, known.name, "{command} {args:?}");
         let own: Vec<&str> = args.iter().map(String::as_str).filter(|arg| row.args.contains(arg)).collect();
         assert_eq!(own, row.args, "{}: {args:?}", known.name);

@@ -1,4 +1,4 @@
-//! Changes of keys that exist: their scopes, and the limits of their principals.
+//! Changes to existing keys: their scopes, and the limits of their principals.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::{KeyStoreError, Keys, encode};
 use crate::store::{Batch, CommitError, Expect, Put, Table};
 use crate::types::{KeyLimits, LimitChange, Scopes, Tenant};
 
-/// How often a change is tried again when another process has changed the same keys.
+/// The maximum number of attempts when another process changes the same keys.
 const MAX_TRIES: usize = 5;
 
-/// A change of keys that exist.
+/// A change to existing keys.
 #[derive(Debug, Clone, Default)]
 pub struct KeyChange {
     pub scopes: Option<Scopes>,
@@ -24,15 +24,17 @@ pub struct KeyChange {
 pub enum UpdateKeyError {
     #[error("no key has this id or name")]
     NotFound,
-    #[error("a key needs at least one scope")]
+    #[error("expected at least one scope")]
     NoScope,
     #[error(transparent)]
     Store(#[from] KeyStoreError),
 }
 
 impl Keys {
-    /// Changes the key of this id, or all keys of this name. Scopes belong to a key; limits belong to the principal, so they
-    /// change for every key of the same name. Returns the keys that differ now.
+    /// Changes the key with this id, or all keys with this name. Returns the changed keys.
+    ///
+    /// Scopes belong to a key. Limits belong to the principal, so they change for every key with the same
+    /// name.
     pub fn update(&self, id_or_name: &str, change: &KeyChange) -> Result<Vec<Key>, UpdateKeyError> {
         if change.scopes.is_some_and(|scopes| scopes.iter().next().is_none()) {
             return Err(UpdateKeyError::NoScope);
@@ -72,11 +74,11 @@ impl Keys {
                 Err(error) => return Err(KeyStoreError::from(error).into()),
             }
         }
-        Err(KeyStoreError::from(conflict.expect("each try that did not return has a conflict")).into())
+        Err(KeyStoreError::from(conflict.expect("each failed attempt stores its conflict")).into())
     }
 }
 
-/// The limits that the keys of each principal set. They are the same in each of its keys; the newest decides.
+/// The limits of each principal. All keys of a principal have the same limits; if not, the newest key counts.
 pub(super) fn limits_by_principal<'a>(keys: impl Iterator<Item = &'a Key>) -> HashMap<(Tenant, Arc<str>), KeyLimits> {
     let mut keys: Vec<_> = keys.collect();
     keys.sort_by_key(|key| key.created_at);
@@ -86,7 +88,7 @@ pub(super) fn limits_by_principal<'a>(keys: impl Iterator<Item = &'a Key>) -> Ha
     limits
 }
 
-/// Writes another record of a key if the store still has `stored`.
+/// Adds to `batch` a new record of a key. The commit fails unless the store still has `stored`.
 pub(super) fn push_replace(batch: &mut Batch, hash: KeyHash, key: &Key, stored: Bytes) {
     let id = hash.as_bytes().to_vec();
     batch.puts.push(Put { table: Table::Key, key: id.clone(), value: encode(key) });

@@ -1,4 +1,4 @@
-//! How long tickets hold, through restarts.
+//! Tests of the validity of tickets, also after restarts.
 
 use super::*;
 use crate::auth::NewKey;
@@ -6,7 +6,7 @@ use crate::store::faulty::{FaultyStore, Outcome};
 use crate::types::clock::SystemEntropy;
 use crate::types::{Clock, Scope, Tenant};
 
-/// Wall time that goes on with the timers' time.
+/// A wall clock that follows the paused tokio clock.
 #[derive(Debug)]
 struct TimerClock(Instant);
 
@@ -34,7 +34,7 @@ impl Fixture {
         Self { store: Arc::new(FaultyStore::new(Outcome::Commit)), ids }
     }
 
-    /// A gateway that has started on the store.
+    /// Opens the keys and tickets from the store, as at a start of the gateway.
     fn start(&self) -> Instance {
         let limits = Limits::default();
         let store: Arc<dyn EventStore> = self.store.clone();
@@ -87,7 +87,7 @@ async fn used_ticket_is_valid_for_ten_minutes_after_crash() {
         tokio::time::advance(REFRESH_INTERVAL).await;
         instance.tickets.flush().unwrap();
     }
-    // What ends by a crash tells the store nothing.
+    // A crash does not run the guard's destructor.
     std::mem::forget(stream);
     tokio::time::advance(ALMOST_RECONNECT_TTL).await;
     let instance = fixture.start();
@@ -114,17 +114,17 @@ async fn ticket_expires_ten_minutes_after_last_stream() {
 async fn revoking_a_key_revokes_its_tickets() {
     let fixture = Fixture::new();
     let instance = fixture.start();
-    let ticket = instance.issue_ticket();
+    let ticket = instance.ticket();
     instance.keys.revoke("alice").unwrap();
     assert!(!fixture.start().is_valid(&ticket));
-    assert_eq!(fixture.store.scan(Table::Ticket, b"", None, 9).unwrap(), [], "and nothing of it is left");
+    assert_eq!(fixture.store.scan(Table::Ticket, b"", None, 9).unwrap(), [], "the ticket is deleted");
 }
 
 #[tokio::test(start_paused = true)]
 async fn flush_retries_after_full_disk() {
     let fixture = Fixture::new();
     let instance = fixture.start();
-    let (ticket, ended) = (instance.issue_ticket(), instance.issue_ticket());
+    let (ticket, ended) = (instance.ticket(), instance.ticket());
     let stream = instance.tickets.open_stream(&ticket, PATH).unwrap();
     fixture.store.set(Outcome::Full);
     instance.tickets.flush().unwrap_err();
@@ -133,13 +133,17 @@ async fn flush_retries_after_full_disk() {
     assert!(!instance.is_valid(&ended));
     fixture.store.set(Outcome::Commit);
     instance.tickets.flush().unwrap();
-    assert_eq!(fixture.store.scan(Table::Ticket, b"", None, 9).unwrap().len(), 1, "what is over is gone");
+    assert_eq!(
+        fixture.store.scan(Table::Ticket, b"", None, 9).unwrap().len(),
+        1,
+        "expired tickets are deleted"
+    );
     std::mem::forget(stream);
     tokio::time::advance(ALMOST_RECONNECT_TTL).await;
     assert!(fixture.start().is_valid(&ticket));
 }
 
-/// A gateway that gives one ticket to each, with a key and the ticket that it gave to that.
+/// An instance with a limit of one ticket for each principal, a key, and a ticket of this key.
 struct OneTicketFixture {
     fixture: Fixture,
     instance: Instance,
@@ -169,7 +173,7 @@ impl OneTicketFixture {
         self.instance.tickets.issue(&self.holder, vec![PATH.to_owned()]).unwrap().ticket
     }
 
-    /// Runs `work` beside, and returns once the store was asked to commit by it.
+    /// Runs `work` on another thread, and returns when `work` has requested a commit from the store.
     fn run_until_commit<'scope>(
         &self,
         scope: &'scope std::thread::Scope<'scope, '_>,
@@ -189,11 +193,11 @@ fn ticket_used_during_eviction_stays_valid() {
     single.fixture.store.set(Outcome::Block);
     let stream = std::thread::scope(|scope| {
         single.run_until_commit(scope, || drop(single.issue()));
-        let stream = single.instance.tickets.open_stream(&single.first, PATH).expect("it still holds");
+        let stream = single.instance.tickets.open_stream(&single.first, PATH).expect("the ticket is still valid");
         single.fixture.store.set(Outcome::Commit);
         stream
     });
-    assert!(single.instance.is_valid(&single.first), "a stream of it lives");
+    assert!(single.instance.is_valid(&single.first), "the ticket has an open stream");
     single.instance.tickets.flush().unwrap();
     std::mem::forget(stream);
     assert!(single.fixture.start().is_valid(&single.first), "also after a crash");
@@ -203,7 +207,7 @@ fn ticket_used_during_eviction_stays_valid() {
 fn slow_flush_does_not_restore_evicted_ticket() {
     let single = OneTicketFixture::new();
     assert!(single.instance.is_valid(&single.first));
-    // The store is told now that it was used; meanwhile it makes room for another.
+    // The flush stores the use of the first ticket; meanwhile another ticket evicts it.
     single.fixture.store.next([Outcome::Slow(Duration::from_millis(300))]);
     std::thread::scope(|scope| {
         single.run_until_commit(scope, || single.instance.tickets.flush().unwrap());

@@ -1,4 +1,4 @@
-//! `/v1/agents`: the catalogue.
+//! `/v1/agents`: the catalogue of agents.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,12 +11,12 @@ use crate::http::extract::{AgentPath, Authorized, CanAdmin, CanRead, NoQuery, Pa
 use crate::http::state::Gateway;
 use crate::pool::PoolStats;
 
-/// Every agent that sessions can be made of.
+/// Lists the agents that can run sessions.
 #[utoipa::path(
     get,
     path = "/v1/agents",
     tag = "agents",
-    responses((status = 200, body = AgentList, description = "The catalogue."))
+    responses((status = 200, body = AgentList, description = "All agents. There is only one page."))
 )]
 pub(in crate::http) async fn list_agents(
     State(gateway): State<Gateway>,
@@ -27,12 +27,12 @@ pub(in crate::http) async fn list_agents(
     Json(AgentList { agents, next_cursor: None })
 }
 
-/// One agent.
+/// Gets one agent.
 #[utoipa::path(
     get,
     path = "/v1/agents/{agent}",
     tag = "agents",
-    responses((status = 200, body = Agent, description = "The agent, with what its process said when it last started."))
+    responses((status = 200, body = Agent, description = "The agent, with the capabilities from the latest start of its process."))
 )]
 pub(in crate::http) async fn get_agent(
     State(gateway): State<Gateway>,
@@ -44,19 +44,19 @@ pub(in crate::http) async fn get_agent(
     Ok(Json(agent_info(&gateway, &spec)))
 }
 
-/// The sessions that the agent itself knows of.
+/// Lists the sessions that the agent itself has.
 ///
-/// Only those whose folder lies below a workspace root, with all that the agent says of them. Needs `session/list` of
-/// the agent.
+/// The list contains only sessions whose folder is below a workspace root, with all details from the agent.
+/// The agent must support `session/list`.
 #[utoipa::path(
     get,
     path = "/v1/agents/{agent}/sessions",
     tag = "agents",
     params(
-        ("cwd" = Option<String>, Query, max_length = 4096, description = "Only in this working folder."),
-        ("cursor" = Option<String>, Query, max_length = 4096, description = "`nextCursor` of the page before."),
+        ("cwd" = Option<String>, Query, max_length = 4096, description = "Only sessions in this working folder."),
+        ("cursor" = Option<String>, Query, max_length = 4096, description = "The `nextCursor` of the previous page."),
     ),
-    responses((status = 200, body = AgentSessionList, description = "A page of the agent's list."))
+    responses((status = 200, body = AgentSessionList, description = "A page of the agent's sessions."))
 )]
 pub(in crate::http) async fn list_agent_sessions(
     State(gateway): State<Gateway>,
@@ -72,7 +72,7 @@ pub(in crate::http) async fn list_agent_sessions(
     Ok(Json(gateway.sessions.agent_sessions(&by, &spec, query, trace.as_ref()).await?))
 }
 
-/// The entry, with what its process said when it last started.
+/// The agent's entry, its pool, and the `initialize` result of the latest start of its process.
 fn agent_info(gateway: &Gateway, spec: &AgentSpec) -> Agent {
     let (figures, initialized) = gateway.pool.agent_stats(&spec.name).unzip();
     let initialized = initialized.flatten();
@@ -92,7 +92,7 @@ fn agent_info(gateway: &Gateway, spec: &AgentSpec) -> Agent {
     }
 }
 
-/// What people read of an agent's `agentInfo`.
+/// The members of `agentInfo` that the API shows.
 #[derive(Debug, Default, Deserialize)]
 struct DisplayNames {
     title: Option<String>,

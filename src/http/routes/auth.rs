@@ -1,4 +1,4 @@
-//! `/v1/agents/{agent}/auth`: signing in to an agent, and out.
+//! `/v1/agents/{agent}/auth`: signs in to an agent and out of it.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::session::Refusal;
 use crate::types::Principal;
 use crate::types::known_agents::api_key_format;
 
-/// What is known of the sign-in to an agent.
+/// Gets the sign-in state of an agent and its sign-in methods.
 #[utoipa::path(
     get,
     path = "/v1/agents/{agent}/auth",
     tag = "agents",
-    responses((status = 200, body = AgentAuth, description = "Its ways to sign in, and whether it needs one."))
+    responses((status = 200, body = AgentAuth, description = "The sign-in methods of the agent, and its state."))
 )]
 pub(in crate::http) async fn get_auth(
     State(gateway): State<Gateway>,
@@ -54,7 +54,8 @@ pub(in crate::http) async fn get_auth(
     }))
 }
 
-/// The agent's own word. Without it there is still what its sessions have met.
+/// The sign-in status from the agent; `None` if the call fails. The state is then that of earlier calls and
+/// sessions.
 async fn agent_status(
     gateway: &Gateway,
     spec: &AgentSpec,
@@ -67,24 +68,24 @@ async fn agent_status(
         visit.release_untouched();
         Ok::<_, Refusal>(status)
     };
-    asked.await.inspect_err(|refusal| tracing::info!(agent = %spec.name, %refusal, "it does not say")).ok()
+    asked.await.inspect_err(|refusal| tracing::info!(agent = %spec.name, %refusal, "could not get the sign-in status from the agent")).ok()
 }
 
 /// Signs in to the agent.
 ///
-/// A method of type `terminal` runs the agent's command in a terminal, which the answer names. All others are one call,
-/// which may take as long as a person needs. Methods such as `gemini-api-key` of Gemini and `api-key` of Codex take an
-/// `apiKey`.
+/// For a method of type `terminal`, the response contains the URL of a terminal in which the agent's command
+/// runs. All other methods are one call to the agent, which can wait for a person. Methods such as
+/// `gemini-api-key` of Gemini and `api-key` of Codex need an `apiKey`.
 #[utoipa::path(
     post,
     path = "/v1/agents/{agent}/auth",
     tag = "agents",
     request_body = SignIn,
     responses(
-        (status = 204, description = "The agent took it; its sessions go on in processes that know of it."),
+        (status = 204, description = "The agent accepted the sign-in. Its sessions continue in signed-in processes."),
         (
-            status = 201, body = SignInTerminal, description = "Where the terminal is, for one connection.",
-            headers(("Location" = String, description = "The same."))
+            status = 201, body = SignInTerminal, description = "The URL of the terminal. It is valid for one connection.",
+            headers(("Location" = String, description = "The URL of the terminal."))
         ),
     )
 )]
@@ -105,7 +106,7 @@ pub(in crate::http) async fn sign_in(
         Some(key) => Some(meta_with_key(&method_id, &key, meta.as_deref())?),
         None => meta,
     };
-    // What an earlier process said is enough to refuse a name without disturbing anybody.
+    // The methods from an earlier process are enough to reject an unknown method without starting a process.
     let known = gateway.pool.agent_stats(&name).and_then(|(_, initialized)| initialized);
     if let Some(known) = &known
         && let AuthMethod::Terminal(terminal) = find_method(known, &method_id)?
@@ -126,13 +127,13 @@ pub(in crate::http) async fn sign_in(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `_meta` with the key at the place where the agent of this method expects it.
+/// `_meta` with the API key in the member that this method expects.
 fn meta_with_key(method_id: &str, key: &ApiKey, meta: Option<&RawValue>) -> Result<Box<RawValue>, ApiError> {
     if meta.is_some() {
         return Err(ApiError::invalid("/apiKey", "send apiKey or _meta, not both"));
     }
     let Some(place) = api_key_format(method_id) else {
-        let detail = "this method takes no apiKey, or the gateway does not know where: send it in _meta, with a key that \
+        let detail = "the gateway does not know how to send an apiKey to this method: send it in _meta, under a key that \
                       the agent's entry lists in `meta`";
         return Err(ApiError::invalid("/apiKey", detail));
     };
@@ -148,7 +149,7 @@ fn offer_terminal_sign_in(
     method: TerminalAuth,
 ) -> Result<Response, ApiError> {
     if !spec.terminal_auth {
-        let detail = "sign-in in a terminal is off for this agent (its key terminal_auth)";
+        let detail = "sign-in in a terminal is disabled for this agent: set terminal_auth in its entry";
         return Err(ApiError::new(ProblemCode::AgentUnsupported, detail));
     }
     let id = gateway.ids.uuid();
@@ -170,7 +171,7 @@ fn find_method(initialized: &InitializeResult, id: &str) -> Result<AuthMethod, A
     delete,
     path = "/v1/agents/{agent}/auth",
     tag = "agents",
-    responses((status = 204, description = "The agent has signed out; no process that was signed in is used again."))
+    responses((status = 204, description = "The agent has signed out. The gateway does not use its signed-in processes again."))
 )]
 pub(in crate::http) async fn sign_out(
     State(gateway): State<Gateway>,

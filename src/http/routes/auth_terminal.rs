@@ -1,4 +1,4 @@
-//! `/v1/agents/{agent}/auth/terminals/{signIn}`: a sign-in in a terminal, over a WebSocket.
+//! `/v1/agents/{agent}/auth/terminals/{signIn}`: a terminal for a sign-in, over a WebSocket.
 
 use std::num::NonZeroU16;
 
@@ -16,20 +16,21 @@ use crate::http::sign_in_socket::SignInSocket;
 use crate::http::state::Gateway;
 use crate::session::Refusal;
 
-/// A sign-in in a terminal, as a WebSocket.
+/// Opens the terminal of a sign-in as a WebSocket.
 ///
-/// Binary messages are what is typed and what is shown. Texts are JSON: `{"type": "resize", "cols": 80, "rows": 24}` from
-/// the client; `{"type": "exit", "exitCode": 0, "signal": null}`, `{"type": "problem", "problem": {..}}` or
-/// `{"type": "shutdown"}` to it, as the last one. Closing the socket ends the command.
+/// Binary messages carry the input and the output of the terminal. Text messages are JSON. The client sends
+/// `{"type": "resize", "cols": 80, "rows": 24}`. The last message to the client is
+/// `{"type": "exit", "exitCode": 0, "signal": null}`, `{"type": "problem", "problem": {..}}` or
+/// `{"type": "shutdown"}`. Closing the socket ends the command.
 #[utoipa::path(
     get,
     path = "/v1/agents/{agent}/auth/terminals/{signIn}",
     tag = "agents",
     params(
-        ("cols" = Option<u16>, Query, minimum = 1, description = "Characters in a line; 80."),
-        ("rows" = Option<u16>, Query, minimum = 1, description = "Lines; 24."),
+        ("cols" = Option<u16>, Query, minimum = 1, description = "The width of the terminal in characters. The default is 80."),
+        ("rows" = Option<u16>, Query, minimum = 1, description = "The height of the terminal in lines. The default is 24."),
     ),
-    responses((status = 101, description = "The command runs, and its terminal is this connection."))
+    responses((status = 101, description = "The command runs; the connection is its terminal."))
 )]
 pub(in crate::http) async fn open_terminal(
     State(gateway): State<Gateway>,
@@ -47,25 +48,25 @@ pub(in crate::http) async fn open_terminal(
     let size = (characters("cols", 80)?, characters("rows", 24)?);
     params.finish()?;
     let Some(Extension(held)) = held else {
-        return Err(ApiError::internal("a request came without its connection"));
+        return Err(ApiError::internal("the request has no connection permit"));
     };
-    // The offer is for one connection, so it is not spent on what is none.
+    // An offer is valid for one connection. A request that is no WebSocket must not consume it.
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
         Err(_) if !gateway.pool.offers_sign_in(&name, &by.tenant, id) => return Err(ApiError::not_found()),
         Err(rejection) => {
-            let detail = format!("this path is a WebSocket: {}", rejection.body_text());
+            let detail = format!("this path requires a WebSocket upgrade: {}", rejection.body_text());
             return Err(ApiError::new(ProblemCode::Malformed, detail));
         }
     };
     let counted = gateway.streams().acquire(&by)?;
     let opened = gateway.pool.open_sign_in(&spec, &by.tenant, id, size).await.map_err(Refusal::from)?;
     let sign_in = opened.ok_or_else(ApiError::not_found)?;
-    tracing::info!(agent = %name, by = %by.id, "a sign-in in a terminal begins");
+    tracing::info!(agent = %name, by = %by.id, "started a sign-in in a terminal");
     let (bytes, shutdown) = (gateway.limits.socket_bytes, gateway.shutdown.clone());
     let admission = by.admission().clone();
     let sign_in_socket = SignInSocket { gateway, sign_in, admission, stream_guard: counted, connection_permit: held };
     let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes);
-    // The task that hands the socket over is not ours; the one that carries it is, so that a stop waits for it.
+    // The upgrade runs in an untracked task. Only the tracked task makes a stop wait for the socket.
     Ok(upgrade.on_upgrade(move |socket| async move { drop(shutdown.spawn_client(sign_in_socket.run(socket))) }))
 }

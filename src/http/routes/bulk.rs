@@ -1,4 +1,4 @@
-//! Closing and deleting the sessions that a filter finds.
+//! Closes or deletes the sessions that match a filter.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,7 +11,7 @@ use crate::http::state::Gateway;
 use crate::session::{BulkAction, ListQuery};
 use crate::types::AgentName;
 
-/// The sessions of one batch. Without a filter it would be all sessions, so there has to be one.
+/// The query for one batch. A filter is required, because a query without a filter would match all sessions.
 fn parse_batch(mut params: Params) -> Result<ListQuery, ApiError> {
     let query = ListQuery {
         agent: params.parsed("agent", "an agent's name")?,
@@ -31,23 +31,23 @@ fn parse_batch(mut params: Params) -> Result<ListQuery, ApiError> {
     Err(ApiError::invalid("metadata", "expected at least one filter: metadata.<key>, agent, state or cwd"))
 }
 
-/// Closes the sessions that the filter finds, a batch for each call.
+/// Closes the sessions that match the filter, one batch for each request.
 ///
-/// At least one filter is required. A session that is closed already is 200 again. The pass is complete when `nextCursor` is
-/// null; the call may be repeated at any time.
+/// At least one filter is required. The result of a session that was closed before is 200. Send `nextCursor`
+/// as `cursor` until it is null. You can repeat a request at any time.
 #[utoipa::path(
     post,
     path = "/v1/sessions/close",
     tag = "sessions",
     params(
-        ("metadata" = Option<std::collections::BTreeMap<String, String>>, Query, style = DeepObject, explode, description = "Only sessions with all of these members in their metadata, as `metadata.user=42` or `metadata[user]=42`; at most 8."),
-        ("agent" = Option<AgentName>, Query, description = "Only of this agent."),
-        ("state" = Option<SessionState>, Query, description = "Only in this state."),
-        ("cwd" = Option<String>, Query, max_length = 4096, description = "Only in this working folder."),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the batch before."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 100, description = "Sessions of a batch; 50."),
+        ("metadata" = Option<std::collections::BTreeMap<String, String>>, Query, style = DeepObject, explode, description = "Only sessions whose metadata has all of these members: `metadata.user=42` or `metadata[user]=42`. At most 8 members, with keys of 1 to 128 bytes and values of 1 to 512 bytes."),
+        ("agent" = Option<AgentName>, Query, description = "Only sessions of this agent."),
+        ("state" = Option<SessionState>, Query, description = "Only sessions in this state."),
+        ("cwd" = Option<String>, Query, max_length = 4096, description = "Only sessions in this working folder."),
+        ("cursor" = Option<String>, Query, description = "The `nextCursor` of the previous batch."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 100, description = "The maximum number of sessions in a batch. The default is 50."),
     ),
-    responses((status = 200, body = BulkResults, description = "The batch, with the result of each session."))
+    responses((status = 200, body = BulkResults, description = "The result for each session of the batch."))
 )]
 pub(in crate::http) async fn close_sessions(
     State(gateway): State<Gateway>,
@@ -59,22 +59,23 @@ pub(in crate::http) async fn close_sessions(
     Ok(Json(gateway.sessions.bulk(&by, BulkAction::Close, &query, trace).await?))
 }
 
-/// Deletes the sessions that the filter finds, a batch for each call.
+/// Deletes the sessions that match the filter, one batch for each request.
 ///
-/// At least one filter is required. The pass is complete when `nextCursor` is null; the call may be repeated at any time.
+/// At least one filter is required. Send `nextCursor` as `cursor` until it is null. You can repeat a request
+/// at any time.
 #[utoipa::path(
     delete,
     path = "/v1/sessions",
     tag = "sessions",
     params(
-        ("metadata" = Option<std::collections::BTreeMap<String, String>>, Query, style = DeepObject, explode, description = "Only sessions with all of these members in their metadata, as `metadata.user=42` or `metadata[user]=42`; at most 8."),
-        ("agent" = Option<AgentName>, Query, description = "Only of this agent."),
-        ("state" = Option<SessionState>, Query, description = "Only in this state."),
-        ("cwd" = Option<String>, Query, max_length = 4096, description = "Only in this working folder."),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the batch before."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 100, description = "Sessions of a batch; 50."),
+        ("metadata" = Option<std::collections::BTreeMap<String, String>>, Query, style = DeepObject, explode, description = "Only sessions whose metadata has all of these members: `metadata.user=42` or `metadata[user]=42`. At most 8 members, with keys of 1 to 128 bytes and values of 1 to 512 bytes."),
+        ("agent" = Option<AgentName>, Query, description = "Only sessions of this agent."),
+        ("state" = Option<SessionState>, Query, description = "Only sessions in this state."),
+        ("cwd" = Option<String>, Query, max_length = 4096, description = "Only sessions in this working folder."),
+        ("cursor" = Option<String>, Query, description = "The `nextCursor` of the previous batch."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 100, description = "The maximum number of sessions in a batch. The default is 50."),
     ),
-    responses((status = 200, body = BulkResults, description = "The batch, with the result of each session."))
+    responses((status = 200, body = BulkResults, description = "The result for each session of the batch."))
 )]
 pub(in crate::http) async fn delete_sessions(
     State(gateway): State<Gateway>,

@@ -1,4 +1,4 @@
-//! Parts of what an agent does, which stop without the rest of the turn.
+//! Cancels one tool call or one agent terminal, without the rest of the turn.
 
 use axum::extract::State;
 use http::StatusCode;
@@ -8,12 +8,14 @@ use crate::http::error::ApiError;
 use crate::http::extract::{AgentTerminalPath, Authorized, CanPrompt, NoQuery, ToolCallPath, Trace};
 use crate::http::state::Gateway;
 
-/// Cancels one tool call that says that it can be cancelled. Its updates tell when it has stopped.
+/// Cancels one tool call that the agent has marked as cancellable.
+///
+/// The response does not wait for the end: an update of the tool call reports it.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/tool-calls/{toolCall}/cancel",
     tag = "prompts",
-    responses((status = 202, description = "The agent cancels it."))
+    responses((status = 202, description = "The gateway has sent the cancellation to the agent."))
 )]
 pub(in crate::http) async fn cancel_tool_call(
     State(gateway): State<Gateway>,
@@ -27,12 +29,14 @@ pub(in crate::http) async fn cancel_tool_call(
     Ok(StatusCode::ACCEPTED)
 }
 
-/// Stops one of the agent's own terminals that says that it can be cancelled. Its updates tell when it has exited.
+/// Cancels one of the agent's own terminals that the agent has marked as cancellable.
+///
+/// The response does not wait for the end: an update of the terminal reports its exit.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/agent-terminals/{agentTerminal}/cancel",
     tag = "prompts",
-    responses((status = 202, description = "The agent stops it."))
+    responses((status = 202, description = "The gateway has sent the cancellation to the agent."))
 )]
 pub(in crate::http) async fn cancel_agent_terminal(
     State(gateway): State<Gateway>,

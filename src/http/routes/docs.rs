@@ -1,4 +1,4 @@
-//! The OpenAPI document, a page to try it out, and a page that explains the problems: all of it offline.
+//! The OpenAPI document, Swagger UI, and the page that documents the problem codes. All of it works offline.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};
@@ -14,7 +14,7 @@ use crate::http::error::ApiError;
 use crate::http::openapi;
 use crate::http::page::embedded;
 
-/// The page's own scripts and styles, and the document that it shows.
+/// Allows the page its own scripts and styles, and the OpenAPI document.
 const PAGE_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -34,7 +34,7 @@ pub(in crate::http) async fn openapi(headers: HeaderMap) -> Response {
     response
 }
 
-/// The page's own links are relative to the slash.
+/// The relative links of the page need the trailing slash.
 pub(in crate::http) async fn index_without_slash() -> Redirect {
     Redirect::permanent("/docs/")
 }
@@ -64,13 +64,13 @@ fn serve_file(name: &str) -> Result<Response, ApiError> {
     Ok(response)
 }
 
-/// Where `type` of a problem leads: made from the table of codes.
+/// The target of the `type` of a problem, generated from the table of codes.
 pub(in crate::http) async fn problems() -> Html<&'static str> {
     static PAGE: LazyLock<String> = LazyLock::new(|| {
         let mut page = String::from(
             "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Problems of acp-gateway</title>\n\
-             <h1>Problems</h1>\n<p>Every failed answer is a problem (RFC 9457). Programs branch on <code>code</code>; \
-             a problem that is <em>retryable</em> may go away when the same request is sent again later.</p>\n",
+             <h1>Problems</h1>\n<p>Every error response is a problem (RFC 9457). Programs should use its <code>code</code>. \
+             If a problem is <em>retryable</em>, the same request may succeed later.</p>\n",
         );
         for code in ProblemCode::ALL {
             let retryable = if code.retryable() { ", retryable" } else { "" };
@@ -89,7 +89,7 @@ pub(in crate::http) async fn problems() -> Html<&'static str> {
     Html(&PAGE)
 }
 
-/// Words between backticks as code.
+/// Turns text between backticks into `<code>` elements.
 fn render_code_spans(text: &str) -> String {
     text.split('`')
         .enumerate()

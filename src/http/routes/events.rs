@@ -1,4 +1,4 @@
-//! `/events`: the log of a session, of one turn, and of many sessions.
+//! `/events`: the events of one session, of one turn, and of many sessions, as pages or as streams.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::http::stream::{Cursor, EventsQuery, Feed, Encoder, Source, TurnFilter
 use crate::session::{AdmittedPrompt, SessionHandle};
 use crate::types::{Epoch, EventId, Position, Principal, PromptId, SessionId};
 
-/// The client's cursor, and the longest wait for a page.
+/// The cursor of the client, and how long it waits for a page.
 type ResumeOptions = (LastEventId, PreferWait);
 
-/// How long an empty page may be held, in seconds.
+/// The longest wait of `Prefer: wait=N`, in seconds.
 const MAX_WAIT_SECONDS: u64 = 60;
 
-/// Answers with a stream or a page, as the client asked.
+/// Responds with a stream or a page, by the negotiated format.
 async fn stream_or_page(
     gateway: &Gateway,
     by: &Authorized<CanRead>,
@@ -40,7 +40,7 @@ async fn stream_or_page(
         return Ok(respond(gateway, by.admission(), counted, feed, shape, query.follow));
     }
     let wait = wait.duration(MAX_WAIT_SECONDS);
-    // A page that is held is a stream to those who count.
+    // A held page counts as a stream.
     let _counted = wait.map(|_| gateway.streams().acquire(by)).transpose()?;
     page_response(gateway, by.admission(), feed, query.limit, wait).await
 }
@@ -57,24 +57,25 @@ fn build_feed(gateway: &Gateway, source: Source, query: &EventsQuery) -> Feed {
     }
 }
 
-/// The session's log, page by page.
+/// Reads the events of a session, page by page.
 ///
-/// `Accept: text/event-stream` gives the same as `/events/stream`, and `Accept: application/x-ndjson` the same events one a
-/// line. Both take `named` and `follow` too.
+/// `Accept: text/event-stream` returns the same as `/events/stream`. `Accept: application/x-ndjson` streams
+/// the same events, one JSON object on each line. Both formats also accept the parameters `named` and
+/// `follow`.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/events",
     tag = "events",
     params(
-        ("Last-Event-ID" = Option<String>, Header, description = "Where to go on; wins over `after`."),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`: hold an empty page up to N seconds, 60 at most."),
-        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "The id of an event, or `tail`; absent: from the beginning."),
-        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only these types, or prefixes that end with a dot."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, description = "Events on a page; 500."),
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event; the response begins with the next one. It has precedence over `after`."),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`: if the page would be empty, wait up to N seconds (at most 60) for an event."),
+        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "Begin after the event with this id, or with `tail` at the end of the log. The default is the beginning of the log."),
+        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only events of these types, separated by commas. A type that ends with a dot is a prefix."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, description = "The maximum number of events on a page. The default is 500."),
     ),
     responses((
         status = 200, body = EventPage, description = "A page of events.",
-        headers(("Preference-Applied" = String, description = "`wait=N`."))
+        headers(("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."))
     ))
 )]
 pub(in crate::http) async fn session_events(
@@ -89,24 +90,25 @@ pub(in crate::http) async fn session_events(
     respond_session(&gateway, &by, session, form, resume, params).await
 }
 
-/// The session's log as Server-Sent Events, for any `Accept`.
+/// Streams the events of a session as Server-Sent Events, for any `Accept`.
 ///
-/// `data` of each event is one `SessionEvent`. The stream replays the log from the cursor and goes on as the session does.
-/// A refusal that may pass (429, 503) is a `problem` event in a stream, so that an EventSource comes back.
+/// The `data` of each event is one `SessionEvent`. The stream replays the log from the cursor, then continues
+/// with new events. A temporary error (429, 503) is a `problem` event in a stream, so that an `EventSource`
+/// reconnects.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/events/stream",
     tag = "events",
     params(
-        ("Last-Event-ID" = Option<String>, Header, description = "Where to go on; wins over `after`."),
-        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "The id of an event, or `tail`; absent: from the beginning."),
-        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only these types, or prefixes that end with a dot."),
-        ("named" = Option<bool>, Query, description = "`false` leaves out `event:`."),
-        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the log's end."),
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event; the response begins with the next one. It has precedence over `after`."),
+        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "Begin after the event with this id, or with `tail` at the end of the log. The default is the beginning of the log."),
+        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only events of these types, separated by commas. A type that ends with a dot is a prefix."),
+        ("named" = Option<bool>, Query, description = "`false` omits the `event:` field, so that an `EventSource` receives each event in `onmessage`. The default is `true`."),
+        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the current end of the log. The default is `true`."),
     ),
     responses(
-        (status = 200, description = "The events.", content((SessionEvent = "text/event-stream"))),
-        (status = 204, description = "A finite stream asked again at its end."),
+        (status = 200, description = "The stream of events.", content((SessionEvent = "text/event-stream"))),
+        (status = 204, description = "With `follow=false`: there are no events after the cursor. An `EventSource` does not reconnect."),
     )
 )]
 pub(in crate::http) async fn session_events_stream(
@@ -147,24 +149,25 @@ const fn reader_start(cursor: Cursor) -> Start {
     }
 }
 
-/// This turn's events, page by page.
+/// Reads the events of a turn, page by page.
 ///
-/// `Accept: text/event-stream` gives the same as `/events/stream`, and `Accept: application/x-ndjson` the same events one a
-/// line. Both take `named` and `follow` too.
+/// `Accept: text/event-stream` returns the same as `/events/stream`. `Accept: application/x-ndjson` streams
+/// the same events, one JSON object on each line. Both formats also accept the parameters `named` and
+/// `follow`.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/prompts/{prompt}/events",
     tag = "events",
     params(
-        ("Last-Event-ID" = Option<String>, Header, description = "Where to go on; wins over `after`."),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`: hold an empty page up to N seconds, 60 at most."),
-        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "The id of an event, or `tail`; absent: from the turn's beginning."),
-        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only these types, or prefixes that end with a dot."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, description = "Events on a page; 500."),
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event; the response begins with the next one. It has precedence over `after`."),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`: if the page would be empty, wait up to N seconds (at most 60) for an event."),
+        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "Begin after the event with this id, or with `tail` at the end of the log. The default is the beginning of the turn."),
+        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only events of these types, separated by commas. A type that ends with a dot is a prefix."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, description = "The maximum number of events on a page. The default is 500."),
     ),
     responses((
         status = 200, body = EventPage, description = "A page of events.",
-        headers(("Preference-Applied" = String, description = "`wait=N`."))
+        headers(("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."))
     ))
 )]
 pub(in crate::http) async fn prompt_events(
@@ -179,21 +182,21 @@ pub(in crate::http) async fn prompt_events(
     respond_turn(&gateway, &by, (session, prompt), form, resume, params).await
 }
 
-/// This turn's events as Server-Sent Events, for any `Accept`. The stream ends with the turn.
+/// Streams the events of a turn as Server-Sent Events, for any `Accept`. The stream ends with the turn.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/prompts/{prompt}/events/stream",
     tag = "events",
     params(
-        ("Last-Event-ID" = Option<String>, Header, description = "Where to go on; wins over `after`."),
-        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "The id of an event, or `tail`; absent: from the turn's beginning."),
-        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only these types, or prefixes that end with a dot."),
-        ("named" = Option<bool>, Query, description = "`false` leaves out `event:`."),
-        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the log's end."),
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event; the response begins with the next one. It has precedence over `after`."),
+        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-(0|[1-9][0-9]{0,17}))$", description = "Begin after the event with this id, or with `tail` at the end of the log. The default is the beginning of the turn."),
+        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only events of these types, separated by commas. A type that ends with a dot is a prefix."),
+        ("named" = Option<bool>, Query, description = "`false` omits the `event:` field, so that an `EventSource` receives each event in `onmessage`. The default is `true`."),
+        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the current end of the log. The default is `true`."),
     ),
     responses(
-        (status = 200, description = "The events.", content((SessionEvent = "text/event-stream"))),
-        (status = 204, description = "Asked again at the turn's end."),
+        (status = 200, description = "The stream of events.", content((SessionEvent = "text/event-stream"))),
+        (status = 204, description = "The cursor is at the end of the turn, or with `follow=false` at the end of the log. An `EventSource` does not reconnect."),
     )
 )]
 pub(in crate::http) async fn prompt_events_stream(
@@ -241,7 +244,7 @@ async fn respond_turn(
     stream_or_page(gateway, by, feed, &query, form, wait).await
 }
 
-/// The stream of a turn that was just admitted, for who posted it.
+/// The stream of a turn that the same request has just started.
 pub(super) fn stream_new_turn(
     gateway: &Gateway,
     admission: &Arc<Admission>,
@@ -262,26 +265,27 @@ pub(super) fn stream_new_turn(
     respond(gateway, admission, counted, feed, Encoder::Sse { named: true }, true)
 }
 
-/// The events of many sessions in commit order, page by page.
+/// Reads the events of many sessions in commit order, page by page.
 ///
-/// Without `session`: of all that the key may read, new ones included, from now on, and without `session.update`,
-/// `terminal.output` and `ext` unless `types` asks for them. `Accept: text/event-stream` gives the same as
-/// `/v1/events/stream`, and takes `named` and `follow` too.
+/// Without `session`, the response has the events of all sessions that the key may read, including new
+/// sessions. It then begins at the end of the log, and contains `session.update`, `terminal.output` and
+/// `extension` events only if `types` names them. `Accept: text/event-stream` returns the same as
+/// `/v1/events/stream`, and also accepts `named` and `follow`.
 #[utoipa::path(
     get,
     path = "/v1/events",
     tag = "events",
     params(
-        ("Last-Event-ID" = Option<String>, Header, description = "Where to go on; wins over `after`."),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`: hold an empty page up to N seconds, 60 at most."),
-        ("session" = Option<Vec<String>>, Query, description = "A session, or `<session>@<event id>` with a start of its own; may be repeated."),
-        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-g(0|[1-9][0-9]{0,17}))$", description = "An id of this stream, or `tail`."),
-        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only these types, or prefixes that end with a dot."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, description = "Events on a page; 500."),
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event; the response begins with the next one. It has precedence over `after`."),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`: if the page would be empty, wait up to N seconds (at most 60) for an event."),
+        ("session" = Option<Vec<String>>, Query, description = "The id of a session, or `<session>@<event id>` to begin after that event of the session. Repeat the parameter for up to 256 sessions."),
+        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-g(0|[1-9][0-9]{0,17}))$", description = "Begin after the event with this id, an id from this route, or with `tail` at the end of the log."),
+        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only events of these types, separated by commas. A type that ends with a dot is a prefix."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 1000, description = "The maximum number of events on a page. The default is 500."),
     ),
     responses((
         status = 200, body = EventPage, description = "A page of events.",
-        headers(("Preference-Applied" = String, description = "`wait=N`."))
+        headers(("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."))
     ))
 )]
 pub(in crate::http) async fn all_events(
@@ -295,25 +299,26 @@ pub(in crate::http) async fn all_events(
     respond_all(&gateway, &by, form, resume, params).await
 }
 
-/// The events of many sessions in commit order as Server-Sent Events, for any `Accept`.
+/// Streams the events of many sessions in commit order as Server-Sent Events, for any `Accept`.
 ///
-/// Without `session`: of all that the key may read, new ones included, from now on, and without `session.update`,
-/// `terminal.output` and `ext` unless `types` asks for them.
+/// Without `session`, the stream has the events of all sessions that the key may read, including new
+/// sessions. It then begins at the end of the log, and contains `session.update`, `terminal.output` and
+/// `extension` events only if `types` names them.
 #[utoipa::path(
     get,
     path = "/v1/events/stream",
     tag = "events",
     params(
-        ("Last-Event-ID" = Option<String>, Header, description = "Where to go on; wins over `after`."),
-        ("session" = Option<Vec<String>>, Query, description = "A session, or `<session>@<event id>` with a start of its own; may be repeated."),
-        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-g(0|[1-9][0-9]{0,17}))$", description = "An id of this stream, or `tail`."),
-        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only these types, or prefixes that end with a dot."),
-        ("named" = Option<bool>, Query, description = "`false` leaves out `event:`."),
-        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the log's end."),
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event; the response begins with the next one. It has precedence over `after`."),
+        ("session" = Option<Vec<String>>, Query, description = "The id of a session, or `<session>@<event id>` to begin after that event of the session. Repeat the parameter for up to 256 sessions."),
+        ("after" = Option<String>, Query, pattern = "^(tail|[a-z0-9]{1,16}-g(0|[1-9][0-9]{0,17}))$", description = "Begin after the event with this id, an id from this route, or with `tail` at the end of the log."),
+        ("types" = Option<String>, Query, pattern = "^[a-z._]+(,[a-z._]+)*$", max_length = 256, description = "Only events of these types, separated by commas. A type that ends with a dot is a prefix."),
+        ("named" = Option<bool>, Query, description = "`false` omits the `event:` field, so that an `EventSource` receives each event in `onmessage`. The default is `true`."),
+        ("follow" = Option<bool>, Query, description = "`false` ends the stream at the current end of the log. The default is `true`."),
     ),
     responses(
-        (status = 200, description = "The events.", content((SessionEvent = "text/event-stream"))),
-        (status = 204, description = "A finite stream asked again at its end."),
+        (status = 200, description = "The stream of events.", content((SessionEvent = "text/event-stream"))),
+        (status = 204, description = "With `follow=false`: there are no events after the cursor. An `EventSource` does not reconnect."),
     )
 )]
 pub(in crate::http) async fn all_events_stream(
@@ -348,7 +353,7 @@ async fn respond_all(
     }
     let starts = selected_starts(&gateway.epoch(), &chosen);
     let start = match query.cursor {
-        // A place in the whole log says that its client has seen a reset that an own start would bring again.
+        // A client with a position in the global log has already received the reset, if there was one.
         Cursor::After(pos) => GlobalStart::After(pos),
         Cursor::None | Cursor::Tail if starts.is_none() => GlobalStart::Reset(ResetReason::NewEpoch),
         Cursor::None => GlobalStart::Beginning,
@@ -364,21 +369,21 @@ async fn respond_all(
     stream_or_page(gateway, by, feed, &query, form, wait).await
 }
 
-/// A session that a client chose, and its own start.
+/// A session that the client selects, and the event after which it begins.
 type SelectedSession = (SessionId, Option<EventId>);
 
 fn parse_selected(texts: &[String]) -> Result<Vec<SelectedSession>, ApiError> {
     const MAX: usize = 256;
     if texts.len() > MAX {
-        return Err(ApiError::invalid("session", format!("at most {MAX} sessions")));
+        return Err(ApiError::invalid("session", format!("expected at most {MAX} sessions")));
     }
     let mut seen = HashSet::new();
     let one = |text: &String| {
         let (session, start) = text.split_once('@').map_or((text.as_str(), None), |(id, at)| (id, Some(at)));
-        // What is no id names no session, as in a path.
+        // As in a path, an invalid id is 404.
         let session = session.parse().map_err(|_| ApiError::not_found())?;
         if !seen.insert(session) {
-            return Err(ApiError::invalid("session", "a session may be given once"));
+            return Err(ApiError::invalid("session", "expected each session at most once"));
         }
         let expected = |_| ApiError::invalid("session", "expected the id of an event of the session after @");
         Ok((session, start.map(str::parse).transpose().map_err(expected)?))
@@ -398,7 +403,7 @@ async fn open_selected(
     Ok(sessions)
 }
 
-/// Where each chosen session begins; `None` when a start is of another epoch.
+/// The position after which each selected session begins; `None` if one of them is of another epoch.
 fn selected_starts(epoch: &Epoch, chosen: &[SelectedSession]) -> Option<HashMap<SessionId, Option<u64>>> {
     let one = |(id, start): &SelectedSession| match start {
         None => Some((*id, None)),

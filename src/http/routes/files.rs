@@ -1,4 +1,6 @@
-//! `/v1/sessions/{session}/files`: the session's folders. What is read is always inert: no browser runs or shows it.
+//! `/v1/sessions/{session}/files`: the files in the folders of a session.
+//!
+//! Agents write these files, so every response is a download that a browser neither renders nor executes.
 
 use axum::Json;
 use axum::body::Body;
@@ -20,7 +22,7 @@ use crate::workspace::{
     Precondition, PageLimits, FileError, ListEntry, EntryKind, OpenFile, Pattern, WriteOutcome, Upload, media_type,
 };
 
-/// Bytes that are read at a time, and gathered before they are written.
+/// Size of one read from a file, and of the buffer before one write, in bytes.
 const CHUNK_BYTES: usize = 256 << 10;
 
 impl From<FileError> for ApiError {
@@ -44,7 +46,7 @@ impl From<FileError> for ApiError {
     }
 }
 
-/// Runs what asks the file system.
+/// Runs file system work on a blocking thread.
 async fn run_blocking<T: Send + 'static>(
     shutdown: &Shutdown,
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
@@ -52,20 +54,21 @@ async fn run_blocking<T: Send + 'static>(
     Ok(shutdown.spawn_blocking(work).await.map_err(ApiError::internal)??)
 }
 
-/// What lies in a folder, or, with `match`, anywhere below it.
+/// Lists the entries of a folder, or, with `match`, searches all folders below it.
 ///
-/// By name, folder by folder. A page of a search may be short, or empty, and not be the last.
+/// The entries are sorted by name, folder by folder. A page of a search may be short or empty although more
+/// pages follow: continue until `nextCursor` is null.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/files",
     tag = "files",
     params(
-        ("path" = Option<String>, Query, max_length = 4096, description = "The folder; `cwd` when absent. Relative to it, or absolute and in one of the session's folders."),
-        ("match" = Option<String>, Query, max_length = 256, description = "Find below the folder what has this in its path, whatever the case; with `*` (any characters) or `?` (one) a pattern of the whole path."),
-        ("cursor" = Option<String>, Query, max_length = 4096, description = "`nextCursor` of the page before."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "Files on a page; 50."),
+        ("path" = Option<String>, Query, max_length = 4096, description = "The folder: relative to the session's `cwd`, or an absolute path in one of the session's folders. The default is `cwd`."),
+        ("match" = Option<String>, Query, max_length = 256, description = "Search below the folder for paths that contain this text. Case does not matter. With `*` (any characters) or `?` (one character), the text is a pattern for the whole path."),
+        ("cursor" = Option<String>, Query, max_length = 4096, description = "The `nextCursor` of the previous page."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "The maximum number of entries on a page. The default is 50."),
     ),
-    responses((status = 200, body = FileList, description = "A page."))
+    responses((status = 200, body = FileList, description = "A page of entries."))
 )]
 pub(in crate::http) async fn list_files(
     State(gateway): State<Gateway>,
@@ -102,34 +105,34 @@ fn file_entry(found: ListEntry) -> FileEntry {
     FileEntry { path, name, kind, size, modified_at: seen.modified_at, mime_type }
 }
 
-/// The bytes of a file.
+/// Downloads a file.
 ///
-/// Always as `application/octet-stream` and as an attachment, whatever it is. `HEAD` gives the headers alone.
+/// The response is always `application/octet-stream` and an attachment. `HEAD` returns only the headers.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/files/{*path}",
     tag = "files",
     params(
-        ("If-Match" = Option<String>, Header, description = "Only this version."),
-        ("If-None-Match" = Option<String>, Header, description = "Only another version."),
-        ("Range" = Option<String>, Header, description = "One range of bytes; several are answered with the whole file."),
-        ("If-Range" = Option<String>, Header, description = "The range only of this version, else the whole file."),
+        ("If-Match" = Option<String>, Header, description = "Respond only if the file has one of these ETags; otherwise the response is 412."),
+        ("If-None-Match" = Option<String>, Header, description = "Respond only if the file has none of these ETags; otherwise the response is 304."),
+        ("Range" = Option<String>, Header, description = "One range of bytes. If there are several ranges, the response is the whole file."),
+        ("If-Range" = Option<String>, Header, description = "Respond with the range only if the file has this ETag, otherwise with the whole file."),
     ),
     responses(
         (
             status = 200, description = "The file.", body = [u8], content_type = "application/octet-stream",
-            headers(("ETag" = String, description = "For If-Match, If-None-Match and If-Range."))
+            headers(("ETag" = String, description = "The version of the file, for `If-Match`, `If-None-Match` and `If-Range`."))
         ),
         (
-            status = 206, description = "The range.", body = [u8], content_type = "application/octet-stream",
+            status = 206, description = "The requested range.", body = [u8], content_type = "application/octet-stream",
             headers(
-                ("ETag" = String, description = "For If-Match, If-None-Match and If-Range."),
-                ("Content-Range" = String, description = "Which bytes, of how many."),
+                ("ETag" = String, description = "The version of the file, for `If-Match`, `If-None-Match` and `If-Range`."),
+                ("Content-Range" = String, description = "The range in the response and the size of the file: `bytes FIRST-LAST/SIZE`."),
             )
         ),
         (
-            status = 304, description = "It is still the version of If-None-Match.",
-            headers(("ETag" = String, description = "Of the version."))
+            status = 304, description = "The file has an ETag from `If-None-Match`.",
+            headers(("ETag" = String, description = "The version of the file."))
         ),
     )
 )]
@@ -144,7 +147,7 @@ pub(in crate::http) async fn read_file(
     let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
     let name = path.rsplit('/').find(|name| !name.is_empty()).unwrap_or_default().to_owned();
     let file = run_blocking(&gateway.shutdown, move || workspace.open_file(&path)).await?;
-    let etag = HeaderValue::try_from(&file.stat.etag).expect("it is made of digits");
+    let etag = HeaderValue::try_from(&file.stat.etag).expect("an ETag of a file is plain ASCII");
     let Precondition { if_match, if_none_match } = expected;
     if if_match.is_some_and(|tags| !tags.matches(Some(&file.stat.etag))) {
         return Err(FileError::Changed.into());
@@ -179,18 +182,20 @@ fn range_not_satisfiable(size: u64) -> Response {
     response
 }
 
-/// Whatever an agent wrote into it, a browser only stores it.
+/// Sets the headers that make a browser save the file and not render it.
 fn set_download_headers(headers: &mut HeaderMap, name: &str) {
     let disposition = format!("attachment; filename*=UTF-8''{}", acp::percent_encode_path(name));
-    let disposition = HeaderValue::try_from(disposition).expect("it is plain ASCII");
+    let disposition = HeaderValue::try_from(disposition).expect("an escaped name is plain ASCII");
     headers.insert(header::CONTENT_DISPOSITION, disposition);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     let policy = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox");
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
 }
 
-/// Piece by piece, each read when the connection has taken the one before. A file that got shorter meanwhile breaks
-/// the answer off, by the length that was promised.
+/// Reads the file in chunks, each after the connection has accepted the previous one.
+///
+/// If the file shrinks meanwhile, the body ends before its `Content-Length`, so the client sees an incomplete
+/// response.
 fn file_body(shutdown: Shutdown, file: OpenFile, bytes: std::ops::Range<u64>) -> Body {
     body_from(|mut out| async move {
         let (mut file, mut at) = (file, bytes.start);
@@ -208,26 +213,26 @@ fn file_body(shutdown: Shutdown, file: OpenFile, bytes: std::ops::Range<u64>) ->
     })
 }
 
-/// Writes a file: makes it or replaces it, as a whole.
+/// Creates or replaces a file atomically.
 ///
-/// Folders above it that are missing are made. The body is the file's bytes, of whatever type.
+/// Missing parent folders are created. The body is the content of the file, with any `Content-Type`.
 #[utoipa::path(
     put,
     path = "/v1/sessions/{session}/files/{*path}",
     tag = "files",
-    request_body(content = [u8], content_type = "application/octet-stream", description = "The bytes."),
+    request_body(content = [u8], content_type = "application/octet-stream", description = "The content of the file."),
     params(
-        ("If-Match" = Option<String>, Header, description = "Only if the file is still this version."),
-        ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is no such file."),
+        ("If-Match" = Option<String>, Header, description = "Change the file only if it has one of these ETags; otherwise the response is 412."),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: write only if the file does not exist; otherwise the response is 412."),
     ),
     responses(
         (
-            status = 201, description = "There is a new file.",
-            headers(("Location" = String, description = "The file."), ("ETag" = String, description = "Of the file as it is now."))
+            status = 201, description = "The file was created.",
+            headers(("Location" = String, description = "The path of the file."), ("ETag" = String, description = "The new version of the file."))
         ),
         (
             status = 204, description = "The file was replaced.",
-            headers(("ETag" = String, description = "Of the file as it is now."))
+            headers(("ETag" = String, description = "The new version of the file."))
         ),
     )
 )]
@@ -244,14 +249,17 @@ pub(in crate::http) async fn write_file(
     check_upload_headers(&headers, max)?;
     let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
     if gateway.log.alarm().is_some() {
-        return Err(ApiError::new(ProblemCode::StorageFull, "the storage is nearly full; reads go on"));
+        return Err(ApiError::new(
+            ProblemCode::StorageFull,
+            "the disk is nearly full: the gateway accepts only reads",
+        ));
     }
     let upload = run_blocking(&gateway.shutdown, move || workspace.begin(&path, expected, max)).await?;
     let saved = tokio::time::timeout(gateway.limits.body, receive_upload(&gateway.shutdown, upload, body)).await;
-    // What is left of the body is never read, so the connection closes after the answer.
-    let timed_out = |_| ApiError::new(ProblemCode::Malformed, "the body took too long");
+    // The rest of the body stays unread, so the connection closes after the response.
+    let timed_out = |_| ApiError::new(ProblemCode::Malformed, "the body was not complete within the time limit");
     let WriteOutcome { created, etag } = saved.map_err(timed_out)??;
-    let etag = HeaderValue::try_from(etag).expect("it is made of digits");
+    let etag = HeaderValue::try_from(etag).expect("an ETag of a file is plain ASCII");
     let status = if created { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
     let mut response = (status, [(header::ETAG, etag)]).into_response();
     if created && let Ok(location) = HeaderValue::try_from(uri.path()) {
@@ -260,25 +268,28 @@ pub(in crate::http) async fn write_file(
     Ok(response)
 }
 
-/// What the headers say of the body.
+/// Checks the headers that describe the body.
 fn check_upload_headers(headers: &HeaderMap, max: u64) -> Result<(), ApiError> {
     if headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
-        let detail = "the body is taken as it is: send it without Content-Encoding";
+        let detail = "the gateway does not decode bodies: send it without Content-Encoding";
         return Err(ApiError::new(ProblemCode::UnsupportedMediaType, detail));
     }
     if headers.contains_key(header::CONTENT_RANGE) {
-        return Err(ApiError::new(ProblemCode::Malformed, "a file is written as a whole"));
+        return Err(ApiError::new(
+            ProblemCode::Malformed,
+            "partial writes are not supported: send the whole file without Content-Range",
+        ));
     }
     let content_length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if content_length.is_some_and(|told| told > max) { Err(FileError::TooLarge(max).into()) } else { Ok(()) }
 }
 
-/// Writes a body as it comes. Left in the middle, it leaves nothing.
+/// Writes the body to the upload. If this future is dropped, no file remains.
 async fn receive_upload(shutdown: &Shutdown, mut upload: Upload, mut body: Body) -> Result<WriteOutcome, ApiError> {
     let mut gathered = BytesMut::new();
     loop {
         let frame = body.frame().await.transpose();
-        let frame = frame.map_err(|_| ApiError::new(ProblemCode::Malformed, "the body ended too early"))?;
+        let frame = frame.map_err(|_| ApiError::new(ProblemCode::Malformed, "the body is incomplete"))?;
         let is_last = frame.is_none();
         if let Some(data) = frame.and_then(|frame| frame.into_data().ok()) {
             gathered.extend_from_slice(&data);
@@ -293,13 +304,13 @@ async fn receive_upload(shutdown: &Shutdown, mut upload: Upload, mut body: Body)
     }
 }
 
-/// Deletes a file, an empty folder, or a link and not what it leads to.
+/// Deletes a file, an empty folder, or a symbolic link (but not its target).
 #[utoipa::path(
     delete,
     path = "/v1/sessions/{session}/files/{*path}",
     tag = "files",
-    params(("If-Match" = Option<String>, Header, description = "Only if the file is still this version.")),
-    responses((status = 204, description = "It is gone."))
+    params(("If-Match" = Option<String>, Header, description = "Change the file only if it has one of these ETags; otherwise the response is 412.")),
+    responses((status = 204, description = "The entry is deleted."))
 )]
 pub(in crate::http) async fn delete_file(
     State(gateway): State<Gateway>,

@@ -1,4 +1,4 @@
-//! `/v1`: the gateway itself.
+//! `/v1`: the version of the gateway, and the rights and limits of the key.
 
 use axum::Json;
 use axum::extract::State;
@@ -7,12 +7,12 @@ use crate::api::{GatewayInfo, GatewayLimits, PrincipalInfo};
 use crate::http::extract::{Authorized, HasKey, NoQuery};
 use crate::http::state::Gateway;
 
-/// The version, who this key is, and the limits.
+/// Gets the version of the gateway, and the principal, scopes and limits of the key.
 #[utoipa::path(
     get,
     path = "/v1",
     tag = "gateway",
-    responses((status = 200, body = GatewayInfo, description = "The gateway, as this key sees it."))
+    responses((status = 200, body = GatewayInfo, description = "The gateway, and the rights and limits of this key."))
 )]
 pub(in crate::http) async fn get_gateway(
     State(gateway): State<Gateway>,

@@ -1,4 +1,4 @@
-//! `/livez` and `/readyz`: for whoever runs the gateway.
+//! `/livez` and `/readyz`: the probes for an orchestrator.
 
 use axum::extract::State;
 
@@ -6,7 +6,7 @@ use crate::api::ProblemCode;
 use crate::http::error::ApiError;
 use crate::http::state::Gateway;
 
-/// The process answers.
+/// Liveness: the process responds.
 #[utoipa::path(
     get,
     path = "/livez",
@@ -17,7 +17,9 @@ pub(in crate::http) async fn livez() -> &'static str {
     "ok"
 }
 
-/// The gateway takes work: it does not drain, and its disk has room.
+/// Readiness: the gateway accepts new work.
+///
+/// The response is 503 while the gateway drains, and 507 while its disk has too little room.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -29,7 +31,7 @@ pub(in crate::http) async fn readyz(State(gateway): State<Gateway>) -> Result<&'
         return Err(ApiError::draining());
     }
     if gateway.log.alarm().is_some() {
-        let detail = "the disk is full or nearly full: new sessions and prompts are refused, and reads go on";
+        let detail = "the disk is full or nearly full: the gateway rejects new sessions and prompts, and accepts only reads";
         return Err(ApiError::new(ProblemCode::StorageFull, detail));
     }
     Ok("ok")

@@ -1,4 +1,9 @@
-//! One file for each resource: its handlers, and their lines of the OpenAPI document.
+//! The handlers of the API, one file for each resource.
+//!
+//! A handler extracts and checks its input, calls the session registry, the pool or the event log, and
+//! encodes the response. The `utoipa` attributes and doc comments of the handlers are the OpenAPI document.
+//! Routes must not know connections, streams' back-pressure or the store. Begin with `sessions`, then
+//! `prompts` and `events`.
 
 pub(super) mod agents;
 pub(super) mod auth;

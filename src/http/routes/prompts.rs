@@ -1,4 +1,4 @@
-//! `/v1/sessions/{session}/prompts`: turns, with all the ways to wait for their end.
+//! `/v1/sessions/{session}/prompts`: starts, reads and cancels turns, and waits for their end.
 
 use std::time::Duration;
 
@@ -22,38 +22,39 @@ use crate::http::state::Gateway;
 use crate::session::{AdmittedPrompt, PromptRequest, SessionHandle};
 use crate::types::{PromptId, SessionId};
 
-/// How long an answer may be held, in seconds.
+/// The longest wait of `Prefer: wait=N`, in seconds.
 const MAX_WAIT_SECONDS: u64 = 300;
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-/// Begins a turn.
+/// Starts a turn.
 ///
-/// Without more it answers at once; `Prefer: wait=N` waits for the turn's end. `Accept: text/event-stream` gives the same as
-/// `/prompts/stream`. A dropped connection never cancels.
+/// The gateway responds at once. With `Prefer: wait=N`, it responds when the turn ends or after N seconds.
+/// `Accept: text/event-stream` returns the same as `/prompts/stream`. Closing the connection does not cancel
+/// the turn.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/prompts",
     tag = "prompts",
     request_body = CreatePrompt,
     params(
-        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "The same key and body again get the first turn."),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds, 300 at most, for the end."),
+        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "Makes a retry safe for 24 hours: the same key with the same body returns the first turn. The same key with another body is 422."),
+        ("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds (at most 300) for the end of the turn."),
     ),
     responses(
         (
-            status = 200, body = Prompt, description = "The turn, ended in time.",
+            status = 200, body = Prompt, description = "The turn has ended within the wait.",
             headers(
-                ("Location" = String, description = "The turn."),
-                ("Preference-Applied" = String, description = "`wait=N`."),
-                ("Idempotency-Replayed" = String, description = "`true` when the same request came before."),
+                ("Location" = String, description = "The path of the turn."),
+                ("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."),
+                ("Idempotency-Replayed" = String, description = "`true` if the gateway returns the turn of an earlier request with this key."),
             )
         ),
         (
-            status = 202, body = Prompt, description = "The turn has begun, or waits. `?after=` its `lastEventId` misses nothing.",
+            status = 202, body = Prompt, description = "The turn runs or is queued. To receive all of its further events, read the events with `?after=` and its `lastEventId`.",
             headers(
-                ("Location" = String, description = "The turn."),
-                ("Preference-Applied" = String, description = "`wait=N`."),
-                ("Idempotency-Replayed" = String, description = "`true` when the same request came before."),
+                ("Location" = String, description = "The path of the turn."),
+                ("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."),
+                ("Idempotency-Replayed" = String, description = "`true` if the gateway returns the turn of an earlier request with this key."),
             )
         ),
     )
@@ -71,21 +72,22 @@ pub(in crate::http) async fn create_prompt(
     begin_prompt(&gateway, &by, session, form, (trace, wait, key), body).await
 }
 
-/// Begins a turn and streams its events, from the first to the last, as Server-Sent Events, for any `Accept`.
+/// Starts a turn and streams all of its events as Server-Sent Events, for any `Accept`.
 ///
-/// A dropped connection never cancels: `/prompts/{prompt}/events/stream` goes on after the last event that came.
+/// Closing the connection does not cancel the turn. To resume, send the id of the last received event as
+/// `Last-Event-ID` to `/prompts/{prompt}/events/stream`.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/prompts/stream",
     tag = "prompts",
     request_body = CreatePrompt,
-    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "The same key and body again get the first turn, also from `/prompts`.")),
+    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "Makes a retry safe for 24 hours: the same key with the same body returns the first turn, also one from `/prompts`. The same key with another body is 422.")),
     responses((
-        status = 200, description = "The turn's events.",
+        status = 200, description = "The events of the turn.",
         content((SessionEvent = "text/event-stream")),
         headers(
-            ("Location" = String, description = "The turn."),
-            ("Idempotency-Replayed" = String, description = "`true` when the same request came before."),
+            ("Location" = String, description = "The path of the turn."),
+            ("Idempotency-Replayed" = String, description = "`true` if the gateway returns the turn of an earlier request with this key."),
         )
     ))
 )]
@@ -111,8 +113,8 @@ async fn begin_prompt(
     let key = key.bind(&body.bytes);
     let session = gateway.sessions.open(by, session).await?;
     let blocks = content_blocks(body.value.prompt)?;
-    // A stream that could not be opened after the turn began would leave its client without both; a wait is one to
-    // those who count.
+    // Acquire the stream before the turn starts: if that failed later, the client would have neither the
+    // stream nor the id of the turn. A held response counts as a stream.
     let held = form == Representation::EventStream || wait.duration(MAX_WAIT_SECONDS).is_some();
     let counted = held.then(|| gateway.streams().acquire(by)).transpose()?;
     gateway.rates().check_prompt(by)?;
@@ -138,7 +140,7 @@ fn prompt_location(prompt: &Prompt) -> HeaderValue {
     HeaderValue::try_from(path).expect("ids are plain ASCII")
 }
 
-/// 200 with the turn if it has ended, else 202.
+/// Responds with 200 if the turn has ended within the wait, else with 202.
 async fn wait_and_respond(
     by: &Authorized<CanPrompt>,
     session: &SessionHandle,
@@ -158,7 +160,7 @@ async fn wait_and_respond(
     Ok(with_preference_applied(wait, (status, Json(prompt)).into_response()))
 }
 
-/// The turn once it has ended, if that is within `limit`; not for a key that ends before.
+/// Waits up to `limit` for the end of the turn; `None` on time-out. Fails if the key ends first.
 async fn wait_ended<S>(
     by: &Authorized<S>,
     session: &SessionHandle,
@@ -180,29 +182,30 @@ fn with_preference_applied(wait: PreferWait, mut response: Response) -> Response
     response
 }
 
-/// The content blocks of a prompt: a text is one block. Whether the agent takes them is for the session to say.
+/// The content blocks of a prompt. A text becomes one block. The session checks whether the agent supports
+/// them.
 fn content_blocks(prompt: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
     match prompt.get().as_bytes().first() {
         Some(b'"') if prompt.get() == "\"\"" => Err(ApiError::invalid("/prompt", "the prompt is empty")),
         Some(b'"') => {
             let block = format!("[{{\"type\":\"text\",\"text\":{}}}]", prompt.get());
-            Ok(RawValue::from_string(block).expect("a string in an object in an array is JSON"))
+            Ok(RawValue::from_string(block).expect("a JSON string in an object is JSON"))
         }
         Some(b'[') => Ok(to_one_line(prompt)),
         _ => Err(ApiError::invalid("/prompt", "expected a text or an array of content blocks")),
     }
 }
 
-/// Turns, the newest first.
+/// Lists the turns of a session, the newest first.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/prompts",
     tag = "prompts",
     params(
-        ("cursor" = Option<String>, Query, pattern = "^p[1-9][0-9]{0,8}$", description = "`nextCursor` of the page before."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "Turns on a page; 50."),
+        ("cursor" = Option<String>, Query, pattern = "^p[1-9][0-9]{0,8}$", description = "The `nextCursor` of the previous page."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "The maximum number of turns on a page. The default is 50."),
     ),
-    responses((status = 200, body = PromptList, description = "A page."))
+    responses((status = 200, body = PromptList, description = "A page of turns."))
 )]
 pub(in crate::http) async fn list_prompts(
     State(gateway): State<Gateway>,
@@ -217,15 +220,15 @@ pub(in crate::http) async fn list_prompts(
     Ok(Json(session.prompts(before, limit).await?))
 }
 
-/// A turn; `Prefer: wait=N` waits for its end.
+/// Gets a turn. `Prefer: wait=N` waits for its end.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/prompts/{prompt}",
     tag = "prompts",
-    params(("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds, 300 at most, for the end.")),
+    params(("Prefer" = Option<String>, Header, description = "`wait=N`: wait up to N seconds (at most 300) for the end of the turn.")),
     responses((
-        status = 200, body = Prompt, description = "The turn, ended or not.",
-        headers(("Preference-Applied" = String, description = "`wait=N`."))
+        status = 200, body = Prompt, description = "The turn. Its `status` shows whether it has ended.",
+        headers(("Preference-Applied" = String, description = "`wait=N`, with the wait that applies."))
     ))
 )]
 pub(in crate::http) async fn get_prompt(
@@ -239,7 +242,7 @@ pub(in crate::http) async fn get_prompt(
     if let Some(limit) = wait.duration(MAX_WAIT_SECONDS)
         && session.prompt_range(prompt).await?.is_some_and(|turn| turn.last_seq.is_none())
     {
-        // An answer that is held is a stream to those who count.
+        // A held response counts as a stream.
         let _counted = gateway.streams().acquire(&by)?;
         if let Some(ended) = wait_ended(&by, &session, prompt, limit).await? {
             return Ok(with_preference_applied(wait, Json(ended).into_response()));
@@ -249,14 +252,14 @@ pub(in crate::http) async fn get_prompt(
     Ok(with_preference_applied(wait, Json(turn).into_response()))
 }
 
-/// Cancels the running turn and all that wait.
+/// Cancels the running turn and all queued turns.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/cancel",
     tag = "prompts",
     responses(
-        (status = 202, body = Cancelled, description = "These turns are being cancelled."),
-        (status = 204, description = "There was nothing to cancel."),
+        (status = 202, body = Cancelled, description = "The turns that the gateway cancels. Each ends with an event."),
+        (status = 204, description = "No turn ran or was queued."),
     )
 )]
 pub(in crate::http) async fn cancel_session(
@@ -270,14 +273,14 @@ pub(in crate::http) async fn cancel_session(
     Ok(cancelled_response(session.cancel(None, trace).await?))
 }
 
-/// Cancels only this turn.
+/// Cancels one turn.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/prompts/{prompt}/cancel",
     tag = "prompts",
     responses(
-        (status = 202, body = Cancelled, description = "The turn is being cancelled."),
-        (status = 204, description = "It had ended."),
+        (status = 202, body = Cancelled, description = "The gateway cancels the turn. The turn ends with an event."),
+        (status = 204, description = "The turn had already ended."),
     )
 )]
 pub(in crate::http) async fn cancel_prompt(

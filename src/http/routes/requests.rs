@@ -1,4 +1,4 @@
-//! `/v1/sessions/{session}/requests`: what the agent asks, and the answers.
+//! `/v1/sessions/{session}/requests`: the requests of the agent to its clients, and their answers.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,12 +12,12 @@ use crate::http::state::Gateway;
 use crate::session::Answer;
 use crate::types::{RequestId, SessionId};
 
-/// The agent's requests that wait for an answer.
+/// Lists the requests of the agent that have no answer yet.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/requests",
     tag = "requests",
-    responses((status = 200, body = PendingRequests, description = "All of them."))
+    responses((status = 200, body = PendingRequests, description = "All open requests. There is only one page."))
 )]
 pub(in crate::http) async fn list_requests(
     State(gateway): State<Gateway>,
@@ -40,13 +40,15 @@ async fn submit_answer(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Answers a request of any kind, with ACP's own result or a JSON-RPC error. The first answer wins.
+/// Answers a request of any kind with the result that ACP defines for it, or with a JSON-RPC error.
+///
+/// The first answer counts. The response to a further answer is 409.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/requests/{request}",
     tag = "requests",
     request_body = RequestAnswer,
-    responses((status = 204, description = "The answer is durable and on its way to the agent."))
+    responses((status = 204, description = "The answer is durable, and the gateway sends it to the agent."))
 )]
 pub(in crate::http) async fn answer_request(
     State(gateway): State<Gateway>,
@@ -63,13 +65,13 @@ pub(in crate::http) async fn answer_request(
     submit_answer(&gateway, &by, session, request, given).await
 }
 
-/// Answers a permission request with one of its options, or with none.
+/// Answers a permission request: selects one of its options, or cancels the request.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/permissions/{request}",
     tag = "requests",
     request_body = PermissionAnswer,
-    responses((status = 204, description = "The answer is durable and on its way to the agent."))
+    responses((status = 204, description = "The answer is durable, and the gateway sends it to the agent."))
 )]
 pub(in crate::http) async fn answer_permission(
     State(gateway): State<Gateway>,
@@ -86,13 +88,13 @@ pub(in crate::http) async fn answer_permission(
     submit_answer(&gateway, &by, session, request, given).await
 }
 
-/// Answers a form of the agent.
+/// Answers an elicitation: accepts, declines or cancels a form of the agent.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/elicitations/{request}",
     tag = "requests",
     request_body = ElicitationAnswer,
-    responses((status = 204, description = "The answer is durable and on its way to the agent."))
+    responses((status = 204, description = "The answer is durable, and the gateway sends it to the agent."))
 )]
 pub(in crate::http) async fn answer_elicitation(
     State(gateway): State<Gateway>,
@@ -105,7 +107,7 @@ pub(in crate::http) async fn answer_elicitation(
     submit_answer(&gateway, &by, session, request, Answer::Elicitation(result)).await
 }
 
-/// ACP's result of `elicitation/create`.
+/// The ACP result of `elicitation/create`.
 fn elicitation_result(answer: ElicitationAnswer) -> Result<Box<RawValue>, ApiError> {
     let action = match answer.action {
         ElicitationAction::Accept => "accept",
@@ -121,7 +123,7 @@ fn elicitation_result(answer: ElicitationAnswer) -> Result<Box<RawValue>, ApiErr
         (ElicitationAction::Accept, Some(_)) => {
             return Err(ApiError::invalid("/content", "expected an object"));
         }
-        (_, Some(_)) => return Err(ApiError::invalid("/content", "only an accepted form has content")),
+        (_, Some(_)) => return Err(ApiError::invalid("/content", "expected content only for accept")),
     };
     Ok(RawValue::from_string(json).expect("an object of JSON values is JSON"))
 }

@@ -1,4 +1,4 @@
-//! Methods of an agent by name, for those that have no route of their own.
+//! Calls agent methods that have no route of their own, by name.
 
 use axum::Json;
 use axum::extract::State;
@@ -16,16 +16,16 @@ use crate::http::state::Gateway;
 use crate::pool::Priority;
 use crate::session::Refusal;
 
-/// Calls a method of the agent that belongs to no session.
+/// Calls a method of the agent by name, outside a session.
 ///
-/// The agent's entry lists the methods. Their params reach the agent as they are.
+/// The method must be in the list `rpc` of the agent's entry. The gateway sends `params` unchanged.
 #[utoipa::path(
     post,
     path = "/v1/agents/{agent}/rpc",
     tag = "agents",
     request_body = RpcCall,
     responses(
-        (status = 200, body = RpcResult, description = "The agent's answer."),
+        (status = 200, body = RpcResult, description = "The result from the agent."),
         (status = 202, description = "The notification was sent."),
     )
 )]
@@ -49,7 +49,7 @@ pub(in crate::http) async fn call_agent(
     Ok(Json(RpcResult { result: to_one_line(result) }).into_response())
 }
 
-/// The params, if both they and the method may go to the agent.
+/// Checks the method and its params against the agent's entry, and returns the params.
 pub(in crate::http) fn check_call(
     spec: &AgentSpec,
     method: &str,
@@ -57,7 +57,8 @@ pub(in crate::http) fn check_call(
 ) -> Result<Box<RawValue>, ApiError> {
     check_method(&spec.allowed_rpc_methods, method).map_err(|gated| Refusal::from_policy(&gated, "/method"))?;
     let params =
-        to_one_line(params.unwrap_or_else(|| RawValue::from_string("{}".to_owned()).expect("an object is JSON")));
+        to_one_line(params
+            .unwrap_or_else(|| RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")));
     check_params(&spec.allowed_meta_keys, &params).map_err(|gated| Refusal::from_policy(&gated, "/params"))?;
     Ok(params)
 }

@@ -1,4 +1,4 @@
-//! `/v1/sessions`: making, finding, changing and ending sessions.
+//! `/v1/sessions`: creates, lists, changes, closes and deletes sessions.
 
 use axum::Json;
 use axum::extract::State;
@@ -17,27 +17,27 @@ use crate::types::AgentName;
 
 pub(super) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// A session with its `ETag`.
+/// A response with the session and its `ETag`.
 fn session_response(status: StatusCode, session: Session) -> Response {
     let etag = HeaderValue::try_from(session.etag()).expect("event ids are plain ASCII");
     (status, [(header::ETAG, etag)], Json(session)).into_response()
 }
 
-/// Makes a session, or adopts one that the agent has (`agentSessionId`).
+/// Creates a session, or adopts a session that the agent already has (`agentSessionId`).
 ///
-/// A failed one leaves nothing behind.
+/// If the request fails, no session remains.
 #[utoipa::path(
     post,
     path = "/v1/sessions",
     tag = "sessions",
     request_body = CreateSession,
-    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "The same key and body again get the first answer.")),
+    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "Makes a retry safe for 24 hours: the same key with the same body returns the first response. The same key with another body is 422.")),
     responses((
         status = 201, body = Session, description = "The new session.",
         headers(
-            ("Location" = String, description = "The session."),
-            ("ETag" = String, description = "For If-Match."),
-            ("Idempotency-Replayed" = String, description = "`true` when the same request came before."),
+            ("Location" = String, description = "The path of the session."),
+            ("ETag" = String, description = "The version of the session, for `If-Match`."),
+            ("Idempotency-Replayed" = String, description = "`true` if the gateway returns the response of an earlier request with this key."),
         )
     ))
 )]
@@ -52,21 +52,22 @@ pub(in crate::http) async fn create_session(
     Ok(created_response(gateway.sessions.create(&by, body.value, key, trace).await?))
 }
 
-/// Makes a session of this one: the agent copies what was said, and the two go on apart.
+/// Forks a session: the agent copies the conversation into a new, independent session.
 ///
-/// Only where the agent can fork (`sessionCapabilities.fork`) and give the copy to a process of its own. The fork works
-/// in the same folder, with the same title, metadata, policy and servers. While a turn runs it is 409.
+/// The agent must be able to fork (`sessionCapabilities.fork`) and to open the fork in another process. The
+/// fork has the same working folder, title, metadata, policy and MCP servers. While a turn runs, the response
+/// is 409.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/fork",
     tag = "sessions",
-    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "The same key again gets the first answer.")),
+    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, description = "Makes a retry safe for 24 hours: the same key returns the first response.")),
     responses((
         status = 201, body = Session, description = "The new session.",
         headers(
-            ("Location" = String, description = "The session."),
-            ("ETag" = String, description = "For If-Match."),
-            ("Idempotency-Replayed" = String, description = "`true` when the same request came before."),
+            ("Location" = String, description = "The path of the session."),
+            ("ETag" = String, description = "The version of the session, for `If-Match`."),
+            ("Idempotency-Replayed" = String, description = "`true` if the gateway returns the response of an earlier request with this key."),
         )
     ))
 )]
@@ -81,7 +82,7 @@ pub(in crate::http) async fn fork_session(
     Ok(created_response(gateway.sessions.fork(&by, &session, key.bind(&[]), trace).await?))
 }
 
-/// The answer to who made a session.
+/// The response to a request that created a session.
 fn created_response(created: Created) -> Response {
     let location = format!("/v1/sessions/{}", created.session.session_id);
     let mut response = session_response(StatusCode::CREATED, created.session);
@@ -93,29 +94,29 @@ fn created_response(created: Created) -> Response {
     response
 }
 
-/// Sessions, the newest `updatedAt` first.
+/// Lists sessions, the latest `updatedAt` first.
 #[utoipa::path(
     get,
     path = "/v1/sessions",
     tag = "sessions",
     params(
-        ("agent" = Option<AgentName>, Query, description = "Only of this agent."),
-        ("state" = Option<SessionState>, Query, description = "Only in this state."),
-        ("q" = Option<String>, Query, max_length = 256, description = "Only with this in title or id, whatever the case."),
-        ("cwd" = Option<String>, Query, max_length = 4096, description = "Only in this working folder."),
-        ("metadata" = Option<std::collections::BTreeMap<String, String>>, Query, style = DeepObject, explode, description = "Only sessions with all of these members in their metadata, as `metadata.user=42` or `metadata[user]=42`; at most 8."),
-        ("cursor" = Option<String>, Query, description = "`nextCursor` of the page before."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "Sessions on a page; 50."),
-        ("If-None-Match" = Option<String>, Header, description = "ETags of pages that the client has already."),
+        ("agent" = Option<AgentName>, Query, description = "Only sessions of this agent."),
+        ("state" = Option<SessionState>, Query, description = "Only sessions in this state."),
+        ("q" = Option<String>, Query, max_length = 256, description = "Only sessions whose title or id contains this text. Case does not matter."),
+        ("cwd" = Option<String>, Query, max_length = 4096, description = "Only sessions in this working folder."),
+        ("metadata" = Option<std::collections::BTreeMap<String, String>>, Query, style = DeepObject, explode, description = "Only sessions whose metadata has all of these members: `metadata.user=42` or `metadata[user]=42`. At most 8 members, with keys of 1 to 128 bytes and values of 1 to 512 bytes."),
+        ("cursor" = Option<String>, Query, description = "The `nextCursor` of the previous page."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "The maximum number of sessions on a page. The default is 50."),
+        ("If-None-Match" = Option<String>, Header, description = "The ETags of the pages that the client has."),
     ),
     responses(
         (
-            status = 200, body = SessionList, description = "A page.",
-            headers(("ETag" = String, description = "For If-None-Match."))
+            status = 200, body = SessionList, description = "A page of sessions.",
+            headers(("ETag" = String, description = "The version of the page, for `If-None-Match`."))
         ),
         (
-            status = 304, description = "The page is the version that If-None-Match names.",
-            headers(("ETag" = String, description = "Of the page."))
+            status = 304, description = "The page has an ETag from `If-None-Match`.",
+            headers(("ETag" = String, description = "The version of the page."))
         ),
     )
 )]
@@ -136,17 +137,17 @@ pub(in crate::http) async fn list_sessions(
     };
     params.finish()?;
     let page = gateway.sessions.list(&by, &query).await?;
-    // The position is read before the list. No event was appended since means that the list is the same.
+    // `list` reads the position before the sessions, so an equal position means an equal list.
     let etag = format!("\"{}\"", page.last_event_id);
     Ok(known.respond(&etag, || Json(page).into_response()))
 }
 
-/// The filters by metadata: each key once, keys and values within the bounds of the index.
+/// Reads the metadata filters. Each key occurs once; keys and values are within the limits of the index.
 pub(super) fn metadata_filter(params: &mut Params) -> Result<MetadataFilter, ApiError> {
     const MAX: usize = 8;
     let filter = params.members("metadata");
     if filter.len() > MAX {
-        return Err(ApiError::invalid("metadata", format!("at most {MAX} filters by metadata")));
+        return Err(ApiError::invalid("metadata", format!("expected at most {MAX} metadata filters")));
     }
     for (at, (key, value)) in filter.iter().enumerate() {
         let name = format!("metadata.{key}");
@@ -160,7 +161,7 @@ pub(super) fn metadata_filter(params: &mut Params) -> Result<MetadataFilter, Api
             ));
         }
         if filter[..at].iter().any(|(former, _)| former == key) {
-            return Err(ApiError::invalid(name, "this parameter may be given once"));
+            return Err(ApiError::invalid(name, "expected this parameter at most once"));
         }
     }
     Ok(filter)
@@ -176,20 +177,20 @@ pub(super) fn parse_state(text: &str) -> Result<SessionState, ApiError> {
     })
 }
 
-/// A session, exact at its `lastEventId`.
+/// Gets a session. The response contains every event up to its `lastEventId`.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}",
     tag = "sessions",
-    params(("If-None-Match" = Option<String>, Header, description = "ETags of versions that the client has already.")),
+    params(("If-None-Match" = Option<String>, Header, description = "The ETags of the versions that the client has.")),
     responses(
         (
             status = 200, body = Session, description = "The session.",
-            headers(("ETag" = String, description = "For If-Match and If-None-Match."))
+            headers(("ETag" = String, description = "The version of the session, for `If-Match` and `If-None-Match`."))
         ),
         (
-            status = 304, description = "The session is the version that If-None-Match names.",
-            headers(("ETag" = String, description = "Of the session."))
+            status = 304, description = "The session has an ETag from `If-None-Match`.",
+            headers(("ETag" = String, description = "The version of the session."))
         ),
     )
 )]
@@ -204,16 +205,18 @@ pub(in crate::http) async fn get_session(
     Ok(known.respond(&session.etag(), || Json(session).into_response()))
 }
 
-/// Changes title and metadata (RFC 7396): absent keeps, null clears.
+/// Changes the title and metadata of a session (JSON Merge Patch, RFC 7396).
+///
+/// An absent member stays unchanged. `null` removes a member.
 #[utoipa::path(
     patch,
     path = "/v1/sessions/{session}",
     tag = "sessions",
     request_body(content((SessionPatch = "application/merge-patch+json"), (SessionPatch = "application/json"))),
-    params(("If-Match" = Option<String>, Header, description = "Only if the session is still this one.")),
+    params(("If-Match" = Option<String>, Header, description = "Change the session only if it has this ETag; otherwise the response is 412.")),
     responses((
-        status = 200, body = Session, description = "The session as it is now.",
-        headers(("ETag" = String, description = "For If-Match."))
+        status = 200, body = Session, description = "The session after the change.",
+        headers(("ETag" = String, description = "The version of the session, for `If-Match`."))
     ))
 )]
 pub(in crate::http) async fn patch_session(
@@ -228,14 +231,14 @@ pub(in crate::http) async fn patch_session(
     Ok(session_response(StatusCode::OK, session.patch(&by, body.value, if_match).await?))
 }
 
-/// Ends the session and erases all that is kept of it.
+/// Stops a session and deletes all of its data.
 #[utoipa::path(
     delete,
     path = "/v1/sessions/{session}",
     tag = "sessions",
     responses(
-        (status = 204, description = "It is gone."),
-        (status = 202, description = "The disk is full. The session is gone for clients, and is erased once there is room."),
+        (status = 204, description = "The session is deleted."),
+        (status = 202, description = "The disk is full. Clients no longer see the session; the gateway deletes its data when there is room."),
     )
 )]
 pub(in crate::http) async fn delete_session(
@@ -249,14 +252,14 @@ pub(in crate::http) async fn delete_session(
     Ok(if erased { StatusCode::NO_CONTENT } else { StatusCode::ACCEPTED })
 }
 
-/// Gets the session a process now; opens a closed one.
+/// Starts a process for the session if it has none, and opens the session if it is closed.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/attach",
     tag = "sessions",
     responses((
-        status = 200, body = Session, description = "The session, attached.",
-        headers(("ETag" = String, description = "For If-Match."))
+        status = 200, body = Session, description = "The session, attached to a process.",
+        headers(("ETag" = String, description = "The version of the session, for `If-Match`."))
     ))
 )]
 pub(in crate::http) async fn attach_session(
@@ -270,14 +273,14 @@ pub(in crate::http) async fn attach_session(
     Ok(session_response(StatusCode::OK, session.attach(trace).await?))
 }
 
-/// Closes the session: its log stays readable, prompts are refused until `attach`.
+/// Closes a session. Its log stays readable; the gateway rejects prompts until `attach`.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/close",
     tag = "sessions",
     responses((
-        status = 200, body = Session, description = "The session, closed.",
-        headers(("ETag" = String, description = "For If-Match."))
+        status = 200, body = Session, description = "The closed session.",
+        headers(("ETag" = String, description = "The version of the session, for `If-Match`."))
     ))
 )]
 pub(in crate::http) async fn close_session(

@@ -1,4 +1,7 @@
-//! Mode and options of a session. They can allow what a person would be asked for, so they need its scope.
+//! The mode and the options of a session, and agent methods by name.
+//!
+//! A mode or an option can allow actions that otherwise need a permission, so these routes require the scope
+//! `approve`.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,13 +15,13 @@ use crate::http::error::ApiError;
 use crate::http::extract::{Authorized, CanApprove, JsonBody, NoQuery, OptionPath, SessionPath, Trace, to_one_line};
 use crate::http::state::Gateway;
 
-/// Sets the agent's mode.
+/// Sets the mode of the agent for this session.
 #[utoipa::path(
     put,
     path = "/v1/sessions/{session}/mode",
     tag = "settings",
     request_body = SetMode,
-    responses((status = 200, body = Modes, description = "The modes as they are now."))
+    responses((status = 200, body = Modes, description = "The modes after the change."))
 )]
 pub(in crate::http) async fn set_mode(
     State(gateway): State<Gateway>,
@@ -33,13 +36,13 @@ pub(in crate::http) async fn set_mode(
     Ok(Json(Modes { modes: Some(modes) }))
 }
 
-/// Sets one of the agent's options.
+/// Sets one of the agent's options for this session.
 #[utoipa::path(
     put,
     path = "/v1/sessions/{session}/config/{option}",
     tag = "settings",
     request_body = SetConfigOption,
-    responses((status = 200, body = ConfigOptions, description = "The options as they are now."))
+    responses((status = 200, body = ConfigOptions, description = "The options after the change."))
 )]
 pub(in crate::http) async fn set_config_option(
     State(gateway): State<Gateway>,
@@ -55,17 +58,18 @@ pub(in crate::http) async fn set_config_option(
     Ok(Json(ConfigOptions { config_options: Some(options) }))
 }
 
-/// Calls a method of the agent for this session by its name: one that the agent's entry lists (its key `rpc`), or
-/// `session/set_model` of an agent that still has it.
+/// Calls a method of the agent for this session by name.
 ///
-/// `params` are sent as they are, with the agent's own id of the session as their `sessionId`.
+/// The method must be in the list `rpc` of the agent's entry. `session/set_model` needs no entry if the agent
+/// still supports it. The gateway sends `params` unchanged, except that `sessionId` becomes the agent's own
+/// session id.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/rpc",
     tag = "settings",
     request_body = RpcCall,
     responses(
-        (status = 200, body = RpcResult, description = "What the agent answered."),
+        (status = 200, body = RpcResult, description = "The result from the agent."),
         (status = 202, description = "The notification was sent."),
     )
 )]
@@ -83,7 +87,7 @@ pub(in crate::http) async fn call_session(
     Ok(if notify { StatusCode::ACCEPTED.into_response() } else { Json(RpcResult { result }).into_response() })
 }
 
-/// ACP knows the ids of a choice, and switches.
+/// In ACP, the value of an option is the id of a choice or a boolean.
 fn checked_value(value: Box<RawValue>) -> Result<Box<RawValue>, ApiError> {
     match ConfigValue::parse(&value) {
         Ok(_) => Ok(to_one_line(value)),

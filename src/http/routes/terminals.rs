@@ -1,4 +1,4 @@
-//! `/v1/sessions/{session}/terminals`: commands that the gateway runs for the agent.
+//! `/v1/sessions/{session}/terminals`: the terminals that the gateway runs for the agent.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,18 +9,18 @@ use crate::http::error::ApiError;
 use crate::http::extract::{Authorized, CanApprove, CanRead, NoQuery, Params, SessionPath, TerminalPath};
 use crate::http::state::Gateway;
 
-/// The session's terminals that the gateway ran, the newest first.
+/// Lists the terminals that the gateway ran for the session, the newest first.
 ///
-/// Terminals that clients serve, and those that an agent runs itself, are not among them.
+/// The list does not contain terminals that clients serve or that the agent runs itself.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/terminals",
     tag = "terminals",
     params(
-        ("cursor" = Option<String>, Query, pattern = "^t[1-9][0-9]{0,8}$", description = "`nextCursor` of the page before."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "Terminals on a page; 50."),
+        ("cursor" = Option<String>, Query, pattern = "^t[1-9][0-9]{0,8}$", description = "The `nextCursor` of the previous page."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "The maximum number of terminals on a page. The default is 50."),
     ),
-    responses((status = 200, body = TerminalList, description = "A page."))
+    responses((status = 200, body = TerminalList, description = "A page of terminals."))
 )]
 pub(in crate::http) async fn list_terminals(
     State(gateway): State<Gateway>,
@@ -28,19 +28,19 @@ pub(in crate::http) async fn list_terminals(
     SessionPath(session): SessionPath,
     mut query: Params,
 ) -> Result<Json<TerminalList>, ApiError> {
-    let before = query.parsed("cursor", "a cursor of a page before")?;
+    let before = query.parsed("cursor", "the nextCursor of a previous page")?;
     let limit = query.limit(50, 200)?;
     query.finish()?;
     let session = gateway.sessions.open(&by, session).await?;
     Ok(Json(session.terminals(before, limit).await?))
 }
 
-/// A terminal with the last of its output, exact at its `lastEventId`.
+/// Gets a terminal with the end of its output. The response contains every event up to its `lastEventId`.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/terminals/{terminal}",
     tag = "terminals",
-    responses((status = 200, body = TerminalWindow, description = "The terminal."))
+    responses((status = 200, body = TerminalWindow, description = "The terminal and the end of its output."))
 )]
 pub(in crate::http) async fn get_terminal(
     State(gateway): State<Gateway>,
@@ -52,14 +52,15 @@ pub(in crate::http) async fn get_terminal(
     Ok(Json(session.terminal(terminal).await?))
 }
 
-/// Kills a terminal's command with everything that it started; `terminal.exited` tells when it has ended.
+/// Kills the command of a terminal and all processes that it started.
 ///
-/// The agent still has the terminal and reads what it showed. A command that has ended is left as it is.
+/// The event `terminal.exited` follows when the command has ended. The agent keeps the terminal and can still
+/// read its output. If the command has already ended, the request has no effect.
 #[utoipa::path(
     post,
     path = "/v1/sessions/{session}/terminals/{terminal}/kill",
     tag = "terminals",
-    responses((status = 204, description = "The command is being killed, or has ended."))
+    responses((status = 204, description = "The gateway kills the command, or the command had already ended."))
 )]
 pub(in crate::http) async fn kill_terminal(
     State(gateway): State<Gateway>,

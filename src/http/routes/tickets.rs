@@ -1,4 +1,4 @@
-//! `/v1/tickets`: keys for a URL, for an EventSource cannot send headers.
+//! `/v1/tickets`: short-lived credentials for a URL, because an `EventSource` cannot send headers.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,13 +11,16 @@ use crate::http::extract::{Authorized, CanRead, JsonBody, NoQuery};
 use crate::http::state::Gateway;
 use crate::types::Scope;
 
-/// A ticket for `?ticket=` on GET streams and sockets of these paths.
+/// Creates a ticket, which authenticates GET requests for streams and WebSockets of the given paths.
+///
+/// Send the ticket as `?ticket=`. An `EventSource` or a WebSocket in a browser cannot send an `Authorization`
+/// header.
 #[utoipa::path(
     post,
     path = "/v1/tickets",
     tag = "gateway",
     request_body = CreateTicket,
-    responses((status = 201, body = Ticket, description = "The ticket; it is shown once."))
+    responses((status = 201, body = Ticket, description = "The ticket. No other response contains it."))
 )]
 pub(in crate::http) async fn create_ticket(
     State(gateway): State<Gateway>,
@@ -25,9 +28,9 @@ pub(in crate::http) async fn create_ticket(
     NoQuery: NoQuery,
     body: JsonBody<CreateTicket>,
 ) -> Result<Response, ApiError> {
-    // A ticket that could get itself a successor would outlive its key's holder's wish.
+    // Otherwise the holder of a ticket could renew it for ever.
     if by.credential().is_ticket() {
-        return Err(ApiError::new(ProblemCode::Forbidden, "a ticket needs a key, not another ticket"));
+        return Err(ApiError::new(ProblemCode::Forbidden, "creating a ticket requires a key, not a ticket"));
     }
     let paths = body.value.paths;
     if paths.is_empty() || paths.len() > 64 {
@@ -36,12 +39,12 @@ pub(in crate::http) async fn create_ticket(
     for (index, path) in paths.iter().enumerate() {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'_' | b'-');
         let known = path.len() <= 256 && path.starts_with("/v1/") && path.bytes().all(plain);
-        // Only streams and WebSockets need one, and what stands in a URL may be read by others.
+        // Others may read a URL, for example in logs. Only streams and WebSockets in a browser need a ticket.
         let socket = is_sign_in_socket(path);
         if !known || !(socket || path.ends_with("/events") || path.ends_with("/events/stream")) {
             return Err(ApiError::invalid(
                 format!("/paths/{index}"),
-                "expected the path of a stream, below /v1 and ending in /events/stream or /events, or of a sign-in's WebSocket, without query",
+                "expected a path without a query: a stream below /v1 that ends with /events/stream or /events, or the WebSocket of a sign-in",
             ));
         }
         if socket && !by.scopes.contains(Scope::Admin) {
@@ -55,7 +58,7 @@ pub(in crate::http) async fn create_ticket(
     Ok((StatusCode::CREATED, Json(ticket)).into_response())
 }
 
-/// `/v1/agents/{agent}/auth/terminals/{signIn}`.
+/// Whether the path is `/v1/agents/{agent}/auth/terminals/{signIn}`.
 fn is_sign_in_socket(path: &str) -> bool {
     let mut parts = path.split('/').skip(1);
     let part = |expected: Option<&str>, got: Option<&str>| {

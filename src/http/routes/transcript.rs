@@ -1,4 +1,4 @@
-//! What was said, folded into turns; and what the agent's process wrote to stderr.
+//! The transcript of a session, folded from its events into turns, and the stderr of its process.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,27 +13,27 @@ use crate::http::state::Gateway;
 use crate::transcript::markdown;
 use crate::types::{PromptId, SessionId};
 
-/// The session's turns, the newest first, as one snapshot.
+/// Gets the turns of a session as one snapshot, the newest first.
 ///
-/// `format=md` or `Accept: text/markdown` gives the same as `/transcript/markdown`.
+/// `format=md` or `Accept: text/markdown` returns the same as `/transcript/markdown`.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/transcript",
     tag = "sessions",
     params(
-        ("before" = Option<String>, Query, pattern = "^p[1-9][0-9]{0,8}$", description = "`nextCursor` of the page before."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "Turns on a page; 50."),
-        ("If-None-Match" = Option<String>, Header, description = "ETags of versions that the client has already."),
+        ("before" = Option<String>, Query, pattern = "^p[1-9][0-9]{0,8}$", description = "The `nextCursor` of the previous page."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "The maximum number of turns on a page. The default is 50."),
+        ("If-None-Match" = Option<String>, Header, description = "The ETags of the versions that the client has."),
     ),
     responses(
         (
-            status = 200, description = "A page.",
+            status = 200, description = "A page of turns.",
             body = Transcript,
-            headers(("ETag" = String, description = "For If-None-Match."))
+            headers(("ETag" = String, description = "The version of the page, for `If-None-Match`."))
         ),
         (
-            status = 304, description = "The page is the version that If-None-Match names.",
-            headers(("ETag" = String, description = "Of the page."))
+            status = 304, description = "The page has an ETag from `If-None-Match`.",
+            headers(("ETag" = String, description = "The version of the page."))
         ),
     )
 )]
@@ -53,24 +53,24 @@ pub(in crate::http) async fn get_transcript(
     respond_page(&gateway, &by, session, form, &known, params).await
 }
 
-/// The session's turns as Markdown, for any `Accept`.
+/// Gets the turns of a session as Markdown, for any `Accept`.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/transcript/markdown",
     tag = "sessions",
     params(
-        ("before" = Option<String>, Query, pattern = "^p[1-9][0-9]{0,8}$", description = "`nextCursor` of the page before."),
-        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "Turns on a page; 50."),
-        ("If-None-Match" = Option<String>, Header, description = "ETags of versions that the client has already."),
+        ("before" = Option<String>, Query, pattern = "^p[1-9][0-9]{0,8}$", description = "The `nextCursor` of the previous page."),
+        ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "The maximum number of turns on a page. The default is 50."),
+        ("If-None-Match" = Option<String>, Header, description = "The ETags of the versions that the client has."),
     ),
     responses(
         (
-            status = 200, description = "A page.", body = String, content_type = "text/markdown",
-            headers(("ETag" = String, description = "For If-None-Match."))
+            status = 200, description = "A page of turns.", body = String, content_type = "text/markdown",
+            headers(("ETag" = String, description = "The version of the page, for `If-None-Match`."))
         ),
         (
-            status = 304, description = "The page is the version that If-None-Match names.",
-            headers(("ETag" = String, description = "Of the page."))
+            status = 304, description = "The page has an ETag from `If-None-Match`.",
+            headers(("ETag" = String, description = "The version of the page."))
         ),
     )
 )]
@@ -97,7 +97,7 @@ async fn respond_page(
     params.finish()?;
     let session = gateway.sessions.open(by, session).await?;
     let page = session.transcript(before, limit).await?;
-    // Weak: retention may drop the beginning of a turn, which appends no event.
+    // Weak, because retention may delete the beginning of a turn without appending an event.
     let format = if form == Representation::Json { "" } else { "-md" };
     let etag = format!("W/\"{}{format}\"", page.last_event_id);
     Ok(known.respond(&etag, || match form {
@@ -109,12 +109,13 @@ async fn respond_page(
     }))
 }
 
-/// The end of what the session's process wrote to stderr; empty without a process.
+/// Gets the end of the stderr output of the session's process. The text is empty if the session has no
+/// process.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/stderr",
     tag = "sessions",
-    responses((status = 200, body = String, content_type = "text/plain", description = "Its last lines."))
+    responses((status = 200, body = String, content_type = "text/plain", description = "The last lines of the output."))
 )]
 pub(in crate::http) async fn get_stderr(
     State(gateway): State<Gateway>,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use acp_gateway::workspace::{Precondition, FileError, LineRange, Workspace, Workspaces};
+use acp_gateway::workspace::{FileError, LineRange, Precondition, Workspace, Workspaces};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 use tempfile::TempDir;
 
@@ -121,8 +121,14 @@ fn sibling_prefix() {
         refused(&ground, &workspace, &ground.text(path), |error| matches!(error, FileError::OutsideRoots));
     }
     let outside = ground.workspaces.open(&ground.path("root-secret"), &[]);
-    assert!(matches!(outside, Err(FileError::OutsideRoots)), "a root is none by the letters that it begins with");
-    assert!(matches!(ground.workspaces.resolve_directory(&ground.text("root-secret")), Err(FileError::OutsideRoots)));
+    assert!(
+        matches!(outside, Err(FileError::OutsideRoots)),
+        "a root is none by the letters that it begins with"
+    );
+    assert!(matches!(
+        ground.workspaces.resolve_directory(&ground.text("root-secret")),
+        Err(FileError::OutsideRoots)
+    ));
 }
 
 #[test]

@@ -92,7 +92,7 @@ async fn a_backup_overwrites_nothing_and_leaves_nothing_half_made() {
     let file = folder.join("one");
     std::fs::write(&file, "somebody's").expect("the folder is ours");
     let told = said(&run(&gateway, &["backup", text_of(&file)]), false);
-    assert!(told.contains("overwrites nothing"), "{told}");
+    assert!(told.contains("a backup does not overwrite a file"), "{told}");
     assert_eq!(std::fs::read(&file).expect("it is there"), b"somebody's");
     let nowhere = folder.join("none/two");
     said(&run(&gateway, &["backup", text_of(&nowhere)]), false);

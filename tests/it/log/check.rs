@@ -9,9 +9,9 @@ use serde_json::json;
 use super::{LIMITS, break_structure, leave_open};
 use crate::support::{Setup, eventually};
 
-const LEFT: &str = "the log was not closed; it is checked";
-const MUCH: &str = "the log unpacks to much: the rest is checked while it is served";
-const IN_ORDER: &str = "the log was checked, and is in order";
+const LEFT: &str = "the log was not closed cleanly; checking it";
+const MUCH: &str = "the log is large when decompressed; serving it while the check continues";
+const IN_ORDER: &str = "checked the log and found no damage";
 
 #[tokio::test]
 async fn a_log_that_was_left_open_is_checked_before_it_is_served() {

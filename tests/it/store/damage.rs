@@ -163,7 +163,7 @@ async fn a_gateway_on_a_damaged_file_serves_what_is_whole_or_says_why_not() {
         if let Err(code) = gateway.try_start() {
             let log = gateway.log();
             let why = log.lines().last().unwrap_or_default();
-            assert!(code == Some(1) && why.contains("log cannot be opened"), "{what}: {code:?} {log}");
+            assert!(code == Some(1) && why.contains("could not open the log"), "{what}: {code:?} {log}");
             figure(&format!("{what}: {why}"));
             assert_ne!(what, "a run", "one session's damage is not the others' end");
         } else {
