@@ -87,7 +87,11 @@ pub fn is_older_version(data: &DataDir) -> Result<bool, StartError> {
 
 /// Checks the log after an unclean shutdown. A small log is checked before the gateway serves, a large log
 /// meanwhile.
-async fn check_after_unclean_shutdown(store: &Arc<SqliteStore>, limits: &Limits, shutdown: &Shutdown) -> Result<(), StartError> {
+async fn check_after_unclean_shutdown(
+    store: &Arc<SqliteStore>,
+    limits: &Limits,
+    shutdown: &Shutdown,
+) -> Result<(), StartError> {
     if !store.unclean_shutdown() {
         return Ok(());
     }
@@ -172,7 +176,8 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let workspaces = workspaces.map_err(StartError::Workspaces)?;
     let parts = (ids.clone(), Arc::clone(&limits), shutdown.clone());
     let prompt_keys = keys.clone();
-    let may_prompt = MayPrompt::new(move |tenant, id| prompt_keys.principal_has_scope(tenant, id, Scope::Prompt));
+    let may_prompt =
+        MayPrompt::new(move |tenant, id| prompt_keys.principal_has_scope(tenant, id, Scope::Prompt));
     let context = Context::new(log.clone(), pool.clone(), catalogue.clone(), workspaces, may_prompt, parts);
     let sessions = SessionRegistry::start(context).await?;
 
@@ -181,7 +186,13 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     let policy =
         Arc::new(Policy::new(&policy_options(&config, bound), keys.clone(), tickets.clone(), &limits));
     let prestart_pool = pool.clone();
-    let reloader = Reloader { catalogue_sender: catalogues, pool: pool.clone(), keys, shutdown: shutdown.clone(), config };
+    let reloader = Reloader {
+        catalogue_sender: catalogues,
+        pool: pool.clone(),
+        keys,
+        shutdown: shutdown.clone(),
+        config,
+    };
     let config = &reloader.config;
     let router = http::router(http::Gateway::new(http::GatewayParts {
         sessions,

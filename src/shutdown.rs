@@ -37,7 +37,13 @@ impl Shutdown {
     pub fn new() -> Self {
         let hard = CancellationToken::new();
         let (soft, closing) = (hard.child_token(), hard.child_token());
-        Self { drain_token: soft, closing_token: closing, abort_token: hard, work_tasks: TaskTracker::new(), other_tasks: TaskTracker::new() }
+        Self {
+            drain_token: soft,
+            closing_token: closing,
+            abort_token: hard,
+            work_tasks: TaskTracker::new(),
+            other_tasks: TaskTracker::new(),
+        }
     }
 
     /// Starts a task that [`Shutdown::wait_for_tasks`] waits for. Other tasks depend on it, so a panic in it

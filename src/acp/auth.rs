@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::version::AcpVersion;
 use super::initialize::InitializeResult;
 use super::raw_object::RawObject;
 use super::to_raw;
+use super::version::AcpVersion;
 use crate::types::known_agents::ApiKeyFormat;
 
 pub const STATUS: &str = "auth/status";

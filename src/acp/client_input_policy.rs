@@ -119,7 +119,10 @@ mod tests {
         assert_eq!(gated.pointer().unwrap(), "/_meta/a~1b");
         for shape in ["[]", "1", "null", r#"{"a":1,"a":2}"#, r#"{"_meta":[]}"#, r#"{"_meta":{"a":1,"a":1}}"#]
         {
-            assert!(matches!(check_params(&meta, raw(shape)), Err(ClientInputError::NotAnObject { .. })), "{shape}");
+            assert!(
+                matches!(check_params(&meta, raw(shape)), Err(ClientInputError::NotAnObject { .. })),
+                "{shape}"
+            );
         }
     }
 }

@@ -70,9 +70,21 @@ struct BlockSchema {
 const BLOCK_SCHEMAS: [BlockSchema; 5] = [
     BlockSchema { kind: "text", members: &[("text", '"')], is_supported: |_| true },
     BlockSchema { kind: "resource_link", members: &[("uri", '"'), ("name", '"')], is_supported: |_| true },
-    BlockSchema { kind: "image", members: &[("data", '"'), ("mimeType", '"')], is_supported: |takes| takes.image },
-    BlockSchema { kind: "audio", members: &[("data", '"'), ("mimeType", '"')], is_supported: |takes| takes.audio },
-    BlockSchema { kind: "resource", members: &[("resource", '{')], is_supported: |takes| takes.embedded_context },
+    BlockSchema {
+        kind: "image",
+        members: &[("data", '"'), ("mimeType", '"')],
+        is_supported: |takes| takes.image,
+    },
+    BlockSchema {
+        kind: "audio",
+        members: &[("data", '"'), ("mimeType", '"')],
+        is_supported: |takes| takes.audio,
+    },
+    BlockSchema {
+        kind: "resource",
+        members: &[("resource", '{')],
+        is_supported: |takes| takes.embedded_context,
+    },
 ];
 
 #[cfg(test)]

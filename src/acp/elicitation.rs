@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::request_kind::ValidationError;
 use super::form::{Form, FormError};
 use super::raw_object::RawObject;
+use super::request_kind::ValidationError;
 use super::to_raw;
 use crate::types::limits::ELICITATION_ID_BYTES;
 

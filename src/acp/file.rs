@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn results_match_the_schema() {
-        let result: v1::ReadTextFileResponse = serde_json::from_str(read_text_file_result("a\"\n").get()).unwrap();
+        let result: v1::ReadTextFileResponse =
+            serde_json::from_str(read_text_file_result("a\"\n").get()).unwrap();
         assert_eq!(result.content, "a\"\n");
         let _: v1::WriteTextFileResponse = serde_json::from_str(empty_result().get()).unwrap();
         let error: v1::Error = serde_json::from_str(file_not_found("/w/a b%é").get()).unwrap();

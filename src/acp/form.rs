@@ -8,10 +8,11 @@ use jsonschema::{PatternOptions, Validator};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::request_kind::ValidationError;
 use super::raw_object::RawObject;
+use super::request_kind::ValidationError;
 use crate::types::limits::{
-    FORM_ANSWER_BYTES, FORM_BYTES, FORM_FIELDS, FORM_PATTERN_BYTES, FORM_PATTERN_LENGTH, FORM_PATTERN_BACKTRACKS,
+    FORM_ANSWER_BYTES, FORM_BYTES, FORM_FIELDS, FORM_PATTERN_BACKTRACKS, FORM_PATTERN_BYTES,
+    FORM_PATTERN_LENGTH,
 };
 
 /// A parsed form.
@@ -198,7 +199,8 @@ impl Keywords<'_> {
                 if !schema.get("format").is_none_or(|format| FORMATS.iter().any(|known| format == known)) {
                     schema.remove("format");
                 }
-                let consts = self.option_values(self.property, "oneOf")?.map(|consts| json!([{ "enum": consts }]));
+                let consts =
+                    self.option_values(self.property, "oneOf")?.map(|consts| json!([{ "enum": consts }]));
                 schema.extend(consts.map(|consts| ("allOf".to_owned(), consts)));
                 self.copy_keyword("enum", is_string_array, &mut schema)?;
             }

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::capabilities::AgentCapabilities;
-use super::version::AcpVersion;
 use super::raw_object::RawObject;
 use super::to_raw;
 use super::v2;
+use super::version::AcpVersion;
 use crate::types::ServedBy;
 
 /// The agent's answer to `initialize`.
@@ -54,9 +54,11 @@ impl InitializeResult {
     /// Parses the result of `initialize`. All members except the version may be missing or malformed. For
     /// example, the echo agent of the Python SDK sends only the version.
     pub fn parse(result: &RawValue, asked: AcpVersion) -> Result<Self, InitializeError> {
-        let answer: InitializeAnswer<'_> = serde_json::from_str(result.get()).map_err(InitializeError::Malformed)?;
+        let answer: InitializeAnswer<'_> =
+            serde_json::from_str(result.get()).map_err(InitializeError::Malformed)?;
         let answered = answer.protocol_version;
-        let negotiated = AcpVersion::from_number(answered).filter(|dialect| dialect.number() <= asked.number());
+        let negotiated =
+            AcpVersion::from_number(answered).filter(|dialect| dialect.number() <= asked.number());
         let Some(dialect) = negotiated else {
             return Err(InitializeError::Version { answered, asked: asked.number() });
         };

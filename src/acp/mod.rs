@@ -37,7 +37,6 @@ pub mod update;
 mod update_line;
 mod v2;
 
-pub use request_kind::{RequestKind, ValidationError, Outcome, error, method_not_found, resource_not_found};
 pub use attachment::{FileBlock, FileContent, append_blocks};
 pub use capabilities::{
     AgentCapabilities, AuthCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities,
@@ -45,43 +44,45 @@ pub use capabilities::{
 pub use content::{ContentError, validate_prompt};
 pub use defects::{earliest_load, restores_empty_sessions};
 pub use depth::{TooDeep, check_depth, to_one_line};
-pub use version::AcpVersion;
 pub use elicitation::{
     Elicitation, ElicitationError, ElicitationMode, check_form, completed_elicitation, parse_elicitation,
 };
 pub use file::{
-    ReadTextFile, WriteTextFile, empty_result, percent_encode_path, file_not_found, file_uri, parse_read_text_file,
-    parse_write_text_file, read_text_file_result,
+    ReadTextFile, WriteTextFile, empty_result, file_not_found, file_uri, parse_read_text_file,
+    parse_write_text_file, percent_encode_path, read_text_file_result,
 };
 pub use form::FormError;
 pub use initialize::{ClientCapabilities, InitializeError, InitializeResult, initialize};
 pub use listing::{ListedSession, SessionListing, list_sessions};
 pub use meta::split_meta;
 pub use method::{error_code, stop_reason};
-pub use raw_object::RawObject;
-pub use view::{
-    NewSessionResult, ViewError, PromptResult, UpdateView, config_options_of, has_session_id, null_to_empty,
-    parse_cancel_request, parse_update, replace_request_id, replace_session_id, session_id_of, with_session_id,
-};
 pub use permission::{
     AnswerError, PermissionOption, PermissionView, cancelled, parse_permission, selected, subject_tool_call,
 };
+pub use raw_object::RawObject;
 pub use request::{
     ConfigValue, ConfigValueError, cancel, cancel_request, close_session, delete_session, prompt,
     set_config_option, set_mode,
 };
+pub use request_kind::{Outcome, RequestKind, ValidationError, error, method_not_found, resource_not_found};
 pub use restore::{RestoreFailure, rejects_session};
 pub use setup::{
     McpServer, McpTransport, NameValue, SessionSetup, fork_session, new_session, replay_session,
     resume_session,
 };
 pub use terminal::{
-    CreateTerminal, parse_create_terminal, parse_terminal_id, create_terminal_result, terminal_empty_result, wait_for_exit_result,
-    terminal_output_result,
+    CreateTerminal, create_terminal_result, parse_create_terminal, parse_terminal_id, terminal_empty_result,
+    terminal_output_result, wait_for_exit_result,
 };
 pub use trace::{TraceContext, with_trace};
 pub use update_line::UpdateLine;
-pub use v2::{CancelTarget, WorkEnd, WorkState, cancel_target, parse_cancel_target, mode_option};
+pub use v2::{CancelTarget, WorkEnd, WorkState, cancel_target, mode_option, parse_cancel_target};
+pub use version::AcpVersion;
+pub use view::{
+    NewSessionResult, PromptResult, UpdateView, ViewError, config_options_of, has_session_id, null_to_empty,
+    parse_cancel_request, parse_update, replace_request_id, replace_session_id, session_id_of,
+    with_session_id,
+};
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::depth::to_one_line;
-use super::version::AcpVersion;
 use super::to_raw;
 use super::trace::{Meta, TraceContext};
+use super::version::AcpVersion;
 use crate::jsonrpc::CallId;
 
 #[derive(Serialize)]

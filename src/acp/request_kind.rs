@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use super::method::{self, error_code};
 use super::raw_object::RawObject;
-use super::{elicitation, to_raw, permission};
+use super::{elicitation, permission, to_raw};
 
 /// The kind of an agent's request. All methods of one kind have the same form of answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,10 @@ impl RequestKind {
             Self::WriteFile | Self::EndTerminal if result.get() == "null" => Ok(()),
             _ => {
                 let Some(object) = RawObject::parse(result) else {
-                    return Err(vec![ValidationError::new("", "expected an object without repeated members")]);
+                    return Err(vec![ValidationError::new(
+                        "",
+                        "expected an object without repeated members",
+                    )]);
                 };
                 let mut misfits = Vec::new();
                 self.validate_members(&object, &mut misfits);
@@ -114,7 +117,9 @@ impl RequestKind {
                     None => {}
                     Some(status) => match RawObject::parse(status) {
                         Some(status) => validate_exit(&status, "/exitStatus", misfits),
-                        None => misfits.push(ValidationError::new("/exitStatus", "expected an object or null")),
+                        None => {
+                            misfits.push(ValidationError::new("/exitStatus", "expected an object or null"))
+                        }
                     },
                 }
             }
@@ -128,7 +133,10 @@ impl RequestKind {
 fn validate_exit(status: &RawObject<'_>, at: &str, misfits: &mut Vec<ValidationError>) {
     let code = status.get("exitCode").is_none_or(|code| is_null(code.get()) || is_exit_code(code.get()));
     if !code {
-        misfits.push(ValidationError::new(format!("{at}/exitCode"), "expected a whole number of at least 0, or null"));
+        misfits.push(ValidationError::new(
+            format!("{at}/exitCode"),
+            "expected a whole number of at least 0, or null",
+        ));
     }
     if !status.get("signal").is_none_or(|signal| is_null(signal.get()) || is_text(signal.get())) {
         misfits.push(ValidationError::new(format!("{at}/signal"), "expected a string, or null"));

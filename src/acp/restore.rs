@@ -110,7 +110,11 @@ struct NormalizedText(String);
 impl NormalizedText {
     fn of(error: &RpcError, session_id: &str) -> Self {
         let data = error.data.as_deref().map_or("", RawValue::get);
-        Self(format!(" {} | {} | ", normalize_words(&error.message, session_id), normalize_words(data, session_id)))
+        Self(format!(
+            " {} | {} | ",
+            normalize_words(&error.message, session_id),
+            normalize_words(data, session_id)
+        ))
     }
 
     fn mentions_use(&self) -> bool {

@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::capabilities::AgentCapabilities;
-use super::version::AcpVersion;
 use super::meta::SetupMeta;
 use super::to_raw;
 use super::trace::TraceContext;
+use super::version::AcpVersion;
 
 /// The parameters of a session. The gateway sends the same parameters to each process of the session.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -179,7 +179,8 @@ pub fn replay_session(
     if dialect == AcpVersion::V1 {
         return resume_session(session_id, setup, trace);
     }
-    let params = Params { session_id: Some(session_id), setup, meta: SetupMeta { client: setup.meta, trace } };
+    let params =
+        Params { session_id: Some(session_id), setup, meta: SetupMeta { client: setup.meta, trace } };
     to_raw(&Replayed { params, replay_from: Cursor { kind: "start" } })
 }
 
@@ -260,6 +261,9 @@ mod tests {
         assert!(!http.is_supported_by(&capabilities) && stdio.is_supported_by(&capabilities));
         capabilities.mcp.http = true;
         assert!(http.is_supported_by(&capabilities));
-        assert_eq!((http.required_capability(), stdio.required_capability()), ("mcpCapabilities.http", "session.mcp.stdio"));
+        assert_eq!(
+            (http.required_capability(), stdio.required_capability()),
+            ("mcpCapabilities.http", "session.mcp.stdio")
+        );
     }
 }

@@ -71,7 +71,8 @@ pub fn is_required(error: &RpcError) -> bool {
 /// Collects the secrets in the params of `authenticate`: every longer text in `_meta`.
 pub fn secrets_of(params: &RawValue) -> Vec<String> {
     let mut texts = Vec::new();
-    let meta = RawObject::parse(params).and_then(|params| serde_json::from_str(params.get("_meta")?.get()).ok());
+    let meta =
+        RawObject::parse(params).and_then(|params| serde_json::from_str(params.get("_meta")?.get()).ok());
     collect_strings(&meta.unwrap_or_default(), &mut texts);
     texts
 }
@@ -87,7 +88,7 @@ fn collect_strings(value: &Value, texts: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::auth::{authenticate, api_key_meta};
+    use super::super::auth::{api_key_meta, authenticate};
     use super::*;
     use crate::types::known_agents::ApiKeyFormat;
 

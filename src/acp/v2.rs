@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 use super::capabilities::{
     AgentCapabilities, AuthCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities, has_object,
 };
-use super::version::AcpVersion;
 use super::initialize::{ClientCapabilities, ClientInfo, EmptyObject};
 use super::raw_object::RawObject;
 use super::trace::{Meta, TraceContext};
+use super::version::AcpVersion;
 use super::{method, to_raw, update};
 use crate::jsonrpc::{self, RpcError};
 
@@ -125,7 +125,8 @@ impl<'a> WorkState<'a> {
             return Some(Self::Busy);
         }
         let usage = object.get("usage").filter(|usage| usage.get().starts_with('{'));
-        let error = object.get("error").filter(|error| error.get().starts_with('{')).map(jsonrpc::parse_error);
+        let error =
+            object.get("error").filter(|error| error.get().starts_with('{')).map(jsonrpc::parse_error);
         Some(Self::Idle(WorkEnd { stop_reason: object.text("stopReason"), error, usage }))
     }
 }
@@ -251,7 +252,10 @@ mod tests {
         }
         assert_eq!(parse_cancel_target(update::TOOL_CALL_UPDATE, raw(r#"{"toolCallId":"c"}"#)), None);
         assert_eq!(
-            parse_cancel_target(update::TERMINAL_UPDATE, raw(r#"{"terminalId":"t","capabilities":{"cancel":{}}}"#)),
+            parse_cancel_target(
+                update::TERMINAL_UPDATE,
+                raw(r#"{"terminalId":"t","capabilities":{"cancel":{}}}"#)
+            ),
             Some((CancelTarget::Terminal("t".to_owned()), true))
         );
         assert_eq!(parse_cancel_target(update::USAGE, raw(r#"{"toolCallId":"c","capabilities":{}}"#)), None);
@@ -264,8 +268,14 @@ mod tests {
         let _: v2::CancelToolCallRequest = serde_json::from_str(params.get()).unwrap();
         let params = cancel_target("s", &CancelTarget::Terminal("t".to_owned()), None);
         let _: v2::CancelTerminalRequest = serde_json::from_str(params.get()).unwrap();
-        assert_eq!(CancelTarget::ToolCall(String::new()).cancel_method(), v2::AGENT_METHOD_NAMES.tool_call_cancel);
-        assert_eq!(CancelTarget::Terminal(String::new()).cancel_method(), v2::AGENT_METHOD_NAMES.terminal_cancel);
+        assert_eq!(
+            CancelTarget::ToolCall(String::new()).cancel_method(),
+            v2::AGENT_METHOD_NAMES.tool_call_cancel
+        );
+        assert_eq!(
+            CancelTarget::Terminal(String::new()).cancel_method(),
+            v2::AGENT_METHOD_NAMES.terminal_cancel
+        );
     }
 
     #[test]

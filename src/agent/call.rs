@@ -77,7 +77,8 @@ impl Process {
             }
             if let Some(outcome) = answer {
                 open.call = None;
-                return outcome.map_err(|error| AgentFailure::from_rpc_error(error, &self.spec, &self.initialized));
+                return outcome
+                    .map_err(|error| AgentFailure::from_rpc_error(error, &self.spec, &self.initialized));
             }
         }
     }

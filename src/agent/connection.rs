@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::failure::without_secrets;
 use crate::acp::UpdateLine;
-use crate::jsonrpc::{self, CallId, IncomingId, LineDecoder, Message, RpcError, PendingTables};
+use crate::jsonrpc::{self, CallId, IncomingId, LineDecoder, Message, PendingTables, RpcError};
 use crate::process::StdinWriter;
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::Limits;

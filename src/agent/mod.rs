@@ -17,7 +17,7 @@ mod spec;
 
 pub use catalogue::{Catalogue, CurrentCatalogue};
 pub use connection::{Batch, Connection, Inbound};
-pub use failure::{AgentFailure, AgentExit, without_secrets};
+pub use failure::{AgentExit, AgentFailure, without_secrets};
 pub use process::{FailedStart, Launcher, Process};
 pub use sign_in::{SignInCommand, Terminal};
-pub use spec::{AgentLimits, AgentSpec, Home, Known, Permissions, PoolSpec, OnTimeout};
+pub use spec::{AgentLimits, AgentSpec, Home, Known, OnTimeout, Permissions, PoolSpec};

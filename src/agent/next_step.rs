@@ -76,7 +76,8 @@ mod tests {
         let home = if found { Home::User(PathBuf::new()) } else { Home::Dedicated(PathBuf::new()) };
         let spec = AgentSpec { known, env, home, ..AgentSpec::removed(name) };
         let text = format!(r#"{{"protocolVersion":1,"authMethods":{methods}}}"#);
-        let initialized = InitializeResult::parse(serde_json::from_str(&text).unwrap(), AcpVersion::V1).unwrap();
+        let initialized =
+            InitializeResult::parse(serde_json::from_str(&text).unwrap(), AcpVersion::V1).unwrap();
         next_step(&spec, &initialized)
     }
 

@@ -8,9 +8,9 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::connection::{Batch, Connection, Inbound, ReadEnd};
-use super::failure::{AgentFailure, AgentExit};
+use super::failure::{AgentExit, AgentFailure};
 use super::spec::{AgentSpec, Home};
-use crate::acp::{self, ClientCapabilities, AcpVersion, InitializeResult, error_code};
+use crate::acp::{self, AcpVersion, ClientCapabilities, InitializeResult, error_code};
 use crate::jsonrpc::IncomingId;
 use crate::process::{Child, ChildSpec, ProcessTree, Spawner, StopReason, Terminals};
 use crate::shutdown::{Shutdown, lock_or_abort};
@@ -114,7 +114,9 @@ impl Launcher {
     }
 
     fn may_speak_v2(&self, spec: &Arc<AgentSpec>) -> bool {
-        let older = || lock_or_abort(self.v1_only.lock()).get(&spec.name).is_some_and(|older| Arc::ptr_eq(older, spec));
+        let older = || {
+            lock_or_abort(self.v1_only.lock()).get(&spec.name).is_some_and(|older| Arc::ptr_eq(older, spec))
+        };
         AcpVersion::from_number(spec.protocol) == Some(AcpVersion::V2) && !older()
     }
 
@@ -152,7 +154,9 @@ impl Launcher {
             }
             Ok(Err(Some(failure))) => failure,
             Ok(Err(None)) => AgentFailure::Exited(starting.exit().await),
-            Err(_) => AgentFailure::StartTimeout { agent: spec.name.clone(), timeout: spec.limits.start_timeout },
+            Err(_) => {
+                AgentFailure::StartTimeout { agent: spec.name.clone(), timeout: spec.limits.start_timeout }
+            }
         };
         Err(FailedStart::of(failure, starting.child))
     }
@@ -227,7 +231,15 @@ impl Starting {
     ) -> Process {
         let Self { connection, batches, child } = self;
         let initialized = Arc::new(initialized);
-        Process { spec: Arc::clone(spec), connection, batches, initialized, client_capabilities: offer, child, tree }
+        Process {
+            spec: Arc::clone(spec),
+            connection,
+            batches,
+            initialized,
+            client_capabilities: offer,
+            child,
+            tree,
+        }
     }
 
     async fn exit(&self) -> AgentExit {

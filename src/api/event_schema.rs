@@ -49,7 +49,8 @@ fn event_schema(head: &RefOr<Schema>, kind: &str, logged: bool, own: RefOr<Schem
 
 impl PartialSchema for SessionEvent {
     fn schema() -> RefOr<Schema> {
-        let names: Vec<(&str, String)> = TYPES.iter().map(|(rust, kind, _)| (*kind, schema_name(rust))).collect();
+        let names: Vec<(&str, String)> =
+            TYPES.iter().map(|(rust, kind, _)| (*kind, schema_name(rust))).collect();
         let members = names.iter().map(|(kind, name)| (*kind, name.as_str()));
         union("An event. `type` selects the schema. Clients must ignore unknown types.", members)
     }

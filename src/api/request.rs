@@ -114,7 +114,10 @@ impl ToSchema for RequestAnswer {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         let result = single_member_object("result", ObjectBuilder::new().schema_type(SchemaType::AnyValue));
         schemas.push(("ResultAnswer".to_owned(), result.into()));
-        schemas.push(("ErrorAnswer".to_owned(), single_member_object("error", Ref::from_schema_name("RpcError")).into()));
+        schemas.push((
+            "ErrorAnswer".to_owned(),
+            single_member_object("error", Ref::from_schema_name("RpcError")).into(),
+        ));
         schemas.push(("RpcError".to_owned(), RpcError::schema()));
     }
 }
@@ -134,7 +137,8 @@ impl ToSchema for PermissionAnswer {
         let choice = single_member_object("optionId", ObjectBuilder::new().schema_type(Type::String));
         let cancelled = ObjectBuilder::new().schema_type(Type::Boolean).enum_values(Some([true]));
         schemas.push(("PermissionChoice".to_owned(), choice.into()));
-        schemas.push(("PermissionCancellation".to_owned(), single_member_object("cancelled", cancelled).into()));
+        schemas
+            .push(("PermissionCancellation".to_owned(), single_member_object("cancelled", cancelled).into()));
     }
 }
 

@@ -44,7 +44,8 @@ impl FailureLimiter {
         {
             windows.remove(&oldest);
         }
-        let window = windows.entry(rate_limit_address(address)).or_insert(Window { started_at: now, count: 0 });
+        let window =
+            windows.entry(rate_limit_address(address)).or_insert(Window { started_at: now, count: 0 });
         if now >= window.started_at + WINDOW {
             *window = Window { started_at: now, count: 0 };
         }

@@ -344,7 +344,9 @@ impl Keys {
             let mut entries = lock_or_abort(self.0.entries.write());
             for (hash, entry) in &found {
                 if let Some(old) = entries.get(hash) {
-                    entry.last_used_millis.store(old.last_used_millis.load(Ordering::Relaxed), Ordering::Relaxed);
+                    entry
+                        .last_used_millis
+                        .store(old.last_used_millis.load(Ordering::Relaxed), Ordering::Relaxed);
                 }
             }
             let any_ended = entries

@@ -14,10 +14,10 @@ mod keys;
 mod policy;
 mod tickets;
 
-pub use admission::{Admission, Credential, AdmissionError};
+pub use admission::{Admission, AdmissionError, Credential};
 pub use key::{Key, KeyHash, KeyId, KeyKind, KeyText};
 pub use keys::{
     CreateKeyError, KeyChange, KeyStoreError, Keys, NewKey, RevokeError, UpdateKeyError, Verified,
 };
 pub use policy::{Policy, PolicyOptions};
-pub use tickets::{IssuedTicket, TicketError, TicketStoreError, TicketGuard, Tickets};
+pub use tickets::{IssuedTicket, TicketError, TicketGuard, TicketStoreError, Tickets};

@@ -8,9 +8,9 @@ use http::{HeaderMap, Method};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::admission::{Admission, Credential, AdmissionError};
+use super::admission::{Admission, AdmissionError, Credential};
 use super::failures::FailureLimiter;
-use super::hosts::{RequestOrigin, Hosts, SingleHeader};
+use super::hosts::{Hosts, RequestOrigin, SingleHeader};
 use super::keys::Keys;
 use super::tickets::Tickets;
 use crate::types::{Limits, Network};
@@ -88,7 +88,8 @@ impl Policy {
                 }),
             };
         }
-        let Some(ticket) = parts.uri.query().and_then(ticket_param).filter(|_| parts.method == Method::GET) else {
+        let Some(ticket) = parts.uri.query().and_then(ticket_param).filter(|_| parts.method == Method::GET)
+        else {
             return Err(AdmissionError::MissingKey);
         };
         // Invalid tickets do not count, because an `EventSource` may reconnect with an expired ticket.

@@ -140,9 +140,19 @@ impl Tickets {
                 let held = record.zip(hash).and_then(|(record, hash)| {
                     let left = u64::try_from(record.until.as_millis() - now).ok().filter(|left| *left > 0)?;
                     // If the wall clock was set back, the ticket must still expire soon.
-                    let until = instant + Duration::from_millis(left).min(self.0.reconnect_ttl + REFRESH_INTERVAL);
+                    let until =
+                        instant + Duration::from_millis(left).min(self.0.reconnect_ttl + REFRESH_INTERVAL);
                     let holder = keys.verified_by_id(&KeyId::of(&record.key))?;
-                    Some((hash, Ticket { holder, paths: record.paths, streams: 0, expires_at: until, stored_expires_at: until }))
+                    Some((
+                        hash,
+                        Ticket {
+                            holder,
+                            paths: record.paths,
+                            streams: 0,
+                            expires_at: until,
+                            stored_expires_at: until,
+                        },
+                    ))
                 });
                 match held {
                     Some((hash, ticket)) => drop(self.tickets().insert(hash, ticket)),
@@ -167,7 +177,8 @@ impl Tickets {
         let now = Instant::now();
         let until = now + self.0.unused_ttl;
         let expires_at = self.0.ids.now().after(self.0.unused_ttl);
-        let ticket = Ticket { holder: holder.clone(), paths, streams: 0, expires_at: until, stored_expires_at: until };
+        let ticket =
+            Ticket { holder: holder.clone(), paths, streams: 0, expires_at: until, stored_expires_at: until };
         let _store_guard = lock_or_abort(self.0.store_lock.lock());
         let surplus = self.tickets_to_evict(holder);
         let deletes = surplus.iter().map(|hash| delete(*hash)).collect();
@@ -199,7 +210,10 @@ impl Tickets {
         let idle = tickets.iter().filter(|(_, ticket)| of_holder(ticket) && ticket.streams == 0);
         let mut idle: Vec<_> = idle.map(|(hash, ticket)| (ticket.expires_at, *hash)).collect();
         idle.sort_by_key(|(until, _)| *until);
-        idle.into_iter().take((count + 1).saturating_sub(self.0.max_per_principal)).map(|(_, hash)| hash).collect()
+        idle.into_iter()
+            .take((count + 1).saturating_sub(self.0.max_per_principal))
+            .map(|(_, hash)| hash)
+            .collect()
     }
 
     /// Opens a stream with a ticket. The returned guard keeps the ticket valid.
@@ -207,7 +221,8 @@ impl Tickets {
         let hash = KeyHash::of(presented);
         let now = Instant::now();
         let mut tickets = self.tickets();
-        let ticket = tickets.get_mut(&hash).filter(|ticket| ticket.is_valid(now)).ok_or(TicketError::Unknown)?;
+        let ticket =
+            tickets.get_mut(&hash).filter(|ticket| ticket.is_valid(now)).ok_or(TicketError::Unknown)?;
         if !ticket.paths.iter().any(|allowed| allowed == path) {
             return Err(TicketError::WrongPath);
         }
@@ -256,8 +271,11 @@ impl Tickets {
                 continue;
             }
             let until = if ticket.streams > 0 { now + after + REFRESH_INTERVAL } else { ticket.expires_at };
-            let known =
-                if ticket.streams > 0 { ticket.stored_expires_at >= now + after } else { ticket.stored_expires_at == until };
+            let known = if ticket.streams > 0 {
+                ticket.stored_expires_at >= now + after
+            } else {
+                ticket.stored_expires_at == until
+            };
             if !known {
                 puts.push(ticket.to_put(*hash, wall.after(until - now)));
                 stored.push((*hash, until));

@@ -80,7 +80,8 @@ pub(super) fn restore(file: &Path, options: &Options) -> Result<(), Failure> {
     remove_stale_parts(&gateway.data);
     let log = gateway.data.log();
     let from_stdin = file == Path::new(STDIO);
-    let source = if from_stdin { gateway.data.private().join(part_name(RESTORE_PART)) } else { file.to_owned() };
+    let source =
+        if from_stdin { gateway.data.private().join(part_name(RESTORE_PART)) } else { file.to_owned() };
     if from_stdin {
         // An interrupted restore with the same process id may have left this file, so truncate it.
         let mut options = OpenOptions::new();

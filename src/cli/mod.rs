@@ -29,7 +29,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use source::ConfigSource;
 
-use crate::config::{LocalConfig, Environment, Flags};
+use crate::config::{Environment, Flags, LocalConfig};
 use crate::{config, demo_agent, http, process};
 
 /// Runs ACP agents and lets web apps use them over HTTP.

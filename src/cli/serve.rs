@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::lock::DataLock;
 use super::signals::Signals;
 use super::source::ConfigSource;
-use super::{Failure, Options, backup, lock, output, error_chain};
+use super::{Failure, Options, backup, error_chain, lock, output};
 use crate::app::{self, Reloader};
 use crate::config::{Config, Listen};
 use crate::http::StreamWorkers;

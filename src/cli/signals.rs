@@ -32,7 +32,8 @@ impl Signals {
     /// Must be called inside the runtime.
     pub(super) fn new() -> io::Result<Self> {
         // Read this before `signal` replaces the disposition of HUP.
-        let hangup_stops = has_controlling_terminal() && !is_hangup_ignored(&std::fs::read_to_string("/proc/self/status")?);
+        let hangup_stops =
+            has_controlling_terminal() && !is_hangup_ignored(&std::fs::read_to_string("/proc/self/status")?);
         let stops = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
         Ok(Self { stops, hangup: signal(SignalKind::hangup())?, hangup_stops })
     }

@@ -19,7 +19,9 @@ pub(super) fn read(environment: &Environment) -> Result<Option<[u8; 32]>, Config
     let variable = |name| move |reason: String| ConfigError::Variable { name, reason };
     match (environment.get(FILE_VARIABLE), environment.get(HASH_VARIABLE)) {
         (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err(variable(HASH_VARIABLE)(format!("cannot be combined with {FILE_VARIABLE}"))),
+        (Some(_), Some(_)) => {
+            Err(variable(HASH_VARIABLE)(format!("cannot be combined with {FILE_VARIABLE}")))
+        }
         (Some(path), None) => {
             let key = secret::read_file(Path::new(path)).map_err(variable(FILE_VARIABLE))?;
             if key.len() < MIN_KEY_LEN || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -30,7 +32,9 @@ pub(super) fn read(environment: &Environment) -> Result<Option<[u8; 32]>, Config
         }
         (None, Some(hash)) => {
             let bytes = hash.to_str().and_then(parse_hex);
-            bytes.map(Some).ok_or_else(|| variable(HASH_VARIABLE)("not a SHA-256 hash of 64 hex digits".to_owned()))
+            bytes
+                .map(Some)
+                .ok_or_else(|| variable(HASH_VARIABLE)("not a SHA-256 hash of 64 hex digits".to_owned()))
         }
     }
 }

@@ -114,7 +114,11 @@ impl Default for Pool {
 
 impl Default for AgentLimits {
     fn default() -> Self {
-        Self { start_timeout: Duration::from_mins(1), max_line_bytes: 16 << 20, turn_idle_timeout: Duration::from_mins(30) }
+        Self {
+            start_timeout: Duration::from_mins(1),
+            max_line_bytes: 16 << 20,
+            turn_idle_timeout: Duration::from_mins(30),
+        }
     }
 }
 

@@ -87,7 +87,9 @@ fn from_environment(environment: &Environment) -> Result<Node, ConfigError> {
         let Some(key) = key else {
             let known = [CONFIG_VARIABLE, admin_key::FILE_VARIABLE, admin_key::HASH_VARIABLE].into_iter();
             // The common prefix would make all names similar.
-            let endings = known.chain(SHORT_VARIABLES.iter().map(|(short, _)| *short)).filter_map(strip_variable_prefix);
+            let endings = known
+                .chain(SHORT_VARIABLES.iter().map(|(short, _)| *short))
+                .filter_map(strip_variable_prefix);
             let suggestion = strip_variable_prefix(name).and_then(|name| closest(name, endings));
             let suggestion = suggestion.map(|ending| format!("{VARIABLE_PREFIX}{ending}"));
             return Err(ConfigError::UnknownVariable { origin, suggestion });

@@ -29,9 +29,9 @@ pub(super) fn read(field: Field, environment: &Environment) -> Result<McpServer,
             let transport = section.take("type").map_or(Ok(Transport::Http), |t| {
                 t.choice(&[("http", Transport::Http), ("sse", Transport::Sse)])
             })?;
-            let headers = section
-                .take("headers")
-                .map_or(Ok(BTreeMap::new()), |headers| secret::read_all(headers, environment, is_header_name))?;
+            let headers = section.take("headers").map_or(Ok(BTreeMap::new()), |headers| {
+                secret::read_all(headers, environment, is_header_name)
+            })?;
             let url = read_url(&url)?;
             match transport {
                 Transport::Http => McpServer::Http { url, headers },

@@ -31,12 +31,12 @@ use std::path::{Path, PathBuf};
 
 use crate::types::{AgentName, Limits, Network};
 
-pub use agent::{Agent, AgentLimits, Home, Launch, Permissions, Pool, OnTimeout};
+pub use agent::{Agent, AgentLimits, Home, Launch, OnTimeout, Permissions, Pool};
 pub use environment::{ChildEnvironment, Environment};
 pub use error::ConfigError;
 pub use layers::Flags;
 pub use listen::Listen;
-pub use load::{LocalConfig, load_local, load};
+pub use load::{LocalConfig, load, load_local};
 pub use mcp::McpServer;
 pub use node::Origin;
 pub use secret::{Secret, SecretText};

@@ -70,7 +70,9 @@ impl Secret {
             }
             Value::String(_) => return field.string().map(|text| Self::Plain(text.to_owned())),
             Value::Untyped(_) | Value::Table(_) => {}
-            _ => return Err(field.type_error("a string, { from_env = \"NAME\" } or { from_file = \"/path\" }")),
+            _ => {
+                return Err(field.type_error("a string, { from_env = \"NAME\" } or { from_file = \"/path\" }"));
+            }
         }
         let mut section = field.section()?;
         let (variable, file) = (section.take("from_env"), section.take("from_file"));
@@ -108,7 +110,9 @@ pub(super) fn read_file(path: &Path) -> Result<String, String> {
     }
     let file = std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
     let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
+    file.take(MAX_FILE_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("cannot be read: {error}"))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err("larger than 64 KiB".to_owned());
     }

@@ -134,7 +134,8 @@ impl TomlWriter<'_> {
         self.value_line("rpc", &list(&agent.rpc));
         self.value_line("terminal_auth", &agent.terminal_auth.to_string());
         self.value_line("protocol", &agent.protocol.to_string());
-        let (max, warm, idle) = (agent.pool.max_size, agent.pool.min_idle, duration_text(agent.pool.idle_timeout));
+        let (max, warm, idle) =
+            (agent.pool.max_size, agent.pool.min_idle, duration_text(agent.pool.idle_timeout));
         let warm_for = duration_text(agent.pool.min_idle_for);
         let spares = format!("warm = {warm}, warm_for = \"{warm_for}\"");
         let no_load_idle = duration_text(agent.pool.no_load_idle_timeout);
@@ -143,7 +144,8 @@ impl TomlWriter<'_> {
             "no_load_idle_timeout = \"{no_load_idle}\", no_load_reclaim_timeout = \"{no_load_reclaim}\""
         );
         self.value_line("pool", &format!("{{ max = {max}, {spares}, idle = \"{idle}\", {no_load} }}"));
-        let (start, silence) = (duration_text(agent.limits.start_timeout), duration_text(agent.limits.turn_idle_timeout));
+        let (start, silence) =
+            (duration_text(agent.limits.start_timeout), duration_text(agent.limits.turn_idle_timeout));
         let line = size_text(agent.limits.max_line_bytes as u64);
         self.value_line(
             "limits",

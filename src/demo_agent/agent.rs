@@ -13,7 +13,7 @@ use super::peer::Peer;
 use super::sessions::Sessions;
 use super::sign_in::SignIn;
 use super::store::Store;
-use super::version::{Version, RequestedVersion};
+use super::version::{RequestedVersion, Version};
 
 #[derive(Debug)]
 pub(super) struct Agent {

@@ -38,7 +38,8 @@ impl Prompt {
 
     /// A sentence about the attachments. Empty if there are none.
     pub(super) fn acknowledgement(&self) -> String {
-        let named: Vec<&str> = self.attachments.iter().take(MAX_NAMED_ATTACHMENTS).map(String::as_str).collect();
+        let named: Vec<&str> =
+            self.attachments.iter().take(MAX_NAMED_ATTACHMENTS).map(String::as_str).collect();
         let more = match self.attachments.len().saturating_sub(MAX_NAMED_ATTACHMENTS) {
             0 => String::new(),
             more => format!(" and {more} more"),

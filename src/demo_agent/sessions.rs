@@ -8,7 +8,7 @@ use agent_client_protocol_schema::v1::{Error, SessionId};
 
 use crate::types::Ids;
 
-use super::session::{Workspace, Record, Session};
+use super::session::{Record, Session, Workspace};
 use super::store::{Entry, Store};
 
 /// The maximum number of open sessions.

@@ -35,7 +35,11 @@ pub(super) struct SignIn {
 
 impl SignIn {
     pub(super) fn new(required: bool, folder: Option<PathBuf>) -> Self {
-        Self { required, marker_file: folder.map(|folder| folder.join("signed-in")), here: AtomicBool::new(false) }
+        Self {
+            required,
+            marker_file: folder.map(|folder| folder.join("signed-in")),
+            here: AtomicBool::new(false),
+        }
     }
 
     /// Whether the sign-in is enabled.
@@ -177,7 +181,10 @@ mod tests {
             sign_in.methods(offer).iter().map(|method| method.id().to_string()).collect()
         };
         assert_eq!(ids(ClientSupport::default()), [BY_CALL]);
-        assert_eq!(ids(ClientSupport { terminal_sign_in: true, ..ClientSupport::default() }), [BY_CALL, BY_TERMINAL]);
+        assert_eq!(
+            ids(ClientSupport { terminal_sign_in: true, ..ClientSupport::default() }),
+            [BY_CALL, BY_TERMINAL]
+        );
     }
 
     #[test]

@@ -57,7 +57,11 @@ impl Alarms {
         if *self.disk_space.borrow() != DiskSpace::Exhausted {
             return false;
         }
-        let room = if *lock_or_abort(self.reserved.lock()) { DiskSpace::Available } else { DiskSpace::ReserveReleased };
+        let room = if *lock_or_abort(self.reserved.lock()) {
+            DiskSpace::Available
+        } else {
+            DiskSpace::ReserveReleased
+        };
         self.set_disk_space(|_| room) == DiskSpace::Exhausted
     }
 

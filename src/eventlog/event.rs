@@ -65,8 +65,13 @@ struct HeaderCache {
 impl Framer {
     pub fn new(epoch: &Epoch, session: SessionId) -> Self {
         let (before, after) = (String::new(), String::new());
-        let around =
-            HeaderCache { kind: String::new(), prompt: None, time: Timestamp::from_millis(0), prefix: before, suffix: after };
+        let around = HeaderCache {
+            kind: String::new(),
+            prompt: None,
+            time: Timestamp::from_millis(0),
+            prefix: before,
+            suffix: after,
+        };
         let session = format!("\",\"sessionId\":\"{session}\",\"time\":\"");
         Self { epoch: format!("{epoch}-"), session, header: around }
     }

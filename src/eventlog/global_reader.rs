@@ -8,10 +8,10 @@ use tokio::task::JoinHandle;
 use crate::store::{Page, ReadError, Run};
 use crate::types::{SessionId, Tenant};
 
-use super::reader_registry::{ReaderRegistration, ReaderScope};
+use super::notify::{Notifier, Subscription};
 use super::reader::NotReady;
+use super::reader_registry::{ReaderRegistration, ReaderScope};
 use super::tails::Found;
-use super::notify::{Subscription, Notifier};
 use super::{EventLog, ResetReason, Shared};
 
 /// Which sessions a reader follows.
@@ -114,7 +114,11 @@ enum Step {
 
 impl EventLog {
     /// Replay of many sessions from `start` to the tail, then follow.
-    pub async fn global_reader(&self, scope: GlobalScope, start: GlobalStart) -> Result<GlobalReader, ReadError> {
+    pub async fn global_reader(
+        &self,
+        scope: GlobalScope,
+        start: GlobalStart,
+    ) -> Result<GlobalReader, ReadError> {
         let shared = Arc::clone(&self.shared);
         let mut ear = shared.last_pos.subscribe();
         let target = ear.observe();
@@ -296,7 +300,8 @@ impl GlobalReader {
             let (store, scope) = (Arc::clone(&self.shared.store), Arc::clone(&self.scope));
             let (cursor, max_bytes) = (self.cursor, self.shared.limits.store_page_bytes);
             self.reading = Some(self.shared.shutdown.spawn_blocking(move || {
-                let page = store.read_all(cursor, max_bytes, &|tenant, session| scope.contains(tenant, session));
+                let page =
+                    store.read_all(cursor, max_bytes, &|tenant, session| scope.contains(tenant, session));
                 drop(permit);
                 page
             }));

@@ -30,26 +30,26 @@ use tokio_util::sync::CancellationToken;
 
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::store::{Batch, CommitError, EventStore, LogUsage, Record, Table};
-use crate::types::{Expiry, Epoch, Ids, Limits, Position, SessionId, Tenant, Timestamp};
+use crate::types::{Epoch, Expiry, Ids, Limits, Position, SessionId, Tenant, Timestamp};
 
 use alarm::Alarms;
-use reader_registry::ReaderRegistry;
+use notify::Watermark;
 use read_cache::ReadCache;
+use reader_registry::ReaderRegistry;
 use retention::Growth;
 use session::State;
 use tails::Tails;
-use notify::Watermark;
 use writer::{CommitQueue, MaintenanceJob, Write};
 
 /// What readers give: those who only read need no word of the store.
 pub use crate::store::{Frame, ReadError, Run};
 pub use alarm::{Alarm, DiskSpace};
-pub use global_reader::{GlobalItem, GlobalReader, GlobalScope, GlobalStart};
 pub use event::{Event, Framer, Members};
+pub use global_reader::{GlobalItem, GlobalReader, GlobalScope, GlobalStart};
+pub use notify::{Delivery, DirectSink, Notifier};
 pub use reader::{Item, NotReady, Reader, ResetReason, Start, TailCursor};
 pub use records::Records;
 pub use session::{Closed, SessionLog};
-pub use notify::{Notifier, DirectSink, Delivery};
 pub use writer::Fatal;
 
 #[derive(Debug, thiserror::Error)]

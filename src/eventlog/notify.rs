@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::yield_now;
 
 use crate::shutdown::lock_or_abort;
-use crate::types::limits::{NOTIFY_BATCH as AT_ONCE, MAX_WRITER_NOTIFICATIONS as FEW};
+use crate::types::limits::{MAX_WRITER_NOTIFICATIONS as FEW, NOTIFY_BATCH as AT_ONCE};
 
 /// The last number that was told. It only grows.
 #[derive(Debug)]
@@ -257,7 +257,12 @@ impl Subscription {
     }
 
     /// From now on its reader is one of those that this herald tells. `told` is what it listens to.
-    pub(super) fn subscribe_via(&mut self, watermark: &Watermark, notifier: &Arc<Notifier>, sink: Option<Arc<dyn DirectSink>>) {
+    pub(super) fn subscribe_via(
+        &mut self,
+        watermark: &Watermark,
+        notifier: &Arc<Notifier>,
+        sink: Option<Arc<dyn DirectSink>>,
+    ) {
         let bell = watermark.wait_list(notifier);
         let place = bell.register(sink);
         self.guard = Some(TailWaiterGuard { wait_list: bell, slot: place });
@@ -266,7 +271,9 @@ impl Subscription {
     /// Resolves when something was told since it looked. Whoever has an ear holds what tells.
     pub(super) async fn changed(&mut self) {
         const SENDER_ALIVE: &str = "who listens holds what tells";
-        let Some(TailWaiterGuard { wait_list: bell, slot: place }) = &self.guard else { return self.last.changed().await.expect(SENDER_ALIVE) };
+        let Some(TailWaiterGuard { wait_list: bell, slot: place }) = &self.guard else {
+            return self.last.changed().await.expect(SENDER_ALIVE);
+        };
         poll_fn(|context| {
             // What is told after the look finds it waiting.
             bell.wait(*place, context.waker());
@@ -298,7 +305,9 @@ impl Notifier {
         let mut rounds = VecDeque::new();
         let mut left = AT_ONCE;
         loop {
-            rounds.extend(std::mem::take(&mut *lock_or_abort(self.queued.lock())).into_iter().map(|bell| (bell, 0)));
+            rounds.extend(
+                std::mem::take(&mut *lock_or_abort(self.queued.lock())).into_iter().map(|bell| (bell, 0)),
+            );
             let Some((bell, from)) = rounds.pop_front() else {
                 self.wake.notified().await;
                 continue;

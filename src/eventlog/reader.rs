@@ -6,9 +6,9 @@ use tokio::task::JoinHandle;
 
 use crate::store::{ReadError, Run};
 
+use super::notify::{DirectSink, Notifier, Subscription};
 use super::reader_registry::{ReaderRegistration, ReaderScope};
 use super::session::State;
-use super::notify::{Subscription, Notifier, DirectSink};
 
 /// Where a reader begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -259,12 +259,14 @@ impl Reader {
             }
             let permit = self.state.shared.permit().await;
             let (state, cursor) = (Arc::clone(&self.state), self.cursor);
-            let reads_on = std::mem::replace(&mut self.sequential, true) && self.cursor >= self.read_ahead_seq;
+            let reads_on =
+                std::mem::replace(&mut self.sequential, true) && self.cursor >= self.read_ahead_seq;
             let runs = self.state.shared.shutdown.spawn_blocking(move || {
                 let limits = &state.shared.limits;
                 let ahead = if reads_on { limits.read_ahead_bytes.min(limits.pages_bytes / 4) } else { 0 };
                 let bytes = ahead.max(limits.store_page_bytes);
-                let runs = coalesce(state.shared.store.read(state.id, cursor, bytes)?, limits.store_page_bytes);
+                let runs =
+                    coalesce(state.shared.store.read(state.id, cursor, bytes)?, limits.store_page_bytes);
                 state.cache_runs(&runs);
                 drop((permit, turn));
                 Ok(runs)
@@ -275,7 +277,8 @@ impl Reader {
         let (asked, result) = (page.requested_at, (&mut page.runs).await);
         self.page = None;
         let first = result.unwrap_or_else(|lost| Err(ReadError::Failed(lost.into()))).map(|runs| {
-            self.read_ahead_seq = runs.last().map_or(self.read_ahead_seq, |last| last.last_seq.max(self.read_ahead_seq));
+            self.read_ahead_seq =
+                runs.last().map_or(self.read_ahead_seq, |last| last.last_seq.max(self.read_ahead_seq));
             runs.into_iter().next()
         });
         (asked, first)

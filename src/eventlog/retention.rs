@@ -107,7 +107,9 @@ async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
                 batch.deletes.push(Delete { table: Table::Tombstone, key });
             }
         }
-        if !batch.erase.is_empty() && shared.run_maintenance(move |store| store.commit(&batch)).await.is_none() {
+        if !batch.erase.is_empty()
+            && shared.run_maintenance(move |store| store.commit(&batch)).await.is_none()
+        {
             return Ok(());
         }
     }

@@ -9,12 +9,12 @@ use crate::shutdown::lock_or_abort;
 use crate::store::{ReadError, Run, Table};
 use crate::types::{EventId, SessionId, Tenant};
 
+use super::notify::Watermark;
 use super::pending::Pending;
 use super::reader::{Reader, Start};
 use super::records::Records;
 use super::tails::SessionTail;
-use super::notify::Watermark;
-use super::{Event, DiskSpace, Shared};
+use super::{DiskSpace, Event, Shared};
 
 /// The log stopped: what was asked for will not be committed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

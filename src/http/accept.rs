@@ -25,12 +25,12 @@ use tokio::time::Instant;
 use tower::Service;
 
 use super::activity::Activity;
-use super::response_body::{ResponseBody, run_until_stalled};
 use super::backlog::{ConnectionBacklog, GlobalBacklog, SharedBody, UnsentBytes};
-use super::connection::{StallGuard, SendBacklog};
-use super::stream_workers::{self, StreamWorkers};
-use super::layers::Peer;
+use super::connection::{SendBacklog, StallGuard};
 use super::hijack::Hijack;
+use super::layers::Peer;
+use super::response_body::{ResponseBody, run_until_stalled};
+use super::stream_workers::{self, StreamWorkers};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{Limits, Network};
 
@@ -145,7 +145,10 @@ impl ReturnPath {
         };
         set_socket_options(&stream, limits);
         let socket = OpenSocket { stream, read_buf: early, activity: Activity::after_request() };
-        shutdown.spawn_client_on(&listener.runtime, serve_connection(Arc::clone(&listener), socket, peer, permit));
+        shutdown.spawn_client_on(
+            &listener.runtime,
+            serve_connection(Arc::clone(&listener), socket, peer, permit),
+        );
     }
 }
 
@@ -223,7 +226,12 @@ impl RequestHandler {
     }
 }
 
-async fn serve_connection(listener: Arc<Listener>, begun: OpenSocket, peer: SocketAddr, permit: ConnectionPermit) {
+async fn serve_connection(
+    listener: Arc<Listener>,
+    begun: OpenSocket,
+    peer: SocketAddr,
+    permit: ConnectionPermit,
+) {
     let OpenSocket { stream, read_buf: early, activity } = begun;
     let Acceptor { limits, stream_workers: lanes, shutdown, .. } = &listener.acceptor;
     let (lent, takeover) = Hijack::wrap(stream, early);

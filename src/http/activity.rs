@@ -29,7 +29,8 @@ struct ActivityState {
 impl Activity {
     pub(super) fn new() -> Self {
         let idle_since = Instant::now();
-        let open = ActivityState { requests: 0, idle_since, head_since: None, body_remainder: false, version: None };
+        let open =
+            ActivityState { requests: 0, idle_since, head_since: None, body_remainder: false, version: None };
         Self(Arc::new(Mutex::new(open)))
     }
 
@@ -93,7 +94,9 @@ impl Activity {
             ActivityState { requests: 1.., .. } => None,
             ActivityState { version: None, idle_since, .. } => Some(idle_since + limits.header),
             // With HTTP/2, arriving bytes need not be a head.
-            ActivityState { head_since: Some(since), .. } if !open.is_multiplexed() => Some(since + limits.header),
+            ActivityState { head_since: Some(since), .. } if !open.is_multiplexed() => {
+                Some(since + limits.header)
+            }
             ActivityState { idle_since, .. } => Some(idle_since + idle),
         }
     }

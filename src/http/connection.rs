@@ -85,7 +85,11 @@ impl<S> StallGuard<S> {
     }
 
     /// Arms the timer while a write is pending. Fails when the timer expires.
-    fn check_stall(&mut self, context: &mut Context<'_>, poll: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn check_stall(
+        &mut self,
+        context: &mut Context<'_>,
+        poll: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         if poll.is_ready() {
             self.timer = None;
             return poll;

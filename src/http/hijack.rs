@@ -20,9 +20,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::accept::{ConnectionPermit, ReturnPath};
-use super::stream_workers::{StreamWorkers, HijackedStream};
 use super::layers::REQUEST_ID;
-use super::stream::{StreamingBody, Stream};
+use super::stream::{Stream, StreamingBody};
+use super::stream_workers::{HijackedStream, StreamWorkers};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::{Limits, Timestamp};
 
@@ -149,7 +149,9 @@ impl Hijack {
             && request.body().is_end_stream();
         let mut handoff = self.lock();
         handoff.sent_more = false;
-        hijackable.then(|| HijackPermit { reusable: handoff.scanner.is_single_head() && !requests_close(request.headers()) })
+        hijackable.then(|| HijackPermit {
+            reusable: handoff.scanner.is_single_head() && !requests_close(request.headers()),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Handoff> {
@@ -157,7 +159,11 @@ impl Hijack {
     }
 
     /// Hijacks the connection if the response streams. On `true`, the caller must drop the connection.
-    pub(super) fn try_hijack(&self, response: &mut Response, HijackPermit { reusable }: HijackPermit) -> bool {
+    pub(super) fn try_hijack(
+        &self,
+        response: &mut Response,
+        HijackPermit { reusable }: HijackPermit,
+    ) -> bool {
         let streaming = response.extensions_mut().remove::<StreamingBody>();
         let Some(mut stream) = streaming.and_then(|live| live.take()) else { return false };
         stream.set_request_id(response.headers().get(REQUEST_ID));
@@ -172,7 +178,14 @@ impl Hijack {
 
     /// Starts the stream on a stream worker after the connection was dropped. The task of the stream is as
     /// small as possible. A complete stream returns the socket through `return_path`.
-    pub(super) fn start_stream(self, permit: ConnectionPermit, return_path: ReturnPath, workers: &StreamWorkers, limits: &Limits, shutdown: &Shutdown) {
+    pub(super) fn start_stream(
+        self,
+        permit: ConnectionPermit,
+        return_path: ReturnPath,
+        workers: &StreamWorkers,
+        limits: &Limits,
+        shutdown: &Shutdown,
+    ) {
         let mut handoff = self.lock();
         let (socket, asks) = (handoff.socket.take(), handoff.pending.take());
         let (read_buf, sent_more) = (std::mem::take(&mut handoff.read_buf), handoff.sent_more);
@@ -183,7 +196,9 @@ impl Hijack {
                 tracing::debug!(%error, "could not set the send buffer size of a socket");
             }
             let home = (reusable && !sent_more).then(|| Box::new(return_path));
-            if let Err(error) = workers.spawn(HijackedStream { stream, head, socket, permit, return_path: home, read_buf }, shutdown) {
+            if let Err(error) = workers
+                .spawn(HijackedStream { stream, head, socket, permit, return_path: home, read_buf }, shutdown)
+            {
                 tracing::warn!(%error, "could not move a stream to a stream worker");
             }
         }
@@ -222,7 +237,11 @@ impl HijackableIo {
         Pin::new(self.get_mut().socket.as_mut().expect("the socket is present until the drop"))
     }
 
-    fn poll_read_inner(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read_inner(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.read_buf.is_empty() {
             return Pin::new(self).socket_mut().poll_read(context, buffer);
         }

@@ -28,7 +28,11 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// Assigns the request id, sets the response headers, and writes the problem document of a failed request.
-pub(super) async fn finish_response(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
+pub(super) async fn finish_response(
+    State(gateway): State<Gateway>,
+    request: Request,
+    next: Next,
+) -> Response {
     let id = request_id(request.headers()).unwrap_or_else(|| new_request_id(&gateway));
     // Every log line of the request has the same id as the problem document of the client.
     let span = tracing::error_span!("request", id = id.to_str().unwrap_or_default());
@@ -69,7 +73,8 @@ async fn run_and_finish(gateway: &Gateway, id: HeaderValue, request: Request, ne
 
 /// Whether the request is for a stream: by its path, or by its `Accept` header.
 fn wants_stream(request: &Request) -> bool {
-    const FORMS: [Representation; 3] = [Representation::Json, Representation::EventStream, Representation::Ndjson];
+    const FORMS: [Representation; 3] =
+        [Representation::Json, Representation::EventStream, Representation::Ndjson];
     let path = request.uri().path();
     let asks = || negotiate(request.headers(), &FORMS).is_ok_and(|form| form == Representation::EventStream);
     request.method() == Method::GET
@@ -104,7 +109,8 @@ fn new_request_id(gateway: &Gateway) -> HeaderValue {
 }
 
 fn write_problem(response: &mut Response, error: &ApiError, id: &HeaderValue) {
-    let body = serde_json::to_vec(&log_and_describe(error, id)).expect("a problem has string keys and serializes");
+    let body =
+        serde_json::to_vec(&log_and_describe(error, id)).expect("a problem has string keys and serializes");
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));

@@ -75,7 +75,8 @@ impl RateLimit {
 
 impl RateLimits {
     pub(crate) fn new(limits: PrincipalLimits) -> Self {
-        let (requests, prompts) = (RateLimit::new(PrincipalLimit::Requests), RateLimit::new(PrincipalLimit::Prompts));
+        let (requests, prompts) =
+            (RateLimit::new(PrincipalLimit::Requests), RateLimit::new(PrincipalLimit::Prompts));
         Self { limits, requests, prompts }
     }
 

@@ -36,7 +36,7 @@ mod page;
 pub mod wire;
 
 pub use accept::{Acceptor, serve};
-pub use stream_workers::StreamWorkers;
 pub use openapi::{document, document_json};
 pub use router::router;
 pub use state::{Gateway, GatewayParts};
+pub use stream_workers::StreamWorkers;

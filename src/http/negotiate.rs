@@ -89,7 +89,8 @@ fn thousandths(text: &str) -> Option<u16> {
 mod tests {
     use super::*;
 
-    const EVENTS: [Representation; 3] = [Representation::Json, Representation::EventStream, Representation::Ndjson];
+    const EVENTS: [Representation; 3] =
+        [Representation::Json, Representation::EventStream, Representation::Ndjson];
 
     fn negotiated(accept: Option<&str>) -> Option<Representation> {
         let mut headers = HeaderMap::new();

@@ -85,7 +85,15 @@ impl<B> ResponseBody<B> {
             progress.set_waiting_since(Some(Instant::now()));
         }
         let (unsent, chunked) = (UnsentBytes::uncounted(), false);
-        Self { body, stall_clock: progress, send_backlog, remainder: Bytes::new(), unsent, chunked, _request: open }
+        Self {
+            body,
+            stall_clock: progress,
+            send_backlog,
+            remainder: Bytes::new(),
+            unsent,
+            chunked,
+            _request: open,
+        }
     }
 }
 
@@ -101,7 +109,10 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseBody<B> {
     }
 
     /// Returns a complete chunk as soon as the earlier chunks are written.
-    fn poll_whole_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    fn poll_whole_chunk(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         if self.send_backlog.is_full() {
             return Poll::Pending;
         }
@@ -121,7 +132,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ResponseBody<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let Self { body, stall_clock: Some(progress), remainder: rest, unsent, chunked, .. } = &mut *self else {
+        let Self { body, stall_clock: Some(progress), remainder: rest, unsent, chunked, .. } = &mut *self
+        else {
             return self.poll_whole_chunk(context);
         };
         if rest.is_empty() {
@@ -209,8 +221,11 @@ mod tests {
         let stream = async {
             sleep(STALL * 10).await;
             let body = http_body_util::StreamBody::new(tokio_stream::pending::<Result<Frame<Bytes>, ()>>());
-            let mut body =
-                ResponseBody::new(body, SendBacklog::default(), activity.begin(http::Version::HTTP_11, false));
+            let mut body = ResponseBody::new(
+                body,
+                SendBacklog::default(),
+                activity.begin(http::Version::HTTP_11, false),
+            );
             assert!(tokio::time::timeout(STALL * 10, body.frame()).await.is_err());
         };
         let began = Instant::now();

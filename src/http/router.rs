@@ -11,12 +11,12 @@ use utoipa_axum::routes;
 
 use super::error::ApiError;
 use super::layers;
+use super::page;
 use super::routes::{
-    agents, auth, auth_terminal, bulk, docs, events, files, gateway, health, cancellations, prompts, requests, rpc,
-    sessions, settings, terminals, tickets, transcript,
+    agents, auth, auth_terminal, bulk, cancellations, docs, events, files, gateway, health, prompts,
+    requests, rpc, sessions, settings, terminals, tickets, transcript,
 };
 use super::state::Gateway;
-use super::page;
 use crate::api::ProblemCode;
 
 /// The routes that the OpenAPI document describes.

@@ -91,7 +91,12 @@ impl SignInSocket {
         let mut timed_out = pin!(sleep_until(Instant::now() + limits.sign_in));
         let mut ping_timer = tokio::time::interval(limits.keep_alive);
         let Terminal { output, input, command } = &mut self.sign_in.terminal;
-        let mut state = RelayState { output_bytes: 0, output_open: true, pending_input: Bytes::new(), last_progress: Instant::now() };
+        let mut state = RelayState {
+            output_bytes: 0,
+            output_open: true,
+            pending_input: Bytes::new(),
+            last_progress: Instant::now(),
+        };
         let mut buffer = BytesMut::new();
         loop {
             buffer.reserve(READ_BYTES);
@@ -187,7 +192,9 @@ impl RelayState {
 
     fn handle_message(&mut self, message: Option<Message>, command: &SignInCommand) -> Result<(), End> {
         match message {
-            Some(Message::Binary(bytes)) => (self.pending_input, self.last_progress) = (bytes, Instant::now()),
+            Some(Message::Binary(bytes)) => {
+                (self.pending_input, self.last_progress) = (bytes, Instant::now())
+            }
             Some(Message::Text(text)) => match serde_json::from_str(&text) {
                 Ok(TerminalInput::Resize { cols, rows }) => command.resize(cols.get(), rows.get()),
                 Err(error) => return Err(problem(Problem::invalid("", error.to_string()))),

@@ -44,7 +44,8 @@ impl Gateway {
     pub fn new(parts: GatewayParts) -> Self {
         let rates = RateLimits::new(parts.principal_limits.clone());
         let streams = Streams::new(parts.principal_limits.clone());
-        let pulse = KeepAliveTicker::new(&parts.limits, parts.shutdown.clone(), parts.policy.watch_ended_keys());
+        let pulse =
+            KeepAliveTicker::new(&parts.limits, parts.shutdown.clone(), parts.policy.watch_ended_keys());
         Self(Arc::new(Shared { parts, rates, streams, keep_alive_ticker: pulse }))
     }
 

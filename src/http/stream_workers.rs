@@ -67,7 +67,13 @@ impl StreamWorkers {
         let ends = end.clone().drop_guard();
         let workers = (0..Self::count()).map(|_| Worker::start(end.clone(), &threads));
         let workers = workers.collect::<io::Result<_>>()?;
-        Ok(Self(Arc::new(Inner { workers, next: AtomicUsize::new(0), stop: end, _stop_guard: ends, threads })))
+        Ok(Self(Arc::new(Inner {
+            workers,
+            next: AtomicUsize::new(0),
+            stop: end,
+            _stop_guard: ends,
+            threads,
+        })))
     }
 
     /// Stops the threads and their tasks. Waits at most `limit` until they have released everything.
@@ -83,9 +89,11 @@ impl StreamWorkers {
     pub(super) fn spawn(&self, leaves: HijackedStream, shutdown: &Shutdown) -> io::Result<()> {
         let Inner { workers, next, .. } = &*self.0;
         let worker = &workers[next.fetch_add(1, Ordering::Relaxed) % workers.len()];
-        let HijackedStream { stream, head, socket, permit: held, return_path: home, read_buf: early } = leaves;
+        let HijackedStream { stream, head, socket, permit: held, return_path: home, read_buf: early } =
+            leaves;
         let socket = register_with(socket, &worker.runtime)?;
-        let sink = SocketSink::new(socket, held, head, Arc::clone(&worker.chunk_cache)).return_to(home, early);
+        let sink =
+            SocketSink::new(socket, held, head, Arc::clone(&worker.chunk_cache)).return_to(home, early);
         let notifier = Arc::clone(&worker.notifier);
         shutdown.spawn_client_on(&worker.runtime, stream.run(sink, Some(notifier)));
         Ok(())

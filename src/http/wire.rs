@@ -5,4 +5,4 @@ pub use super::error::ApiError;
 pub use super::extract::{Conditions, IdempotencyHeader, IfMatch, LastEventId, Params, PreferWait};
 pub use super::negotiate::{Representation, negotiate};
 pub use super::range::{RequestedRange, requested_range};
-pub use super::stream::{Cursor, EventsQuery, CursorId, Encoder, EventTypes};
+pub use super::stream::{Cursor, CursorId, Encoder, EventTypes, EventsQuery};

@@ -58,5 +58,11 @@ pub fn result(id: &RawValue, result: &RawValue) -> Bytes {
 
 /// Encodes an error response. `error` is a complete error object.
 pub fn error(id: &RawValue, error: &RawValue) -> Bytes {
-    join_line(&[br#"{"jsonrpc":"2.0","id":"#, id.get().as_bytes(), br#","error":"#, error.get().as_bytes(), b"}"])
+    join_line(&[
+        br#"{"jsonrpc":"2.0","id":"#,
+        id.get().as_bytes(),
+        br#","error":"#,
+        error.get().as_bytes(),
+        b"}",
+    ])
 }

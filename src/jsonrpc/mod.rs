@@ -13,8 +13,8 @@ mod pending;
 mod reason;
 mod scan;
 
-pub use codec::{LineTooLong, LineDecoder};
-pub use envelope::{EnvelopeError, Message, RpcError, parse_error, parse};
+pub use codec::{LineDecoder, LineTooLong};
+pub use envelope::{EnvelopeError, Message, RpcError, parse, parse_error};
 pub use line::{error, notification, request, result};
 pub use pending::{CallId, IncomingId, PendingTables};
 pub use reason::plain_line;

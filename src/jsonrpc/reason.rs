@@ -155,7 +155,9 @@ fn find_reason(value: &Value, depth: usize) -> Option<String> {
             let nested = nested.and_then(|nested: Value| find_reason(&nested, deeper));
             nested.or_else(|| (!trimmed.is_empty()).then(|| trimmed.to_owned()))
         }
-        Value::Object(members) => REASON_MEMBERS.iter().find_map(|name| find_reason(members.get(*name)?, deeper)),
+        Value::Object(members) => {
+            REASON_MEMBERS.iter().find_map(|name| find_reason(members.get(*name)?, deeper))
+        }
         Value::Array(items) => items.iter().take(8).find_map(|item| find_reason(item, deeper)),
         _ => None,
     }
@@ -306,7 +308,10 @@ mod tests {
 
     #[test]
     fn plain_line_is_one_bounded_line() {
-        assert_eq!(plain_line("\u{1b}[31mred\u{1b}[0m\n\u{1b}]0;title\u{7}end\u{202e}\0x\u{1b}", 99), "red end x");
+        assert_eq!(
+            plain_line("\u{1b}[31mred\u{1b}[0m\n\u{1b}]0;title\u{7}end\u{202e}\0x\u{1b}", 99),
+            "red end x"
+        );
         assert_eq!(plain_line("ééé", 5), "é…");
         let long = format!(r#"{{"details":"{}"}}"#, "x".repeat(100_000));
         assert!(internal(&long).len() <= REASON_BYTES + 40);

@@ -351,7 +351,8 @@ mod tests {
         .unwrap();
         scan.end().unwrap();
         assert_eq!(seen, [(&br"a\u0062"[..], r#"[1, {"a":2}]"#), (b"c", r#""x""#)]);
-        let text = |text: &'static str| JsonScanner::new(text.as_bytes(), 1).unescaped_string().map(|at| &text[at]);
+        let text =
+            |text: &'static str| JsonScanner::new(text.as_bytes(), 1).unescaped_string().map(|at| &text[at]);
         assert_eq!((text("\"a b\""), text("\"a\\n\""), text("1")), (Some("a b"), None, None));
     }
 

@@ -68,7 +68,11 @@ impl Pool {
     }
 
     /// The sign-in state for a process of this entry, and whether the agent still has this entry.
-    pub(super) fn sign_in_state_of_entry(&self, spec: &Arc<AgentSpec>, tenant: &Tenant) -> (SignInState, bool) {
+    pub(super) fn sign_in_state_of_entry(
+        &self,
+        spec: &Arc<AgentSpec>,
+        tenant: &Tenant,
+    ) -> (SignInState, bool) {
         let state = self.state();
         let agent = state.agents.get(&spec.name).filter(|agent| Arc::ptr_eq(&agent.spec, spec));
         let signed_in = agent.and_then(|agent| agent.signed_in.get(tenant)).cloned().unwrap_or_default();
@@ -99,7 +103,12 @@ impl Pool {
     }
 
     /// Sends a sign-in, unless the agent reports that it does not need one.
-    async fn send_sign_in(&self, process: &mut Process, method: &str, params: &RawValue) -> Result<(), AgentFailure> {
+    async fn send_sign_in(
+        &self,
+        process: &mut Process,
+        method: &str,
+        params: &RawValue,
+    ) -> Result<(), AgentFailure> {
         let limit = self.limits().call;
         if process.initialized.capabilities.auth.status {
             let empty = RawValue::from_string("{}".to_owned()).expect("an object");
@@ -135,7 +144,8 @@ impl Pool {
         if lease.generation == agent.generation(tenant) {
             let signed_in = agent.signed_in.entry(tenant.clone()).or_default();
             if required || !signed_in.prompt_refused {
-                signed_in.state = if required { AuthState::Unauthenticated } else { auth_state_without_sign_in(lease) };
+                signed_in.state =
+                    if required { AuthState::Unauthenticated } else { auth_state_without_sign_in(lease) };
             }
         }
     }
@@ -185,7 +195,9 @@ impl Pool {
     /// Records a sign-in or sign-out through the process of this lease. This process already has it.
     pub(super) fn auth_changed(&self, lease: &mut Lease, state: AuthState, told: Option<Box<RawValue>>) {
         let (agent, tenant) = (lease.agent.clone(), lease.principal.tenant.clone());
-        let Some(generation) = self.update_sign_in(&lease.process().spec, &tenant, state, told) else { return };
+        let Some(generation) = self.update_sign_in(&lease.process().spec, &tenant, state, told) else {
+            return;
+        };
         lease.generation = generation;
         if let Some(agent) = self.state().agents.get_mut(&agent)
             && let Some(leased) = agent.leases.get_mut(&lease.id)

@@ -62,11 +62,19 @@ mod tests {
         assert_eq!(waits, [1, 2, 4, 8, 16]);
         assert!(crashes.breaker_open_for(Instant::now(), &limits).is_some());
         tokio::time::advance(Duration::from_secs(16)).await;
-        assert_eq!(crashes.breaker_open_for(Instant::now(), &limits), None, "a start is allowed after the back-off");
+        assert_eq!(
+            crashes.breaker_open_for(Instant::now(), &limits),
+            None,
+            "a start is allowed after the back-off"
+        );
         crashes.record(Instant::now(), &limits);
         tokio::time::advance(limits.breaker_window * 2).await;
         assert_eq!(crashes.breaker_open_for(Instant::now(), &limits), None);
         crashes.record(Instant::now(), &limits);
-        assert_eq!(crashes.remaining_backoff(Instant::now()), Some(limits.backoff_min), "old crashes do not count");
+        assert_eq!(
+            crashes.remaining_backoff(Instant::now()),
+            Some(limits.backoff_min),
+            "old crashes do not count"
+        );
     }
 }

@@ -172,7 +172,11 @@ mod tests {
         Arc::new(AgentSpec { home: Home::Dedicated(home.into()), ..AgentSpec::removed(name) })
     }
 
-    async fn try_acquire_permit(homes: &Arc<Homes>, spec: &Arc<AgentSpec>, alone: bool) -> Option<HomePermit> {
+    async fn try_acquire_permit(
+        homes: &Arc<Homes>,
+        spec: &Arc<AgentSpec>,
+        alone: bool,
+    ) -> Option<HomePermit> {
         tokio::time::timeout(Duration::from_millis(1), homes.acquire(spec, alone)).await.ok()?.ok()
     }
 
@@ -182,14 +186,20 @@ mod tests {
         let (one, two, other) = (agent("one", "/a"), agent("two", "/a"), agent("one", "/b"));
         let first = try_acquire_permit(&homes, &one, false).await.expect("nothing else runs");
         assert!(try_acquire_permit(&homes, &one, false).await.is_none(), "the first start runs");
-        assert!(try_acquire_permit(&homes, &two, false).await.is_none(), "of another agent, in the same HOME");
+        assert!(
+            try_acquire_permit(&homes, &two, false).await.is_none(),
+            "of another agent, in the same HOME"
+        );
         assert!(try_acquire_permit(&homes, &other, false).await.is_some(), "another HOME");
         assert!(!first.overlapped());
         first.succeeded();
         let again = try_acquire_permit(&homes, &one, false).await.expect("the agent has started here");
         let second = try_acquire_permit(&homes, &two, false).await.expect("the HOME is set up");
         assert!(again.overlapped() && second.overlapped());
-        assert!(try_acquire_permit(&homes, &two, false).await.is_none(), "the first start of this agent runs");
+        assert!(
+            try_acquire_permit(&homes, &two, false).await.is_none(),
+            "the first start of this agent runs"
+        );
         assert!(try_acquire_permit(&homes, &one, true).await.is_none(), "others run");
         drop((again, second));
         let alone = try_acquire_permit(&homes, &one, true).await.expect("nothing else runs");

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::wait_queue::Pool;
 use super::state::IdleProcess;
+use super::wait_queue::Pool;
 use crate::agent::Process;
 use crate::types::{AgentName, Principal};
 
@@ -48,7 +48,13 @@ pub struct Lease {
 }
 
 impl Lease {
-    pub(super) fn new(spare: IdleProcess, id: u64, principal: Principal, recall: Arc<Notify>, pool: Pool) -> Self {
+    pub(super) fn new(
+        spare: IdleProcess,
+        id: u64,
+        principal: Principal,
+        recall: Arc<Notify>,
+        pool: Pool,
+    ) -> Self {
         let IdleProcess { process, used_by, generation, .. } = spare;
         let agent = process.spec.name.clone();
         Self { agent, process: Some(process), id, principal, recall, used_by, generation, pool }

@@ -20,7 +20,7 @@ mod short_lease;
 
 pub use crashes::CrashBackoff;
 pub use lease::{Disposition, Lease, LeaseActivity};
-pub use wait_queue::{PoolStats, PendingLease, Pool, AcquireError};
+pub use short_lease::{Priority, ShortLease, ShortLeaseError};
 pub use sign_in::SignIn;
 pub use state::RequestedSession;
-pub use short_lease::{Priority, ShortLeaseError, ShortLease};
+pub use wait_queue::{AcquireError, PendingLease, Pool, PoolStats};

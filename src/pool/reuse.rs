@@ -3,8 +3,8 @@
 use tokio::time::Instant;
 
 use super::lease::Lease;
-use super::wait_queue::Pool;
 use super::state::IdleProcess;
+use super::wait_queue::Pool;
 use crate::agent::Process;
 use crate::types::limits::{REUSE_GRACE, REUSE_INTERVAL};
 

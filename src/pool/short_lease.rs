@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::lease::{Disposition, Lease};
-use super::wait_queue::{PendingLease, Pool, RETRY_AFTER, AcquireError};
+use super::wait_queue::{AcquireError, PendingLease, Pool, RETRY_AFTER};
 use crate::acp::InitializeResult;
 use crate::acp::auth::AuthState;
 use crate::agent::{AgentFailure, AgentSpec};
@@ -48,7 +48,8 @@ impl Pool {
         principal: &Principal,
         manner: Priority,
     ) -> Result<ShortLease, ShortLeaseError> {
-        let mut place = self.enqueue_with(&spec.name, principal, spec.client_capabilities(), (manner, None))?;
+        let mut place =
+            self.enqueue_with(&spec.name, principal, spec.client_capabilities(), (manner, None))?;
         let lease = self.await_lease(&mut place, spec).await?;
         Ok(ShortLease { lease: Some(lease), disposition: Disposition::Untouched, pool: self.clone() })
     }
@@ -74,7 +75,11 @@ impl Pool {
         Ok(visit)
     }
 
-    async fn await_lease(&self, place: &mut PendingLease, spec: &AgentSpec) -> Result<Lease, ShortLeaseError> {
+    async fn await_lease(
+        &self,
+        place: &mut PendingLease,
+        spec: &AgentSpec,
+    ) -> Result<Lease, ShortLeaseError> {
         let patience = self.limits().visit_wait;
         let end = Instant::now() + spec.limits.start_timeout + patience;
         loop {
@@ -130,7 +135,9 @@ impl ShortLease {
         self.disposition = Disposition::Reuse;
         let connection = &self.lease().process().connection;
         // The next use of the process detects its end.
-        connection.notify(method, params).map_err(|_| AgentFailure::Exited(crate::agent::AgentExit::default()))
+        connection
+            .notify(method, params)
+            .map_err(|_| AgentFailure::Exited(crate::agent::AgentExit::default()))
     }
 
     /// Releases a process that any principal may reuse: the call left no trace of its caller.

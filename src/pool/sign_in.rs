@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::wait_queue::{Pool, AcquireError};
 use super::short_lease::ShortLeaseError;
+use super::wait_queue::{AcquireError, Pool};
 use crate::acp::auth::TerminalAuth;
 use crate::agent::{AgentSpec, Terminal};
 use crate::types::{AgentName, Tenant};
@@ -106,7 +106,9 @@ impl Pool {
             }
             match agent.sign_ins.get_mut(tenant) {
                 Some(place) if place.is_offered(id) => std::mem::replace(place, SignInSlot::Open),
-                Some(SignInSlot::Open) => return Err(AcquireError::SignInInProgress { retry_after: RETRY_AFTER }.into()),
+                Some(SignInSlot::Open) => {
+                    return Err(AcquireError::SignInInProgress { retry_after: RETRY_AFTER }.into());
+                }
                 Some(SignInSlot::Offered { .. }) | None => return Ok(None),
             }
         };

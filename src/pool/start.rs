@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::session_history::SessionHistory;
 use super::homes::HomePermit;
-use super::wait_queue::Pool;
+use super::session_history::SessionHistory;
 use super::state::IdleProcess;
+use super::wait_queue::Pool;
 use crate::acp::ClientCapabilities;
 use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process};
 use crate::types::{AgentName, Tenant};
@@ -48,7 +48,14 @@ impl Pool {
                 }
                 let since = Instant::now();
                 let held = SessionHistory::default();
-                agent.idle.push(IdleProcess { process, tenant, used_by: None, generation, idle_since: since, history: held });
+                agent.idle.push(IdleProcess {
+                    process,
+                    tenant,
+                    used_by: None,
+                    generation,
+                    idle_since: since,
+                    history: held,
+                });
                 None
             }
             Err(failed) => {
@@ -108,7 +115,8 @@ impl Pool {
         {
             tracing::info!(agent = %spec.name, %failure, "retrying a failed start alone: another start ran in the same HOME");
             home.release();
-            let alone = tokio::time::timeout(spec.limits.start_timeout, self.homes().acquire(spec, true)).await;
+            let alone =
+                tokio::time::timeout(spec.limits.start_timeout, self.homes().acquire(spec, true)).await;
             if let Ok(Ok(alone)) = alone {
                 home = alone;
                 if let Err(failed) = outcome {

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::auth::SignInState;
 use super::crashes::CrashBackoff;
-use super::session_history::SessionHistory;
 use super::lease::Lease;
+use super::session_history::SessionHistory;
 use super::sign_in::SignInSlot;
 use crate::acp::auth::AuthState;
 use crate::acp::{ClientCapabilities, InitializeResult};
@@ -219,7 +219,8 @@ impl AgentState {
     fn recall_holders(&mut self) {
         let blocked = self.queue.iter().filter(|waiter| waiter.may_reclaim && self.is_blocked(waiter));
         let wanted: Vec<_> = blocked.filter_map(|waiter| waiter.requested.clone()).collect();
-        for leased in self.leases.values_mut().filter(|leased| !leased.releasing && leased.idle_since.is_some())
+        for leased in
+            self.leases.values_mut().filter(|leased| !leased.releasing && leased.idle_since.is_some())
         {
             if wanted.iter().any(|wanted| leased.history.contains(&wanted.session)) {
                 leased.recall();
@@ -230,7 +231,9 @@ impl AgentState {
     /// An idle process that no waiter can use and that locks sessions which others may need.
     fn idle_process_to_stop(&self) -> Option<usize> {
         let blocks = |spare: &IdleProcess| {
-            self.queue.iter().any(|w| self.is_blocked(w) && spare.has_requested_session(w) && !spare.matches(w))
+            self.queue
+                .iter()
+                .any(|w| self.is_blocked(w) && spare.has_requested_session(w) && !spare.matches(w))
         };
         self.idle
             .iter()
@@ -264,7 +267,10 @@ impl AgentState {
         if wanted > starting {
             if self.live < self.spec.pool.max_size {
                 let next = unblocked[starting];
-                return Step::Start { tenant: next.principal.tenant.clone(), offer: next.client_capabilities };
+                return Step::Start {
+                    tenant: next.principal.tenant.clone(),
+                    offer: next.client_capabilities,
+                };
             }
             let coming = self.starting + self.stopping_count();
             if !self.idle.is_empty() && wanted > coming {
@@ -276,7 +282,8 @@ impl AgentState {
         }
         let spare = (self.unused_idle_count() + self.starting).saturating_sub(wanted);
         let lacking = spare < self.min_idle(now);
-        let held_back = self.crashes.remaining_backoff(now).or(self.prestart_crashes.remaining_backoff(now)).is_some();
+        let held_back =
+            self.crashes.remaining_backoff(now).or(self.prestart_crashes.remaining_backoff(now)).is_some();
         if lacking && !held_back && self.live < self.spec.pool.max_size {
             return Step::Start { tenant: Tenant::default(), offer: self.spec.client_capabilities() };
         }
@@ -312,8 +319,9 @@ impl AgentState {
             }
             // The process that held the session has it in memory, or keeps it locked.
             let held = |spare: &IdleProcess| spare.has_requested_session(waiter) && spare.matches(waiter);
-            let fits =
-                |spare: &IdleProcess| spare.matches(waiter) && (!self.keeps_sessions_locked || spare.history.is_empty());
+            let fits = |spare: &IdleProcess| {
+                spare.matches(waiter) && (!self.keeps_sessions_locked || spare.history.is_empty())
+            };
             let held = self.idle.iter().position(held);
             // Prefer a used process: any principal can use an unused one.
             let used = || self.idle.iter().position(|spare| spare.used_by.is_some() && fits(spare));

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::crashes::CrashBackoff;
 use super::homes::Homes;
 use super::lease::{Disposition, Lease, LeaseActivity};
-use super::state::{AgentState, ActiveLease, IdleProcess, Step, Waiter, RequestedSession};
 use super::short_lease::Priority;
+use super::state::{ActiveLease, AgentState, IdleProcess, RequestedSession, Step, Waiter};
 use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, Catalogue, Launcher, Process};
 use crate::shutdown::{Shutdown, lock_or_abort};
@@ -213,7 +213,13 @@ impl Pool {
                 return Err(limits.exceeded(PrincipalLimit::QueuedPrompts, RETRY_AFTER).into());
             }
             let pressing = manner == Priority::Reclaim;
-            line.queue.push_back(Waiter { principal: principal.clone(), client_capabilities: offer, may_reclaim: pressing, requested: wanted, reply: give });
+            line.queue.push_back(Waiter {
+                principal: principal.clone(),
+                client_capabilities: offer,
+                may_reclaim: pressing,
+                requested: wanted,
+                reply: give,
+            });
         }
         self.advance(agent);
         Ok(PendingLease { receiver: given })

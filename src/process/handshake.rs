@@ -19,7 +19,10 @@ const MAX_REPORT_BYTES: u64 = 4096;
 
 /// Creates a control socket that already carries the supervisor's own descriptors, and then the child's
 /// `stdin`. Returns the gateway's end and the supervisor's end.
-pub(super) fn open_control_socket(own: &[BorrowedFd<'_>], stdin: impl AsFd) -> io::Result<(UnixStream, UnixStream)> {
+pub(super) fn open_control_socket(
+    own: &[BorrowedFd<'_>],
+    stdin: impl AsFd,
+) -> io::Result<(UnixStream, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     if !own.is_empty() {
         send_descriptors(&ours, own)?;

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::child::{ExitState, Exit, StopRequest, StopReason};
+use super::child::{Exit, ExitState, StopReason, StopRequest};
 use super::run_file::RunFile;
 use crate::shutdown::Shutdown;
 use crate::types::Limits;

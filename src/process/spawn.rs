@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::child::{Child, ExitState, KillSwitch, StopRequest};
-use super::reaper::{Reaper, Pipes};
 use super::open_files::{self, OpenFiles};
 use super::pty::{self, Pty, PtyChild, PtySize};
+use super::reaper::{Pipes, Reaper};
 use super::report::Report;
 use super::run_file::RunFile;
 use super::stdin::StdinTask;
@@ -91,7 +91,15 @@ impl Spawner {
         let pid = self.await_program(control, &leash, program).await?;
         let PipeEnds { stdin, stdout, stderr, terminal_requests: orders } = ends;
         let terminals = Terminals::new(orders, stderr.secrets(), &self.limits, &self.shutdown);
-        Ok(Child { pid, supervisor: keeper, stdin, stdout: Some(stdout), stderr, terminals, kill_switch: leash })
+        Ok(Child {
+            pid,
+            supervisor: keeper,
+            stdin,
+            stdout: Some(stdout),
+            stderr,
+            terminals,
+            kill_switch: leash,
+        })
     }
 
     /// Starts `spec` in its own pseudo terminal, under its own supervisor. Returns when the program itself
@@ -124,8 +132,8 @@ impl Spawner {
         let (stdin_read, stdin_write) = pipe_with(PipeFlags::CLOEXEC).map_err(supervisor_error)?;
         let stdin_pipe = pipe::Sender::from_owned_fd(stdin_write).map_err(SpawnError::Supervisor)?;
         let (orders, their_orders) = UnixStream::pair().map_err(SpawnError::Supervisor)?;
-        let (control, theirs) =
-            handshake::open_control_socket(&[their_orders.as_fd()], &stdin_read).map_err(SpawnError::Supervisor)?;
+        let (control, theirs) = handshake::open_control_socket(&[their_orders.as_fd()], &stdin_read)
+            .map_err(SpawnError::Supervisor)?;
         drop(their_orders);
         // This copy would keep the pipe open after the child has closed its own.
         drop(stdin_read);
@@ -139,13 +147,19 @@ impl Spawner {
             StdinTask::new(stdin_pipe, &self.limits, close_stdin.clone(), stalled.clone());
         self.shutdown.spawn_isolated(stdin_task.run());
         let (keeper, leash) = self.spawn_reaper(keeper, Pipes { close_stdin, stalled, stderr: drain });
-        Ok(StartingChild { kill_switch: leash, supervisor: keeper, control, ends: PipeEnds { stdin, stdout, stderr, terminal_requests: orders } })
+        Ok(StartingChild {
+            kill_switch: leash,
+            supervisor: keeper,
+            control,
+            ends: PipeEnds { stdin, stdout, stderr, terminal_requests: orders },
+        })
     }
 
     fn start_with_pty(&self, spec: &ChildSpec, size: PtySize) -> Result<StartingChild<Pty>, SpawnError> {
         check_cwd(spec)?;
         let (pty, terminal) = Pty::open(size).map_err(SpawnError::Supervisor)?;
-        let (control, theirs) = handshake::open_control_socket(&[], &terminal).map_err(SpawnError::Supervisor)?;
+        let (control, theirs) =
+            handshake::open_control_socket(&[], &terminal).map_err(SpawnError::Supervisor)?;
         // This copy would keep the terminal open after the child has closed its own.
         drop(terminal);
         let keeper = self.spawn_supervisor("watch-pty", spec, theirs, Stdio::null)?;
@@ -175,7 +189,12 @@ impl Spawner {
     }
 
     /// Waits for the program to start. If the start fails, waits for the end of the supervisor.
-    async fn await_program(&self, control: UnixStream, leash: &KillSwitch, program: PathBuf) -> Result<u32, SpawnError> {
+    async fn await_program(
+        &self,
+        control: UnixStream,
+        leash: &KillSwitch,
+        program: PathBuf,
+    ) -> Result<u32, SpawnError> {
         let error = match await_report(control, self.limits.spawn, program).await {
             Ok(pid) => return Ok(pid),
             Err(error) => error,

@@ -7,13 +7,15 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::attachment::{AttachWaiter, Attachment};
+use super::background_work::BackgroundWork;
 use super::changes::PendingCall;
+use super::client_methods::ClientMethods;
 use super::command::{Command, Reply};
 use super::committed;
 use super::context::{Context, LiveGuard};
 use super::creation::CreateWaiter;
 use super::discarded::DiscardCounter;
-use super::background_work::BackgroundWork;
+use super::encode::EncodedEvent;
 use super::event_loop::{EventLoop, WakeConditions, Wakeup};
 use super::list;
 use super::metadata::MetadataIndex;
@@ -21,17 +23,15 @@ use super::quota::Quota;
 use super::record::{FoldRecord, SessionRecord, put_open};
 use super::recovery::agent_spec;
 use super::refusal::Refusal;
-use super::requests::{QueuedAnswer, Pending, Resolved};
+use super::requests::{Pending, QueuedAnswer, Resolved};
 use super::restore::Restore;
-use super::client_methods::ClientMethods;
 use super::subagents::Subagents;
 use super::terminals::Terminals;
 use super::turn::{Queued, Turn};
-use super::encode::EncodedEvent;
 use crate::agent::AgentSpec;
 use crate::api::event::DetachedReason;
 use crate::api::{Session, SessionState};
-use crate::eventlog::{Event, Members, Records, DiskSpace, SessionLog};
+use crate::eventlog::{DiskSpace, Event, Members, Records, SessionLog};
 use crate::jsonrpc::CallId;
 use crate::pool::{CrashBackoff, LeaseActivity};
 use crate::transcript::SessionFold;
@@ -116,7 +116,8 @@ impl Actor {
         self.next_queued();
         loop {
             let listen = WakeConditions {
-                batches: self.log.pending_bytes() < self.context.limits.pending_bytes && !self.pauses_output(),
+                batches: self.log.pending_bytes() < self.context.limits.pending_bytes
+                    && !self.pauses_output(),
                 commits: self.waits_for_commit(),
                 draining: self.drain_at.is_none(),
                 deadline: self.next_deadline(),
@@ -177,8 +178,11 @@ impl Actor {
         }
         if self.record.own_folder && !self.folder_in_use().await {
             let (workspaces, id) = (self.context.workspaces.clone(), self.record.folder_id());
-            let erased =
-                self.context.shutdown.spawn_blocking(move || workspaces.remove_directory(&id.to_string())).await;
+            let erased = self
+                .context
+                .shutdown
+                .spawn_blocking(move || workspaces.remove_directory(&id.to_string()))
+                .await;
             if !matches!(erased, Ok(Ok(()))) {
                 tracing::warn!(session = %id, "could not remove the folder of a deleted session");
             }

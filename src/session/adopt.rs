@@ -10,13 +10,13 @@ use super::IdempotencyKey;
 use super::command::ClientCall;
 use super::context::Context;
 use super::creation::{Origin, cannot_adopt};
-use super::upstream_delete;
 use super::handle::SessionHandle;
 use super::idempotency;
 use super::record::{self, SessionRecord};
 use super::recovery::read_record;
 use super::refusal::Refusal;
 use super::registry::{CreateOptions, Created, SessionRegistry, invalid};
+use super::upstream_delete;
 use crate::acp::{self, AgentCapabilities, TraceContext};
 use crate::agent::{AgentFailure, AgentSpec};
 use crate::api::CreateSession;
@@ -53,7 +53,10 @@ impl Drop for AdoptionGuard {
 }
 
 /// The agent session that a request adopts. `None`: a new session. Fails without the scope `admin`.
-pub(super) fn adopted_session<'a>(by: &Principal, request: &'a CreateSession) -> Result<Option<&'a str>, Refusal> {
+pub(super) fn adopted_session<'a>(
+    by: &Principal,
+    request: &'a CreateSession,
+) -> Result<Option<&'a str>, Refusal> {
     let Some(id) = request.agent_session_id.as_deref() else { return Ok(None) };
     if !by.scopes.contains(Scope::Admin) {
         let detail = "adopting a session of the agent requires the scope admin";
@@ -101,7 +104,12 @@ impl SessionRegistry {
     }
 
     /// Reserves an agent session for adoption. Fails if a session of the gateway already uses it.
-    pub(super) async fn begin_adoption(&self, by: &Principal, agent: &AgentName, id: &str) -> Result<AdoptionGuard, Refusal> {
+    pub(super) async fn begin_adoption(
+        &self,
+        by: &Principal,
+        agent: &AgentName,
+        id: &str,
+    ) -> Result<AdoptionGuard, Refusal> {
         let taken = |detail: &str| invalid("/agentSessionId", detail);
         let take = self.context().adoptions.begin(&by.tenant, agent, id);
         let take = take.ok_or_else(|| taken("another request is adopting this session"))?;

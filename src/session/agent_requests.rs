@@ -19,16 +19,18 @@ impl Actor {
             RequestKind::Permission | RequestKind::Elicitation | RequestKind::Extension => ServedBy::Client,
             _ if !self.dialect().has_client_methods() => ServedBy::Off,
             RequestKind::ReadFile | RequestKind::WriteFile => self.files_served_by(),
-            RequestKind::CreateTerminal | RequestKind::TerminalOutput | RequestKind::WaitForExit | RequestKind::EndTerminal => {
-                self.terminals_served_by()
-            }
+            RequestKind::CreateTerminal
+            | RequestKind::TerminalOutput
+            | RequestKind::WaitForExit
+            | RequestKind::EndTerminal => self.terminals_served_by(),
         };
         if served_by == ServedBy::Off {
             return self.refuse_method(incoming, method);
         }
         // An elicitation may name a call of the gateway instead of a session. An extension may name neither.
         let needs_session = !matches!(ask, RequestKind::Elicitation | RequestKind::Extension);
-        let Some(own) = self.params_for_clients(params).filter(|_| !needs_session || acp::has_session_id(params))
+        let Some(own) =
+            self.params_for_clients(params).filter(|_| !needs_session || acp::has_session_id(params))
         else {
             let detail = "expected the sessionId of this session";
             return self.refuse(incoming, error_code::INVALID_PARAMS, detail);

@@ -58,15 +58,19 @@ impl SessionRegistry {
             let detail = "invalid result of session/list: not a list of sessions".to_owned();
             return Err(AgentFailure::Start { detail }.into());
         };
-        let inside =
-            self.exist_below_roots(listing.sessions.iter().map(|listed| listed.cwd.to_string()).collect()).await?;
+        let inside = self
+            .exist_below_roots(listing.sessions.iter().map(|listed| listed.cwd.to_string()).collect())
+            .await?;
         let mut sessions = Vec::new();
         for (listed, inside) in listing.sessions.iter().zip(inside) {
             if inside {
                 let ours = self.find_by_agent_session(by, &spec.name, &listed.session_id).await?;
                 let members = RawObject::parse(listed.entry).map(|entry| {
-                    let theirs = entry.iter().filter(|(name, _)| !AgentSession::RESERVED_MEMBERS.contains(name));
-                    theirs.map(|(name, value)| (name.to_owned(), acp::to_one_line(value.to_owned()))).collect()
+                    let theirs =
+                        entry.iter().filter(|(name, _)| !AgentSession::RESERVED_MEMBERS.contains(name));
+                    theirs
+                        .map(|(name, value)| (name.to_owned(), acp::to_one_line(value.to_owned())))
+                        .collect()
                 });
                 sessions.push(AgentSession {
                     agent_session_id: listed.session_id.to_string(),

@@ -21,7 +21,9 @@ pub(super) fn check_answer(asked: &PendingRequest, answer: Answer) -> Result<Out
             }
         }
         Answer::Cancelled if ask == RequestKind::Permission => Ok(Ok(acp::cancelled())),
-        Answer::Elicitation(result) if ask == RequestKind::Elicitation => check_result(ask, asked, result, ""),
+        Answer::Elicitation(result) if ask == RequestKind::Elicitation => {
+            check_result(ask, asked, result, "")
+        }
         Answer::Option(_) | Answer::Cancelled | Answer::Elicitation(_) => Err(wrong_route(asked, ask)),
         Answer::Result(result) => check_result(ask, asked, result, "/result"),
         Answer::Error(error) => {
@@ -37,13 +39,21 @@ pub(super) fn check_answer(asked: &PendingRequest, answer: Answer) -> Result<Out
     }
 }
 
-fn check_result(ask: RequestKind, asked: &PendingRequest, result: Box<RawValue>, at: &str) -> Result<Outcome, Refusal> {
+fn check_result(
+    ask: RequestKind,
+    asked: &PendingRequest,
+    result: Box<RawValue>,
+    at: &str,
+) -> Result<Outcome, Refusal> {
     match ask.validate(&asked.params, &result) {
         Ok(()) => Ok(Ok(acp::to_one_line(result))),
         Err(misfits) => Err(Refusal::InvalidFields(
             misfits
                 .into_iter()
-                .map(|ValidationError { pointer, detail }| FieldError { pointer: format!("{at}{pointer}"), detail })
+                .map(|ValidationError { pointer, detail }| FieldError {
+                    pointer: format!("{at}{pointer}"),
+                    detail,
+                })
                 .collect(),
         )),
     }

@@ -6,18 +6,18 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::{Actor, send_reply};
-use super::attachment::{AttachWaiter, Attachment, AttachMethod, PreAttachBuffer};
+use super::attachment::{AttachMethod, AttachWaiter, Attachment, PreAttachBuffer};
 use super::background_work::BackgroundWork;
 use super::refusal::{Refusal, agent_failure};
-use super::restore::LostContext;
 use super::requirements;
+use super::restore::LostContext;
 use crate::acp::{self, ClientCapabilities, McpServer, SessionSetup, TraceContext};
 use crate::agent::AgentFailure;
 use crate::api::SessionState;
 use crate::api::event::{Context, DetachedReason, SessionAttached, SessionDetached};
 use crate::eventlog::Records;
 use crate::jsonrpc::RpcError;
-use crate::pool::{Disposition, Lease, AcquireError, LeaseActivity};
+use crate::pool::{AcquireError, Disposition, Lease, LeaseActivity};
 use crate::types::ServedBy;
 use crate::types::limits::FOLDED_MEMBER_BYTES;
 
@@ -42,8 +42,12 @@ impl Actor {
             let limits = self.context.pool.principal_limits().effective(&self.owner);
             self.live_guard = Some(self.context.live.acquire(&self.owner, &limits)?);
         }
-        match self.context.pool.enqueue(&self.record.agent, &self.owner, self.offered_capabilities(), self.wanted_session())
-        {
+        match self.context.pool.enqueue(
+            &self.record.agent,
+            &self.owner,
+            self.offered_capabilities(),
+            self.wanted_session(),
+        ) {
             Ok(place) => self.event_loop.pending_lease = Some(place),
             Err(refused) => {
                 self.release_live_guard();
@@ -148,8 +152,14 @@ impl Actor {
         // If stdin is closed, the batches report the end of the process.
         if let Ok(call) = lease.process().connection.call(by.method(self.dialect()), &params) {
             let deadline = Instant::now() + limit;
-            self.attachment =
-                Attachment::SettingUp { method: by, resume, call, deadline, skipped_updates: 0, buffer: PreAttachBuffer::default() };
+            self.attachment = Attachment::SettingUp {
+                method: by,
+                resume,
+                call,
+                deadline,
+                skipped_updates: 0,
+                buffer: PreAttachBuffer::default(),
+            };
         }
     }
 
@@ -237,7 +247,8 @@ impl Actor {
             self.record.state = SessionState::Idle;
         }
         self.fold_changed |= self.fold.attached(result);
-        self.record.models = acp::RawObject::parse(result).is_some_and(|object| object.get("models").is_some());
+        self.record.models =
+            acp::RawObject::parse(result).is_some_and(|object| object.get("models").is_some());
         self.record.unfinished = false;
         self.restore.restoring = None;
         self.restore.unproven = matches!(by, AttachMethod::Resume | AttachMethod::Load);
@@ -255,7 +266,8 @@ impl Actor {
         if let Some(claim) = claim {
             claim.put(self.record.session_id, None, &mut records);
         }
-        let lost = self.restore.lost_context.take().filter(|_| by == AttachMethod::Fresh && self.has_history());
+        let lost =
+            self.restore.lost_context.take().filter(|_| by == AttachMethod::Fresh && self.has_history());
         if let Some(LostContext { reason, detail }) = &lost {
             let session = &self.record.session_id;
             let reason = reason.as_str();

@@ -132,7 +132,9 @@ impl Actor {
                 Some(self.restore_deadline().map_or(end, |restore| restore.min(end)))
             }
             Attachment::Retrying { at } => Some(*at),
-            Attachment::SettingUp { deadline, .. } | Attachment::Releasing { deadline, .. } => Some(*deadline),
+            Attachment::SettingUp { deadline, .. } | Attachment::Releasing { deadline, .. } => {
+                Some(*deadline)
+            }
             Attachment::Attached => (!self.is_busy()).then(|| self.idle_since + self.idle_timeout()),
         }
     }

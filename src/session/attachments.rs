@@ -9,7 +9,7 @@ use super::context::Context;
 use super::record::{SessionRecord, session_key};
 use super::recovery::read_record;
 use super::refusal::Refusal;
-use crate::acp::{FileBlock, FileContent, PromptCapabilities, file_uri, append_blocks};
+use crate::acp::{FileBlock, FileContent, PromptCapabilities, append_blocks, file_uri};
 use crate::api::{AttachAs, Attachment};
 use crate::store::Table;
 use crate::types::SessionId;
@@ -36,10 +36,15 @@ pub(super) async fn append_attachments(
     let record = record.ok_or(Refusal::NoSuchSession)?;
     let workspace = context.open_workspace(&record).await?;
     // These are the capabilities of the last attached process. A session had a process when it was created.
-    let takes = record.prompt_capabilities.as_deref().map(PromptCapabilities::parse_any_version).unwrap_or_default();
+    let takes =
+        record.prompt_capabilities.as_deref().map(PromptCapabilities::parse_any_version).unwrap_or_default();
     let (room, text) = (context.limits.prompt_bytes, context.limits.attached_text_bytes);
     let work = move || {
-        let mut chooser = BlockBuilder { accepts: takes, text_bytes: text, remaining_bytes: room.saturating_sub(blocks.get().len()) };
+        let mut chooser = BlockBuilder {
+            accepts: takes,
+            text_bytes: text,
+            remaining_bytes: room.saturating_sub(blocks.get().len()),
+        };
         let files: Vec<Box<RawValue>> = attachments
             .iter()
             .enumerate()
@@ -99,7 +104,8 @@ impl BlockBuilder {
             }
         };
         // Add one byte for the comma between two blocks.
-        self.remaining_bytes = self.remaining_bytes.checked_sub(block.get().len() + 1).ok_or_else(|| too_large(at))?;
+        self.remaining_bytes =
+            self.remaining_bytes.checked_sub(block.get().len() + 1).ok_or_else(|| too_large(at))?;
         Ok(block)
     }
 
@@ -139,7 +145,9 @@ impl BlockBuilder {
         Ok(match family {
             Some("image") if self.accepts.image && fits && media != Some("image/svg+xml") => AttachAs::Image,
             Some("audio") if self.accepts.audio && fits => AttachAs::Audio,
-            _ if self.accepts.embedded_context && fits && size <= self.text_bytes && is_text()? => AttachAs::Resource,
+            _ if self.accepts.embedded_context && fits && size <= self.text_bytes && is_text()? => {
+                AttachAs::Resource
+            }
             _ => AttachAs::ResourceLink,
         })
     }

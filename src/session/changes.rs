@@ -7,12 +7,12 @@ use tokio::time::Instant;
 
 use super::actor::{Actor, send_reply};
 use super::attachment::Attachment;
-use super::command::{Reply, ClientCall};
-use super::upstream_delete;
+use super::command::{ClientCall, Reply};
+use super::encode::EncodedEvent;
 use super::metadata;
 use super::record::{index_key, prompt_key, put_open, request_key, session_key, terminal_key};
 use super::refusal::{Refusal, agent_failure};
-use super::encode::EncodedEvent;
+use super::upstream_delete;
 use crate::acp::TraceContext;
 use crate::agent::AgentFailure;
 use crate::api::event::{DetachedReason, SessionChanged, SessionClosed, SessionDeleted};
@@ -149,14 +149,20 @@ impl Actor {
     fn expire_waiters(&mut self, now: Instant) {
         let wait = self.context.limits.settings_wait;
         let overdue = |deadline: Instant| now >= deadline;
-        let waits = self.queued_calls.iter().map(|s| s.deadline).chain(self.attach_waiters.iter().map(|a| a.deadline));
+        let waits = self
+            .queued_calls
+            .iter()
+            .map(|s| s.deadline)
+            .chain(self.attach_waiters.iter().map(|a| a.deadline));
         if !waits.chain(self.create_waiter.iter().map(|c| c.deadline)).any(overdue) {
             return;
         }
         let starts = self.context.pool.is_starting(&self.record.agent);
         if starts {
             self.create_waiter.iter_mut().for_each(|c| c.deadline = c.deadline.max(now + wait));
-            self.queued_calls.iter_mut().for_each(|setting| setting.deadline = setting.deadline.max(now + wait));
+            self.queued_calls
+                .iter_mut()
+                .for_each(|setting| setting.deadline = setting.deadline.max(now + wait));
             self.attach_waiters.iter_mut().for_each(|a| a.deadline = a.deadline.max(now + wait));
             return;
         }

@@ -4,11 +4,11 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::{Actor, send_reply};
+use super::adopt::can_fork;
 use super::changes::PendingCall;
 use super::command::ClientCall;
-use super::refusal::Refusal;
-use super::adopt::can_fork;
 use super::encode::EncodedEvent;
+use super::refusal::Refusal;
 use crate::acp::client_input_policy::{self, ClientInputError};
 use crate::acp::{self, ConfigValue};
 use crate::agent::AgentFailure;
@@ -118,9 +118,13 @@ impl Actor {
         let mut event = SessionChanged { by: &setting.by.id, ..SessionChanged::default() };
         match &setting.call {
             ClientCall::Mode(mode) if self.dialect().has_modes() => event.current_mode_id = Some(mode),
-            ClientCall::Mode(_) | ClientCall::Config { .. } => event.config_options = acp::config_options_of(result),
+            ClientCall::Mode(_) | ClientCall::Config { .. } => {
+                event.config_options = acp::config_options_of(result)
+            }
             // The agent reports the effect of the cancel in its updates.
-            ClientCall::Cancel(_) => return send_reply(setting.reply, Ok((result.to_owned(), self.log.appended()))),
+            ClientCall::Cancel(_) => {
+                return send_reply(setting.reply, Ok((result.to_owned(), self.log.appended())));
+            }
             ClientCall::Fork => return self.fork_created(setting, result),
             ClientCall::Forked(_) => return self.reply_with_fork(setting),
             ClientCall::Rpc { .. } => {
@@ -161,7 +165,8 @@ impl Actor {
             self.record.put(self.stored_index_key.as_deref(), &mut records);
             self.log.put(records);
         }
-        let closes = self.event_loop.lease.as_ref().map(|l| l.process().initialized.capabilities.session.close);
+        let closes =
+            self.event_loop.lease.as_ref().map(|l| l.process().initialized.capabilities.session.close);
         match (closes, self.record.agent_session_id.clone()) {
             (Some(true), Some(id)) => self.send_call(setting, &id),
             _ => self.reply_with_fork(setting),

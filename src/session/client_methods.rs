@@ -97,15 +97,27 @@ impl ClientMethods {
 impl Actor {
     /// Runs `work` outside of the actor and sends its output to the agent. The work is dropped if the agent
     /// cancels its request or the session releases the process.
-    pub(super) fn serve(&mut self, incoming: IncomingId, work: impl Future<Output = WorkOutput> + Send + 'static) {
+    pub(super) fn serve(
+        &mut self,
+        incoming: IncomingId,
+        work: impl Future<Output = WorkOutput> + Send + 'static,
+    ) {
         let dropped = CancellationToken::new();
         let guard = RunningWork::Cancellable(dropped.clone().drop_guard());
         self.start_work(incoming, guard, async move { dropped.run_until_cancelled_owned(work).await });
     }
 
     /// Runs `work` to its end, because the actor needs its output.
-    pub(super) fn serve_to_completion(&mut self, incoming: IncomingId, work: impl Future<Output = WorkOutput> + Send + 'static) {
-        self.start_work(incoming, RunningWork::Uncancellable { awaited: true }, async move { Some(work.await) });
+    pub(super) fn serve_to_completion(
+        &mut self,
+        incoming: IncomingId,
+        work: impl Future<Output = WorkOutput> + Send + 'static,
+    ) {
+        self.start_work(
+            incoming,
+            RunningWork::Uncancellable { awaited: true },
+            async move { Some(work.await) },
+        );
     }
 
     fn start_work(

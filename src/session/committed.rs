@@ -45,7 +45,9 @@ pub(super) fn build_snapshot(
 /// The last committed snapshot of a session.
 pub(super) async fn session(context: &Context, log: &SessionLog) -> Result<Session, Refusal> {
     let key = record::session_key(log.session());
-    let record = read_record::<SessionRecord>(context, Table::Session, key.clone()).await?.ok_or(Refusal::NoSuchSession)?;
+    let record = read_record::<SessionRecord>(context, Table::Session, key.clone())
+        .await?
+        .ok_or(Refusal::NoSuchSession)?;
     let folded = read_record::<FoldRecord>(context, Table::Fold, key).await?;
     // Up to the position in the session's record, no event has changed the fold.
     let (mut fold, mut seq) = match folded {

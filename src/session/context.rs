@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use super::adopt::Adoptions;
 use super::folders::Workspaces;
 use super::idempotency::InFlight;
 use super::quota::Quotas;
-use super::adopt::Adoptions;
 use crate::agent::CurrentCatalogue;
 use crate::eventlog::EventLog;
 use crate::pool::Pool;

@@ -48,7 +48,10 @@ impl Actor {
     }
 
     /// The method for a session that the agent already has: with its history if the agent can replay it.
-    pub(super) fn adopt_method(&self, capabilities: &AgentCapabilities) -> Result<Option<AttachMethod>, Refusal> {
+    pub(super) fn adopt_method(
+        &self,
+        capabilities: &AgentCapabilities,
+    ) -> Result<Option<AttachMethod>, Refusal> {
         match self.create_waiter.as_ref().map(|creating| creating.origin) {
             None | Some(Origin::New) => Ok(None),
             Some(_) if capabilities.can_replay => Ok(Some(AttachMethod::Load)),

@@ -4,9 +4,9 @@ use serde_json::value::RawValue;
 
 use super::actor::Actor;
 use super::attachment::Attachment;
-use super::requests::OfferedRequest;
 use super::client_methods::WorkOutput;
-use crate::acp::{self, RequestKind, ElicitationMode, error_code};
+use super::requests::OfferedRequest;
+use crate::acp::{self, ElicitationMode, RequestKind, error_code};
 use crate::api::Resolution;
 use crate::api::event::ElicitationCompleted;
 use crate::eventlog::Records;
@@ -62,7 +62,9 @@ impl Actor {
                     });
                     match checked.await {
                         Ok(Ok(elicit)) => WorkOutput::Elicitation(elicit),
-                        Ok(Err(detail)) => WorkOutput::Answer(Err(acp::error(error_code::INVALID_PARAMS, &detail))),
+                        Ok(Err(detail)) => {
+                            WorkOutput::Answer(Err(acp::error(error_code::INVALID_PARAMS, &detail)))
+                        }
                         Err(_) => {
                             let detail = "the form could not be checked";
                             WorkOutput::Answer(Err(acp::error(error_code::INTERNAL, detail)))
@@ -80,7 +82,11 @@ impl Actor {
         Some(turn.map_or_else(|| "null".to_owned(), |turn| format!("\"{}\"", turn.record.prompt_id)))
     }
 
-    pub(super) fn offer_elicitation(&mut self, incoming: IncomingId, CheckedElicitation { params, prompt, subagent }: CheckedElicitation) {
+    pub(super) fn offer_elicitation(
+        &mut self,
+        incoming: IncomingId,
+        CheckedElicitation { params, prompt, subagent }: CheckedElicitation,
+    ) {
         let over = prompt.is_some() && prompt != self.running_turn();
         if over || !matches!(self.attachment, Attachment::Attached) {
             return self.send_answer(incoming, &RequestKind::Elicitation.cancelled_reply());

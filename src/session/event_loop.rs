@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
-use super::command::Command;
 use super::client_methods::Completion;
+use super::command::Command;
 use crate::agent::{AgentFailure, Batch};
 use crate::eventlog::DiskSpace;
 use crate::pool::{Lease, PendingLease};

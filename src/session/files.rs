@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::actor::Actor;
-use super::requests::Outcome;
 use super::client_methods::{WorkOutput, kib};
+use super::requests::Outcome;
 use crate::acp::{self, error_code, method};
 use crate::jsonrpc::IncomingId;
 use crate::workspace::{FileError, LineRange, Workspace, Workspaces};
@@ -32,7 +32,8 @@ impl Actor {
             max_bytes: self.context.limits.file_bytes,
         };
         let bounds = &self.client_methods.files;
-        let Ok(wanted) = Arc::clone(&bounds.request_kib).try_acquire_many_owned(kib(params.get().len())) else {
+        let Ok(wanted) = Arc::clone(&bounds.request_kib).try_acquire_many_owned(kib(params.get().len()))
+        else {
             return self.refuse(incoming, error_code::INTERNAL, "too many bytes are waiting to be written");
         };
         let places = Arc::clone(&bounds.answers);
@@ -40,7 +41,9 @@ impl Actor {
         let shutdown = self.context.shutdown.clone();
         self.serve(incoming, async move {
             // The semaphore is never closed.
-            let Ok(place) = places.acquire_owned().await else { return WorkOutput::Answer(Err(work_aborted())) };
+            let Ok(place) = places.acquire_owned().await else {
+                return WorkOutput::Answer(Err(work_aborted()));
+            };
             // The work continues after a cancellation and holds its permit until it ends.
             let work = shutdown.spawn_blocking(move || {
                 let outcome = served.outcome(&method, &params);
@@ -76,7 +79,8 @@ impl FileAccess {
     fn read(&self, params: &RawValue) -> Outcome {
         let asked = acp::parse_read_text_file(params).map_err(|_| invalid_params())?;
         let window = LineRange { line: asked.line, limit: asked.limit };
-        let text = self.workspace().and_then(|workspace| workspace.read_text(&asked.path, window, self.max_bytes));
+        let text =
+            self.workspace().and_then(|workspace| workspace.read_text(&asked.path, window, self.max_bytes));
         text.map(|text| acp::read_text_file_result(&text)).map_err(|error| file_error(&asked.path, &error))
     }
 

@@ -75,7 +75,10 @@ mod tests {
         let workspaces = Workspaces::new(&root, &[]).unwrap();
         let real = root.canonicalize().unwrap();
         let id = "01938c5e-7a3b-7c4d-8e5f-0123456789ab".parse().unwrap();
-        assert_eq!(workspaces.folder(id, Some("a")).unwrap(), Folder { path: real.join("a"), created: false });
+        assert_eq!(
+            workspaces.folder(id, Some("a")).unwrap(),
+            Folder { path: real.join("a"), created: false }
+        );
         assert_eq!(workspaces.folder(id, None).unwrap().path, real.join(id.to_string()));
         for (wanted, allowed) in
             [("link", false), ("/etc", false), ("../root-secret", false), ("/nowhere", false)]

@@ -72,7 +72,8 @@ async fn delete_expired_keys(registry: &SessionRegistry) -> Result<(), Refusal> 
         let now = context.log.expiry().earliest_now();
         let mut records = Records::new();
         for (key, value) in page {
-            let kept = record::decode::<IdempotencyRecord>(&value).is_ok_and(|record| record.expires_at > now);
+            let kept =
+                record::decode::<IdempotencyRecord>(&value).is_ok_and(|record| record.expires_at > now);
             if !kept {
                 records = records.delete(Table::Idempotency, key);
             }

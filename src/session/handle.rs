@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use super::answers;
 use super::attachments;
-use super::command::{Answer, Command, PromptRequest, Reply, ClientCall};
+use super::command::{Answer, ClientCall, Command, PromptRequest, Reply};
 use super::idempotency;
 use super::metadata;
 use super::record::{self, PromptRecord, RequestRecord, SessionRecord};
@@ -91,7 +91,9 @@ impl SessionHandle {
                     break;
                 }
                 Ok(Err(_)) => commands = self.registry.entry(self.id).await?.1.commands.clone(),
-                Err(_) => return Err(Refusal::PoolFull("the session is too busy".to_owned(), COMMAND_TIMEOUT)),
+                Err(_) => {
+                    return Err(Refusal::PoolFull("the session is too busy".to_owned(), COMMAND_TIMEOUT));
+                }
             }
         }
         match answer.await {
@@ -184,7 +186,8 @@ impl SessionHandle {
         let PromptRequest { blocks, attachments, queue, trace, .. } = request;
         let blocks = attachments::append_attachments(context, self.id, blocks, attachments).await?;
         let by = by.clone();
-        let asked = self.request(|reply| Command::Prompt { by, blocks, queue, trace, key: claim, reply }).await;
+        let asked =
+            self.request(|reply| Command::Prompt { by, blocks, queue, trace, key: claim, reply }).await;
         let (prompt, first_seq) = asked?;
         self.wait_durable(first_seq).await?;
         drop(flight);
@@ -249,7 +252,11 @@ impl SessionHandle {
 
     /// The turn with its text, and the number of log bytes read for it. `committed` is the committed position
     /// before the record was read, so the text of a running turn never extends past the end in the record.
-    async fn prompt_with_text(&self, record: &PromptRecord, committed: u64) -> Result<(Prompt, usize), Refusal> {
+    async fn prompt_with_text(
+        &self,
+        record: &PromptRecord,
+        committed: u64,
+    ) -> Result<(Prompt, usize), Refusal> {
         let last = record.last_seq.unwrap_or(committed);
         self.wait_durable(last).await?;
         let FoldedTurn { turn, seq, read_bytes: read } = self.fold_turn(record, last).await?;
@@ -329,7 +336,8 @@ impl SessionHandle {
             }
             Err(Refusal::NotFound(what)) => {
                 let key = record::request_key(self.id, request);
-                let stored = read_record::<RequestRecord>(self.registry.context(), Table::Request, key).await?;
+                let stored =
+                    read_record::<RequestRecord>(self.registry.context(), Table::Request, key).await?;
                 let Some(RequestRecord { resolution: Some(resolution), by, .. }) = stored else {
                     return Err(Refusal::NotFound(what));
                 };
@@ -342,7 +350,8 @@ impl SessionHandle {
     async fn answer_once(&self, by: Principal, request: RequestId, answer: Answer) -> Result<u64, Refusal> {
         let asked = self.request(|reply| Command::Pending { request, reply }).await?;
         // The agent defines the schema of the answer, so the check may take long.
-        let check = self.registry.context().shutdown.spawn_blocking(move || answers::check_answer(&asked, answer));
+        let check =
+            self.registry.context().shutdown.spawn_blocking(move || answers::check_answer(&asked, answer));
         let outcome = check.await.map_err(|error| Refusal::internal(&error))??;
         self.request(|reply| Command::Answer { by, request, outcome, reply }).await
     }

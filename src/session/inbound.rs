@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::attachment::{Attachment, AttachMethod};
+use super::attachment::{AttachMethod, Attachment};
 use super::subagents::SessionOwner;
 use crate::acp;
 use crate::agent::{Batch, Inbound};
@@ -60,7 +60,9 @@ impl Actor {
     /// turn.
     fn append_chunks(&mut self, block: &[u8], messages: &[Inbound], now: Instant) -> usize {
         // Each chunk may then need other records, so the caller appends the chunks one by one.
-        let alone = self.unsaved_events >= MAX_UNSAVED_EVENTS || self.imports_history() || self.restore.replay.is_some();
+        let alone = self.unsaved_events >= MAX_UNSAVED_EVENTS
+            || self.imports_history()
+            || self.restore.replay.is_some();
         let attached = matches!(self.attachment, Attachment::Attached) && !alone;
         let Some(own) = self.record.agent_session_id.as_deref().filter(|_| attached) else { return 0 };
         let lines = messages.iter().map_while(|message| match message {
@@ -114,7 +116,11 @@ impl Actor {
         match method {
             acp::method::SESSION_UPDATE => match &mut self.attachment {
                 // The agent's session id is not known yet, so the update is buffered.
-                Attachment::SettingUp { method: AttachMethod::New | AttachMethod::Fresh, buffer: early, .. } => {
+                Attachment::SettingUp {
+                    method: AttachMethod::New | AttachMethod::Fresh,
+                    buffer: early,
+                    ..
+                } => {
                     early.push(params, &self.context.limits);
                 }
                 _ => self.handle_update(&params),
@@ -143,7 +149,8 @@ impl Actor {
         }
         let takes_history = self.imports_history();
         let mut replayed = false;
-        if let Attachment::SettingUp { method: AttachMethod::Load, skipped_updates: swallowed, .. } = &mut self.attachment
+        if let Attachment::SettingUp { method: AttachMethod::Load, skipped_updates: swallowed, .. } =
+            &mut self.attachment
             && acp::update::is_history(&peek.kind)
         {
             if !takes_history {
@@ -168,7 +175,11 @@ impl Actor {
             Records::default()
         };
         let (prompt, late) = self.turn_of_update(acp::update::is_session_state(&peek.kind));
-        let records = if self.unsaved_events < MAX_UNSAVED_EVENTS { records } else { self.with_session_records(records) };
+        let records = if self.unsaved_events < MAX_UNSAVED_EVENTS {
+            records
+        } else {
+            self.with_session_records(records)
+        };
         let more = peek.more.as_deref();
         let event = SessionUpdate { update: peek.update, meta: peek.meta, more, subagent, late, replayed };
         self.append(prompt, &event, records);

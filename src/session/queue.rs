@@ -12,11 +12,11 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::Actor;
+use super::encode::EncodedEvent;
 use super::record::{self, PromptRecord};
 use super::recovery::read_record;
 use super::refusal::Refusal;
 use super::turn::{Queued, Turn};
-use super::encode::EncodedEvent;
 use crate::api::event::PromptStarted;
 use crate::api::{Problem, ProblemCode, PromptStatus};
 use crate::eventlog::Records;
@@ -149,7 +149,10 @@ impl Actor {
     }
 
     /// The blocks of a prompt that may still run, or the problem with which it fails.
-    async fn restored_blocks(&self, record: &PromptRecord) -> Result<Result<Box<RawValue>, Problem>, Refusal> {
+    async fn restored_blocks(
+        &self,
+        record: &PromptRecord,
+    ) -> Result<Result<Box<RawValue>, Problem>, Refusal> {
         if record.status != PromptStatus::Queued && !record.unsent {
             return Ok(Err(interrupted()));
         }

@@ -10,16 +10,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::actor::Actor;
 use super::attachment::Attachment;
+use super::background_work::BackgroundWork;
+use super::client_methods::ClientMethods;
 use super::command::Command;
 use super::context::Context;
 use super::discarded::DiscardCounter;
-use super::background_work::BackgroundWork;
 use super::event_loop::EventLoop;
 use super::metadata::MetadataIndex;
 use super::record::{self, FoldRecord, RequestRecord, SessionRecord, TerminalRecord};
 use super::refusal::Refusal;
 use super::restore::Restore;
-use super::client_methods::ClientMethods;
 use super::subagents::Subagents;
 use super::terminals::Terminals;
 use crate::acp::RequestKind;

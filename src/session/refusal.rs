@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::acp::error_code;
 use crate::acp::client_input_policy::ClientInputError;
-use crate::agent::{AgentFailure, AgentExit, without_secrets};
+use crate::acp::error_code;
+use crate::agent::{AgentExit, AgentFailure, without_secrets};
 use crate::api::{FieldError, Problem, ProblemCode, Resolution, RpcError};
-use crate::pool::{Lease, ShortLeaseError, AcquireError};
+use crate::pool::{AcquireError, Lease, ShortLeaseError};
 use crate::types::{LimitExceeded, PrincipalLimit, PromptId, RequestId};
 
 /// The error of a session operation. Each operation documents the errors that are specific to it.
@@ -227,7 +227,9 @@ impl From<AcquireError> for Refusal {
             AcquireError::QueueFull { retry_after, .. }
             | AcquireError::Busy { retry_after }
             | AcquireError::BreakerOpen { retry_after }
-            | AcquireError::SignInInProgress { retry_after } => Self::PoolFull(refused.to_string(), retry_after),
+            | AcquireError::SignInInProgress { retry_after } => {
+                Self::PoolFull(refused.to_string(), retry_after)
+            }
             AcquireError::Draining => Self::Draining,
         }
     }

@@ -20,7 +20,7 @@ use super::metadata;
 use super::record::SessionRecord;
 use super::recovery::ActorEntry;
 use super::refusal::Refusal;
-use super::{IdempotencyKey, requirements, adopt, gc};
+use super::{IdempotencyKey, adopt, gc, requirements};
 use crate::acp::{self, TraceContext, client_input_policy};
 use crate::agent::{AgentSpec, OnTimeout};
 use crate::api::{self, CreateSession, McpServer, Session, SessionList, SessionState};
@@ -328,8 +328,10 @@ impl SessionRegistry {
             Err(refusal) => {
                 if own_folder {
                     let workspaces = context.workspaces.clone();
-                    let erased =
-                        context.shutdown.spawn_blocking(move || workspaces.remove_directory(&id.to_string())).await;
+                    let erased = context
+                        .shutdown
+                        .spawn_blocking(move || workspaces.remove_directory(&id.to_string()))
+                        .await;
                     if !matches!(erased, Ok(Ok(()))) {
                         tracing::warn!(session = %id, "could not remove the folder of a session that could not be created");
                     }
@@ -351,7 +353,9 @@ impl SessionRegistry {
         let metadata = request.metadata.unwrap_or_default();
         let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
         // If the capabilities are not known yet, the check happens when a process is leased.
-        if let Some(initialized) = context.pool.agent_stats(&spec.name).and_then(|(_, initialized)| initialized) {
+        if let Some(initialized) =
+            context.pool.agent_stats(&spec.name).and_then(|(_, initialized)| initialized)
+        {
             let directories = &request.additional_directories;
             requirements::check(spec, &mcp_servers, directories, &initialized.capabilities)?;
         }
@@ -422,7 +426,8 @@ fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), Refusa
     check_count("/additionalDirectories", request.additional_directories.len())?;
     check_count("/mcpServers", request.mcp_servers.len())?;
     if let Some(meta) = &request.meta {
-        client_input_policy::check_meta(&spec.allowed_meta_keys, meta).map_err(|gated| Refusal::from_policy(&gated, ""))?;
+        client_input_policy::check_meta(&spec.allowed_meta_keys, meta)
+            .map_err(|gated| Refusal::from_policy(&gated, ""))?;
     }
     Ok(())
 }

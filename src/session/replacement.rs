@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::attachment::Attachment;
 use super::refusal::Refusal;
-use crate::agent::{AgentFailure, AgentExit};
+use crate::agent::{AgentExit, AgentFailure};
 use crate::api::event::{AgentExited, DetachedReason};
 use crate::eventlog::Records;
 use crate::pool::Disposition;
@@ -17,7 +17,9 @@ impl Actor {
     /// Whether the session needs its process, and has neither received an update nor sent a prompt on it.
     pub(super) fn is_process_unused(&self) -> bool {
         match &self.attachment {
-            Attachment::SettingUp { skipped_updates: swallowed, buffer: early, .. } => *swallowed == 0 && early.updates.is_empty(),
+            Attachment::SettingUp { skipped_updates: swallowed, buffer: early, .. } => {
+                *swallowed == 0 && early.updates.is_empty()
+            }
             Attachment::Attached => self.turn.as_ref().is_some_and(|turn| turn.call.is_none()),
             // The process closed its stdin before the setup, so it received no request.
             Attachment::Queued { .. } => true,

@@ -25,7 +25,8 @@ impl Actor {
     pub(super) fn track_trailing_replay(&mut self, is_new: bool) {
         let (now, limits) = (Instant::now(), &self.context.limits);
         let end = now + limits.replay_quiet_timeout;
-        self.restore.replay = Some(Replay { quiet_at: now + limits.replay_quiet_interval, deadline: end, is_new });
+        self.restore.replay =
+            Some(Replay { quiet_at: now + limits.replay_quiet_interval, deadline: end, is_new });
     }
 
     /// Handles an update that arrives after the response to the load. Returns `None` if the update is not

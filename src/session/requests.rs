@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::Actor;
+use super::encode::EncodedEvent;
 use super::record::RequestRecord;
 use super::refusal::Refusal;
-use super::encode::EncodedEvent;
 use crate::acp::{self, RequestKind, error_code};
 use crate::api::event::{RequestCreated, RequestResolved};
 use crate::api::{PendingRequest, Resolution};
@@ -108,7 +108,10 @@ impl Actor {
             subagent: shown.subagent.as_deref(),
             deadline: shown.deadline,
         });
-        self.requests.insert(id, Pending { request: shown, kind: RequestKind::from_method(method), incoming, deadline });
+        self.requests.insert(
+            id,
+            Pending { request: shown, kind: RequestKind::from_method(method), incoming, deadline },
+        );
         let records = self.with_session_records(records);
         self.append(prompt, event, records);
         Some(id)
@@ -197,7 +200,8 @@ impl Actor {
     /// Handles `$/cancel_request` of the agent.
     pub(super) fn cancelled_by_agent(&mut self, params: &RawValue) {
         let Ok(raw_id) = acp::parse_cancel_request(params) else { return };
-        let incoming = self.event_loop.lease.as_ref().and_then(|lease| lease.process().connection.find(raw_id));
+        let incoming =
+            self.event_loop.lease.as_ref().and_then(|lease| lease.process().connection.find(raw_id));
         let Some(incoming) = incoming else { return };
         match self.requests.iter().find(|(_, pending)| pending.incoming == incoming) {
             Some((id, _)) => self.end_request(*id, Resolution::Withdrawn),

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::attachment::{Attachment, AttachMethod};
-use super::creation::Origin;
+use super::attachment::{AttachMethod, Attachment};
 use super::background_work::PromptWork;
+use super::creation::Origin;
 use super::refusal::Refusal;
 use super::replay::Replay;
 use crate::acp::{self, RestoreFailure};

@@ -12,11 +12,11 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::attachment::Attachment;
-use super::record::TerminalRecord;
-use super::refusal::Refusal;
 use super::client_methods::WorkOutput;
 use super::encode::EncodedEvent;
-use crate::acp::{self, RequestKind, CreateTerminal, error_code, method};
+use super::record::TerminalRecord;
+use super::refusal::Refusal;
+use crate::acp::{self, CreateTerminal, RequestKind, error_code, method};
 use crate::api::event::{TerminalCreated, TerminalExited, TerminalOutput};
 use crate::api::{self, TerminalExit};
 use crate::eventlog::Records;
@@ -95,7 +95,10 @@ impl Actor {
         match method {
             method::TERMINAL_OUTPUT => {
                 let (scrollback, exit) = (open.terminal.scrollback(), exit.borrow().clone());
-                self.serve(incoming, async move { WorkOutput::Answer(Ok(output(&scrollback, exit.as_ref()))) });
+                self.serve(
+                    incoming,
+                    async move { WorkOutput::Answer(Ok(output(&scrollback, exit.as_ref()))) },
+                );
             }
             method::TERMINAL_WAIT_FOR_EXIT => self.serve(incoming, async move {
                 let exit = wait_exit(exit).await;
@@ -139,7 +142,9 @@ impl Actor {
             };
             let cwd = match shutdown.spawn_blocking(find).await {
                 Ok(Ok(cwd)) => cwd,
-                Ok(Err(error)) => return terminal_error(error_code::INVALID_PARAMS, &format!("cwd: {error}")),
+                Ok(Err(error)) => {
+                    return terminal_error(error_code::INVALID_PARAMS, &format!("cwd: {error}"));
+                }
                 Err(_) => return terminal_error(error_code::INTERNAL, "the work was aborted"),
             };
             let shown = cwd.to_string_lossy().into_owned();
@@ -213,7 +218,10 @@ impl Actor {
         self.refuse(incoming, error_code::INTERNAL, "too many terminals are open; release some first");
     }
 
-    pub(super) fn handle_terminal_event(&mut self, TerminalEvent { terminal: id, event: news }: TerminalEvent) {
+    pub(super) fn handle_terminal_event(
+        &mut self,
+        TerminalEvent { terminal: id, event: news }: TerminalEvent,
+    ) {
         let Some(open) = self.terminals.open.get(&id).filter(|open| open.is_running()) else { return };
         match news {
             OutputEvent::Output { offset, text } => {
@@ -290,7 +298,8 @@ impl Actor {
 
     /// Kills the commands of a cancelled turn. The agent keeps its terminals and can still read their output.
     pub(super) fn kill_commands(&mut self, prompt: PromptId) {
-        let of_turn = |open: &&mut OpenTerminal| open.is_running() && open.record.shown.prompt_id == Some(prompt);
+        let of_turn =
+            |open: &&mut OpenTerminal| open.is_running() && open.record.shown.prompt_id == Some(prompt);
         for open in self.terminals.open.values_mut().filter(of_turn) {
             open.terminal.kill();
         }

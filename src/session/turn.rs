@@ -6,10 +6,10 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::attachment::Attachment;
 use super::background_work::PromptWork;
+use super::encode::EncodedEvent;
 use super::idempotency::Claim;
 use super::record::PromptRecord;
 use super::refusal::{Refusal, prompt_failure};
-use super::encode::EncodedEvent;
 use crate::acp::{
     self, ContentError, PromptCapabilities, PromptResult, TraceContext, error_code, stop_reason,
 };
@@ -107,12 +107,14 @@ impl Actor {
         let prompt = record.to_prompt(self.record.session_id, self.log.id(seq));
         if queued {
             let position = self.queue.len() + 1;
-            let event = EncodedEvent::from(&PromptQueued { prompt: &blocks, position, by, idempotency_key: key });
+            let event =
+                EncodedEvent::from(&PromptQueued { prompt: &blocks, position, by, idempotency_key: key });
             self.queue.push_back(Queued { record, blocks, trace, restored: false });
             let records = self.with_session_records(records);
             self.append(Some(prompt_id), event, records);
         } else {
-            let event = EncodedEvent::from(&PromptStarted { prompt: Some(&blocks), by, idempotency_key: key });
+            let event =
+                EncodedEvent::from(&PromptStarted { prompt: Some(&blocks), by, idempotency_key: key });
             self.begin(Queued { record, blocks, trace, restored: false }, seq);
             let records = self.with_session_records(records);
             self.append(Some(prompt_id), event, records);
@@ -138,7 +140,8 @@ impl Actor {
     fn check_content(&self, blocks: &RawValue) -> Result<(), Refusal> {
         // If no process has reported the agent's capabilities yet, the agent itself checks the content.
         let unknown = PromptCapabilities { image: true, audio: true, embedded_context: true };
-        let known = self.event_loop.lease.as_ref().map(|lease| lease.process().initialized.capabilities.prompt);
+        let known =
+            self.event_loop.lease.as_ref().map(|lease| lease.process().initialized.capabilities.prompt);
         let known = known.or_else(|| {
             let (_, initialized) = self.context.pool.agent_stats(&self.record.agent)?;
             Some(initialized?.capabilities.prompt)
@@ -216,7 +219,8 @@ impl Actor {
         let Some(mut turn) = self.take_turn() else { return };
         turn.record.status = PromptStatus::Completed;
         turn.record.stop_reason = Some(reason.to_owned());
-        let event = EncodedEvent::from(&PromptCompleted { stop_reason: reason, result, usage: usage.as_deref() });
+        let event =
+            EncodedEvent::from(&PromptCompleted { stop_reason: reason, result, usage: usage.as_deref() });
         turn.record.usage = usage;
         let (prompt, stopping) = (turn.record.prompt_id, turn.stopping);
         self.append_turn_end(turn.record, event);

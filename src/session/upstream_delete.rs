@@ -8,7 +8,12 @@ use crate::types::Principal;
 
 /// Sends `session/delete` in the background, within a deadline, from a process that no session uses. Requests
 /// run one at a time, so that a client that deletes hundreds of sessions does not block the agent.
-pub(super) fn request_delete(context: &Context, record: &SessionRecord, owner: &Principal, trace: Option<TraceContext>) {
+pub(super) fn request_delete(
+    context: &Context,
+    record: &SessionRecord,
+    owner: &Principal,
+    trace: Option<TraceContext>,
+) {
     let Some(id) = record.agent_session_id.clone() else { return };
     let Some(spec) = context.catalogue.agent(&record.agent) else { return };
     let known = context.pool.agent_stats(&record.agent).and_then(|(_, initialized)| initialized);

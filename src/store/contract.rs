@@ -188,7 +188,10 @@ fn erased_positions_are_not_reused(store: &dyn EventStore) {
     let last = Batch { erase: vec![session(1)], runs: vec![run(1, 6..=6)], ..Batch::default() };
     assert_eq!(store.commit(&last).unwrap().positions, [8]);
     assert_eq!(seqs(&store.read(session(1), 0, 10_000).unwrap()), [6]);
-    assert_eq!(read_everything(store, 0, 10_000), [(4, session(2), 1), (5, session(2), 2), (8, session(1), 6)]);
+    assert_eq!(
+        read_everything(store, 0, 10_000),
+        [(4, session(2), 1), (5, session(2), 2), (8, session(1), 6)]
+    );
     let usage = store.usage(session(1)).unwrap();
     assert_eq!((usage.first_seq, usage.last_seq, usage.first_pos, usage.last_pos), (6, 6, 8, 8));
     assert_eq!(store.total_bytes(), (run(2, 1..=2).frames.len() + run(1, 6..=6).frames.len()) as u64);

@@ -11,8 +11,8 @@ use crate::types::{Epoch, Ids, SessionId, Timestamp};
 
 use super::usage::Usages;
 use super::{
-    Batch, CommitError, Committed, Cut, EventStore, LogUsage, Page, Pruned, ReadError, Record, Run, RunHeader,
-    Table, Tail,
+    Batch, CommitError, Committed, Cut, EventStore, LogUsage, Page, Pruned, ReadError, Record, Run,
+    RunHeader, Table, Tail,
 };
 
 /// Everything in maps. For tests, and for gateways that need not remember.

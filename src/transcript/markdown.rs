@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 
 use super::content::{decode, text_of};
 use super::diff;
+use super::escape::{blockquote, close_code_fence, code, element, fenced, indent, inline};
 use super::plan_text::plan_text;
-use super::escape::{close_code_fence, code, element, fenced, indent, inline, blockquote};
 use crate::acp::RawObject;
 use crate::api::{
     PromptStatus, Resolution, Role, Session, Settled, Turn, TurnItem, TurnMessage, TurnRequest,
@@ -324,7 +324,8 @@ fn block(raw: &RawValue) -> String {
 /// A diff of v2: its patch if it has one, and what was done to which file.
 fn changes(diff: &RawObject<'_>) -> String {
     let mut shown: Vec<String> = Vec::new();
-    for change in diff.get("changes").map(array).unwrap_or_default().into_iter().filter_map(RawObject::parse) {
+    for change in diff.get("changes").map(array).unwrap_or_default().into_iter().filter_map(RawObject::parse)
+    {
         let (operation, path) = (text(&change, "operation").unwrap_or_default(), text(&change, "path"));
         let from = text(&change, "oldPath").map(|old| format!(" from {}", code(&old))).unwrap_or_default();
         shown.push(format!("{} {}{from}", inline(&operation), code(&path.unwrap_or_default())));

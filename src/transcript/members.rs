@@ -21,7 +21,13 @@ pub(super) enum Null {
 impl Members {
     /// Takes the members of an update, also those that this version does not know. What is omitted stays; anything
     /// but null replaces what was there.
-    pub(super) fn merge(&mut self, update: &RawObject<'_>, leave_out: &[&str], null: Null, budget: &mut Budget) {
+    pub(super) fn merge(
+        &mut self,
+        update: &RawObject<'_>,
+        leave_out: &[&str],
+        null: Null,
+        budget: &mut Budget,
+    ) {
         for (key, value) in
             update.iter().filter(|(key, _)| *key != "sessionUpdate" && !leave_out.contains(key))
         {

@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 
+use super::escape::{blockquote, code, inline};
 use super::markdown::{array, text};
-use super::escape::{code, inline, blockquote};
 use crate::acp::RawObject;
 
 /// The entries as a list, or what the agent gave instead of entries. None: there is nothing to show.

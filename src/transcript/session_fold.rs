@@ -74,7 +74,9 @@ impl SessionFold {
     fn state(&mut self, kind: &str, object: &RawObject<'_>) -> bool {
         match kind {
             update::CURRENT_MODE => self.mode_changed(object),
-            update::CONFIG_OPTION => replace_if_changed(&mut self.config_options, array(object, "configOptions")),
+            update::CONFIG_OPTION => {
+                replace_if_changed(&mut self.config_options, array(object, "configOptions"))
+            }
             update::AVAILABLE_COMMANDS => {
                 replace_if_changed(&mut self.available_commands, array(object, "availableCommands"))
             }
@@ -137,7 +139,8 @@ impl SessionFold {
     /// A new session's own title and metadata. A fork has its parent's title until its agent or a person names it.
     fn created(&mut self, session: &RawValue, forked: bool) -> bool {
         let Some(session) = RawObject::parse(session) else { return false };
-        let metadata = replace_if_changed(&mut self.metadata, session.get("metadata").filter(|raw| raw.get() != "null"));
+        let metadata =
+            replace_if_changed(&mut self.metadata, session.get("metadata").filter(|raw| raw.get() != "null"));
         let title = if forked { &mut self.agent_title } else { &mut self.person_title };
         set_title(title, &session) || metadata
     }

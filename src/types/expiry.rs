@@ -81,7 +81,8 @@ impl Expiry {
     fn bounds(&self) -> (Timestamp, Timestamp) {
         let mut seen = self.lock();
         let (wall, at) = (self.ids.now().as_millis(), self.ids.monotonic());
-        let expected = seen.last_wall.saturating_add(millis(at.saturating_duration_since(seen.last_monotonic)));
+        let expected =
+            seen.last_wall.saturating_add(millis(at.saturating_duration_since(seen.last_monotonic)));
         let jumped = wall.saturating_sub(expected);
         (seen.last_wall, seen.last_monotonic) = (wall, at);
         if jumped.saturating_abs() > millis(self.jump_threshold) {

@@ -349,7 +349,11 @@ mod tests {
             };
             assert!(known.secrets.iter().chain(known.settings).all(is_variable), "{}", known.name);
             assert!(!known.secrets.iter().any(|name| known.settings.contains(name)), "{}", known.name);
-            assert!(known.suggested_variables.iter().all(|name| known.secrets.contains(name)), "{}", known.name);
+            assert!(
+                known.suggested_variables.iter().all(|name| known.secrets.contains(name)),
+                "{}",
+                known.name
+            );
             assert!(
                 known.env_key_methods.iter().all(|(_, name)| known.secrets.contains(name)),
                 "{}",

@@ -43,9 +43,9 @@ mod principal_limits;
 mod served_by;
 
 pub use agent_name::AgentName;
-pub use expiry::Expiry;
 pub use clock::{Clock, Entropy, Ids, Timestamp};
 pub use cursor::{Epoch, EventId, Position};
+pub use expiry::Expiry;
 pub use ids::{PromptId, RequestId, SessionId, TerminalId};
 pub use known_agents::KnownAgent;
 pub use limits::Limits;

@@ -33,9 +33,11 @@ pub use media::{media_type, text};
 pub use pattern::Pattern;
 pub use read::{OpenFile, RealFile};
 pub use roots::{Workspace, Workspaces};
-pub use scrollback::{ScrollbackBudget, Scrollback};
-pub use stat::{Precondition, EntryKind, FileStat, EntityTags};
-pub use terminal::{OutputEvent, StartError, StartedTerminal, Terminal, TerminalEvent, terminal_spec, start_terminal};
+pub use scrollback::{Scrollback, ScrollbackBudget};
+pub use stat::{EntityTags, EntryKind, FileStat, Precondition};
+pub use terminal::{
+    OutputEvent, StartError, StartedTerminal, Terminal, TerminalEvent, start_terminal, terminal_spec,
+};
 pub use text::LineRange;
-pub use tree::{PageLimits, ListEntry, Page};
-pub use write::{WriteOutcome, Upload};
+pub use tree::{ListEntry, Page, PageLimits};
+pub use write::{Upload, WriteOutcome};

@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn preconditions_are_those_of_http() {
-        let listed = |tags: &[&str]| Some(EntityTags::Listed(tags.iter().map(|&tag| tag.to_owned()).collect()));
+        let listed =
+            |tags: &[&str]| Some(EntityTags::Listed(tags.iter().map(|&tag| tag.to_owned()).collect()));
         let (some, none) = (Some("\"a\""), None);
         for (if_match, if_none_match, etag, holds) in [
             (None, None, some, true),

@@ -60,7 +60,10 @@ pub fn terminal_spec(asked: &acp::CreateTerminal, cwd: PathBuf) -> TerminalSpec 
 }
 
 /// Starts `spec` under the agent of `terminals`.
-pub async fn start_terminal(terminals: &Terminals, spec: TerminalSpec) -> Result<StartedTerminal, StartError> {
+pub async fn start_terminal(
+    terminals: &Terminals,
+    spec: TerminalSpec,
+) -> Result<StartedTerminal, StartError> {
     check(&spec).map_err(|detail| StartError::InvalidSpec(detail.to_owned()))?;
     match terminals.spawn(spec).await {
         Ok((child, output)) => Ok(StartedTerminal { child, output }),

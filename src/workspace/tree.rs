@@ -120,7 +120,8 @@ impl Workspace {
             }
             let deeper = seen.kind == EntryKind::Directory && levels.len() < DEPTH;
             if deeper
-                && let Some(level) = levels.last().and_then(|level| level.open_child(&name, path, after, left))
+                && let Some(level) =
+                    levels.last().and_then(|level| level.open_child(&name, path, after, left))
             {
                 trim_levels(&mut levels, left.saturating_sub(level.names.len()));
                 levels.push(level);
@@ -157,7 +158,8 @@ impl SearchLevel {
             Some(after) => after.strip_prefix(&*path).and_then(|rest| rest.strip_prefix('/')),
             None => None,
         };
-        let from = rest.map_or(StartAt::First, |rest| StartAt::At(rest.split('/').next().unwrap_or_default()));
+        let from =
+            rest.map_or(StartAt::First, |rest| StartAt::At(rest.split('/').next().unwrap_or_default()));
         let (names, cut) = read_names(&folder, from, max)?;
         Ok(Self { directory: folder, path, names, truncated: cut })
     }
@@ -277,7 +279,9 @@ mod tests {
                 assert_eq!(after, None, "the search ends");
             }
         }
-        let below = workspace.find("a", &Pattern::new("x"), None, PageLimits { max_entries: 9, max_names: 9 }).unwrap();
+        let below = workspace
+            .find("a", &Pattern::new("x"), None, PageLimits { max_entries: 9, max_names: 9 })
+            .unwrap();
         assert_eq!(paths(&below), ["a/deep/x.rs", "a/x.rs"]);
     }
 

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::error::FileError;
 use super::roots::{ResolvedPath, Workspace};
-use super::stat::{Precondition, EntryKind, FileStat};
+use super::stat::{EntryKind, FileStat, Precondition};
 use crate::shutdown::lock_or_abort;
 
 /// Locks for concurrent changes, selected by a hash of the name.
@@ -150,7 +150,8 @@ impl Upload {
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), FileError> {
-        self.remaining_bytes = self.remaining_bytes.checked_sub(bytes.len() as u64).ok_or(FileError::TooLarge(self.max))?;
+        self.remaining_bytes =
+            self.remaining_bytes.checked_sub(bytes.len() as u64).ok_or(FileError::TooLarge(self.max))?;
         Ok(self.file.write_all(bytes)?)
     }
 

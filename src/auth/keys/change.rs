@@ -79,7 +79,9 @@ impl Keys {
 }
 
 /// The limits of each principal. All keys of a principal have the same limits; if not, the newest key counts.
-pub(super) fn limits_by_principal<'a>(keys: impl Iterator<Item = &'a Key>) -> HashMap<(Tenant, Arc<str>), KeyLimits> {
+pub(super) fn limits_by_principal<'a>(
+    keys: impl Iterator<Item = &'a Key>,
+) -> HashMap<(Tenant, Arc<str>), KeyLimits> {
     let mut keys: Vec<_> = keys.collect();
     keys.sort_by_key(|key| key.created_at);
     let all = keys.into_iter().map(|key| ((key.tenant.clone(), key.name.clone()), key.limits));

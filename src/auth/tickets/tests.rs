@@ -193,7 +193,8 @@ fn ticket_used_during_eviction_stays_valid() {
     single.fixture.store.set(Outcome::Block);
     let stream = std::thread::scope(|scope| {
         single.run_until_commit(scope, || drop(single.issue()));
-        let stream = single.instance.tickets.open_stream(&single.first, PATH).expect("the ticket is still valid");
+        let stream =
+            single.instance.tickets.open_stream(&single.first, PATH).expect("the ticket is still valid");
         single.fixture.store.set(Outcome::Commit);
         stream
     });

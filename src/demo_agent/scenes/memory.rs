@@ -38,7 +38,8 @@ pub(super) async fn about(turn: &mut Turn, meta: Option<&Meta>) -> Step {
         let list = |of: Vec<String>| if of.is_empty() { "none".to_owned() } else { of.join(", ") };
         let path = |path: &std::path::PathBuf| quoted(&path.to_string_lossy(), MAX_SHOWN_CHARS);
         let more = list(record.place.additional_directories.iter().map(path).collect());
-        let servers = list(record.place.mcp_servers.iter().map(|name| quoted(name, MAX_SHOWN_CHARS)).collect());
+        let servers =
+            list(record.place.mcp_servers.iter().map(|name| quoted(name, MAX_SHOWN_CHARS)).collect());
         let version = match turn.version() {
             Version::V1 => "v1",
             Version::V2 => "v2",

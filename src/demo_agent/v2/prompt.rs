@@ -17,7 +17,7 @@ use super::super::scenes;
 use super::super::session::Session;
 use super::super::turn::Turn;
 use super::super::version::Version;
-use super::updates::{message_id, convert};
+use super::updates::{convert, message_id};
 use crate::types::Ids;
 
 impl Agent {

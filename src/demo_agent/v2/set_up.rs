@@ -63,7 +63,11 @@ impl Agent {
     }
 }
 
-fn place(cwd: AbsolutePath, directories: Vec<AbsolutePath>, servers: Vec<McpServer>) -> Result<Workspace, Error> {
+fn place(
+    cwd: AbsolutePath,
+    directories: Vec<AbsolutePath>,
+    servers: Vec<McpServer>,
+) -> Result<Workspace, Error> {
     let name = |server| match server {
         McpServer::Http(server) => Some(server.name),
         McpServer::Stdio(server) => Some(server.name),

@@ -186,7 +186,11 @@ async fn wait_until_idle(told: &Watermark) {
     .await;
 }
 
-fn subscribe_with_sink(told: &Watermark, herald: &Arc<Notifier>, what: Vec<Delivery>) -> (Subscription, Arc<FakeSink>) {
+fn subscribe_with_sink(
+    told: &Watermark,
+    herald: &Arc<Notifier>,
+    what: Vec<Delivery>,
+) -> (Subscription, Arc<FakeSink>) {
     let takes = Arc::new(FakeSink { deliveries: what.into(), ..FakeSink::default() });
     let mut ear = told.subscribe();
     ear.subscribe_via(told, herald, Some(Arc::<FakeSink>::clone(&takes)));
@@ -197,7 +201,8 @@ fn subscribe_with_sink(told: &Watermark, herald: &Arc<Notifier>, what: Vec<Deliv
 async fn task_is_woken_when_sink_cannot_deliver() {
     let (told, herald) = (Watermark::new(0), Arc::new(Notifier::default()));
     run(&herald);
-    let (mut ear, takes) = subscribe_with_sink(&told, &herald, vec![Delivery::WakeTask, Delivery::More, Delivery::CaughtUp]);
+    let (mut ear, takes) =
+        subscribe_with_sink(&told, &herald, vec![Delivery::WakeTask, Delivery::More, Delivery::CaughtUp]);
     let mut moved = ManualPoll::new(ear.changed());
     told.advance(1, false);
     wait_until_idle(&told).await;
@@ -254,7 +259,9 @@ async fn inline_limit_counts_registered_waiters_of_all_threads() {
         let mut waits: Vec<_> = all.iter_mut().map(|(ear, _)| ManualPoll::new(ear.changed())).collect();
         assert!(waits.iter_mut().all(|wait| !wait.poll()));
     };
-    let times = |all: &[(Subscription, Arc<FakeSink>)]| all.iter().map(|(_, takes)| takes.calls()).collect::<Vec<_>>();
+    let times = |all: &[(Subscription, Arc<FakeSink>)]| {
+        all.iter().map(|(_, takes)| takes.calls()).collect::<Vec<_>>()
+    };
     waits(&mut all);
     told.advance(1, true);
     assert_eq!(times(&all), [0; FEW + 3], "each herald has fewer, and both have more");

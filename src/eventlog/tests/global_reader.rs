@@ -74,7 +74,8 @@ async fn both_ways(limits: Limits) {
     say_and_wait(&new).await;
     assert_eq!(events(&mut own, 1).await, [(id(3), 2, 44)]);
 
-    let mut again = log.global_reader(only(&[(1, Some(18)), (2, Some(0))]), GlobalStart::After(38)).await.unwrap();
+    let mut again =
+        log.global_reader(only(&[(1, Some(18)), (2, Some(0))]), GlobalStart::After(38)).await.unwrap();
     assert_eq!(events(&mut again, 3).await, [(id(1), 20, 39), (id(2), 20, 40), (id(2), 21, 43)]);
     say_and_wait(&a).await;
     assert_eq!(events(&mut again, 1).await, [(id(1), 21, 45)]);

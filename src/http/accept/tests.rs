@@ -43,7 +43,11 @@ fn aborted_connections_do_not_end_the_accept_queue() {
     let taken: Vec<_> =
         drain_accept_queue(|| queue.next().expect("the iterator stops at the end of the queue")).collect();
     assert_eq!(taken, [1, 2, 3]);
-    assert_eq!(drain_accept_queue(|| Err::<(), _>(ConnectionAborted.into())).count(), 0, "the iterator is bounded");
+    assert_eq!(
+        drain_accept_queue(|| Err::<(), _>(ConnectionAborted.into())).count(),
+        0,
+        "the iterator is bounded"
+    );
 }
 
 #[test]

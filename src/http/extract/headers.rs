@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::acp::TraceContext;
 use crate::http::error::ApiError;
 use crate::session::IdempotencyKey;
-use crate::workspace::{Precondition, EntityTags};
+use crate::workspace::{EntityTags, Precondition};
 
 /// `Prefer: wait=N` (RFC 7240): how long the client accepts to wait, in seconds. A malformed value counts as
 /// absent.

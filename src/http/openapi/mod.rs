@@ -16,8 +16,8 @@ use utoipa::openapi::security::{
 use utoipa::openapi::{ComponentsBuilder, Header, HeaderBuilder, OpenApi, Ref, RefOr, Required};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::router::api_router;
 use super::page::etag;
+use super::router::api_router;
 use crate::api::event::SessionEvent;
 use crate::api::{Problem, ProblemCode};
 

@@ -137,8 +137,9 @@ fn meta_with_key(method_id: &str, key: &ApiKey, meta: Option<&RawValue>) -> Resu
                       the agent's entry lists in `meta`";
         return Err(ApiError::invalid("/apiKey", detail));
     };
-    let key =
-        key.validated().ok_or_else(|| ApiError::invalid("/apiKey", "expected one line of 1 to 4096 bytes"))?;
+    let key = key
+        .validated()
+        .ok_or_else(|| ApiError::invalid("/apiKey", "expected one line of 1 to 4096 bytes"))?;
     Ok(auth::api_key_meta(place, key))
 }
 

@@ -65,8 +65,10 @@ pub(in crate::http) async fn open_terminal(
     tracing::info!(agent = %name, by = %by.id, "started a sign-in in a terminal");
     let (bytes, shutdown) = (gateway.limits.socket_bytes, gateway.shutdown.clone());
     let admission = by.admission().clone();
-    let sign_in_socket = SignInSocket { gateway, sign_in, admission, stream_guard: counted, connection_permit: held };
+    let sign_in_socket =
+        SignInSocket { gateway, sign_in, admission, stream_guard: counted, connection_permit: held };
     let upgrade = upgrade.max_message_size(bytes).max_frame_size(bytes);
     // The upgrade runs in an untracked task. Only the tracked task makes a stop wait for the socket.
-    Ok(upgrade.on_upgrade(move |socket| async move { drop(shutdown.spawn_client(sign_in_socket.run(socket))) }))
+    Ok(upgrade
+        .on_upgrade(move |socket| async move { drop(shutdown.spawn_client(sign_in_socket.run(socket))) }))
 }

@@ -12,11 +12,13 @@ use crate::api::event::SessionEvent;
 use crate::auth::Admission;
 use crate::eventlog::{GlobalScope, GlobalStart, ResetReason, Start};
 use crate::http::error::ApiError;
-use crate::http::extract::{Authorized, CanRead, LastEventId, Params, PromptPath, SessionPath, PreferWait};
+use crate::http::extract::{Authorized, CanRead, LastEventId, Params, PreferWait, PromptPath, SessionPath};
 use crate::http::limits::StreamGuard;
 use crate::http::negotiate::{Representation, negotiate};
 use crate::http::state::Gateway;
-use crate::http::stream::{Cursor, EventsQuery, Feed, Encoder, Source, TurnFilter, EventTypes, page_response, respond};
+use crate::http::stream::{
+    Cursor, Encoder, EventTypes, EventsQuery, Feed, Source, TurnFilter, page_response, respond,
+};
 use crate::session::{AdmittedPrompt, SessionHandle};
 use crate::types::{Epoch, EventId, Position, Principal, PromptId, SessionId};
 
@@ -86,7 +88,8 @@ pub(in crate::http) async fn session_events(
     resume: ResumeOptions,
     params: Params,
 ) -> Result<Response, ApiError> {
-    let form = negotiate(&headers, &[Representation::Json, Representation::EventStream, Representation::Ndjson])?;
+    let form =
+        negotiate(&headers, &[Representation::Json, Representation::EventStream, Representation::Ndjson])?;
     respond_session(&gateway, &by, session, form, resume, params).await
 }
 
@@ -118,7 +121,15 @@ pub(in crate::http) async fn session_events_stream(
     last: LastEventId,
     params: Params,
 ) -> Result<Response, ApiError> {
-    respond_session(&gateway, &by, session, Representation::EventStream, (last, PreferWait::default()), params).await
+    respond_session(
+        &gateway,
+        &by,
+        session,
+        Representation::EventStream,
+        (last, PreferWait::default()),
+        params,
+    )
+    .await
 }
 
 async fn respond_session(
@@ -132,7 +143,10 @@ async fn respond_session(
     let query = EventsQuery::parse::<EventId>(&mut params, &last, &gateway.epoch())?;
     params.finish()?;
     let session = gateway.sessions.open(by, session).await?;
-    if form != Representation::Json && !query.follow && query.cursor == Cursor::After(session.log().committed()) {
+    if form != Representation::Json
+        && !query.follow
+        && query.cursor == Cursor::After(session.log().committed())
+    {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let reader = session.log().reader(reader_start(query.cursor));
@@ -178,7 +192,8 @@ pub(in crate::http) async fn prompt_events(
     resume: ResumeOptions,
     params: Params,
 ) -> Result<Response, ApiError> {
-    let form = negotiate(&headers, &[Representation::Json, Representation::EventStream, Representation::Ndjson])?;
+    let form =
+        negotiate(&headers, &[Representation::Json, Representation::EventStream, Representation::Ndjson])?;
     respond_turn(&gateway, &by, (session, prompt), form, resume, params).await
 }
 

@@ -19,7 +19,8 @@ use crate::http::range::{RequestedRange, requested_range};
 use crate::http::state::Gateway;
 use crate::shutdown::Shutdown;
 use crate::workspace::{
-    Precondition, PageLimits, FileError, ListEntry, EntryKind, OpenFile, Pattern, WriteOutcome, Upload, media_type,
+    EntryKind, FileError, ListEntry, OpenFile, PageLimits, Pattern, Precondition, Upload, WriteOutcome,
+    media_type,
 };
 
 /// Size of one read from a file, and of the buffer before one write, in bytes.
@@ -255,9 +256,11 @@ pub(in crate::http) async fn write_file(
         ));
     }
     let upload = run_blocking(&gateway.shutdown, move || workspace.begin(&path, expected, max)).await?;
-    let saved = tokio::time::timeout(gateway.limits.body, receive_upload(&gateway.shutdown, upload, body)).await;
+    let saved =
+        tokio::time::timeout(gateway.limits.body, receive_upload(&gateway.shutdown, upload, body)).await;
     // The rest of the body stays unread, so the connection closes after the response.
-    let timed_out = |_| ApiError::new(ProblemCode::Malformed, "the body was not complete within the time limit");
+    let timed_out =
+        |_| ApiError::new(ProblemCode::Malformed, "the body was not complete within the time limit");
     let WriteOutcome { created, etag } = saved.map_err(timed_out)??;
     let etag = HeaderValue::try_from(etag).expect("an ETag of a file is plain ASCII");
     let status = if created { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
@@ -280,12 +283,17 @@ fn check_upload_headers(headers: &HeaderMap, max: u64) -> Result<(), ApiError> {
             "partial writes are not supported: send the whole file without Content-Range",
         ));
     }
-    let content_length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let content_length =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if content_length.is_some_and(|told| told > max) { Err(FileError::TooLarge(max).into()) } else { Ok(()) }
 }
 
 /// Writes the body to the upload. If this future is dropped, no file remains.
-async fn receive_upload(shutdown: &Shutdown, mut upload: Upload, mut body: Body) -> Result<WriteOutcome, ApiError> {
+async fn receive_upload(
+    shutdown: &Shutdown,
+    mut upload: Upload,
+    mut body: Body,
+) -> Result<WriteOutcome, ApiError> {
     let mut gathered = BytesMut::new();
     loop {
         let frame = body.frame().await.transpose();

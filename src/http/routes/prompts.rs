@@ -14,8 +14,8 @@ use crate::api::event::SessionEvent;
 use crate::api::{Cancelled, CreatePrompt, Prompt, PromptList};
 use crate::http::error::ApiError;
 use crate::http::extract::{
-    Authorized, CanPrompt, CanRead, IdempotencyHeader, JsonBody, NoQuery, Params, PromptPath, SessionPath, Trace,
-    PreferWait, to_one_line,
+    Authorized, CanPrompt, CanRead, IdempotencyHeader, JsonBody, NoQuery, Params, PreferWait, PromptPath,
+    SessionPath, Trace, to_one_line,
 };
 use crate::http::negotiate::{Representation, negotiate};
 use crate::http::state::Gateway;
@@ -99,7 +99,15 @@ pub(in crate::http) async fn create_prompt_stream(
     NoQuery: NoQuery,
     body: JsonBody<CreatePrompt>,
 ) -> Result<Response, ApiError> {
-    begin_prompt(&gateway, &by, session, Representation::EventStream, (trace, PreferWait::default(), key), body).await
+    begin_prompt(
+        &gateway,
+        &by,
+        session,
+        Representation::EventStream,
+        (trace, PreferWait::default(), key),
+        body,
+    )
+    .await
 }
 
 async fn begin_prompt(

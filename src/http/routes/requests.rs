@@ -7,7 +7,9 @@ use serde_json::value::RawValue;
 
 use crate::api::{ElicitationAction, ElicitationAnswer, PendingRequests, PermissionAnswer, RequestAnswer};
 use crate::http::error::ApiError;
-use crate::http::extract::{Authorized, CanApprove, CanRead, JsonBody, NoQuery, RequestPath, SessionPath, to_one_line};
+use crate::http::extract::{
+    Authorized, CanApprove, CanRead, JsonBody, NoQuery, RequestPath, SessionPath, to_one_line,
+};
 use crate::http::state::Gateway;
 use crate::session::Answer;
 use crate::types::{RequestId, SessionId};

@@ -8,8 +8,8 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use crate::api::{CreateSession, Session, SessionList, SessionPatch, SessionState};
 use crate::http::error::ApiError;
 use crate::http::extract::{
-    Authorized, CanPrompt, CanRead, IdempotencyHeader, IfMatch, IfNoneMatch, JsonBody, NoQuery, Params, SessionPath,
-    Trace,
+    Authorized, CanPrompt, CanRead, IdempotencyHeader, IfMatch, IfNoneMatch, JsonBody, NoQuery, Params,
+    SessionPath, Trace,
 };
 use crate::http::state::Gateway;
 use crate::session::{Created, FILTER_KEY_BYTES, FILTER_VALUE_BYTES, ListQuery, MetadataFilter};

@@ -12,7 +12,9 @@ use serde_json::value::RawValue;
 use crate::acp::ConfigValue;
 use crate::api::{ConfigOptions, Modes, RpcCall, RpcResult, SetConfigOption, SetMode};
 use crate::http::error::ApiError;
-use crate::http::extract::{Authorized, CanApprove, JsonBody, NoQuery, OptionPath, SessionPath, Trace, to_one_line};
+use crate::http::extract::{
+    Authorized, CanApprove, JsonBody, NoQuery, OptionPath, SessionPath, Trace, to_one_line,
+};
 use crate::http::state::Gateway;
 
 /// Sets the mode of the agent for this session.

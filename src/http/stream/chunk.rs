@@ -140,7 +140,8 @@ impl ChunkWriter {
         if self.head.is_empty() {
             self.head = Bytes::new();
         }
-        self.size_line.from += u8::try_from(take(self.size_line.remaining().len())).expect("a size line has ten bytes");
+        self.size_line.from +=
+            u8::try_from(take(self.size_line.remaining().len())).expect("a size line has ten bytes");
         let mut whole = 0;
         for piece in &mut self.pieces {
             piece.advance(take(piece.len()));
@@ -197,12 +198,16 @@ mod tests {
 
     #[test]
     fn chunks_have_a_size_line_and_the_last_chunk_ends_the_body() {
-        let (mut chunk, made) = (ChunkWriter::with_head(Bytes::from_static(b"head\r\n\r\n")), ChunkCache::default());
+        let (mut chunk, made) =
+            (ChunkWriter::with_head(Bytes::from_static(b"head\r\n\r\n")), ChunkCache::default());
         let mut steps = std::iter::repeat(1000);
         for piece in ["0123456789", "abcdef"] {
             chunk.push(Bytes::from(piece));
         }
-        assert_eq!(write_in_steps(&mut chunk, false, &made, &mut steps), b"head\r\n\r\n10\r\n0123456789abcdef\r\n");
+        assert_eq!(
+            write_in_steps(&mut chunk, false, &made, &mut steps),
+            b"head\r\n\r\n10\r\n0123456789abcdef\r\n"
+        );
         assert_eq!(
             write_in_steps(&mut chunk, false, &made, &mut steps),
             b"",

@@ -84,8 +84,12 @@ impl Feed {
                 Piece::Events { run, end: last.map(|_| End { reason: EndReason::TurnEnded, cursor: last }) }
             }
             Next::Ready { cursor } => {
-                let ended = self.turn.as_ref().and_then(|turn| turn.last_seq).is_some_and(|seq| seq <= cursor);
-                Piece::Ready { frame: self.ready_frame(cursor), end: ended.then_some(End::new(EndReason::TurnEnded)) }
+                let ended =
+                    self.turn.as_ref().and_then(|turn| turn.last_seq).is_some_and(|seq| seq <= cursor);
+                Piece::Ready {
+                    frame: self.ready_frame(cursor),
+                    end: ended.then_some(End::new(EndReason::TurnEnded)),
+                }
             }
             Next::Reset(reset) => return Err(reset),
             Next::End => Piece::End(End::new(EndReason::SessionDeleted)),
@@ -109,14 +113,20 @@ impl Feed {
 
     /// The `reset` frames with a snapshot, one for each affected session that the client named. If the client
     /// named none, there is a single frame without a snapshot.
-    pub(super) async fn reset_frames(&self, Reset { reason, before, session: session_id }: Reset) -> Vec<Piece> {
+    pub(super) async fn reset_frames(
+        &self,
+        Reset { reason, before, session: session_id }: Reset,
+    ) -> Vec<Piece> {
         let mut resets = Vec::new();
         let sessions = self.source.sessions().iter();
         for session in sessions.filter(|session| session_id.is_none_or(|id| session.id() == id)) {
             resets.extend(self.reset_frame(session, reason).await);
         }
         if resets.is_empty() {
-            let own = ControlFrame::new(&event::Reset { reason: api_reason(reason), session: None }, self.ids.now());
+            let own = ControlFrame::new(
+                &event::Reset { reason: api_reason(reason), session: None },
+                self.ids.now(),
+            );
             resets.push(ControlFrame { session: session_id, ..own });
         }
         // Only the last frame has an id. A client that disconnects earlier receives all frames again.
@@ -127,9 +137,16 @@ impl Feed {
     }
 
     /// Returns `None` if the session no longer exists. The end of the session follows.
-    async fn reset_frame(&self, session: &SessionHandle, reason: ResetReason) -> Option<ControlFrame<'static>> {
+    async fn reset_frame(
+        &self,
+        session: &SessionHandle,
+        reason: ResetReason,
+    ) -> Option<ControlFrame<'static>> {
         let snapshot = session.snapshot().await.ok()?;
-        let own = ControlFrame::new(&event::Reset { reason: api_reason(reason), session: Some(&snapshot) }, self.ids.now());
+        let own = ControlFrame::new(
+            &event::Reset { reason: api_reason(reason), session: Some(&snapshot) },
+            self.ids.now(),
+        );
         Some(ControlFrame { session: Some(session.id()), ..own })
     }
 
@@ -139,7 +156,8 @@ impl Feed {
     }
 
     pub(super) fn is_selected(&self, frame: &Frame<'_>) -> bool {
-        self.types.contains(frame.kind) && self.turn.as_ref().is_none_or(|turn| belongs_to(turn.prompt, frame))
+        self.types.contains(frame.kind)
+            && self.turn.as_ref().is_none_or(|turn| belongs_to(turn.prompt, frame))
     }
 
     /// Whether the encoder uses the stored bytes of the selected events.

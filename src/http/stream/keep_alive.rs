@@ -76,7 +76,8 @@ impl KeepAliveTicker {
         /// The number of ticks per keep-alive interval.
         const TICKS_PER_KEEP_ALIVE: u32 = 16;
         let (shortest, longest) = (Duration::from_millis(10), Duration::from_secs(1));
-        let tick = (limits.keep_alive.min(limits.write_stall) / TICKS_PER_KEEP_ALIVE).clamp(shortest, longest);
+        let tick =
+            (limits.keep_alive.min(limits.write_stall) / TICKS_PER_KEEP_ALIVE).clamp(shortest, longest);
         let ticks = |span: Duration| u64::try_from(span.as_nanos() / tick.as_nanos()).unwrap_or(NEVER / 2);
         Self(Arc::new(Inner {
             shutdown,
@@ -384,7 +385,8 @@ mod tests {
                 due_or_signalled(heart).await;
             }
         }
-        let left = tokio::time::timeout(Duration::from_secs(10), shutdown.wait_for_tasks(Duration::from_secs(5)));
+        let left =
+            tokio::time::timeout(Duration::from_secs(10), shutdown.wait_for_tasks(Duration::from_secs(5)));
         assert!(!left.await.expect("the wait is bounded"), "the task runs while streams exist");
         drop(hearts);
         assert!(shutdown.wait_for_tasks(Duration::from_secs(5)).await);

@@ -27,11 +27,11 @@ mod types;
 
 pub(in crate::http) use chunk::ChunkCache;
 pub(crate) use feed::{Feed, TurnFilter};
-pub(crate) use write_loop::{StreamingBody, Stream, is_stream, problem_response, respond};
 pub use frame::Encoder;
-pub(crate) use page::page_response;
 pub(crate) use keep_alive::KeepAliveTicker;
-pub use query::{Cursor, EventsQuery, CursorId};
+pub(crate) use page::page_response;
+pub use query::{Cursor, CursorId, EventsQuery};
 pub(in crate::http) use socket::SocketSink;
 pub(crate) use source::Source;
 pub use types::EventTypes;
+pub(crate) use write_loop::{Stream, StreamingBody, is_stream, problem_response, respond};

@@ -49,7 +49,11 @@ pub enum Cursor {
 
 impl Cursor {
     pub fn from_id(place: &impl CursorId, epoch: &Epoch) -> Self {
-        if place.epoch() == epoch { Self::After(place.position()) } else { Self::Reset(ResetReason::NewEpoch) }
+        if place.epoch() == epoch {
+            Self::After(place.position())
+        } else {
+            Self::Reset(ResetReason::NewEpoch)
+        }
     }
 
     /// Parses the start position. `Last-Event-ID` takes precedence, because an EventSource repeats its URL
@@ -84,7 +88,11 @@ pub struct EventsQuery {
 }
 
 impl EventsQuery {
-    pub fn parse<P: CursorId>(params: &mut Params, last: &LastEventId, epoch: &Epoch) -> Result<Self, ApiError> {
+    pub fn parse<P: CursorId>(
+        params: &mut Params,
+        last: &LastEventId,
+        epoch: &Epoch,
+    ) -> Result<Self, ApiError> {
         let after = params.text("after")?;
         Ok(Self {
             cursor: Cursor::parse::<P>(last, after.as_deref(), epoch)?,

@@ -13,9 +13,9 @@ use rustix::net::{self, SendAncillaryBuffer, SendFlags};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use super::chunk::{ChunkWriter, ChunkCache, MAX_PIECES};
+use super::chunk::{ChunkCache, ChunkWriter, MAX_PIECES};
 use super::write_loop::{Disconnected, Parked, StreamSink};
-use crate::eventlog::{NotReady, DirectSink, Delivery};
+use crate::eventlog::{Delivery, DirectSink, NotReady};
 use crate::http::accept::{ConnectionPermit, ReturnPath};
 use crate::shutdown::lock_or_abort;
 
@@ -53,9 +53,21 @@ struct Outgoing {
 
 impl SocketSink {
     /// A sink for a response with this head, which announces a chunked body.
-    pub(in crate::http) fn new(stream: TcpStream, held: ConnectionPermit, begins: Bytes, made: Arc<ChunkCache>) -> Self {
+    pub(in crate::http) fn new(
+        stream: TcpStream,
+        held: ConnectionPermit,
+        begins: Bytes,
+        made: Arc<ChunkCache>,
+    ) -> Self {
         let peer = Arc::new(SharedSocket::new(stream, begins, made));
-        Self { shared: peer, permit: held, return_path: None, ended: false, progressed: false, read_buf: Vec::new() }
+        Self {
+            shared: peer,
+            permit: held,
+            return_path: None,
+            ended: false,
+            progressed: false,
+            read_buf: Vec::new(),
+        }
     }
 
     /// Returns the socket through `return_path` after a complete stream. `read_buf` has the bytes that the
@@ -67,7 +79,11 @@ impl SocketSink {
 
 impl SharedSocket {
     fn new(stream: TcpStream, begins: Bytes, made: Arc<ChunkCache>) -> Self {
-        Self { stream, chunk_cache: made, outgoing: Mutex::new(Outgoing { parked: None, writer: ChunkWriter::with_head(begins) }) }
+        Self {
+            stream,
+            chunk_cache: made,
+            outgoing: Mutex::new(Outgoing { parked: None, writer: ChunkWriter::with_head(begins) }),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Outgoing> {
@@ -266,10 +282,12 @@ mod tests {
     }
 
     async fn fixture() -> Fixture {
-        let (log, keys, (peer, other)) = (memory_log(Limits::default()), watch::Sender::new(0), shared_socket().await);
+        let (log, keys, (peer, other)) =
+            (memory_log(Limits::default()), watch::Sender::new(0), shared_socket().await);
         let session = open(&log, 1).await;
         let reader = tail_reader(&session);
-        let mut heart = KeepAliveTicker::new(&Limits::default(), Shutdown::new(), keys.subscribe()).register();
+        let mut heart =
+            KeepAliveTicker::new(&Limits::default(), Shutdown::new(), keys.subscribe()).register();
         heart.take_signal();
         Fixture { log, session, reader, keys, heart, peer, other }
     }
@@ -295,7 +313,11 @@ mod tests {
         assert!(events > 1);
         append_event(&session).await;
         let left = peer.lock().writer.gathered();
-        assert_eq!((peer.try_deliver(), peer.lock().writer.gathered()), (Delivery::WakeTask, left), "nothing is added");
+        assert_eq!(
+            (peer.try_deliver(), peer.lock().writer.gathered()),
+            (Delivery::WakeTask, left),
+            "nothing is added"
+        );
         let Parked { tail_cursor, .. } = peer.lock().parked.take().expect("the stream is parked");
         assert_eq!(place.cursor(), events);
         assert_eq!(peer.try_deliver(), Delivery::WakeTask, "the stream is no longer parked");

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::eventlog::{
-    GlobalItem, GlobalReader, Notifier, Item, NotReady, DirectSink, ReadError, Reader, ResetReason, Run, TailCursor,
+    DirectSink, GlobalItem, GlobalReader, Item, NotReady, Notifier, ReadError, Reader, ResetReason, Run,
+    TailCursor,
 };
 use crate::session::SessionHandle;
 use crate::types::{Epoch, EventId, Position, SessionId};
@@ -57,9 +58,7 @@ impl From<GlobalItem> for Next {
         match item {
             GlobalItem::Run(run) => Self::Run(run),
             GlobalItem::Ready { last_pos } => Self::Ready { cursor: last_pos },
-            GlobalItem::Reset { reason, before, session } => {
-                Self::Reset(Reset { reason, before, session })
-            }
+            GlobalItem::Reset { reason, before, session } => Self::Reset(Reset { reason, before, session }),
         }
     }
 }

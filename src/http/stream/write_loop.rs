@@ -16,12 +16,12 @@ use tracing::Instrument;
 
 use super::feed::{End, Feed, Piece};
 use super::frame::{ControlFrame, Encoder};
-use super::keep_alive::{ParkedKeepAlive, KeepAlive};
+use super::keep_alive::{KeepAlive, ParkedKeepAlive};
 use super::source::{Next, Reset};
 use crate::api::Problem;
 use crate::api::event::{EndReason, ProblemFrame, ShutdownFrame};
 use crate::auth::Admission;
-use crate::eventlog::{Notifier, NotReady, DirectSink, ReadError, TailCursor};
+use crate::eventlog::{DirectSink, NotReady, Notifier, ReadError, TailCursor};
 use crate::http::body::{ChunkSender, body_from};
 use crate::http::error::ApiError;
 use crate::http::limits::StreamGuard;
@@ -199,7 +199,11 @@ impl Stream {
     ///
     /// `self` is boxed, because a future contains its by-value arguments twice, and each stream has such a
     /// future. Rarely awaited futures are boxed too. Therefore, the state of a waiting stream is small.
-    pub(in crate::http) async fn run<W: StreamSink>(mut self: Box<Self>, mut sink: W, notifier: Option<Arc<Notifier>>) {
+    pub(in crate::http) async fn run<W: StreamSink>(
+        mut self: Box<Self>,
+        mut sink: W,
+        notifier: Option<Arc<Notifier>>,
+    ) {
         if let Some(herald) = &notifier {
             self.feed.source.subscribe_via(herald, sink.direct_sink());
         }
@@ -238,13 +242,15 @@ impl Stream {
                     }
                     matches!(wake, Wakeup::Disconnected) || self.flush(&mut sink).await.is_err()
                 }
-                Step::ReadStore => match wait_for_wakeup(heart, &mut sink, Box::pin(feed.source.next())).await {
-                    Wakeup::Source(next) => {
-                        read = Some(next);
-                        false
+                Step::ReadStore => {
+                    match wait_for_wakeup(heart, &mut sink, Box::pin(feed.source.next())).await {
+                        Wakeup::Source(next) => {
+                            read = Some(next);
+                            false
+                        }
+                        wake => matches!(wake, Wakeup::Disconnected),
                     }
-                    wake => matches!(wake, Wakeup::Disconnected),
-                },
+                }
                 // A reset runs to its end, because its frames would otherwise be lost.
                 Step::Reset(reset) => {
                     for piece in Box::pin(feed.reset_frames(reset)).await {
@@ -393,7 +399,10 @@ impl Stream {
         let id = self.request_id.as_ref().and_then(|id| id.to_str().ok());
         let _span = id.map(|id| tracing::error_span!("request", id).entered());
         let problem = error.into_problem();
-        self.send(ControlFrame::new(&ProblemFrame { problem: &problem }, self.now()).encode(self.encoder), wire);
+        self.send(
+            ControlFrame::new(&ProblemFrame { problem: &problem }, self.now()).encode(self.encoder),
+            wire,
+        );
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -403,7 +412,11 @@ impl Stream {
 
 /// Waits for the source, for the keep-alive timer, or for a disconnect. Dropping the source future loses no
 /// event.
-async fn wait_for_wakeup<W: StreamSink, F: Future + Unpin>(heart: &KeepAlive, wire: &mut W, mut news: F) -> Wakeup<F::Output> {
+async fn wait_for_wakeup<W: StreamSink, F: Future + Unpin>(
+    heart: &KeepAlive,
+    wire: &mut W,
+    mut news: F,
+) -> Wakeup<F::Output> {
     poll_fn(|context| {
         // A source that is always ready must yield to other tasks now and then.
         let turn = ready!(poll_proceed(context));

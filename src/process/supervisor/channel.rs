@@ -73,7 +73,10 @@ fn start_terminal(control: &OwnedFd, output: OwnedFd) {
             .spawn()
     });
     if let Err(error) = started {
-        write_line(control, &report::setup_failed_line(&format!("could not start the supervisor of a terminal: {error}")));
+        write_line(
+            control,
+            &report::setup_failed_line(&format!("could not start the supervisor of a terminal: {error}")),
+        );
     }
 }
 

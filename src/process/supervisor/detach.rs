@@ -33,8 +33,11 @@ pub(super) fn no_core() -> rustix::io::Result<()> {
 
 /// Closes the supervisor's copies of the child's pipes, so that the child alone decides when they end.
 pub(super) fn release_stdio() -> Result<(), SupervisorError> {
-    let null =
-        OpenOptions::new().read(true).write(true).open("/dev/null").map_err(SupervisorError::at("/dev/null"))?;
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .map_err(SupervisorError::at("/dev/null"))?;
     dup2_stdout(&null).map_err(SupervisorError::at("stdout"))?;
     dup2_stderr(&null).map_err(SupervisorError::at("stderr"))?;
     dup2_stdin(&null).map_err(SupervisorError::at("stdin"))

@@ -14,7 +14,7 @@ use rustix::process::{
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stdin};
 
 use super::channel::write_line;
-use super::{EXIT_SETUP_FAILED, SupervisorError, StdioMode, detach, receive};
+use super::{EXIT_SETUP_FAILED, StdioMode, SupervisorError, detach, receive};
 use crate::process::report;
 
 /// Becomes `program`. Returns only if the kernel refuses to execute it.
@@ -26,10 +26,12 @@ pub(super) fn run(
 ) -> Result<ExitCode, SupervisorError> {
     // The duplicate closes by itself when the program starts.
     let control = fcntl_dupfd_cloexec(stdin(), 3).map_err(SupervisorError::at("control socket"))?;
-    confine(keeper).inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
+    confine(keeper)
+        .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
     let [own_stdin] = receive::descriptors(stdin()).map_err(SupervisorError::at("stdin"))?;
     if way == StdioMode::Pty {
-        acquire_terminal(&own_stdin).inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
+        acquire_terminal(&own_stdin)
+            .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
     }
     write_line(&control, &report::exec_line(getpid().as_raw_pid()));
     dup2_stdin(own_stdin).map_err(SupervisorError::at("stdin"))?;

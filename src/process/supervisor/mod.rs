@@ -74,8 +74,12 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let program = args.next();
     let rest: Vec<OsString> = args.collect();
     let outcome = match (stage.as_ref().and_then(|stage| stage.to_str()), parent, program) {
-        (Some("watch"), Some(gateway), Some(program)) => watch::run(gateway, StdioMode::Pipes, &program, &rest),
-        (Some("watch-pty"), Some(gateway), Some(program)) => watch::run(gateway, StdioMode::Pty, &program, &rest),
+        (Some("watch"), Some(gateway), Some(program)) => {
+            watch::run(gateway, StdioMode::Pipes, &program, &rest)
+        }
+        (Some("watch-pty"), Some(gateway), Some(program)) => {
+            watch::run(gateway, StdioMode::Pty, &program, &rest)
+        }
         (Some("watch-terminal"), Some(keeper), None) => watch::run_terminal(keeper),
         (Some("exec"), Some(keeper), Some(program)) => exec::run(keeper, StdioMode::Pipes, &program, &rest),
         (Some("exec-pty"), Some(keeper), Some(program)) => exec::run(keeper, StdioMode::Pty, &program, &rest),

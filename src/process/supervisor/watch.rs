@@ -18,7 +18,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::channel::Channel;
 use super::signals::{self, Signals};
-use super::{EXIT_SETUP_FAILED, SupervisorError, StdioMode, detach, receive};
+use super::{EXIT_SETUP_FAILED, StdioMode, SupervisorError, detach, receive};
 use crate::process::terminal::TerminalSpec;
 use crate::process::{procfs, report};
 
@@ -153,7 +153,10 @@ impl Supervisor {
                 return;
             }
             let woken = self.poll_events();
-            if woken.parent_ended || !self.parent.is_parent() || (woken.channel_readable && self.channel.handle_request()) {
+            if woken.parent_ended
+                || !self.parent.is_parent()
+                || (woken.channel_readable && self.channel.handle_request())
+            {
                 return;
             }
             signals::drain(&self.signals.child);

@@ -86,7 +86,8 @@ impl Check {
     pub(super) fn run(&self, max_bytes: u64, on_limit: impl FnOnce()) -> Result<CheckReport, CheckError> {
         let began = Instant::now();
         let chains = self.structure()?;
-        let mut checked = CheckReport { runs: 0, damaged: 0, overflow_damaged: chains, duration: Duration::ZERO };
+        let mut checked =
+            CheckReport { runs: 0, damaged: 0, overflow_damaged: chains, duration: Duration::ZERO };
         let (mut after, mut bytes, mut beyond) = (0, 0, Some(on_limit));
         loop {
             if self.stop.load(Ordering::Relaxed) {

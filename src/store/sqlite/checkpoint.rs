@@ -136,7 +136,8 @@ impl Shared {
 
     fn checkpoint_idle(&self, connection: &Connection, cut: bool) -> Result<(), rusqlite::Error> {
         let restarted = if cut { None } else { Some(checkpoint(connection, "RESTART")?) };
-        if restarted.is_some_and(|moved| moved.busy || moved.pages * FRAME_BYTES <= u64::from(WAL_KEPT_BYTES)) {
+        if restarted.is_some_and(|moved| moved.busy || moved.pages * FRAME_BYTES <= u64::from(WAL_KEPT_BYTES))
+        {
             return Ok(());
         }
         let truncated = checkpoint(connection, "TRUNCATE");
@@ -182,6 +183,10 @@ struct CheckpointResult {
 
 fn checkpoint(connection: &Connection, how: &str) -> Result<CheckpointResult, rusqlite::Error> {
     connection.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| {
-        Ok(CheckpointResult { busy: row.get(0)?, pages: from_sql(row.get(1)?), checkpointed: from_sql(row.get(2)?) })
+        Ok(CheckpointResult {
+            busy: row.get(0)?,
+            pages: from_sql(row.get(1)?),
+            checkpointed: from_sql(row.get(2)?),
+        })
     })
 }

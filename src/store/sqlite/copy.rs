@@ -12,7 +12,7 @@ use crate::types::{Epoch, Ids};
 
 use super::OpenError;
 use super::check::{Check, CheckReport};
-use super::schema::{self, with_suffix, folder_of};
+use super::schema::{self, folder_of, with_suffix};
 
 /// Pages of one step.
 const STEP: std::ffi::c_int = 1024;

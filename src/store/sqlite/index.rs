@@ -4,9 +4,9 @@ use rusqlite::Connection;
 
 use super::super::usage::Usages;
 use super::super::{Batch, LogUsage, RunHeader};
+use super::log_stats::{DirtyStats, LogStats};
 use super::remove::PrunedLog;
-use super::log_stats::{LogStats, DirtyStats};
-use super::{OpenError, bounds, from_sql, read, log_stats, to_sql};
+use super::{OpenError, bounds, from_sql, log_stats, read, to_sql};
 
 /// What the file holds, kept in step with what is committed.
 #[derive(Debug, Default)]

@@ -206,7 +206,11 @@ mod tests {
         }
         let (before, total, tail) = (logs(&store), store.total_bytes(), store.tail());
         drop(store);
-        assert!(runs_after_stats(&path) < i64::try_from(RUNS_PER_UPDATE + each).unwrap(), "{}", runs_after_stats(&path));
+        assert!(
+            runs_after_stats(&path) < i64::try_from(RUNS_PER_UPDATE + each).unwrap(),
+            "{}",
+            runs_after_stats(&path)
+        );
         let store = open(&path);
         assert_eq!((logs(&store), store.total_bytes(), store.tail()), (before, total, tail));
     }

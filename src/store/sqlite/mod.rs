@@ -38,8 +38,8 @@ use crate::shutdown::lock_or_abort;
 use crate::types::{Epoch, Ids, Limits, SessionId};
 
 use super::{
-    Batch, BoxError, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Page, Pruned, ReadError, Record,
-    Run, RunHeader, Table, Tail,
+    Batch, BoxError, CommitError, Committed, Cut, Disk, EventStore, LogUsage, Page, Pruned, ReadError,
+    Record, Run, RunHeader, Table, Tail,
 };
 use check::Check;
 use checkpoint::Checkpointer;
@@ -165,7 +165,8 @@ impl SqliteStore {
         match &result {
             Ok(checked) => {
                 self.unclean_shutdown.store(false, Ordering::Relaxed);
-                self.compaction_blocked.fetch_or(checked.overflow_damaged || checked.damaged > 0, Ordering::Relaxed);
+                self.compaction_blocked
+                    .fetch_or(checked.overflow_damaged || checked.damaged > 0, Ordering::Relaxed);
             }
             Err(error @ CheckError::Malformed(_)) => {
                 self.unclean_shutdown.store(true, Ordering::Relaxed);
@@ -186,7 +187,9 @@ impl SqliteStore {
 
     /// Tells of damaged runs that were to go: they are in the file still, and in the index no more.
     fn report_damaged<'a>(&self, removals: impl IntoIterator<Item = &'a Removal>) {
-        for Removal { session, damaged: runs, .. } in removals.into_iter().filter(|removal| removal.damaged > 0) {
+        for Removal { session, damaged: runs, .. } in
+            removals.into_iter().filter(|removal| removal.damaged > 0)
+        {
             tracing::error!(%session, runs, "events that are to go are damaged on disk: they stay in the file, unseen");
             self.compaction_blocked.store(true, Ordering::Relaxed);
         }
@@ -242,8 +245,15 @@ impl EventStore for SqliteStore {
             let index = self.index();
             (index.last_pos, index.stats_due(batch))
         };
-        let write::WriteOutcome { runs, erased, written } =
-            self.note_failure(write::commit(&writer, &self.wal_prealloc, batch, &self.epoch, first, time, sums.as_ref()))?;
+        let write::WriteOutcome { runs, erased, written } = self.note_failure(write::commit(
+            &writer,
+            &self.wal_prealloc,
+            batch,
+            &self.epoch,
+            first,
+            time,
+            sums.as_ref(),
+        ))?;
         let mut index = self.index();
         if sums.is_some() {
             index.dirty_stats.clear();
@@ -287,14 +297,19 @@ impl EventStore for SqliteStore {
             (index.usages.get(session), index.last_pos)
         };
         let (log, last) = known();
-        if self.readers.with(|connection| bounds::find_mismatch(connection, session, log.as_ref(), last))?.is_none()
+        if self
+            .readers
+            .with(|connection| bounds::find_mismatch(connection, session, log.as_ref(), last))?
+            .is_none()
         {
             return Ok(log);
         }
         // Perhaps something was written in between: once more while nobody writes.
         let writer = self.writer();
         let (log, last) = known();
-        let Some(found) = bounds::find_mismatch(&writer, session, log.as_ref(), last)? else { return Ok(log) };
+        let Some(found) = bounds::find_mismatch(&writer, session, log.as_ref(), last)? else {
+            return Ok(log);
+        };
         let believed = log.as_ref().map(|log| (log.first_seq, log.last_seq));
         tracing::error!(%session, ?believed, ?found, "the ends of a log are damaged on disk");
         let corrected = LogUsage {

@@ -10,7 +10,7 @@ use crate::shutdown::lock_or_abort;
 use crate::types::{Epoch, SessionId, Tenant, Timestamp};
 
 use super::super::{ReadError, Record, Run, RunHeader, Table};
-use super::{OpenError, checksum, bounds, from_sql, compress, schema, to_sql};
+use super::{OpenError, bounds, checksum, compress, from_sql, schema, to_sql};
 
 impl From<rusqlite::Error> for ReadError {
     fn from(error: rusqlite::Error) -> Self {
@@ -101,7 +101,12 @@ pub(super) fn session(
 }
 
 /// The seq before the next run that is whole; the greatest of all when there is none.
-fn seq_before_next_valid(connection: &Connection, epoch: &Epoch, session: SessionId, after: u64) -> Result<u64, ReadError> {
+fn seq_before_next_valid(
+    connection: &Connection,
+    epoch: &Epoch,
+    session: SessionId,
+    after: u64,
+) -> Result<u64, ReadError> {
     // The index alone is walked, so that pages of frames that cannot be read are not in the way.
     let mut select = connection.prepare(
         "SELECT pos FROM run INDEXED BY run_session WHERE session = ?1 AND first_seq > ?2 ORDER BY first_seq",
@@ -199,7 +204,10 @@ pub(super) struct DamagedRun {
 }
 
 /// The first run after a place, which is damaged: told by the index where the row itself is not to be trusted.
-pub(super) fn damaged_after(connection: &Connection, after_pos: u64) -> Result<Option<DamagedRun>, ReadError> {
+pub(super) fn damaged_after(
+    connection: &Connection,
+    after_pos: u64,
+) -> Result<Option<DamagedRun>, ReadError> {
     // These columns lie before the frames, on the page that the place led to.
     let select =
         "SELECT session, first_seq, last_seq, tenant, pos FROM run WHERE pos > ?1 ORDER BY pos LIMIT 1";
@@ -313,7 +321,9 @@ fn decode_run(
     epoch: &Epoch,
     wanted: &dyn Fn(&str, SessionId) -> bool,
 ) -> Result<StoredRow, rusqlite::Error> {
-    let Some((session, first_seq, last_seq, stored)) = verify_row(row)? else { return Ok(StoredRow::Damaged) };
+    let Some((session, first_seq, last_seq, stored)) = verify_row(row)? else {
+        return Ok(StoredRow::Damaged);
+    };
     let (tenant, last_pos) = (row.get_ref(4)?.as_str()?, from_sql(row.get(3)?));
     if !wanted(tenant, session) {
         return Ok(StoredRow::Filtered { pos: last_pos, bytes: stored.len() });

@@ -26,7 +26,8 @@ impl Removal {
         let mut select = connection.prepare(select)?;
         let places = select.query_map([session.as_bytes()], |row| row.get(0))?;
         let places: Vec<i64> = places.collect::<Result<_, _>>()?;
-        let (mut look, mut removal) = (RunInspector::new(connection)?, Self { session, positions: Vec::new(), damaged: 0 });
+        let (mut look, mut removal) =
+            (RunInspector::new(connection)?, Self { session, positions: Vec::new(), damaged: 0 });
         for pos in places {
             let whole = look.verified_size(session, pos)?;
             removal.add(pos, whole.is_some());

@@ -8,9 +8,9 @@ use crate::types::{Epoch, Timestamp};
 
 use super::super::{Batch, CommitError, Cut, Expect, LogUsage, RunHeader};
 use super::compress::Compressor;
+use super::log_stats::{self, LogStats};
 use super::remove::{PrunedLog, Removal};
 use super::wal_prealloc::WalPrealloc;
-use super::log_stats::{self, LogStats};
 use super::{checksum, read, to_sql};
 
 impl From<rusqlite::Error> for CommitError {

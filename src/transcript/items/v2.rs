@@ -1,6 +1,6 @@
 //! What v2 of ACP has beyond v1: whole messages that replace what was said, calls and terminals that grow.
 
-use super::{Body, Items, Source, ItemKey, body, boxed};
+use super::{Body, ItemKey, Items, Source, body, boxed};
 use crate::acp::{RawObject, update};
 use crate::api::Role;
 use crate::transcript::content::Content;
