@@ -1,8 +1,10 @@
-//! How far something is committed, and who waits for more.
+//! Notification of readers that wait at the tail.
 //!
-//! A thread that wakes a thousand tasks of another thread asks the kernel a thousand times. So a thread that runs many
-//! readers has a herald: the writer wakes that one task, and the task tells its neighbours. Who has an outlet is not even
-//! woken: the herald has it take what there is, and goes on to the next. Where few listen the writer does the same itself.
+//! To wake a task of another thread costs a system call. Therefore each stream thread has one [`Notifier`].
+//! The writer wakes the notifier's task, which then wakes the readers of its thread.
+//!
+//! A reader can register a [`DirectSink`]. The notifier delivers to the sink and does not wake the reader's
+//! task. If a session has few readers, the writer notifies them itself.
 
 #[cfg(test)]
 mod tests;
@@ -20,14 +22,15 @@ use tokio::task::yield_now;
 use crate::shutdown::sound;
 use crate::types::limits::{TOLD_AT_ONCE as AT_ONCE, TOLD_BY_THE_WRITER as FEW};
 
-/// The last number that was told. It only grows.
+/// The last published position (a seq or a global position). It only grows. Subscribers are notified when it
+/// advances.
 #[derive(Debug)]
 pub(super) struct Told {
     last: watch::Sender<u64>,
     bells: Mutex<Vec<Hung>>,
 }
 
-/// A bell, and who rings it.
+/// A wait list and the notifier that serves it.
 #[derive(Debug)]
 struct Hung {
     bell: Arc<Bell>,
@@ -47,7 +50,7 @@ impl Told {
         *self.last.borrow()
     }
 
-    /// The number, as it moves.
+    /// A receiver that is notified of each change of the position.
     pub(super) fn watch(&self) -> watch::Receiver<u64> {
         self.last.subscribe()
     }
@@ -56,8 +59,8 @@ impl Told {
         Ear { last: self.last.subscribe(), seat: None }
     }
 
-    /// Tells who waits, unless they have been told of a later number. Where they are few, `here` spares them the wait for
-    /// their thread.
+    /// Advances the position and notifies the subscribers. A lower position has no effect. With `inline`,
+    /// this thread notifies the waiters itself if they are few, which saves a thread switch.
     pub(super) fn tell(&self, number: u64, here: bool) {
         let grows = self.last.send_if_modified(|last| {
             let grows = number > *last;
@@ -68,7 +71,7 @@ impl Told {
             let mut bells = self.bells();
             let here = here && bells.iter().map(|hung| hung.bell.heeding()).sum::<usize>() <= FEW;
             bells.retain(|Hung { bell, herald }| {
-                // Nobody else has it: who listened is gone.
+                // Only this list holds the wait list: all its subscribers were dropped.
                 let heard = Arc::strong_count(bell) > 1;
                 if heard {
                     herald.send(bell, here);
@@ -89,55 +92,57 @@ impl Told {
     }
 }
 
-/// What takes the place of a reader's task while that waits.
+/// Receives events for a reader whose task waits at the tail.
 pub trait Outlet: fmt::Debug + Send + Sync {
-    /// Something was told.
+    /// Called on each advance while the reader waits. Must not block.
     fn take(&self) -> Took;
 }
 
-/// What an outlet took of what there is.
+/// The result of [`DirectSink::try_deliver`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Took {
+    /// The sink delivered all events. The task stays parked.
     All,
-    /// It comes to the rest in the next round.
+    /// The sink delivered a part. The notifier calls it again in the next pass.
     Part,
-    /// The task has to see to it.
+    /// The sink cannot continue. The notifier wakes the reader's task.
     Nothing,
 }
 
-/// The readers of one thread that wait for the same. Each has a seat for as long as it is there.
+/// The waiting readers of one thread on one watermark. A reader keeps its slot until it deregisters.
 #[derive(Debug, Default)]
 struct Bell {
     round: Mutex<Round>,
-    /// How many have a seat, for who must not wait for those who hold the seats.
+    /// The number of registered readers. It is atomic because a notification can hold the lock of `waiters`
+    /// for long.
     heeding: AtomicUsize,
-    /// Who tells them holds them, perhaps for long.
+    /// Locked while a batch is notified.
     seats: Mutex<Seats>,
 }
 
 #[derive(Debug, Default)]
 struct Seats {
     all: Vec<Seat>,
-    /// The last one is taken.
+    /// Free slots, except at the end of `all`: trailing free slots are removed.
     free: BTreeSet<usize>,
 }
 
 #[derive(Debug, Default)]
 struct Seat {
     outlet: Option<Arc<dyn Outlet>>,
-    /// It stays from one wait to the next.
+    /// Kept between waits to avoid clones.
     waker: Option<Waker>,
     waits: bool,
 }
 
-/// What is told while a round is due is in that round, however often it is.
+/// The state of the notification pass. Advances that arrive while a pass is queued are coalesced into it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Round {
     #[default]
     None,
     Due,
     Runs,
-    /// It runs, and another one is due.
+    /// A pass is running, and another pass must follow.
     Again,
 }
 
@@ -163,7 +168,7 @@ impl Bell {
 
     fn get_up(&self, place: usize) {
         let mut seats = self.seats();
-        // A waker goes without the lock: it may be the last that holds a task.
+        // Drop the waker after the lock is released: it may hold the last reference to a task.
         let seat = std::mem::take(&mut seats.all[place]);
         seats.free.insert(place);
         while let Some(last) = seats.all.len().checked_sub(1)
@@ -192,7 +197,7 @@ impl Bell {
         drop(other);
     }
 
-    /// Whether a round has to be begun for what was told.
+    /// Requests a pass. Returns true if the caller must start it.
     fn is_told(&self) -> bool {
         let mut round = self.round();
         let begins = *round == Round::None;
@@ -203,8 +208,8 @@ impl Bell {
         begins
     }
 
-    /// Tells some of those who wait, from this place on, and no more than are `left`; gives the place to go on from, none
-    /// when the round is over.
+    /// Notifies up to `budget` waiters from slot `from` on. Returns the slot to continue from, or `None` when
+    /// the pass is complete.
     fn ring(&self, from: usize, left: &mut usize) -> Option<usize> {
         if from == 0 {
             *self.round() = Round::Runs;
@@ -231,7 +236,7 @@ impl Bell {
     }
 }
 
-/// One reader's part.
+/// A reader's subscription to a watermark.
 #[derive(Debug)]
 pub(super) struct Ear {
     last: watch::Receiver<u64>,
@@ -251,24 +256,26 @@ impl Drop for Seated {
 }
 
 impl Ear {
-    /// The number. [`moved`](Self::moved) waits for a later one.
+    /// Returns the position and marks it as seen. [`changed`](Self::changed) waits for a later position.
     pub(super) fn look(&mut self) -> u64 {
         *self.last.borrow_and_update()
     }
 
-    /// From now on its reader is one of those that this herald tells. `told` is what it listens to.
+    /// Registers with the wait list of `notifier`. `watermark` must be the one that this subscription
+    /// observes.
     pub(super) fn heeds(&mut self, told: &Told, herald: &Arc<Herald>, outlet: Option<Arc<dyn Outlet>>) {
         let bell = told.bell(herald);
         let place = bell.sit_down(outlet);
         self.seat = Some(Seated { bell, place });
     }
 
-    /// Resolves when something was told since it looked. Whoever has an ear holds what tells.
+    /// Waits until the position advances beyond the last observed one. Cancel-safe. The caller must keep the
+    /// watermark alive.
     pub(super) async fn moved(&mut self) {
-        const HELD: &str = "who listens holds what tells";
+        const HELD: &str = "a subscriber keeps its watermark alive";
         let Some(Seated { bell, place }) = &self.seat else { return self.last.changed().await.expect(HELD) };
         poll_fn(|context| {
-            // What is told after the look finds it waiting.
+            // Register the waker before the check, so that an advance after the check is not missed.
             bell.wait(*place, context.waker());
             if self.last.has_changed().expect(HELD) { Poll::Ready(()) } else { Poll::Pending }
         })
@@ -276,10 +283,11 @@ impl Ear {
     }
 }
 
-/// Tells the readers of one thread: on that thread, or where they are few on who has news for them.
+/// Notifies the readers of one thread from a task on that thread. If the readers are few, the writer calls
+/// the wait list directly.
 #[derive(Debug, Default)]
 pub struct Herald {
-    /// Each bell is here once, or in the rounds that run, unless the writer rings it.
+    /// Wait lists with a queued pass. A wait list is here at most once, unless a pass of it is running.
     sent: Mutex<Vec<Arc<Bell>>>,
     wake: Notify,
 }
@@ -292,9 +300,9 @@ impl Herald {
         }
     }
 
-    /// Runs for as long as it is polled, which is to be by the thread whose readers heed it.
+    /// Runs the notifier. Must be polled on the thread that runs the subscribed readers. Never returns.
     pub async fn run(&self) {
-        // In turn, so that the few readers of one log do not wait for all of another's.
+        // Round-robin between wait lists, so that a log with few readers does not wait for one with many.
         let mut rounds = VecDeque::new();
         let mut left = AT_ONCE;
         loop {
@@ -308,7 +316,7 @@ impl Herald {
             } else {
                 left = left.saturating_sub(1);
             }
-            // Who was woken runs, and what else is to do on this thread, however much is told.
+            // Yield so that the woken tasks and other tasks of this thread run.
             if left == 0 {
                 yield_now().await;
                 left = AT_ONCE;

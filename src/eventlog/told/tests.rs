@@ -1,4 +1,4 @@
-//! Who waits is told, by whom, and how often.
+//! Notification of waiting readers: inline, by the notifier, and by direct delivery.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -25,7 +25,7 @@ async fn who_heeds_a_herald_misses_nothing() {
     heeding.heeds(&told, &herald, None);
     for number in 2..100 {
         if number % 2 == 0 {
-            // What is told before it waits is there at once.
+            // An advance before the wait is visible at once.
             told.tell(number, false);
             in_time(heeding.moved()).await;
         } else {
@@ -69,7 +69,7 @@ async fn a_bell_goes_with_the_last_who_hears_it() {
     in_time(other.moved()).await;
     assert_eq!((other.look(), told.bells().len()), (1, 1));
     drop(other);
-    // What is sent holds the bell until the herald has rung.
+    // A queued pass holds the wait list until the notifier has run.
     while Arc::strong_count(&told.bells()[0].bell) > 1 {
         tokio::task::yield_now().await;
     }
@@ -97,7 +97,7 @@ async fn everybody_is_woken_however_many_there_are_and_whoever_left() {
         for ear in &mut ears {
             assert_eq!(ear.look(), number);
         }
-        // Whose seats are free have them taken by others.
+        // New subscribers reuse the slots of dropped ones.
         ears.truncate(4 * AT_ONCE);
         ears.drain(..AT_ONCE / 2);
         let new = (0..AT_ONCE).map(|_| {
@@ -107,19 +107,19 @@ async fn everybody_is_woken_however_many_there_are_and_whoever_left() {
         });
         ears.extend(new);
     }
-    // Looked at without the lock: who fails while holding it ends the process before the test is told of.
+    // Read before the assertion: a panic that poisons the lock would abort the process.
     let seats = || {
         let seats = bell.seats();
         (seats.all.len(), seats.free.len())
     };
     let taken = seats();
-    assert_eq!(taken, (ears.len(), 0), "seats are taken again");
+    assert_eq!(taken, (ears.len(), 0), "free slots are reused");
     ears.clear();
     let taken = seats();
-    assert_eq!(taken, (0, 0), "nothing is kept for who left");
+    assert_eq!(taken, (0, 0), "no slots remain for dropped subscribers");
 }
 
-/// An outlet that takes so much each time, the last first, and then all.
+/// A sink that returns these results, last first, and then `CaughtUp`.
 #[derive(Debug, Default)]
 struct Takes {
     what: Mutex<Vec<Took>>,
@@ -148,7 +148,7 @@ impl Outlet for Takes {
     }
 }
 
-/// A wait that nobody polls but the test; true when it is over.
+/// A future that only the test polls. `poll` returns true when it is ready.
 struct ByHand<F>(Pin<Box<F>>, Arc<Flag>);
 
 #[derive(Default)]
@@ -175,7 +175,7 @@ impl<F: Future<Output = ()>> ByHand<F> {
     }
 }
 
-/// The herald has told everybody.
+/// Waits until the notifier has completed all passes.
 async fn is_silent(told: &Told) {
     let is_over = |hung: &Hung| *hung.bell.round() == Round::None;
     in_time(async {
@@ -201,8 +201,8 @@ async fn who_has_an_outlet_is_woken_for_what_that_does_not_take() {
     let mut moved = ByHand::new(ear.moved());
     told.tell(1, false);
     is_silent(&told).await;
-    assert_eq!(takes.times(), 0, "it does not wait yet");
-    // What was told before it waited is news.
+    assert_eq!(takes.times(), 0, "the task does not wait yet");
+    // An advance before the wait completes it.
     assert!(moved.poll());
     drop(moved);
     assert_eq!(ear.look(), 1);
@@ -211,10 +211,10 @@ async fn who_has_an_outlet_is_woken_for_what_that_does_not_take() {
     assert!(!moved.poll());
     told.tell(2, false);
     takes.was_asked(1).await;
-    assert!(!moved.is_woken(), "it took all");
+    assert!(!moved.is_woken(), "the sink delivered all");
     told.tell(3, false);
     takes.was_asked(3).await;
-    assert!(moved.is_woken(), "it took a part, and then nothing");
+    assert!(moved.is_woken(), "the sink delivered a part and then requested the task");
     assert!(moved.poll());
     assert_eq!(takes.times(), 3);
 }
@@ -227,18 +227,21 @@ async fn a_few_take_what_there_is_from_who_tells_them() {
     assert!(waits.iter_mut().all(|wait| !wait.poll()));
     drop(waits);
     told.tell(1, true);
-    assert!(all.iter().all(|(_, takes)| takes.times() == 1), "the herald does not run yet");
+    assert!(
+        all.iter().all(|(_, takes)| takes.times() == 1),
+        "delivered inline: the notifier does not run yet"
+    );
     told.tell(2, false);
-    assert!(all.iter().all(|(_, takes)| takes.times() == 1), "who tells them has more to do");
+    assert!(all.iter().all(|(_, takes)| takes.times() == 1), "without `inline` the notifier delivers");
     told.tell(3, true);
-    assert!(all.iter().all(|(_, takes)| takes.times() == 1), "it is the herald's turn already");
+    assert!(all.iter().all(|(_, takes)| takes.times() == 1), "a queued pass belongs to the notifier");
     run(&herald);
     for (_, takes) in &all {
         takes.was_asked(2).await;
     }
     all.push(served(&told, &herald, Vec::new()));
     told.tell(4, true);
-    assert!(all.iter().all(|(_, takes)| takes.times() <= 2), "they are too many");
+    assert!(all.iter().all(|(_, takes)| takes.times() <= 2), "too many waiters for inline delivery");
     for (_, takes) in &all[..FEW] {
         takes.was_asked(3).await;
     }
@@ -257,16 +260,20 @@ async fn a_few_are_counted_on_all_threads_and_without_those_who_left() {
     let times = |all: &[(Ear, Arc<Takes>)]| all.iter().map(|(_, takes)| takes.times()).collect::<Vec<_>>();
     waits(&mut all);
     told.tell(1, true);
-    assert_eq!(times(&all), [0; FEW + 3], "each herald has fewer, and both have more");
+    assert_eq!(
+        times(&all),
+        [0; FEW + 3],
+        "each notifier has few waiters, but together they exceed the limit"
+    );
     heralds.iter().for_each(run);
     for (_, takes) in &all {
         takes.was_asked(1).await;
     }
     is_silent(&told).await;
-    // The last ones stay where they sat.
+    // The remaining subscribers keep their slots.
     drop(all.drain(..3));
     told.tell(2, true);
-    assert_eq!(times(&all), [2; FEW], "from who tells them");
+    assert_eq!(times(&all), [2; FEW], "delivered inline");
 }
 
 #[tokio::test]
@@ -284,7 +291,7 @@ async fn much_that_is_told_in_many_places_leaves_room_for_other_work() {
     let asked = || all.iter().filter(|(_, takes)| takes.times() == 1).count();
     tokio::task::yield_now().await;
     let before = asked();
-    assert!((1..=AT_ONCE).contains(&before), "{before} were told before");
+    assert!((1..=AT_ONCE).contains(&before), "{before} sinks were called before the first yield");
     all[3 * AT_ONCE - 1].1.was_asked(1).await;
     assert_eq!(asked(), 3 * AT_ONCE);
 }
@@ -331,8 +338,8 @@ async fn what_is_told_often_is_one_round_and_others_do_not_wait_for_it() {
         woken.get()
     };
     let (_, (), before) = tokio::join!(all, told, first);
-    assert!(before <= 2 * AT_ONCE, "{before} were woken before");
-    // The herald has nothing left to ring for.
+    assert!(before <= 2 * AT_ONCE, "{before} tasks were woken before the single reader");
+    // The notifier has no queued pass left.
     while Arc::strong_count(&much.bells()[0].bell) > 1 + many.len() {
         tokio::task::yield_now().await;
     }
