@@ -1,4 +1,4 @@
-//! What keeps the log from taking more.
+//! Monitors disk space. Raises an alarm when the log cannot accept more events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,24 +12,25 @@ use crate::types::Limits;
 
 use super::Shared;
 
-/// Between two looks at the disk.
+/// The interval between two checks of the disk.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A state of the log that its users have to know.
+/// A condition of the log that clients must know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alarm {
-    /// The disk is full, or has less free room than it should. Reading goes on.
+    /// The disk is full, or its free space is below the limit. Reads still succeed.
     StorageFull,
 }
 
-/// Whether commits find room.
+/// Whether commits find space on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DiskSpace {
     #[default]
     Available,
-    /// The disk was full, or had no room for the reserve. Commits that end something still succeed.
+    /// The disk was full, or has no space for the reserve. Commits that end a turn or delete data still
+    /// succeed.
     ReserveReleased,
-    /// The last commit found no room, and is tried again.
+    /// The last commit found no space and is retried.
     Exhausted,
 }
 
@@ -37,7 +38,7 @@ pub enum DiskSpace {
 pub(super) struct Alarms {
     disk_space: watch::Sender<DiskSpace>,
     low: AtomicBool,
-    /// The reserve is set aside. Held while that changes.
+    /// Whether the reserve is allocated. Locked while that changes.
     reserved: Mutex<bool>,
 }
 
@@ -48,12 +49,12 @@ impl Default for Alarms {
 }
 
 impl Alarms {
-    /// Notes whether a commit found the disk full. Returns whether the disk was full before.
+    /// Records whether a commit found the disk full. Returns whether the disk was full before.
     pub(super) fn set_full(&self, full: bool) -> bool {
         if full {
             return self.set_disk_space(|_| DiskSpace::Exhausted) == DiskSpace::Exhausted;
         }
-        // Only here a commit has more to do than to look.
+        // Fast path: most commits find the state unchanged.
         if *self.disk_space.borrow() != DiskSpace::Exhausted {
             return false;
         }
@@ -65,7 +66,7 @@ impl Alarms {
         self.set_disk_space(|_| room) == DiskSpace::Exhausted
     }
 
-    /// Changes the state of the room and returns the former state.
+    /// Changes the state and returns the previous state.
     fn set_disk_space(&self, change: impl FnOnce(DiskSpace) -> DiskSpace) -> DiskSpace {
         let mut before = DiskSpace::Available;
         self.disk_space.send_if_modified(|room| {
@@ -80,7 +81,7 @@ impl Alarms {
         self.disk_space.subscribe()
     }
 
-    /// Releases the reserve; false when there is none to release.
+    /// Releases the reserve. Returns false if there is none.
     pub(super) fn release_reserve(&self, store: &dyn EventStore) -> bool {
         let mut reserved = lock_or_abort(self.reserved.lock());
         let released = store.release_reserve();
@@ -91,34 +92,43 @@ impl Alarms {
         released
     }
 
-    /// Looks at the store's disk; false when it has none.
+    /// Checks the store's disk. Returns false if the store has no disk.
     pub(super) fn check_disk(&self, store: &dyn EventStore, limits: &Limits) -> bool {
         let Some(disk) = store.disk() else { return false };
         match disk {
             Ok(disk) => {
                 let low = is_low(disk, limits);
                 if self.low.swap(low, Ordering::Relaxed) != low {
-                    tracing::warn!(low, free = disk.free, total = disk.total, "free room on the disk");
+                    tracing::warn!(
+                        low,
+                        free = disk.free,
+                        total = disk.total,
+                        "free disk space crossed the configured limit"
+                    );
                 }
                 self.keep_reserve(store, disk, limits);
             }
-            Err(error) => tracing::warn!(%error, "the disk cannot be looked at"),
+            Err(error) => tracing::warn!(%error, "could not read the free disk space"),
         }
         true
     }
 
-    /// Sets the reserve aside, if it is not.
+    /// Allocates the reserve if it is missing and the disk has space for it.
     fn keep_reserve(&self, store: &dyn EventStore, disk: Disk, limits: &Limits) {
         let mut reserved = lock_or_abort(self.reserved.lock());
         let kept = store.keep_reserve(limits.disk_reserve_bytes, disk.free).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the disk reserve cannot be set aside");
+            tracing::warn!(%error, "could not allocate the disk reserve");
             false
         });
         if std::mem::replace(&mut *reserved, kept) != kept {
-            tracing::warn!(kept, bytes = limits.disk_reserve_bytes, "disk reserve");
+            tracing::warn!(
+                kept,
+                bytes = limits.disk_reserve_bytes,
+                "the disk reserve was allocated or released"
+            );
         }
         let room = if kept { DiskSpace::Available } else { DiskSpace::ReserveReleased };
-        // A commit that is retried reports by itself that it found room.
+        // A commit that is being retried clears this state itself.
         self.set_disk_space(|before| if before == DiskSpace::Exhausted { before } else { room });
     }
 
@@ -128,7 +138,7 @@ impl Alarms {
     }
 }
 
-/// Looks at the disk until the log closes or the gateway drains: then nothing new is taken anyway.
+/// Checks the disk until the log closes or the gateway drains. A draining gateway accepts no new work.
 pub(super) async fn watch(shared: Arc<Shared>) {
     loop {
         tokio::select! {
@@ -137,7 +147,7 @@ pub(super) async fn watch(shared: Arc<Shared>) {
             () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
         let looking = Arc::clone(&shared);
-        // It is a system call on a disk that may be slow just now.
+        // A system call on a slow disk blocks.
         let look = move || looking.alarms.check_disk(&*looking.store, &looking.limits);
         if !shared.shutdown.spawn_blocking(look).await.unwrap_or(false) {
             return;
@@ -145,7 +155,7 @@ pub(super) async fn watch(shared: Arc<Shared>) {
     }
 }
 
-/// Whether a disk has less free room than the limits ask for.
+/// Whether the free space is below the configured limits.
 fn is_low(disk: Disk, limits: &Limits) -> bool {
     let part = disk.total / 100 * limits.free_disk_percent;
     disk.free < part.max(limits.free_disk_bytes)

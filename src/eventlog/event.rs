@@ -1,23 +1,25 @@
-//! An event and the frame that it becomes.
+//! An event and its encoding as a frame.
 //!
-//! This runs once for every event of every agent: bytes are copied into place, nothing is parsed or serialised.
+//! This code runs once for every event of every agent. It copies bytes and neither parses nor serializes
+//! JSON.
 
 use std::fmt::Write as _;
 
 use crate::types::{Epoch, PromptId, SessionId, Timestamp};
 
-/// What is appended.
+/// An event to append.
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {
-    /// Its type, one of ours: `session.update`.
+    /// The event type, for example `session.update`.
     pub kind: &'a str,
-    /// The turn that it belongs to.
+    /// The turn that the event belongs to.
     pub prompt: Option<PromptId>,
     pub members: Members<'a>,
 }
 
-/// The JSON members after `time` and `promptId`, without braces and without a comma in front; may be empty. They are
-/// given in pieces, so that an agent's words go from where they were read to their frame in one copy.
+/// The JSON members after `time` and `promptId`, without braces and without a leading comma. May be empty.
+/// The members are split into pieces, so that an agent's payload is copied once, from the read buffer to the
+/// frame.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Members<'a>([&'a [u8]; 5]);
 
@@ -30,7 +32,7 @@ impl<'a> Members<'a> {
         Self(pieces)
     }
 
-    /// How many bytes they are.
+    /// The total length in bytes.
     pub fn len(&self) -> usize {
         self.0.iter().map(|piece| piece.len()).sum()
     }
@@ -40,7 +42,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Writes the frames of one session.
+/// Encodes the frames of one session.
 #[derive(Debug)]
 pub struct Framer {
     /// `<epoch>-`
@@ -50,7 +52,7 @@ pub struct Framer {
     header: HeaderCache,
 }
 
-/// What stands around the numbers of an event: most events of a burst have the same.
+/// The parts of a frame that depend only on type, turn and time. Most events of a burst share them.
 #[derive(Debug)]
 struct HeaderCache {
     kind: String,
@@ -58,7 +60,8 @@ struct HeaderCache {
     time: Timestamp,
     /// `\nevent: <kind>\ndata: {"id":"<epoch>-`
     prefix: String,
-    /// `,"type":"<kind>","sessionId":"<session>","time":"<time>"`, and the prompt's id if there is one.
+    /// `,"type":"<kind>","sessionId":"<session>","time":"<time>"`, and `,"promptId":"<prompt>"` if there is
+    /// one.
     suffix: String,
 }
 
@@ -76,9 +79,9 @@ impl Framer {
         Self { epoch: format!("{epoch}-"), session, header: around }
     }
 
-    /// About how long the frame of `event` is, never less.
+    /// An upper bound of the length of the event's frame in bytes.
     pub fn size(&self, event: &Event<'_>) -> usize {
-        // Beyond the texts: a time, three numbers of 20 digits, a prompt's id, and 73 bytes of names and quotes.
+        // The time, three numbers of 20 digits, the prompt id, and 73 bytes of names and quotes.
         const REST: usize = 168;
         2 * self.epoch.len() + self.session.len() + 2 * event.kind.len() + event.members.len() + REST
     }
@@ -109,7 +112,10 @@ impl Framer {
 
     fn refresh_header(&mut self, event: &Event<'_>, now: Timestamp) {
         let (kind, around) = (event.kind, &mut self.header);
-        debug_assert!(kind.bytes().all(|b| b.is_ascii_lowercase() || b == b'.'), "a type of ours");
+        debug_assert!(
+            kind.bytes().all(|b| b.is_ascii_lowercase() || b == b'.'),
+            "event types are lower-case words joined by dots"
+        );
         (around.prompt, around.time) = (event.prompt, now);
         for text in [&mut around.kind, &mut around.prefix, &mut around.suffix] {
             text.clear();
@@ -127,8 +133,8 @@ impl Framer {
     }
 }
 
-/// A line end outside of a JSON string is white space, and would end the line of `data:` early: an agent could write
-/// frames of its own. Inside of a string it is no JSON.
+/// Replaces line breaks with spaces. A line break between JSON tokens would end the `data:` line, so that an
+/// agent could forge frames. Inside a JSON string a line break is invalid.
 fn blank_line_breaks(members: &mut [u8]) {
     let mut at = 0;
     while let Some(found) = memchr::memchr2(b'\n', b'\r', &members[at..]) {

@@ -1,4 +1,4 @@
-//! A cursor over many sessions: their runs in the order of their commits.
+//! A reader of many sessions: it returns their runs in commit order.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,56 +14,57 @@ use super::reader_registry::{ReaderRegistration, ReaderScope};
 use super::tails::Found;
 use super::{EventLog, ResetReason, Shared};
 
-/// Which sessions a reader follows.
+/// The sessions that a reader follows.
 #[derive(Debug, Clone)]
 pub struct GlobalScope {
     pub tenant: Tenant,
-    /// Each with a start of its own: after the event of this seq. `None`: every session of the tenant, also those
-    /// that are created later.
+    /// The sessions, each with an optional start: after the event with this seq. `None`: every session of the
+    /// tenant, including later ones.
     pub sessions: Option<HashMap<SessionId, Option<u64>>>,
 }
 
-/// Where a reader of many sessions begins.
+/// The position at which a reader of many sessions starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GlobalStart {
-    /// Sessions with a start of their own begin there.
+    /// At the beginning. A session with its own start begins there.
     Beginning,
-    /// Everything up to this place was seen; a session's own start only leaves out more.
+    /// After this position. A session's own start can only exclude more events.
     After(u64),
-    /// Sessions with a start of their own begin there.
+    /// At the tail. A session with its own start begins there.
     Tail,
-    /// At the earliest event, after telling why. Sessions' own starts do not count.
+    /// At the earliest event, after a reset. The sessions' own starts are ignored.
     Reset(ResetReason),
 }
 
-/// What a reader of many sessions gives.
+/// An item that a reader of many sessions returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GlobalItem {
-    /// Committed events of one session; [`Run::pos`] is the place of each.
+    /// Committed events of one session. [`Run::pos`] is the position of each event.
     Run(Run),
-    /// Once: everything that was there when the reader began has been given.
+    /// Returned once: the reader has returned all events that existed when it started.
     Ready { last_pos: u64 },
-    /// What was given so far does not count; what follows is the log from its earliest event, after `before`. With a
-    /// session it is about that one alone: events of it are damaged, and what follows is what came after them.
+    /// The client must discard earlier events. Without a session, the log follows from its earliest event.
+    /// With a session, only events of that session are affected: some are damaged, and later ones follow.
     Reset { reason: ResetReason, before: u64, session: Option<SessionId> },
 }
 
-/// A cursor in the log of all sessions. Like a session's reader it shares bytes and has no queue.
+/// A cursor in the log of all sessions. It shares the bytes of runs and has no queue, like
+/// [`Reader`](super::Reader).
 #[derive(Debug)]
 pub struct GlobalReader {
     shared: Arc<Shared>,
     scope: Arc<Scope>,
     subscription: Subscription,
-    /// The place of the last event that was given or left out.
+    /// The position of the last event that was returned or filtered.
     cursor: u64,
     target: Option<u64>,
     reset: Option<ResetReason>,
-    /// What was dropped before the last reset is no news.
+    /// The last pruned position that a reset reported. Pruning up to it causes no further reset.
     reported_pruned_pos: u64,
-    /// A page that is being read. It survives a `next` that was dropped.
+    /// A read in progress. It survives a dropped `next` future.
     reading: Option<JoinHandle<Result<Page, ReadError>>>,
     page: VecDeque<Run>,
-    /// How far the store looked for the page.
+    /// The last position that the read of `page` covered.
     page_end: u64,
     _registration: ReaderRegistration,
 }
@@ -74,7 +75,7 @@ pub(super) struct Scope {
     sessions: Option<HashMap<SessionId, LowerBound>>,
 }
 
-/// What of a session is left out.
+/// Events of a session up to this seq and this position are excluded.
 #[derive(Debug, Clone, Copy, Default)]
 struct LowerBound {
     seq: u64,
@@ -86,14 +87,14 @@ impl Scope {
         self.tenant.as_str() == tenant && self.sessions.as_ref().is_none_or(|of| of.contains_key(&session))
     }
 
-    /// Whether a damaged run, which ends at this seq and this place, belongs to the scope.
+    /// Whether a damaged run that ends at this seq and this position belongs to the scope.
     fn covers_damage(&self, session: SessionId, last_seq: u64, last_pos: u64) -> bool {
         self.sessions.as_ref().is_none_or(|of| {
             of.get(&session).is_some_and(|floor| floor.seq < last_seq && floor.pos < last_pos)
         })
     }
 
-    /// What of a run belongs to the scope.
+    /// The part of a run that belongs to the scope.
     fn clip(&self, run: Run) -> Option<Run> {
         if !self.contains(run.tenant.as_str(), run.session) {
             return None;
@@ -113,7 +114,7 @@ enum Step {
 }
 
 impl EventLog {
-    /// Replay of many sessions from `start` to the tail, then follow.
+    /// Replays the sessions of `scope` from `start` to the tail, then follows them.
     pub async fn global_reader(
         &self,
         scope: GlobalScope,
@@ -170,7 +171,7 @@ impl EventLog {
 }
 
 impl Shared {
-    /// The place before the event after `seq`; `None` when there is no such event yet.
+    /// The position before the first event after `seq`. `None` if the event does not exist yet.
     async fn session_start(
         &self,
         session: SessionId,
@@ -184,7 +185,7 @@ impl Shared {
         }
         let store = Arc::clone(&self.store);
         let page = match self.blocking(move || store.read(session, seq, 1)).await {
-            // Its place is not sure, and the reader tells of it when it comes there.
+            // The exact position is unknown. The reader reports the damage when it reaches it.
             Err(ReadError::Corrupt { .. }) => return Ok(Ok(Some(log.first_pos.saturating_sub(1)))),
             page => page?,
         };
@@ -198,17 +199,17 @@ impl Shared {
 }
 
 impl GlobalReader {
-    /// The place of the last event that was given or left out.
+    /// The position of the last event that was returned or filtered.
     pub fn cursor(&self) -> u64 {
         self.cursor
     }
 
-    /// What comes next; waits at the tail. Dropping the future loses nothing.
+    /// Returns the next item. At the tail it waits. Cancel-safe.
     pub async fn next(&mut self) -> Result<GlobalItem, ReadError> {
         loop {
             match self.step() {
                 Step::Item(item) => return Ok(item),
-                // A reader that leaves out much lets others run.
+                // Yield to other tasks while many events are filtered.
                 Step::Continue => tokio::task::consume_budget().await,
                 Step::ReadStore => {
                     if let Some(item) = self.read_store().await? {
@@ -220,7 +221,8 @@ impl GlobalReader {
         }
     }
 
-    /// What comes next if it is there. To leave out much is for [`next`](Self::next), which lets others run.
+    /// Returns the next item if no wait is necessary. It does not filter long ranges: [`next`](Self::next)
+    /// does, and yields to other tasks.
     pub fn try_next(&mut self) -> Result<GlobalItem, NotReady> {
         match self.step() {
             Step::Item(item) => Ok(item),
@@ -229,12 +231,12 @@ impl GlobalReader {
         }
     }
 
-    /// Resolves when something was committed since the reader looked.
+    /// Waits until the log commits an event after the last observed position. Cancel-safe.
     pub async fn changed(&mut self) {
         self.subscription.changed().await;
     }
 
-    /// The reader is on this herald's thread from now on.
+    /// Registers the reader with the notifier of its thread.
     pub fn subscribe_via(&mut self, notifier: &Arc<Notifier>) {
         self.subscription.subscribe_via(&self.shared.last_pos, notifier, None);
     }
@@ -331,7 +333,8 @@ impl GlobalReader {
         }
     }
 
-    /// Named sessions may have nothing for a long way: their ends are known without reading.
+    /// Skips positions without events of the named sessions. The bounds in memory suffice, so this reads
+    /// nothing.
     fn skip_to_scope(&mut self) {
         let Some(of) = &self.scope.sessions else { return };
         let told = self.shared.last_pos.last();
@@ -340,11 +343,11 @@ impl GlobalReader {
             (log.last_pos > self.cursor.max(floor.pos))
                 .then_some(log.first_pos.saturating_sub(1).max(floor.pos))
         });
-        // Not beyond what is told: a session may have been committed since.
+        // Stop at the published position: a named session may have newer commits.
         self.cursor = self.cursor.max(next.min().unwrap_or(told).min(told));
     }
 
-    /// Whether the log's limits dropped events after the cursor.
+    /// Whether retention deleted events after the cursor.
     fn was_pruned(&self) -> bool {
         let store = &self.shared.store;
         let pruned = store.tail().first_pos - 1;

@@ -1,7 +1,11 @@
-//! Append, commit, tail and read: the log that every reader follows.
+//! The event log: append, commit, read from the tail, retention.
 //!
-//! It owns what is appended and not committed, the writer's thread, the tails in memory and retention. A reader sees
-//! an event after its commit, never before. It knows no ACP word and no HTTP: kinds and members pass as they are.
+//! This module owns appended events that are not committed yet, the writer thread, the in-memory tails, the
+//! read cache, the notification of readers and retention. A reader sees an event only after its commit. The
+//! module must not know ACP or HTTP: event types and JSON members pass through unchanged.
+//!
+//! Reading order: `event`, `pending` and `writer` (append to commit), `session` and `tails` (published runs),
+//! `notify` (waking readers), `reader` and `global_reader` (replay and tail), `retention` and `alarm`.
 
 mod alarm;
 mod global_reader;
@@ -41,7 +45,7 @@ use session::State;
 use tails::Tails;
 use writer::{CommitQueue, MaintenanceJob, Write};
 
-/// What readers give: those who only read need no word of the store.
+/// Types that readers return, so that a caller that only reads does not import the store.
 pub use crate::store::{Frame, ReadError, Run};
 pub use alarm::{Alarm, DiskSpace};
 pub use event::{Event, Framer, Members};
@@ -53,27 +57,27 @@ pub use session::{Closed, SessionLog};
 pub use writer::Fatal;
 
 #[derive(Debug, thiserror::Error)]
-#[error("the log's writer did not start")]
+#[error("could not start the log writer thread")]
 pub struct StartError(#[source] std::io::Error);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// Nothing was written.
-    #[error("a record is not what was expected (number {index})")]
+    /// A record differs from its expected value. Nothing was written.
+    #[error("record {index} of the write does not have its expected value; nothing was written")]
     Conflict { index: usize },
-    #[error("the log is closed")]
+    #[error("the log is closed: nothing more is committed")]
     Closed,
 }
 
-/// The log of all sessions. Cheap to clone; the writer ends with the last clone, or by [`close`](Self::close): a
-/// session's handle alone does not keep it.
+/// The log of all sessions. Cheap to clone. The writer stops when the last clone is dropped or on
+/// [`close`](Self::close). A [`SessionLog`] alone does not keep the writer running.
 #[derive(Debug, Clone)]
 pub struct EventLog {
     shared: Arc<Shared>,
     _writer: Arc<WriterGuard>,
 }
 
-/// What every part of the log holds.
+/// State that all parts of the log share.
 #[derive(Debug)]
 struct Shared {
     store: Arc<dyn EventStore>,
@@ -84,24 +88,24 @@ struct Shared {
     shutdown: Shutdown,
     queue: CommitQueue,
     alarms: Alarms,
-    /// The place of the last event that is durable and told.
+    /// The position of the last event that is durable and published to readers.
     last_pos: Watermark,
     tails: Mutex<Tails>,
     read_cache: Mutex<ReadCache>,
     growth: Growth,
     reader_registry: ReaderRegistry,
-    /// Ends of damaged parts that were told of.
+    /// Last seqs of the damaged ranges that were logged, so that each range is logged once.
     reported_damage: Mutex<HashSet<(SessionId, u64)>>,
     sessions: Mutex<HashMap<SessionId, Weak<State>>>,
-    /// One session at a time is read in, so that no two have a state of the same one.
+    /// Serializes the loading of session states, so that a session never has two.
     opening: tokio::sync::Mutex<()>,
     reads: Arc<Semaphore>,
     writes: Semaphore,
-    /// The writer has ended: nothing more is committed.
+    /// Cancelled when the writer has stopped. Nothing is committed afterwards.
     closed: CancellationToken,
 }
 
-/// Ends the writer when nobody can give it work.
+/// Stops the writer when the last [`EventLog`] is dropped.
 #[derive(Debug)]
 struct WriterGuard(Arc<Shared>);
 
@@ -112,8 +116,9 @@ impl Drop for WriterGuard {
 }
 
 impl EventLog {
-    /// Starts the writer's thread, retention and the watch over the disk. `fatal` is called when the store failed and the process has to end. Call it in a
-    /// tokio runtime.
+    /// Starts the writer thread, retention and the disk monitor. Must be called in a tokio runtime.
+    ///
+    /// The writer calls `fatal` once if the store fails. The process must then exit.
     pub fn start(
         store: Arc<dyn EventStore>,
         ids: Ids,
@@ -155,13 +160,14 @@ impl EventLog {
         self.shared.epoch.clone()
     }
 
-    /// The place of the last event that every reader can see: a cursor for [`reader_all`](Self::reader_all). Whoever
-    /// takes it before a look at sessions misses nothing after that look.
+    /// The position of the last event that every reader can see. It is a cursor for
+    /// [`global_reader`](Self::global_reader): read it before you list sessions, and a reader from it misses
+    /// no later change.
     pub fn position(&self) -> Position {
         Position { epoch: self.epoch(), pos: self.shared.last_pos.last() }
     }
 
-    /// A handle on a session's log; a session that the store does not know begins at seq 1.
+    /// Returns a handle of a session's log. A session that the store does not know starts at seq 1.
     pub async fn session(&self, tenant: &Tenant, id: SessionId) -> Result<SessionLog, ReadError> {
         if let Some(state) = self.shared.state(id) {
             return Ok(SessionLog { state });
@@ -170,7 +176,7 @@ impl EventLog {
         if let Some(state) = self.shared.state(id) {
             return Ok(SessionLog { state });
         }
-        // A state that is gone has nothing pending: the writer's queue would hold it.
+        // A freed state has no pending events: the writer's queue holds a reference while it does.
         let store = Arc::clone(&self.shared.store);
         let ends = self.shared.blocking(move || store.bounds(id)).await?;
         let last_seq = ends.map_or(0, |log| log.last_seq);
@@ -180,7 +186,7 @@ impl EventLog {
         Ok(SessionLog { state })
     }
 
-    /// Commits records that belong to no event, and returns when they are durable.
+    /// Commits records that belong to no event. Returns when they are durable.
     pub async fn write(&self, records: Records) -> Result<(), WriteError> {
         let _place = self.shared.writes.acquire().await.map_err(|_| WriteError::Closed)?;
         let (done, written) = oneshot::channel();
@@ -193,13 +199,14 @@ impl EventLog {
         self.shared.blocking(move || store.get(table, &key)).await
     }
 
-    /// The records of these keys, in their order.
+    /// Returns the records of `keys` in the same order.
     pub async fn get_all(&self, table: Table, keys: Vec<Vec<u8>>) -> Result<Vec<Option<Bytes>>, ReadError> {
         let store = Arc::clone(&self.shared.store);
         self.shared.blocking(move || keys.iter().map(|key| store.get(table, key)).collect()).await
     }
 
-    /// Records whose key begins with `prefix` and is greater than `after`, by key.
+    /// Returns up to `limit` records whose key starts with `prefix` and is greater than `after`, ordered by
+    /// key.
     pub async fn scan(
         &self,
         table: Table,
@@ -211,43 +218,43 @@ impl EventLog {
         self.shared.blocking(move || store.scan(table, &prefix, after.as_deref(), limit)).await
     }
 
-    /// What keeps the log from taking more; prompts are refused while it stands.
+    /// The reason why prompts are rejected at the moment, if there is one.
     pub fn alarm(&self) -> Option<Alarm> {
         self.shared.alarms.get()
     }
 
-    /// Whether commits find room, as that changes.
+    /// Whether commits find space on the disk; the receiver is notified of changes.
     pub fn disk_space(&self) -> watch::Receiver<DiskSpace> {
         self.shared.alarms.disk_space()
     }
 
-    /// Sessions whose last event is older than the log's age, the first `limit` of them. Their events are dropped
-    /// already, but for the last run; who owns a session erases it.
+    /// Returns up to `limit` sessions whose last event is older than `limits.log_age`. Retention has already
+    /// deleted all their runs except the last. The session's owner erases the session.
     pub fn expired(&self, limit: usize) -> Vec<(Tenant, SessionId)> {
         let old = self.shared.expired_before(self.shared.limits.log_age);
         let expired = self.shared.store.usages(limit, &|log| log.last_time < old);
         expired.into_iter().map(|log| (log.tenant, log.session)).collect()
     }
 
-    /// Erases a log that belongs to no session: what was left of one, or is damaged.
+    /// Erases a log that belongs to no session: a leftover, or a damaged log.
     pub async fn erase_orphan(&self, session: SessionId) {
         let batch = Batch { erase: vec![session], ..Batch::default() };
         self.shared.run_maintenance(move |store| store.commit(&batch)).await;
     }
 
-    /// How late it is, for what ends by its age.
+    /// The clock for expiry, which tolerates jumps of the wall clock.
     pub fn expiry(&self) -> &Expiry {
         &self.shared.expiry
     }
 
-    /// Commits what was appended, then ends the writer. Nothing is committed afterwards.
+    /// Commits all appended events, then stops the writer. Nothing is committed afterwards.
     pub async fn close(&self) {
         self.shared.queue.close();
         self.shared.closed.cancelled().await;
     }
 }
 
-/// When the last run was written. What was written before, by a clock that was ahead, says nothing of it.
+/// The commit time of the last run. [`Expiry`] uses it to detect a wall clock that jumped.
 fn last_time(store: &dyn EventStore) -> Option<Timestamp> {
     let last = Cell::new(0);
     store.usages(1, &|log| {
@@ -275,7 +282,7 @@ impl Shared {
         self.sessions().get(&id).and_then(Weak::upgrade)
     }
 
-    /// A state is gone; another of the same session may be there already.
+    /// Removes the entry of a freed state. A new state of the same session may already have replaced it.
     fn remove_state(&self, id: SessionId) {
         let mut sessions = self.sessions();
         if sessions.get(&id).is_some_and(|state| state.strong_count() == 0) {
@@ -283,20 +290,20 @@ impl Shared {
         }
     }
 
-    /// Tells the operator of events that cannot be given, once for each part.
+    /// Logs a damaged range of events, once for each range.
     fn report_damage(&self, session: SessionId, first_seq: u64, last_seq: u64) {
-        /// Of so much damage no more is told.
+        /// Limits the memory for logged ranges. Further damage is not logged.
         const MAX_REPORTED: usize = 4096;
         let mut known = lock_or_abort(self.reported_damage.lock());
         if known.len() >= MAX_REPORTED || !known.insert((session, last_seq)) {
             return;
         }
         drop(known);
-        tracing::error!(%session, first_seq, last_seq, "events are damaged on disk: their readers are reset past them");
+        tracing::error!(%session, first_seq, last_seq, "events are damaged on disk: readers skip them with a reset");
     }
 
-    /// What a session's log is, for who begins in the middle of it: one that nobody holds is compared with what is
-    /// stored.
+    /// The bounds of a session's log for a reader that starts inside it. If no state of the session is
+    /// loaded, the bounds in memory are first compared with the stored runs.
     async fn bounds(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
         let _alone = self.opening.lock().await;
         if self.state(session).is_some() {
@@ -310,27 +317,28 @@ impl Shared {
         Arc::clone(&self.reads).acquire_owned().await.expect("the semaphore is never closed")
     }
 
-    /// What was there at this time is older than `age`.
+    /// Events from before this time are older than `age`.
     fn expired_before(&self, age: Duration) -> Timestamp {
         let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
         Timestamp::from_millis(self.expiry.earliest_now().as_millis().saturating_sub(age))
     }
 
-    /// Has the writer do a piece of work between two commits; `None` when it could not.
+    /// Runs a maintenance job on the writer thread between two commits. Returns `None` if the job failed or
+    /// the log is closed.
     async fn run_maintenance<T: Send + 'static>(
         &self,
         job: impl FnOnce(&dyn EventStore) -> Result<T, CommitError> + Send + 'static,
     ) -> Option<T> {
         let (done, result) = oneshot::channel();
         self.queue.push_maintenance(MaintenanceJob(Box::new(move |store| {
-            // Whoever no longer waits does not want to know.
+            // The caller may have stopped waiting.
             done.send(job(store)?).ok();
             Ok(())
         })));
         result.await.ok()
     }
 
-    /// Reads the store, a few at a time.
+    /// Runs a blocking read of the store. A semaphore limits the number of concurrent reads.
     async fn blocking<T, F>(&self, work: F) -> Result<T, ReadError>
     where
         T: Send + 'static,

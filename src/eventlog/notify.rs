@@ -1,8 +1,10 @@
-//! How far something is committed, and who waits for more.
+//! Notification of readers that wait at the tail.
 //!
-//! A thread that wakes a thousand tasks of another thread asks the kernel a thousand times. So a thread that runs many
-//! readers has a herald: the writer wakes that one task, and the task tells its neighbours. Who has an outlet is not even
-//! woken: the herald has it take what there is, and goes on to the next. Where few listen the writer does the same itself.
+//! To wake a task of another thread costs a system call. Therefore each stream thread has one [`Notifier`].
+//! The writer wakes the notifier's task, which then wakes the readers of its thread.
+//!
+//! A reader can register a [`DirectSink`]. The notifier delivers to the sink and does not wake the reader's
+//! task. If a session has few readers, the writer notifies them itself.
 
 #[cfg(test)]
 mod tests;
@@ -20,14 +22,15 @@ use tokio::task::yield_now;
 use crate::shutdown::lock_or_abort;
 use crate::types::limits::{MAX_WRITER_NOTIFICATIONS as FEW, NOTIFY_BATCH as AT_ONCE};
 
-/// The last number that was told. It only grows.
+/// The last published position (a seq or a global position). It only grows. Subscribers are notified when it
+/// advances.
 #[derive(Debug)]
 pub(super) struct Watermark {
     last: watch::Sender<u64>,
     registrations: Mutex<Vec<Registration>>,
 }
 
-/// A bell, and who rings it.
+/// A wait list and the notifier that serves it.
 #[derive(Debug)]
 struct Registration {
     wait_list: Arc<WaitList>,
@@ -47,7 +50,7 @@ impl Watermark {
         *self.last.borrow()
     }
 
-    /// The number, as it moves.
+    /// A receiver that is notified of each change of the position.
     pub(super) fn watch(&self) -> watch::Receiver<u64> {
         self.last.subscribe()
     }
@@ -56,8 +59,8 @@ impl Watermark {
         Subscription { last: self.last.subscribe(), guard: None }
     }
 
-    /// Tells who waits, unless they have been told of a later number. Where they are few, `here` spares them the wait for
-    /// their thread.
+    /// Advances the position and notifies the subscribers. A lower position has no effect. With `inline`,
+    /// this thread notifies the waiters itself if they are few, which saves a thread switch.
     pub(super) fn advance(&self, position: u64, inline: bool) {
         let grows = self.last.send_if_modified(|last| {
             let grows = position > *last;
@@ -65,79 +68,81 @@ impl Watermark {
             grows
         });
         if grows {
-            let mut bells = self.registrations();
-            let here = inline && bells.iter().map(|hung| hung.wait_list.registered()).sum::<usize>() <= FEW;
-            bells.retain(|Registration { wait_list: bell, notifier: herald }| {
-                // Nobody else has it: who listened is gone.
-                let heard = Arc::strong_count(bell) > 1;
-                if heard {
-                    herald.enqueue(bell, here);
+            let mut registrations = self.registrations();
+            let notify_inline = inline && registrations.iter().map(|registration| registration.wait_list.registered()).sum::<usize>() <= FEW;
+            registrations.retain(|Registration { wait_list, notifier }| {
+                // Only this list holds the wait list: all its subscribers were dropped.
+                let subscribed = Arc::strong_count(wait_list) > 1;
+                if subscribed {
+                    notifier.enqueue(wait_list, notify_inline);
                 }
-                heard
+                subscribed
             });
         }
     }
 
-    fn wait_list(&self, herald: &Arc<Notifier>) -> Arc<WaitList> {
-        let mut bells = self.registrations();
-        if let Some(hung) = bells.iter().find(|hung| Arc::ptr_eq(&hung.notifier, herald)) {
-            return Arc::clone(&hung.wait_list);
+    fn wait_list(&self, notifier: &Arc<Notifier>) -> Arc<WaitList> {
+        let mut registrations = self.registrations();
+        if let Some(registration) = registrations.iter().find(|registration| Arc::ptr_eq(&registration.notifier, notifier)) {
+            return Arc::clone(&registration.wait_list);
         }
-        let bell = Arc::<WaitList>::default();
-        bells.push(Registration { wait_list: Arc::clone(&bell), notifier: Arc::clone(herald) });
-        bell
+        let wait_list = Arc::<WaitList>::default();
+        registrations.push(Registration { wait_list: Arc::clone(&wait_list), notifier: Arc::clone(notifier) });
+        wait_list
     }
 }
 
-/// What takes the place of a reader's task while that waits.
+/// Receives events for a reader whose task waits at the tail.
 pub trait DirectSink: fmt::Debug + Send + Sync {
-    /// Something was told.
+    /// Called on each advance while the reader waits. Must not block.
     fn try_deliver(&self) -> Delivery;
 }
 
-/// What an outlet took of what there is.
+/// The result of [`DirectSink::try_deliver`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
+    /// The sink delivered all events. The task stays parked.
     CaughtUp,
-    /// It comes to the rest in the next round.
+    /// The sink delivered a part. The notifier calls it again in the next pass.
     More,
-    /// The task has to see to it.
+    /// The sink cannot continue. The notifier wakes the reader's task.
     WakeTask,
 }
 
-/// The readers of one thread that wait for the same. Each has a seat for as long as it is there.
+/// The waiting readers of one thread on one watermark. A reader keeps its slot until it deregisters.
 #[derive(Debug, Default)]
 struct WaitList {
     pass: Mutex<PassState>,
-    /// How many have a seat, for who must not wait for those who hold the seats.
+    /// The number of registered readers. It is atomic because a notification can hold the lock of `waiters`
+    /// for long.
     registered: AtomicUsize,
-    /// Who tells them holds them, perhaps for long.
+    /// Locked while a batch is notified.
     waiters: Mutex<TailWaiters>,
 }
 
 #[derive(Debug, Default)]
 struct TailWaiters {
     all: Vec<TailWaiter>,
-    /// The last one is taken.
+    /// Free slots, except at the end of `all`: trailing free slots are removed.
     free: BTreeSet<usize>,
 }
 
 #[derive(Debug, Default)]
 struct TailWaiter {
     sink: Option<Arc<dyn DirectSink>>,
-    /// It stays from one wait to the next.
+    /// Kept between waits to avoid clones.
     waker: Option<Waker>,
     waiting: bool,
 }
 
-/// What is told while a round is due is in that round, however often it is.
+/// The state of the notification pass. Advances that arrive while a pass is queued are coalesced into it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum PassState {
     #[default]
     Idle,
     Queued,
     Running,
-    /// It runs, and another one is due.
+    /// A pass is running, and another pass must follow.
     RunningAgain,
 }
 
@@ -152,28 +157,28 @@ impl WaitList {
 
     fn register(&self, sink: Option<Arc<dyn DirectSink>>) -> usize {
         self.registered.fetch_add(1, Ordering::Relaxed);
-        let mut seats = self.waiters();
-        let place = seats.free.pop_first().unwrap_or_else(|| {
-            seats.all.push(TailWaiter::default());
-            seats.all.len() - 1
+        let mut waiters = self.waiters();
+        let slot = waiters.free.pop_first().unwrap_or_else(|| {
+            waiters.all.push(TailWaiter::default());
+            waiters.all.len() - 1
         });
-        seats.all[place].sink = sink;
-        place
+        waiters.all[slot].sink = sink;
+        slot
     }
 
     fn deregister(&self, slot: usize) {
-        let mut seats = self.waiters();
-        // A waker goes without the lock: it may be the last that holds a task.
-        let seat = std::mem::take(&mut seats.all[slot]);
-        seats.free.insert(slot);
-        while let Some(last) = seats.all.len().checked_sub(1)
-            && seats.free.remove(&last)
+        let mut waiters = self.waiters();
+        // Drop the waker after the lock is released: it may hold the last reference to a task.
+        let waiter = std::mem::take(&mut waiters.all[slot]);
+        waiters.free.insert(slot);
+        while let Some(last) = waiters.all.len().checked_sub(1)
+            && waiters.free.remove(&last)
         {
-            seats.all.pop();
+            waiters.all.pop();
         }
-        drop(seats);
+        drop(waiters);
         self.registered.fetch_sub(1, Ordering::Relaxed);
-        drop(seat);
+        drop(waiter);
     }
 
     fn registered(&self) -> usize {
@@ -181,57 +186,57 @@ impl WaitList {
     }
 
     fn wait(&self, slot: usize, waker: &Waker) {
-        let mut seats = self.waiters();
-        let seat = &mut seats.all[slot];
-        seat.waiting = true;
-        if seat.waker.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+        let mut waiters = self.waiters();
+        let waiter = &mut waiters.all[slot];
+        waiter.waiting = true;
+        if waiter.waker.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
             return;
         }
-        let other = seat.waker.replace(waker.clone());
-        drop(seats);
+        let other = waiter.waker.replace(waker.clone());
+        drop(waiters);
         drop(other);
     }
 
-    /// Whether a round has to be begun for what was told.
+    /// Requests a pass. Returns true if the caller must start it.
     fn request_pass(&self) -> bool {
-        let mut round = self.pass();
-        let begins = *round == PassState::Idle;
-        *round = match *round {
+        let mut pass = self.pass();
+        let begins = *pass == PassState::Idle;
+        *pass = match *round {
             PassState::Idle | PassState::Queued => PassState::Queued,
             PassState::Running | PassState::RunningAgain => PassState::RunningAgain,
         };
         begins
     }
 
-    /// Tells some of those who wait, from this place on, and no more than are `left`; gives the place to go on from, none
-    /// when the round is over.
+    /// Notifies up to `budget` waiters from slot `from` on. Returns the slot to continue from, or `None` when
+    /// the pass is complete.
     fn notify_batch(&self, from: usize, budget: &mut usize) -> Option<usize> {
         if from == 0 {
             *self.pass() = PassState::Running;
         }
-        let mut seats = self.waiters();
-        for (place, seat) in seats.all.iter_mut().enumerate().skip(from).filter(|(_, seat)| seat.waiting) {
+        let mut waiters = self.waiters();
+        for (slot, waiter) in waiters.all.iter_mut().enumerate().skip(from).filter(|(_, waiter)| waiter.waiting) {
             if *budget == 0 {
-                return Some(place);
+                return Some(slot);
             }
             *budget -= 1;
-            match seat.sink.as_ref().map_or(Delivery::WakeTask, |outlet| outlet.try_deliver()) {
+            match waiter.sink.as_ref().map_or(Delivery::WakeTask, |outlet| outlet.try_deliver()) {
                 Delivery::CaughtUp => {}
                 Delivery::More => *self.pass() = PassState::RunningAgain,
                 Delivery::WakeTask => {
-                    seat.waiting = false;
-                    seat.waker.iter().for_each(Waker::wake_by_ref);
+                    waiter.waiting = false;
+                    waiter.waker.iter().for_each(Waker::wake_by_ref);
                 }
             }
         }
-        let mut round = self.pass();
-        let again = *round == PassState::RunningAgain;
-        *round = if again { PassState::Queued } else { PassState::Idle };
+        let mut pass = self.pass();
+        let again = *pass == PassState::RunningAgain;
+        *pass = if again { PassState::Queued } else { PassState::Idle };
         again.then_some(0)
     }
 }
 
-/// One reader's part.
+/// A reader's subscription to a watermark.
 #[derive(Debug)]
 pub(super) struct Subscription {
     last: watch::Receiver<u64>,
@@ -251,73 +256,76 @@ impl Drop for TailWaiterGuard {
 }
 
 impl Subscription {
-    /// The number. [`moved`](Self::moved) waits for a later one.
+    /// Returns the position and marks it as seen. [`changed`](Self::changed) waits for a later position.
     pub(super) fn observe(&mut self) -> u64 {
         *self.last.borrow_and_update()
     }
 
-    /// From now on its reader is one of those that this herald tells. `told` is what it listens to.
+    /// Registers with the wait list of `notifier`. `watermark` must be the one that this subscription
+    /// observes.
     pub(super) fn subscribe_via(
         &mut self,
         watermark: &Watermark,
         notifier: &Arc<Notifier>,
         sink: Option<Arc<dyn DirectSink>>,
     ) {
-        let bell = watermark.wait_list(notifier);
-        let place = bell.register(sink);
-        self.guard = Some(TailWaiterGuard { wait_list: bell, slot: place });
+        let wait_list = watermark.wait_list(notifier);
+        let slot = wait_list.register(sink);
+        self.guard = Some(TailWaiterGuard { wait_list, slot });
     }
 
-    /// Resolves when something was told since it looked. Whoever has an ear holds what tells.
+    /// Waits until the position advances beyond the last observed one. Cancel-safe. The caller must keep the
+    /// watermark alive.
     pub(super) async fn changed(&mut self) {
         const SENDER_ALIVE: &str = "who listens holds what tells";
-        let Some(TailWaiterGuard { wait_list: bell, slot: place }) = &self.guard else {
+        let Some(TailWaiterGuard { wait_list, slot }) = &self.guard else {
             return self.last.changed().await.expect(SENDER_ALIVE);
         };
         poll_fn(|context| {
-            // What is told after the look finds it waiting.
-            bell.wait(*place, context.waker());
+            // Register the waker before the check, so that an advance after the check is not missed.
+            wait_list.wait(*slot, context.waker());
             if self.last.has_changed().expect(SENDER_ALIVE) { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }
 }
 
-/// Tells the readers of one thread: on that thread, or where they are few on who has news for them.
+/// Notifies the readers of one thread from a task on that thread. If the readers are few, the writer calls
+/// the wait list directly.
 #[derive(Debug, Default)]
 pub struct Notifier {
-    /// Each bell is here once, or in the rounds that run, unless the writer rings it.
+    /// Wait lists with a queued pass. A wait list is here at most once, unless a pass of it is running.
     queued: Mutex<Vec<Arc<WaitList>>>,
     wake: Notify,
 }
 
 impl Notifier {
-    fn enqueue(&self, bell: &Arc<WaitList>, inline: bool) {
-        if bell.request_pass() && !(inline && bell.notify_batch(0, &mut { FEW }).is_none()) {
-            lock_or_abort(self.queued.lock()).push(Arc::clone(bell));
+    fn enqueue(&self, wait_list: &Arc<WaitList>, inline: bool) {
+        if wait_list.request_pass() && !(inline && wait_list.notify_batch(0, &mut { FEW }).is_none()) {
+            lock_or_abort(self.queued.lock()).push(Arc::clone(wait_list));
             self.wake.notify_one();
         }
     }
 
-    /// Runs for as long as it is polled, which is to be by the thread whose readers heed it.
+    /// Runs the notifier. Must be polled on the thread that runs the subscribed readers. Never returns.
     pub async fn run(&self) {
-        // In turn, so that the few readers of one log do not wait for all of another's.
+        // Round-robin between wait lists, so that a log with few readers does not wait for one with many.
         let mut rounds = VecDeque::new();
         let mut left = AT_ONCE;
         loop {
             rounds.extend(
-                std::mem::take(&mut *lock_or_abort(self.queued.lock())).into_iter().map(|bell| (bell, 0)),
+                std::mem::take(&mut *lock_or_abort(self.queued.lock())).into_iter().map(|wait_list| (wait_list, 0)),
             );
-            let Some((bell, from)) = rounds.pop_front() else {
+            let Some((wait_list, from)) = rounds.pop_front() else {
                 self.wake.notified().await;
                 continue;
             };
-            if let Some(from) = bell.notify_batch(from, &mut left) {
-                rounds.push_back((bell, from));
+            if let Some(from) = wait_list.notify_batch(from, &mut left) {
+                rounds.push_back((wait_list, from));
             } else {
                 left = left.saturating_sub(1);
             }
-            // Who was woken runs, and what else is to do on this thread, however much is told.
+            // Yield so that the woken tasks and other tasks of this thread run.
             if left == 0 {
                 yield_now().await;
                 left = AT_ONCE;

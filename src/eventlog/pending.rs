@@ -1,4 +1,4 @@
-//! What a session has appended and the writer has not taken yet.
+//! Appended events of a session that the writer has not dequeued.
 
 use std::collections::VecDeque;
 
@@ -8,30 +8,30 @@ use super::Event;
 use super::event::Framer;
 use super::records::{Changes, Records};
 
-/// What one turn of the writer takes: a run, and the records that belong to its events.
+/// One run and the records that belong to its events. The writer dequeues one chunk at a time.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    /// `last_seq` is `first_seq - 1` while there is no event, only records.
+    /// `last_seq` is `first_seq - 1` if the chunk has records but no event.
     pub(super) first_seq: u64,
     pub(super) last_seq: u64,
     pub(super) frames: Vec<u8>,
     pub(super) changes: Changes,
-    /// The session's earlier runs go in this commit.
+    /// The commit also erases the session's earlier runs.
     pub(super) erase: bool,
-    /// Bytes of frames and records that it counts in [`Pending::bytes`].
+    /// The bytes of frames and records that this chunk adds to [`Pending::bytes`].
     pub(super) bytes: usize,
 }
 
-/// The chunks of a session, oldest first, each but for one large event at most a run.
+/// The chunks of a session, oldest first. A chunk is at most one run long, unless a single event is larger.
 #[derive(Debug)]
 pub(super) struct Pending {
     framer: Framer,
     appended: u64,
     chunks: VecDeque<Chunk>,
-    /// The session is in the writer's queue.
+    /// Whether the session is in the writer's queue.
     queued: bool,
     erased: bool,
-    /// What was appended and is not committed.
+    /// Bytes that are appended and not committed, including chunks that the writer has dequeued.
     bytes: usize,
 }
 
@@ -68,7 +68,7 @@ impl Pending {
         self.appended
     }
 
-    /// Several events without records. Each run gets its room at once.
+    /// Appends several events without records. Allocates each run's buffer once.
     pub(super) fn append_all<'a>(
         &mut self,
         events: impl Iterator<Item = Event<'a>> + Clone,
@@ -85,7 +85,7 @@ impl Pending {
         }
     }
 
-    /// Frames an event into the last run, or into a new one with so much room.
+    /// Frames an event into the last run, or into a new run with a buffer of `capacity` bytes.
     fn push(&mut self, event: &Event<'_>, now: Timestamp, run_bytes: usize, capacity: usize) {
         let size = self.framer.size(event);
         let fits = |chunk: &Chunk| chunk.frames.is_empty() || chunk.frames.len() + size <= run_bytes;
@@ -93,7 +93,7 @@ impl Pending {
             self.start_chunk(capacity.max(size));
         }
         self.appended += 1;
-        let chunk = self.chunks.back_mut().expect("one was started if there was none");
+        let chunk = self.chunks.back_mut().expect("a chunk was started above");
         let before = chunk.frames.len();
         self.framer.frame(&mut chunk.frames, self.appended, event, now);
         chunk.last_seq = self.appended;
@@ -102,7 +102,7 @@ impl Pending {
         self.bytes += bytes;
     }
 
-    /// Records without an event, with what is appended next or alone.
+    /// Adds records without an event. They are committed with the next event, or alone.
     pub(super) fn put(&mut self, records: Records) {
         if self.erased {
             return;
@@ -110,35 +110,37 @@ impl Pending {
         if self.chunks.is_empty() {
             self.start_chunk(0);
         }
-        let chunk = self.chunks.back_mut().expect("one was started if there was none");
+        let chunk = self.chunks.back_mut().expect("a chunk was started above");
         let bytes = chunk.changes.add(records);
         chunk.bytes += bytes;
         self.bytes += bytes;
     }
 
-    /// The last event, alone in its chunk, so that what was appended before is committed and read before it goes.
+    /// Appends the last event in a chunk of its own, so that earlier events are committed and published
+    /// before the erase.
     pub(super) fn erase(&mut self, last: &Event<'_>, records: Records, now: Timestamp) -> u64 {
         if self.erased {
             return self.appended;
         }
         self.start_chunk(0);
         let seq = self.append(last, records, now, usize::MAX);
-        self.chunks.back_mut().expect("it was started above").erase = true;
+        self.chunks.back_mut().expect("a chunk was started above").erase = true;
         self.erased = true;
         seq
     }
 
-    /// True once for each time that the session has to enter the writer's queue.
+    /// Returns true if the caller must add the session to the writer's queue.
     pub(super) fn enter_queue(&mut self) -> bool {
         !self.chunks.is_empty() && !std::mem::replace(&mut self.queued, true)
     }
 
-    /// The oldest chunk erases what came before it.
+    /// Whether the oldest chunk erases the runs before it.
     pub(super) fn erases_next(&self) -> bool {
         self.chunks.front().is_some_and(|chunk| chunk.erase)
     }
 
-    /// The oldest chunk, and whether there is more: then the session stays in the queue.
+    /// Removes the oldest chunk. The flag tells whether more chunks remain, in which case the session stays
+    /// queued.
     pub(super) fn pop_chunk(&mut self) -> Option<(Chunk, bool)> {
         let chunk = self.chunks.pop_front();
         self.queued = !self.chunks.is_empty();

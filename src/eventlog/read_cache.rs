@@ -1,22 +1,23 @@
-//! What was read from the store last, for readers of the same log: ten who replay it together read it once.
+//! A cache of runs that were read from the store. Readers that replay the same log together read each page
+//! once.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::store::Run;
 use crate::types::SessionId;
 
-/// Runs by session and first seq, no more bytes of them than a limit; those that came first go first.
+/// Runs by session and first seq, bounded by bytes. The oldest insertion is evicted first.
 #[derive(Debug, Default)]
 pub(super) struct ReadCache {
     runs: BTreeMap<(SessionId, u64), Run>,
     order: VecDeque<(SessionId, u64)>,
     bytes: usize,
-    /// Since the last [`rest`](Self::rest).
+    /// Whether the cache was used since the last [`evict_if_unused`](Self::evict_if_unused).
     used: bool,
 }
 
 impl ReadCache {
-    /// What begins with the event after `seq`, if it is here.
+    /// The cached events that directly follow `seq`.
     pub(super) fn after(&mut self, session: SessionId, seq: u64) -> Option<Run> {
         let ((of, _), run) = self.runs.range(..=(session, seq + 1)).next_back()?;
         let found = run.after(seq).filter(|_| *of == session);
@@ -39,7 +40,7 @@ impl ReadCache {
         }
     }
 
-    /// Nothing of this session is given any more.
+    /// Removes all runs of a session.
     pub(super) fn invalidate(&mut self, session: SessionId) {
         self.order.retain(|(of, _)| *of != session);
         while let Some((key, _)) = self.runs.range((session, 0)..=(session, u64::MAX)).next() {
@@ -47,7 +48,7 @@ impl ReadCache {
         }
     }
 
-    /// Forgets everything that nobody asked for since the last time.
+    /// Clears the cache if it was not used since the last call.
     pub(super) fn evict_if_unused(&mut self) {
         if !std::mem::take(&mut self.used) {
             *self = Self::default();

@@ -1,4 +1,5 @@
-//! A reader is a cursor: it replays to the tail, then follows. When it lags it goes back to the store.
+//! A reader of one session's log: it replays to the tail, then follows it. A slow reader falls back to the
+//! store.
 
 use std::sync::Arc;
 
@@ -10,76 +11,77 @@ use super::notify::{DirectSink, Notifier, Subscription};
 use super::reader_registry::{ReaderRegistration, ReaderScope};
 use super::session::State;
 
-/// Where a reader begins.
+/// The position at which a reader starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     Beginning,
     /// After the event of this seq.
     After(u64),
     Tail,
-    /// At the earliest event, after telling why: the cursor was one of another epoch, or none at all.
+    /// At the earliest event, after a reset: the cursor has another epoch, or is invalid.
     Reset(ResetReason),
 }
 
-/// Why a reader cannot give every event after its cursor.
+/// Why a reader cannot return every event after its cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResetReason {
-    /// Events after the cursor were dropped by the log's limits.
+    /// Retention deleted events after the cursor.
     Pruned,
-    /// The log never gave this cursor.
+    /// The log never issued this cursor.
     UnknownCursor,
-    /// The cursor is one of another epoch.
+    /// The cursor belongs to another epoch.
     NewEpoch,
-    /// Events after the cursor are not what was written, and are left out.
+    /// Events after the cursor are damaged on disk and are skipped.
     Damaged,
 }
 
-/// What a reader gives.
+/// An item that a reader returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
-    /// Committed events that begin right after the cursor, or after the reset before.
+    /// Committed events that directly follow the cursor or the preceding reset.
     Run(Run),
-    /// Once: everything that was there when the reader began has been given.
+    /// Returned once: the reader has returned all events that existed when it started.
     Ready { last_seq: u64 },
-    /// What was given so far does not count; the next event is the one after `before`.
+    /// The client must discard all earlier events. The next event is the first event after seq `before`.
     Reset { reason: ResetReason, before: u64 },
-    /// The session was erased, and its last event has been given.
+    /// The session was erased, and the reader has returned its last event.
     End,
 }
 
-/// A cursor in one session's log. Readers share the bytes that they give and have no queue of their own.
+/// A cursor in one session's log. Readers share the bytes of runs and have no queue of their own.
 #[derive(Debug)]
 pub struct Reader {
     state: Arc<State>,
     subscription: Subscription,
-    /// The seq of the last event that was given.
+    /// The seq of the last returned event.
     cursor: u64,
-    /// Where the replay ends, until it has.
+    /// The seq at which the replay ends; `None` after the replay.
     target: Option<u64>,
     reset: Option<ResetReason>,
-    /// It survives a `next` that was dropped.
+    /// A read in progress. It survives a dropped `next` future.
     page: Option<PendingPage>,
-    /// It has got a page of the store, and may want the next.
+    /// The reader has read a page and will probably read the next: enables read-ahead.
     sequential: bool,
-    /// How far it has read ahead. What is missing of that did not stay in memory.
+    /// The last seq that was read ahead. Below it, a missing page was evicted from the cache, and read-ahead
+    /// is off.
     read_ahead_seq: u64,
     _registration: ReaderRegistration,
 }
 
-/// A page that is being read.
+/// A read of the store in progress.
 #[derive(Debug)]
 struct PendingPage {
-    /// What had been told when that began: what came later may be missing in it.
+    /// The committed seq when the read started. Later events may be missing from the page.
     requested_at: u64,
     runs: JoinHandle<Result<Vec<Run>, ReadError>>,
 }
 
-/// Why a reader gives nothing at once.
+/// Why a reader has no item available without waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotReady {
-    /// What comes next is in the store: its `next` reads it.
+    /// The next events are in the store. Call `next` to read them.
     ReadStore,
-    /// The reader is at the tail: its `moved` waits for more.
+    /// The reader is at the tail. Call `changed` to wait.
     AtTail,
 }
 
@@ -89,7 +91,8 @@ enum Step {
     Wait,
 }
 
-/// The place of a reader that waits at the tail. What comes next in memory can be had from here without the reader.
+/// The position of a reader that waits at the tail. A sink uses it to read new events from memory without the
+/// reader.
 #[derive(Debug)]
 pub struct TailCursor {
     state: Arc<State>,
@@ -97,7 +100,8 @@ pub struct TailCursor {
 }
 
 impl TailCursor {
-    /// What comes next if it is there; the reader has to see to everything but events in memory.
+    /// Returns the next run if it is in memory. The reader must handle all other cases, such as an erased
+    /// session.
     pub fn try_next(&mut self) -> Result<Run, NotReady> {
         if self.state.erased_at().is_some() {
             return Err(NotReady::ReadStore);
@@ -140,12 +144,12 @@ impl Reader {
         }
     }
 
-    /// The seq of the last event that was given, or where the reader began.
+    /// The seq of the last returned event, or the start position.
     pub fn cursor(&self) -> u64 {
         self.cursor
     }
 
-    /// What comes next; waits at the tail, also when the log was closed. Dropping the future loses nothing.
+    /// Returns the next item. At the tail it waits, even if the log is closed. Cancel-safe.
     pub async fn next(&mut self) -> Result<Item, ReadError> {
         loop {
             match self.step() {
@@ -167,7 +171,7 @@ impl Reader {
         }
     }
 
-    /// What comes next if it is there: for who gathers, and holds little while there is nothing.
+    /// Returns the next item if no wait is necessary.
     pub fn try_next(&mut self) -> Result<Item, NotReady> {
         match self.step() {
             Step::Item(item) => Ok(item),
@@ -176,17 +180,18 @@ impl Reader {
         }
     }
 
-    /// Resolves when something was committed since the reader looked.
+    /// Waits until the log commits an event after the last observed position. Cancel-safe.
     pub async fn changed(&mut self) {
         self.subscription.changed().await;
     }
 
-    /// The reader is on this herald's thread from now on, where it waits behind this outlet.
+    /// Registers the reader with the notifier of its thread. `sink` receives events while the reader waits.
     pub fn subscribe_via(&mut self, notifier: &Arc<Notifier>, sink: Option<Arc<dyn DirectSink>>) {
         self.subscription.subscribe_via(&self.state.committed, notifier, sink);
     }
 
-    /// Where it waits, for the outlet: it goes [on from](Self::go_on) there.
+    /// The reader's position, for a sink. [`resume_from`](Self::resume_from) adopts the position that the
+    /// sink reached.
     pub fn tail_cursor(&self) -> TailCursor {
         TailCursor { state: Arc::clone(&self.state), cursor: self.cursor }
     }
@@ -220,20 +225,20 @@ impl Reader {
         Step::Wait
     }
 
-    /// What is damaged ends at `before`, and nothing that was given earlier fits to what follows.
+    /// Skips a damaged range that ends at seq `before`. Clients must discard the events before it.
     fn skip_damage(&mut self, before: u64) -> Item {
         self.cursor = before;
         Item::Reset { reason: ResetReason::Damaged, before }
     }
 
     fn deliver(&mut self, run: Run) -> Item {
-        // One that is still being read began before this.
+        // The page was requested for an older cursor.
         self.page = None;
         self.cursor = run.last_seq;
         Item::Run(run)
     }
 
-    /// The seq before the earliest event that is left.
+    /// The seq before the earliest stored event.
     fn before_first(&self) -> u64 {
         let shared = &self.state.shared;
         shared
@@ -242,14 +247,14 @@ impl Reader {
             .map_or(self.state.committed.last(), |log| log.first_seq.saturating_sub(1))
     }
 
-    /// What comes next, if somebody else has read it.
+    /// The next run, if another reader has read it from the store.
     fn cached_page(&mut self) -> Option<Run> {
         let page = self.state.cached_after(self.cursor)?;
         self.sequential = true;
         Some(page)
     }
 
-    /// A page, and what had been told when it was asked for.
+    /// Reads a page from the store. Returns the page and the committed seq when the read was requested.
     async fn read_store(&mut self) -> (u64, Result<Option<Run>, ReadError>) {
         if self.page.is_none() {
             let turn = self.state.read_permit().await;
@@ -284,12 +289,13 @@ impl Reader {
         (asked, first)
     }
 
-    /// What of a page may be given: nothing before its commit was told, nothing after a gap without a reset.
+    /// Checks a page and returns the part that may be delivered: no events beyond the committed seq, and no
+    /// gap without a reset.
     fn accept_page(&mut self, page: Option<Run>, requested_at: u64) -> Option<Item> {
         let told = self.state.committed.last();
         let erased = self.state.erased_at();
         let Some(run) = page else {
-            // The writer never drops a session's last run: only its owner does, with the session.
+            // Retention never deletes the last run of a session, so only an erase leaves no runs.
             if let Some(last) = erased {
                 self.cursor = last;
                 return None;
@@ -299,13 +305,13 @@ impl Reader {
         };
         let before = run.first_seq - 1;
         let Some(run) = run.through(told) else {
-            // An erase is durable and not told yet. Nothing else leaves out all that was told, so what the tail still
-            // has of it does not count either: the erase's own event is next.
+            // An erase is durable but not published yet. Only an erase removes all published events, so
+            // discard the rest of the tail: the next event is the last event of the session.
             self.cursor = before;
             return None;
         };
         if before > self.cursor && erased.is_none() {
-            // What was pruned is missing at the log's beginning, and nowhere else.
+            // Pruning removes events only at the beginning of the log. Any other gap is damage.
             if self.before_first() >= before {
                 self.reset = Some(ResetReason::Pruned);
                 return None;
@@ -317,8 +323,8 @@ impl Reader {
     }
 }
 
-/// What is consecutive at the start of what was read, in as few runs as may be, so that a replay is large writes. None is
-/// larger than a page was to be, unless an event is: a reader may hold it for long.
+/// Concatenates consecutive runs, so that a replay uses large writes. A result has at most `max_bytes`,
+/// unless a single event is larger. The limit bounds the memory that a slow reader holds.
 fn coalesce(runs: Vec<Run>, max_bytes: usize) -> Vec<Run> {
     let mut joined = Vec::new();
     let mut page: Vec<Run> = Vec::new();
@@ -344,7 +350,7 @@ fn coalesce(runs: Vec<Run>, max_bytes: usize) -> Vec<Run> {
     joined
 }
 
-/// Runs that follow each other, as one.
+/// Concatenates consecutive runs into one.
 fn concat(mut runs: Vec<Run>) -> Option<Run> {
     let last = runs.pop()?;
     let Some(first) = runs.first() else { return Some(last) };

@@ -1,4 +1,4 @@
-//! Who reads which sessions at this moment.
+//! The registry of active readers and the sessions that they read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,14 +9,14 @@ use crate::types::{SessionId, Tenant};
 use super::Shared;
 use super::global_reader::Scope;
 
-/// What one reader reads.
+/// The sessions that one reader reads.
 #[derive(Debug)]
 pub(super) enum ReaderScope {
     One(SessionId),
     Many(Arc<Scope>),
 }
 
-/// The readers that are there.
+/// All active readers.
 #[derive(Debug, Default)]
 pub(super) struct ReaderRegistry(Mutex<Entries>);
 
@@ -39,7 +39,7 @@ impl ReaderRegistry {
     }
 }
 
-/// Counts a reader for as long as it exists.
+/// Registers a reader and removes it on drop.
 #[derive(Debug)]
 pub(super) struct ReaderRegistration {
     shared: Arc<Shared>,

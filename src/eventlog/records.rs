@@ -1,4 +1,4 @@
-//! Records that travel with events.
+//! Records that are committed together with events.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use crate::store::{Batch, Delete, Expect, Put, Table};
 pub struct Records {
     pub puts: Vec<Put>,
     pub deletes: Vec<Delete>,
-    /// Compared at the commit, only for [`EventLog::write`](super::EventLog::write): a session has one owner, who
-    /// need not compare.
+    /// Expected values, compared at the commit. Only [`EventLog::write`](super::EventLog::write) supports
+    /// them: a session has one owner and needs no comparison.
     pub expect: Vec<Expect>,
 }
 
@@ -44,14 +44,14 @@ impl Records {
     }
 }
 
-/// The last change of each key, so that what a session writes again and again costs one write a commit.
+/// The last change of each key. Repeated changes of a key cost one write per commit.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     last: BTreeMap<(Table, Vec<u8>), Option<Bytes>>,
 }
 
 impl Changes {
-    /// Takes over the puts, then the deletes, and gives how many bytes they are.
+    /// Adds the puts, then the deletes. Returns their size in bytes.
     pub(super) fn add(&mut self, records: Records) -> usize {
         let mut bytes = 0;
         for Put { table, key, value } in records.puts {
@@ -65,7 +65,7 @@ impl Changes {
         bytes
     }
 
-    /// Takes over changes that came later.
+    /// Adds later changes, which override earlier ones.
     pub(super) fn merge(&mut self, later: Self) {
         self.last.extend(later.last);
     }

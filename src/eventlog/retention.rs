@@ -1,6 +1,7 @@
-//! Drops the oldest events when a log is too large or too old. It never drops the last run of a session: seq goes on
-//! from there. When all logs together are too large the largest give first, so that a session which writes much drives
-//! out nobody but itself.
+//! Deletes the oldest events of logs that are too large or too old.
+//!
+//! The last run of a session is never deleted, because its seq continues from there. If all logs together are
+//! too large, the largest logs shrink first, so that a session with much output evicts only itself.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,14 +16,14 @@ use crate::types::{Limits, SessionId, Timestamp};
 
 use super::Shared;
 
-/// Between two looks at all logs.
+/// The interval between two passes over all logs.
 const PASS_INTERVAL: Duration = Duration::from_mins(1);
-/// Between two looks at what erased sessions left.
+/// The interval between two passes over tombstones.
 const TOMBSTONE_INTERVAL: Duration = Duration::from_hours(1);
-/// Logs, runs or records that one step takes, so that no commit waits for long.
+/// The number of logs, runs or records in one step. It bounds the time for which a commit waits.
 const STEP: usize = 64;
 
-/// What was written since the last look, as it is stored: what the limits are about.
+/// The stored bytes that were written since the last pass.
 #[derive(Debug, Default)]
 pub(super) struct Growth {
     bytes: AtomicU64,
@@ -30,7 +31,7 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// The next look does not wait for its time once so much was written that a limit may be far behind.
+    /// Adds committed bytes. Triggers an early pass when they exceed an eighth of a limit.
     pub(super) fn add(&self, bytes: u64, limits: &Limits) {
         const PART: u64 = 8;
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -47,7 +48,7 @@ impl Growth {
 
 /// Keeps the logs within their limits until the log closes.
 pub(super) async fn run(shared: Arc<Shared>) {
-    // All of what erased sessions left is read each time, and most of it stays for days.
+    // Tombstones live for days, and each pass reads all of them.
     let tombstones = (shared.limits.tombstone / 24).min(TOMBSTONE_INTERVAL);
     let mut tombstones_at = Instant::now();
     loop {
@@ -67,12 +68,12 @@ pub(super) async fn run(shared: Arc<Shared>) {
             () = shared.shutdown.drain_started() => return,
         };
         if let Err(error) = passed {
-            tracing::warn!(%error, "retention could not read the log");
+            tracing::warn!(%error, "retention could not read the log; it tries again in the next pass");
         }
     }
 }
 
-/// One look at all logs, and at what erased ones left.
+/// One pass over all logs, and over tombstones if requested.
 pub(super) async fn pass(shared: &Shared, tombstones: bool) -> Result<(), ReadError> {
     if tombstones {
         delete_tombstones(shared).await?;
@@ -86,7 +87,7 @@ pub(super) async fn pass(shared: &Shared, tombstones: bool) -> Result<(), ReadEr
     Ok(())
 }
 
-/// What is left of erased sessions goes when nobody can ask for it any more.
+/// Deletes expired tombstones, together with the last events of their sessions.
 async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
     let old = shared.expired_before(shared.limits.tombstone);
     let mut after = None;
@@ -141,7 +142,7 @@ async fn drop_from_large(shared: &Shared, limit: u64) -> Result<(), ReadError> {
     }
 }
 
-/// To how many bytes the largest logs have to shrink, so that all together are within their limit.
+/// The size to which the largest logs must shrink, so that all logs together are within their limit.
 fn target_log_bytes(shared: &Shared) -> Option<u64> {
     let over = shared.store.total_bytes().checked_sub(shared.limits.logs_bytes).filter(|over| *over > 0)?;
     let sizes = RefCell::new(Vec::new());
@@ -156,7 +157,7 @@ fn target_log_bytes(shared: &Shared) -> Option<u64> {
         sum += size;
         let next = sizes.get(at + 1).copied().unwrap_or_default();
         let count = at as u64 + 1;
-        // The first logs, cut down to the next one, give enough.
+        // The largest logs, cut to the size of the next one, free enough.
         if sum - next * count >= over {
             return Some((sum - over) / count);
         }
@@ -168,7 +169,7 @@ fn all_but_the_last(log: &LogUsage) -> Cut {
     Cut { session: log.session, through: log.last_seq }
 }
 
-/// The first runs that together have at least `bytes`.
+/// The oldest runs that together have at least `bytes`.
 fn oldest_with_bytes(heads: &[RunHeader], bytes: u64) -> &[RunHeader] {
     let mut sum = 0;
     let before = heads.iter().map(|head| {
@@ -184,7 +185,7 @@ async fn run_headers(shared: &Shared, session: SessionId) -> Result<Vec<RunHeade
     shared.blocking(move || store.run_headers(Some(session), 0, STEP)).await
 }
 
-/// False when nothing went: then there is no more to do now.
+/// Prunes logs. Returns false if nothing was deleted: further calls would delete nothing either.
 pub(super) async fn prune(shared: &Shared, cuts: Vec<Cut>) -> bool {
     let sessions: Vec<SessionId> = cuts.iter().map(|cut| cut.session).collect();
     let pruned = shared.run_maintenance(move |store| store.prune(&cuts, STEP)).await;
@@ -192,6 +193,10 @@ pub(super) async fn prune(shared: &Shared, cuts: Vec<Cut>) -> bool {
     for session in sessions {
         shared.read_cache().invalidate(session);
     }
-    tracing::info!(runs = pruned.runs, bytes = pruned.bytes, "the oldest events were dropped");
+    tracing::info!(
+        runs = pruned.runs,
+        bytes = pruned.bytes,
+        "deleted the oldest events: the logs exceeded their limits"
+    );
     true
 }

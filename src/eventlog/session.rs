@@ -1,4 +1,4 @@
-//! One session's log: append, commits, and where its readers begin.
+//! One session's log: append, commit notification, and creation of readers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,12 +16,12 @@ use super::records::Records;
 use super::tails::SessionTail;
 use super::{DiskSpace, Event, Shared};
 
-/// The log stopped: what was asked for will not be committed.
+/// The log stopped before the requested commit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the log is closed")]
+#[error("the log is closed: the event was not committed")]
 pub struct Closed;
 
-/// What all handles of a session's log share. It leaves memory with the last of them.
+/// State that all handles of a session's log share. It is freed with the last handle.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) shared: Arc<Shared>,
@@ -30,9 +30,9 @@ pub(super) struct State {
     pub(super) committed: Watermark,
     pending: Mutex<Pending>,
     tail: Mutex<SessionTail>,
-    /// One reader at a time reads the store; others may find what they want in its pages then.
+    /// Only one reader of the session reads the store at a time. The others then find the page in the cache.
     reads: Arc<Semaphore>,
-    /// The seq of the last event of an erased session, once it is committed; else 0.
+    /// The seq of the last event of an erased session after its commit, otherwise 0.
     erased_at: AtomicU64,
 }
 
@@ -68,7 +68,8 @@ impl State {
         Some(self.erased_at.load(Ordering::Acquire)).filter(|seq| *seq > 0)
     }
 
-    /// What the writer does once a run is committed: tails move. Readers wake by [`Told::tell`].
+    /// Adds a committed run to the tails. [`Watermark::advance`](super::notify::Watermark::advance) then
+    /// notifies readers.
     pub(super) fn publish(self: &Arc<Self>, run: Run, erase: bool) {
         let last_seq = run.last_seq;
         let limits = &self.shared.limits;
@@ -95,15 +96,15 @@ impl State {
         Arc::clone(&self.reads).acquire_owned().await.expect("the semaphore is never closed")
     }
 
-    /// What others read of the store already.
+    /// Events after `seq` that another reader has read from the store.
     pub(super) fn cached_after(&self, seq: u64) -> Option<Run> {
         self.shared.read_cache().after(self.id, seq)
     }
 
-    /// Keeps what was read for others.
+    /// Caches runs for other readers of this log.
     pub(super) fn cache_runs(&self, runs: &[Run]) {
         let mut pages = self.shared.read_cache();
-        // Under the lock, for what went since it was read: the store knows of that before it is forgotten here.
+        // Check under the lock of the cache: a prune updates the store first and then invalidates the cache.
         let first = self.shared.store.usage(self.id).map_or(u64::MAX, |log| log.first_seq);
         for run in runs.iter().filter(|run| run.first_seq >= first) {
             pages.add(run.clone(), self.shared.limits.pages_bytes);
@@ -123,7 +124,7 @@ impl Drop for State {
     }
 }
 
-/// A handle on one session's log. Cheap to clone; the session's state stays in memory while one is held.
+/// A handle on one session's log. Cheap to clone. The session's state stays in memory while a handle exists.
 #[derive(Debug, Clone)]
 pub struct SessionLog {
     pub(super) state: Arc<State>,
@@ -138,8 +139,8 @@ impl SessionLog {
         &self.state.tenant
     }
 
-    /// Gives the event its seq and frames it into the session's pending run. It never waits. The records are
-    /// committed together with the event. After [`erase`](Self::erase) nothing is appended.
+    /// Appends an event and returns its seq. Never waits. The event and the records are committed together.
+    /// After [`erase`](Self::erase) the event is dropped.
     pub fn append(&self, event: &Event<'_>, records: Records) -> u64 {
         debug_assert!(records.expect.is_empty(), "only EventLog::write compares");
         let shared = &self.state.shared;
@@ -150,7 +151,7 @@ impl SessionLog {
         seq
     }
 
-    /// Several events without records: one look at the clock, one lock, one place in the writer's line.
+    /// Appends several events without records: one clock read, one lock, one queue entry.
     pub fn append_all<'a>(&self, events: impl Iterator<Item = Event<'a>> + Clone) {
         let shared = &self.state.shared;
         let now = shared.ids.now();
@@ -159,8 +160,8 @@ impl SessionLog {
         self.enter_queue(pending);
     }
 
-    /// Records in the session's next commit, without an event. After [`erase`](Self::erase) they are dropped: what is
-    /// gone stays gone.
+    /// Adds records to the session's next commit, without an event. After [`erase`](Self::erase) they are
+    /// dropped.
     pub fn put(&self, records: Records) {
         debug_assert!(records.expect.is_empty(), "only EventLog::write compares");
         if records.is_empty() {
@@ -171,8 +172,9 @@ impl SessionLog {
         self.enter_queue(pending);
     }
 
-    /// Appends the last event and erases all earlier ones in the same commit; `records` go with it. What was appended
-    /// before is still committed first, and given to who reads from the tail. Readers end after the last event; one that lags goes straight to it.
+    /// Appends the last event and erases all earlier events in the same commit, together with `records`.
+    /// Events appended before are committed first and reach readers at the tail. Readers end after the last
+    /// event. A slow reader skips directly to it.
     pub fn erase(&self, last: &Event<'_>, records: Records) -> u64 {
         let now = self.state.shared.ids.now();
         let since = self.state.shared.expiry.latest_now().as_millis();
@@ -191,27 +193,27 @@ impl SessionLog {
         }
     }
 
-    /// The seq of the last event that was appended.
+    /// The seq of the last appended event.
     pub fn appended(&self) -> u64 {
         self.state.pending().appended()
     }
 
-    /// The seq of the last event that is durable.
+    /// The seq of the last durable event.
     pub fn committed(&self) -> u64 {
         self.state.committed.last()
     }
 
-    /// Bytes that wait for their commit. The owner stops taking input above `limits.pending_bytes`.
+    /// Bytes that are not committed yet. The owner stops accepting input above `limits.pending_bytes`.
     pub fn pending_bytes(&self) -> usize {
         self.state.pending().bytes()
     }
 
-    /// The committed seq, as it moves.
+    /// The committed seq; the receiver is notified of changes.
     pub fn commits(&self) -> watch::Receiver<u64> {
         self.state.committed.watch()
     }
 
-    /// Returns when the event `seq` is durable.
+    /// Waits until the event `seq` is durable. Fails if the log closes before.
     pub async fn wait(&self, seq: u64) -> Result<(), Closed> {
         let mut commits = self.commits();
         tokio::select! {
@@ -223,7 +225,7 @@ impl SessionLog {
         }
     }
 
-    /// Returns true when the event `seq` is durable, and false when the disk takes no commits.
+    /// Waits until the event `seq` is durable (true) or the disk is full (false).
     pub async fn wait_or_full(&self, seq: u64) -> Result<bool, Closed> {
         let mut room = self.state.shared.alarms.disk_space();
         let full = async move { room.wait_for(|room| *room == DiskSpace::Exhausted).await.map(drop) };
@@ -238,18 +240,18 @@ impl SessionLog {
         EventId { epoch: self.state.shared.epoch.clone(), seq }
     }
 
-    /// Whether anybody reads this session's log at this moment.
+    /// Whether any reader reads this session's log at the moment.
     pub fn has_reader(&self) -> bool {
         self.state.shared.reader_registry.has_reader(&self.state.tenant, self.state.id)
     }
 
-    /// Replay from `start` to the tail, then follow.
+    /// Replays from `start` to the tail, then follows.
     pub fn reader(&self, start: Start) -> Reader {
         Reader::new(Arc::clone(&self.state), start)
     }
 
-    /// Committed events after `after`, about `max_bytes`; empty at the tail. It begins later when older events were
-    /// dropped or are damaged.
+    /// Returns about `max_bytes` of committed events after `after`. Empty at the tail. It skips events that
+    /// were pruned or are damaged.
     pub async fn read(&self, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError> {
         let committed = self.committed();
         let mut runs = self.read_tail(after, max_bytes);

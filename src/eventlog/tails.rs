@@ -1,4 +1,5 @@
-//! The last committed runs, in memory: of each session, and of all sessions by place. Both share the same bytes.
+//! The last committed runs in memory: for each session by seq, and for all sessions by position. Both share
+//! the bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -8,7 +9,7 @@ use crate::store::Run;
 
 use super::session::State;
 
-/// The end of one session's log.
+/// The last runs of one session's log.
 #[derive(Debug, Default)]
 pub(super) struct SessionTail {
     runs: VecDeque<Run>,
@@ -16,7 +17,7 @@ pub(super) struct SessionTail {
 }
 
 impl SessionTail {
-    /// Adds a run and gives the places of those that are too old now. The last run stays, whatever its size.
+    /// Adds a run. Returns the positions of evicted runs. The last run is never evicted.
     pub(super) fn push(&mut self, run: Run, limit: usize) -> Vec<u64> {
         self.bytes += run.frames.len();
         self.runs.push_back(run);
@@ -27,14 +28,15 @@ impl SessionTail {
         dropped
     }
 
-    /// Drops what ends at or before `pos`.
+    /// Evicts runs that end at or before `pos`.
     pub(super) fn evict(&mut self, pos: u64) {
         while self.runs.front().is_some_and(|run| run.last_pos <= pos) {
             self.pop();
         }
     }
 
-    /// The run that holds the event after `seq`, cut to begin there; `None` when that is not in memory.
+    /// The run that holds the event after `seq`, without its earlier events. `None` if the run is not in
+    /// memory.
     pub(super) fn after(&self, seq: u64) -> Option<Run> {
         let at = self.runs.partition_point(|run| run.last_seq <= seq);
         self.runs.get(at).filter(|run| run.first_seq <= seq + 1)?.after(seq)
@@ -51,25 +53,25 @@ impl SessionTail {
     }
 }
 
-/// The runs of every session's tail, by place. Where a run left its session's tail there is a hole.
+/// The runs of all sessions' tails by position. A run that left its session's tail leaves a gap.
 #[derive(Debug, Default)]
 pub(super) struct Tails {
     runs: BTreeMap<u64, (Weak<State>, Run)>,
     bytes: usize,
 }
 
-/// What [`Tails::after`] finds.
+/// The result of [`Tails::after`].
 #[derive(Debug)]
 pub(super) enum Found {
     Run(Run),
-    /// Nothing that is wanted comes up to and with this place.
+    /// No matching run ends at or before this position.
     NoneUpTo(u64),
-    /// Only the store knows what comes next.
+    /// The next run is not in memory. Read the store.
     Gap,
 }
 
 impl Tails {
-    /// Adds a run and gives those that are too old now: their sessions drop them too.
+    /// Adds a run. Returns the evicted runs, which the caller must also evict from their sessions' tails.
     pub(super) fn push(&mut self, state: Weak<State>, run: Run, limit: usize) -> Vec<(Weak<State>, u64)> {
         self.bytes += run.frames.len();
         self.runs.insert(run.last_pos, (state, run));
@@ -88,7 +90,8 @@ impl Tails {
         }
     }
 
-    /// The next wanted run after a place. It looks at no more than a few hundred runs, so that nobody waits for it.
+    /// The next matching run after a position. It examines a bounded number of runs, because the caller holds
+    /// the lock.
     pub(super) fn after(&self, pos: u64, wanted: impl Fn(&Run) -> bool) -> Found {
         const MAX_RUNS: usize = 512;
         let mut at = pos;

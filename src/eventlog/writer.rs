@@ -1,6 +1,6 @@
-//! The one thread that commits: sessions in turn, all that waits in one transaction, no timer.
+//! The writer: one thread commits all pending events in one transaction, without a timer.
 //!
-//! While it syncs, the next transaction gathers. So a commit is as small as the load allows and as large as it needs.
+//! While it syncs, the next transaction accumulates. Therefore the size of commits adapts to the load.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,17 +16,17 @@ use super::records::{Changes, Records};
 use super::session::State;
 use super::{Shared, WriteError};
 
-/// Between two tries while the disk is full.
+/// The delay between two attempts while the disk is full.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A commit of no more bytes is given to the few who read it by the writer itself, when nobody else waits for a commit:
-/// where more comes, their thread has more in one piece.
+/// The writer notifies readers inline after a commit of at most this many bytes, if no other commit waits.
+/// Larger output is split into fewer pieces when the readers' own thread delivers it.
 const INLINE_NOTIFY_BYTES: usize = 4 << 10;
 
-/// Called once, on the writer's thread, when nothing more can be committed: the process has to end.
+/// Called once on the writer thread when the log can commit nothing more. The process must exit.
 pub type Fatal = Box<dyn FnOnce(&str) + Send>;
 
-/// One place in the writer's line.
+/// One entry of the commit queue.
 #[derive(Debug)]
 enum Job {
     Session(Arc<State>),
@@ -40,8 +40,8 @@ pub(super) struct Write {
     pub(super) done: oneshot::Sender<Result<(), WriteError>>,
 }
 
-/// Work on the store that is no commit. The writer does it, so that a failure has one place and no commit waits for
-/// more than one piece of it.
+/// Work on the store that is not a commit. The writer runs it, so that failures are handled in one place. A
+/// commit waits for at most one job.
 pub(super) struct MaintenanceJob(pub(super) MaintenanceFn);
 
 type MaintenanceFn = Box<dyn FnOnce(&dyn EventStore) -> Result<(), CommitError> + Send>;
@@ -52,7 +52,8 @@ impl fmt::Debug for MaintenanceJob {
     }
 }
 
-/// Who waits for the writer, in order. A session is in it at most once; writes are counted by their caller.
+/// The queue of the writer, first in, first out. A session is queued at most once. Callers bound the number
+/// of writes.
 #[derive(Debug, Default)]
 pub(super) struct CommitQueue {
     state: Mutex<QueueState>,
@@ -86,7 +87,7 @@ impl CommitQueue {
     fn push(&self, job: Job) {
         let mut line = self.state();
         if line.closed {
-            // The turn is dropped without the lock: a session's end takes others.
+            // Drop the job after the lock is released: dropping a session state acquires other locks.
             drop(line);
             return;
         }
@@ -95,7 +96,7 @@ impl CommitQueue {
         self.wake.notify_one();
     }
 
-    /// Asks the writer to commit what waits and to end.
+    /// Asks the writer to commit all queued jobs and to stop.
     pub(super) fn close(&self) {
         self.state().closing = true;
         self.wake.notify_one();
@@ -109,7 +110,7 @@ impl CommitQueue {
         drop(rest);
     }
 
-    /// Returns once someone waits; false when there is nobody and never will be.
+    /// Waits for a job. Returns false if the queue is empty and closing.
     fn wait(&self) -> bool {
         let mut line = self.state();
         while line.jobs.is_empty() {
@@ -121,12 +122,12 @@ impl CommitQueue {
         true
     }
 
-    /// Puts back what [`pop`](Self::pop) gave, for the next transaction.
+    /// Requeues a job from [`pop`](Self::pop) for the next transaction.
     fn push_front(&self, job: Job) {
         self.state().jobs.push_front(job);
     }
 
-    /// Waits until the next try; false when the log closes.
+    /// Waits for the retry interval. Returns false if the log closes.
     fn wait_before_retry(&self) -> bool {
         let line = self.state();
         let (line, _) = lock_or_abort(self.wake.wait_timeout_while(line, RETRY, |line| !line.closing));
@@ -141,7 +142,8 @@ impl CommitQueue {
         self.state().jobs.pop_front()
     }
 
-    /// A write that compares goes alone: its refusal is nobody else's.
+    /// Whether the next job needs a transaction of its own: a maintenance job, or a write with expected
+    /// values, because a conflict must fail only that write.
     fn next_is_exclusive(&self) -> bool {
         match self.state().jobs.front() {
             Some(Job::Write(write)) => !write.records.expect.is_empty(),
@@ -151,7 +153,7 @@ impl CommitQueue {
     }
 }
 
-/// What one commit holds, and who waits for it.
+/// One commit: its batch, and the sessions and writes that wait for it.
 #[derive(Default)]
 struct Transaction {
     batch: Batch,
@@ -161,16 +163,16 @@ struct Transaction {
     writes: Vec<oneshot::Sender<Result<(), WriteError>>>,
 }
 
-/// A session's part in a commit.
+/// The part of a session in a commit.
 struct SessionPart {
     state: Arc<State>,
-    /// It has a run: the next of the batch.
+    /// The session has a run in the batch. Runs are in the same order as parts.
     run: bool,
     erase: bool,
     bytes: usize,
 }
 
-/// Why the writer ends before its time.
+/// Why the writer stops early.
 enum StopReason {
     /// The log closes while the disk is full.
     DiskFull,
@@ -180,27 +182,27 @@ enum StopReason {
 /// Runs until the log closes or the store fails.
 pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
     let mut end = ExitGuard { shared: Some(Arc::clone(&log)), fatal: Some(fatal) };
-    // After `end`, so that it goes before the end is told.
+    // Declared after `end`, so that this reference is dropped before the end is published.
     let shared = log;
     while shared.queue.wait() {
         let done = match gather(&shared) {
             Next::Commit(transaction) => commit(&shared, transaction),
             Next::Maintenance(MaintenanceJob(work)) => match work(&*shared.store) {
                 Err(CommitError::Failed(cause)) => Err(StopReason::Failed(cause)),
-                // A full disk takes no deletes either; it is tried again.
+                // Deletes fail on a full disk too. Retention tries again later.
                 _ => Ok(()),
             },
         };
         match done {
             Ok(()) => {}
             Err(StopReason::DiskFull) => {
-                tracing::error!("the log closes while the disk is full: what was not committed is lost");
+                tracing::error!("the log closes while the disk is full: uncommitted events are lost");
                 return;
             }
             Err(StopReason::Failed(cause)) => {
-                tracing::error!(%cause, "the log cannot be written");
+                tracing::error!(%cause, "could not write the log: the process exits");
                 if let Some(fatal) = end.fatal.take() {
-                    fatal(&format!("the log cannot be written: {cause}"));
+                    fatal(&format!("could not write the log: {cause}"));
                 }
                 return;
             }
@@ -208,8 +210,8 @@ pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
     }
 }
 
-/// Nobody waits for a thread that is gone. Who was told of its end finds the store free of it, to be closed by whoever
-/// holds it last.
+/// Releases the queue and publishes the end when the writer thread ends, also by a panic. It drops its
+/// reference to the store first, so that the last other owner closes the store.
 struct ExitGuard {
     shared: Option<Arc<Shared>>,
     fatal: Option<Fatal>,
@@ -220,7 +222,7 @@ impl Drop for ExitGuard {
         if std::thread::panicking()
             && let Some(fatal) = self.fatal.take()
         {
-            fatal("the log's writer panicked");
+            fatal("the log writer panicked");
         }
         if let Some(shared) = self.shared.take() {
             shared.queue.close_and_drain();
@@ -236,8 +238,8 @@ enum Next {
     Maintenance(MaintenanceJob),
 }
 
-/// All that waits now, turn by turn, as far as a transaction goes. A session with several runs goes to the end of the
-/// line after each, so nobody waits for more than one of another's.
+/// Collects the queued jobs into one transaction, up to its size limit. A session with several runs is
+/// requeued at the end after each run, so that sessions take turns.
 fn gather(shared: &Shared) -> Next {
     let mut transaction = Transaction::default();
     loop {
@@ -268,7 +270,8 @@ impl Transaction {
         self.parts.is_empty() && self.writes.is_empty()
     }
 
-    /// What a session erases has to be committed, and given to its readers, before that.
+    /// Whether the current transaction must be committed before this session's erase: readers must see the
+    /// earlier events first.
     fn must_commit_before(&self, state: &Arc<State>) -> bool {
         state.pending().erases_next() && self.parts.iter().any(|part| Arc::ptr_eq(&part.state, state))
     }
@@ -284,7 +287,7 @@ impl Transaction {
             self.batch.erase.push(state.id);
         }
         if run {
-            // The bytes stay in memory as long as the tail: without the room that growing left.
+            // The tail keeps the frames in memory, so release unused capacity.
             if chunk.frames.capacity() - chunk.frames.len() > chunk.frames.len() / 4 {
                 chunk.frames.shrink_to_fit();
             }
@@ -310,13 +313,13 @@ impl Transaction {
 }
 
 fn commit(shared: &Shared, mut transaction: Transaction) -> Result<(), StopReason> {
-    // While the wall clock may be behind, what is written must not look older than it is.
+    // While the wall clock may be slow, the latest possible time keeps new events from expiring early.
     transaction.batch.time = Some(shared.expiry.latest_now());
     match commit_with_retry(shared, &transaction.batch) {
         Ok(committed) => publish(shared, transaction, &committed),
         Err(CommitError::Conflict { index }) => {
             for done in transaction.writes {
-                // Whoever no longer waits does not want to know.
+                // The caller may have stopped waiting.
                 done.send(Err(WriteError::Conflict { index })).ok();
             }
         }
@@ -326,16 +329,16 @@ fn commit(shared: &Shared, mut transaction: Transaction) -> Result<(), StopReaso
     Ok(())
 }
 
-/// Commits, and tries again for as long as the disk is full, first with the room of the reserve.
+/// Commits. While the disk is full, it first releases the reserve, then retries.
 fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Committed, CommitError> {
     loop {
         match shared.store.commit(batch) {
             Err(CommitError::Full) if shared.alarms.release_reserve(&*shared.store) => {
-                tracing::error!("the disk is full: the disk reserve is released");
+                tracing::error!("the disk is full: released the disk reserve");
             }
             Err(CommitError::Full) => {
                 if !shared.alarms.set_full(true) {
-                    tracing::error!("the disk is full: events wait for their commit");
+                    tracing::error!("the disk is full: events wait until space is free");
                 }
                 if !shared.queue.wait_before_retry() {
                     return shared.store.commit(batch);
@@ -343,7 +346,7 @@ fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Committed, Commit
             }
             other => {
                 if other.is_ok() && shared.alarms.set_full(false) {
-                    tracing::info!("the disk has room again");
+                    tracing::info!("the disk has space again: commits continue");
                 }
                 return other;
             }
@@ -351,7 +354,7 @@ fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Committed, Commit
     }
 }
 
-/// Gives the events to their readers.
+/// Publishes committed events to the readers.
 fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
     shared.growth.add(committed.bytes, &shared.limits);
     let bytes = transaction.bytes;
@@ -368,7 +371,7 @@ fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
         }
     }
     let alone = told.len() == 1 && transaction.writes.is_empty() && shared.queue.is_empty();
-    // The last run of each session first: one wake-up for all of them.
+    // Only the last run of each session advances the watermark, so each session is notified once.
     for (state, last_seq) in told.into_iter().rev() {
         state.committed.advance(last_seq, alone && bytes <= INLINE_NOTIFY_BYTES);
     }
@@ -376,7 +379,7 @@ fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
         shared.last_pos.advance(*last, false);
     }
     for done in transaction.writes {
-        // Whoever no longer waits does not want to know.
+        // The caller may have stopped waiting.
         done.send(Ok(())).ok();
     }
 }

@@ -114,7 +114,7 @@ async fn ticket_expires_ten_minutes_after_last_stream() {
 async fn revoking_a_key_revokes_its_tickets() {
     let fixture = Fixture::new();
     let instance = fixture.start();
-    let ticket = instance.ticket();
+    let ticket = instance.issue_ticket();
     instance.keys.revoke("alice").unwrap();
     assert!(!fixture.start().is_valid(&ticket));
     assert_eq!(fixture.store.scan(Table::Ticket, b"", None, 9).unwrap(), [], "the ticket is deleted");
@@ -124,7 +124,7 @@ async fn revoking_a_key_revokes_its_tickets() {
 async fn flush_retries_after_full_disk() {
     let fixture = Fixture::new();
     let instance = fixture.start();
-    let (ticket, ended) = (instance.ticket(), instance.ticket());
+    let (ticket, ended) = (instance.issue_ticket(), instance.issue_ticket());
     let stream = instance.tickets.open_stream(&ticket, PATH).unwrap();
     fixture.store.set(Outcome::Full);
     instance.tickets.flush().unwrap_err();

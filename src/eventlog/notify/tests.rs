@@ -1,4 +1,4 @@
-//! Who waits is told, by whom, and how often.
+//! Notification of waiting readers: inline, by the notifier, and by direct delivery.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -25,7 +25,7 @@ async fn subscriber_via_notifier_misses_nothing() {
     heeding.subscribe_via(&told, &herald, None);
     for number in 2..100 {
         if number % 2 == 0 {
-            // What is told before it waits is there at once.
+            // An advance before the wait is visible at once.
             told.advance(number, false);
             in_time(heeding.changed()).await;
         } else {
@@ -69,7 +69,7 @@ async fn wait_list_is_freed_with_last_subscriber() {
     in_time(other.changed()).await;
     assert_eq!((other.observe(), told.registrations().len()), (1, 1));
     drop(other);
-    // What is sent holds the bell until the herald has rung.
+    // A queued pass holds the wait list until the notifier has run.
     while Arc::strong_count(&told.registrations()[0].wait_list) > 1 {
         tokio::task::yield_now().await;
     }
@@ -97,7 +97,7 @@ async fn all_waiters_wake_while_others_deregister() {
         for ear in &mut ears {
             assert_eq!(ear.observe(), number);
         }
-        // Whose seats are free have them taken by others.
+        // New subscribers reuse the slots of dropped ones.
         ears.truncate(4 * AT_ONCE);
         ears.drain(..AT_ONCE / 2);
         let new = (0..AT_ONCE).map(|_| {
@@ -107,19 +107,19 @@ async fn all_waiters_wake_while_others_deregister() {
         });
         ears.extend(new);
     }
-    // Looked at without the lock: who fails while holding it ends the process before the test is told of.
+    // Read before the assertion: a panic that poisons the lock would abort the process.
     let seats = || {
         let seats = bell.waiters();
         (seats.all.len(), seats.free.len())
     };
     let taken = seats();
-    assert_eq!(taken, (ears.len(), 0), "seats are taken again");
+    assert_eq!(taken, (ears.len(), 0), "free slots are reused");
     ears.clear();
     let taken = seats();
-    assert_eq!(taken, (0, 0), "nothing is kept for who left");
+    assert_eq!(taken, (0, 0), "no slots remain for dropped subscribers");
 }
 
-/// An outlet that takes so much each time, the last first, and then all.
+/// A sink that returns these results, last first, and then `CaughtUp`.
 #[derive(Debug, Default)]
 struct FakeSink {
     deliveries: Mutex<Vec<Delivery>>,
@@ -148,7 +148,7 @@ impl DirectSink for FakeSink {
     }
 }
 
-/// A wait that nobody polls but the test; true when it is over.
+/// A future that only the test polls. `poll` returns true when it is ready.
 struct ManualPoll<F>(Pin<Box<F>>, Arc<Flag>);
 
 #[derive(Default)]
@@ -175,7 +175,7 @@ impl<F: Future<Output = ()>> ManualPoll<F> {
     }
 }
 
-/// The herald has told everybody.
+/// Waits until the notifier has completed all passes.
 async fn wait_until_idle(told: &Watermark) {
     let is_over = |hung: &Registration| *hung.wait_list.pass() == PassState::Idle;
     in_time(async {
@@ -206,8 +206,8 @@ async fn task_is_woken_when_sink_cannot_deliver() {
     let mut moved = ManualPoll::new(ear.changed());
     told.advance(1, false);
     wait_until_idle(&told).await;
-    assert_eq!(takes.calls(), 0, "it does not wait yet");
-    // What was told before it waited is news.
+    assert_eq!(takes.calls(), 0, "the task does not wait yet");
+    // An advance before the wait completes it.
     assert!(moved.poll());
     drop(moved);
     assert_eq!(ear.observe(), 1);
@@ -216,10 +216,10 @@ async fn task_is_woken_when_sink_cannot_deliver() {
     assert!(!moved.poll());
     told.advance(2, false);
     takes.wait_for_calls(1).await;
-    assert!(!moved.is_woken(), "it took all");
+    assert!(!moved.is_woken(), "the sink delivered all");
     told.advance(3, false);
     takes.wait_for_calls(3).await;
-    assert!(moved.is_woken(), "it took a part, and then nothing");
+    assert!(moved.is_woken(), "the sink delivered a part and then requested the task");
     assert!(moved.poll());
     assert_eq!(takes.calls(), 3);
 }
@@ -232,18 +232,21 @@ async fn few_sinks_are_notified_inline() {
     assert!(waits.iter_mut().all(|wait| !wait.poll()));
     drop(waits);
     told.advance(1, true);
-    assert!(all.iter().all(|(_, takes)| takes.calls() == 1), "the herald does not run yet");
+    assert!(
+        all.iter().all(|(_, takes)| takes.calls() == 1),
+        "delivered inline: the notifier does not run yet"
+    );
     told.advance(2, false);
-    assert!(all.iter().all(|(_, takes)| takes.calls() == 1), "who tells them has more to do");
+    assert!(all.iter().all(|(_, takes)| takes.calls() == 1), "without `inline` the notifier delivers");
     told.advance(3, true);
-    assert!(all.iter().all(|(_, takes)| takes.calls() == 1), "it is the herald's turn already");
+    assert!(all.iter().all(|(_, takes)| takes.calls() == 1), "a queued pass belongs to the notifier");
     run(&herald);
     for (_, takes) in &all {
         takes.wait_for_calls(2).await;
     }
     all.push(subscribe_with_sink(&told, &herald, Vec::new()));
     told.advance(4, true);
-    assert!(all.iter().all(|(_, takes)| takes.calls() <= 2), "they are too many");
+    assert!(all.iter().all(|(_, takes)| takes.calls() <= 2), "too many waiters for inline delivery");
     for (_, takes) in &all[..FEW] {
         takes.wait_for_calls(3).await;
     }
@@ -264,16 +267,20 @@ async fn inline_limit_counts_registered_waiters_of_all_threads() {
     };
     waits(&mut all);
     told.advance(1, true);
-    assert_eq!(times(&all), [0; FEW + 3], "each herald has fewer, and both have more");
+    assert_eq!(
+        times(&all),
+        [0; FEW + 3],
+        "each notifier has few waiters, but together they exceed the limit"
+    );
     heralds.iter().for_each(run);
     for (_, takes) in &all {
         takes.wait_for_calls(1).await;
     }
     wait_until_idle(&told).await;
-    // The last ones stay where they sat.
+    // The remaining subscribers keep their slots.
     drop(all.drain(..3));
     told.advance(2, true);
-    assert_eq!(times(&all), [2; FEW], "from who tells them");
+    assert_eq!(times(&all), [2; FEW], "delivered inline");
 }
 
 #[tokio::test]
@@ -291,7 +298,7 @@ async fn notifier_yields_between_batches() {
     let asked = || all.iter().filter(|(_, takes)| takes.calls() == 1).count();
     tokio::task::yield_now().await;
     let before = asked();
-    assert!((1..=AT_ONCE).contains(&before), "{before} were told before");
+    assert!((1..=AT_ONCE).contains(&before), "{before} sinks were called before the first yield");
     all[3 * AT_ONCE - 1].1.wait_for_calls(1).await;
     assert_eq!(asked(), 3 * AT_ONCE);
 }
@@ -338,8 +345,8 @@ async fn repeated_advances_coalesce_and_do_not_starve_others() {
         woken.get()
     };
     let (_, (), before) = tokio::join!(all, told, first);
-    assert!(before <= 2 * AT_ONCE, "{before} were woken before");
-    // The herald has nothing left to ring for.
+    assert!(before <= 2 * AT_ONCE, "{before} tasks were woken before the single reader");
+    // The notifier has no queued pass left.
     while Arc::strong_count(&much.registrations()[0].wait_list) > 1 + many.len() {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! What readers get where events are not what was written: a reset past them, and everything behind.
+//! Readers of damaged events: a reset past the damage, then all later events.
 
 use super::*;
 use crate::store::SqliteStore;
@@ -8,41 +8,43 @@ struct Spoilt {
     _folder: tempfile::TempDir,
 }
 
-/// Two sessions, in turn, of five runs of two events each; those at the places that SQL names are damaged.
+/// Two interleaved sessions of five runs of two events each. The runs at the positions that the SQL condition
+/// selects are damaged.
 async fn spoilt(which: &str) -> Spoilt {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("could not create a directory");
     let path = folder.path().join("log");
-    let open = || SqliteStore::open(&path, Ids::system(), &Limits::default()).expect("it opens");
+    let open =
+        || SqliteStore::open(&path, Ids::system(), &Limits::default()).expect("could not open the store");
     let log = start(Arc::new(open()), Limits::default());
     for _ in 0..5 {
         for number in [1, 2] {
             let session = super::open(&log, number).await;
-            // The writer is held up until both are said, so that they are one run.
+            // The job blocks the writer until both events are appended, so that they form one run.
             let (go, held) = std::sync::mpsc::sync_channel::<()>(1);
             log.shared.queue.push_maintenance(MaintenanceJob(Box::new(move |_| {
-                held.recv().expect("it is let go");
+                held.recv().expect("the test dropped the sender");
                 Ok(())
             })));
             say(&session, "");
             let last = say(&session, "");
-            go.send(()).expect("the writer waits");
-            in_time(session.wait(last)).await.expect("it is committed");
+            go.send(()).expect("the job ended early");
+            in_time(session.wait(last)).await.expect("the log closed");
         }
     }
     log.close().await;
     drop(log);
     until("the store is closed", || !folder.path().join("log-wal").exists()).await;
-    let file = rusqlite::Connection::open(&path).expect("a file");
+    let file = rusqlite::Connection::open(&path).expect("could not open the file");
     let spoil = format!("UPDATE run SET crc = crc + 1 WHERE {which}");
-    assert!(file.execute(&spoil, []).expect("SQL") > 0);
+    assert!(file.execute(&spoil, []).expect("invalid SQL") > 0);
     drop(file);
-    // One that reads in small pieces, so that each damaged run is met by itself.
+    // Small pages, so that each damaged run is read separately.
     let log =
         start(Arc::new(open()), Limits { store_page_bytes: 1, read_ahead_bytes: 1, ..Limits::default() });
     Spoilt { log, _folder: folder }
 }
 
-/// What is left of a session's ten events, with each reset as the seq that it goes on after.
+/// Returns the readable events of a session's ten, and the seq before which each reset continues.
 async fn read(spoilt: &Spoilt, start: Start) -> (Vec<u64>, Vec<u64>) {
     let mut reader = open(&spoilt.log, 1).await.reader(start);
     let (mut events, mut resets) = (Vec::new(), Vec::new());
@@ -64,7 +66,7 @@ async fn read(spoilt: &Spoilt, start: Start) -> (Vec<u64>, Vec<u64>) {
 
 #[tokio::test]
 async fn reader_is_reset_past_damage() {
-    // Of session 1 the events 3 to 6, in the middle.
+    // Damages the events 3 to 6 of session 1.
     let log = spoilt("pos IN (6, 10)").await;
     assert_eq!(read(&log, Start::Beginning).await, (vec![1, 2, 7, 8, 9, 10], vec![6]));
     assert_eq!(read(&log, Start::After(2)).await, (vec![7, 8, 9, 10], vec![6]));

@@ -1,4 +1,4 @@
-//! A store that is slow, full, broken or unreadable: nothing is seen early, lost, doubled or given wrong.
+//! A slow, full, broken or unreadable store: no event is visible early, lost, duplicated or wrong.
 
 use std::sync::mpsc;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::*;
 use crate::store::{Cut, ReadError};
 
-/// Limits that make readers go to the store for everything.
+/// Limits that make readers read everything from the store.
 fn no_tails() -> Limits {
     Limits { tail_bytes: 1, tails_bytes: 1, store_page_bytes: 300, pages_bytes: 1, ..Limits::default() }
 }
@@ -15,13 +15,13 @@ fn unreadable() -> ReadError {
     ReadError::Failed("the disk is on fire".into())
 }
 
-/// A log that tells what it would end the process with.
+/// Starts a log that sends its fatal error to a channel.
 fn start_to_fail(store: &Arc<FaultyStore>, limits: Limits) -> (EventLog, mpsc::Receiver<String>) {
     let (told, why) = mpsc::sync_channel(1);
-    let fatal: Fatal = Box::new(move |why| told.send(why.to_owned()).expect("the test listens"));
+    let fatal: Fatal = Box::new(move |why| told.send(why.to_owned()).expect("the test dropped the receiver"));
     let store: Arc<dyn EventStore> = Arc::clone(store) as _;
     let log = EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown::new(), fatal);
-    (log.expect("a thread"), why)
+    (log.expect("could not start the writer"), why)
 }
 
 #[tokio::test]
@@ -35,14 +35,18 @@ async fn slow_commit_delays_readers_not_appends() {
     for _ in 0..1000 {
         say(&session, "");
     }
-    assert_eq!((session.appended(), session.committed()), (1000, 0), "nobody who appends waits");
+    assert_eq!((session.appended(), session.committed()), (1000, 0), "appends do not wait");
     let began = Instant::now();
     store.set(Outcome::Slow(SLOW));
     let first = next_seqs(&mut reader).await;
-    assert!(began.elapsed() >= SLOW, "seen after its commit");
+    assert!(began.elapsed() >= SLOW, "the event was visible before its commit");
     assert_eq!(first[0], 1);
     assert_eq!(follow(&mut reader, 1000).await.0.last(), Some(&1000));
-    assert!(store.batches().len() < 20, "what came while it synced went together: {}", store.batches().len());
+    assert!(
+        store.batches().len() < 20,
+        "events appended during a sync must share a commit: {}",
+        store.batches().len()
+    );
 }
 
 #[tokio::test]
@@ -55,11 +59,11 @@ async fn intermittently_full_disk_keeps_batches_atomic() {
     for n in 1..=3 {
         store.set(Outcome::Full);
         session.append(&event(""), Records::new().put(Table::Fold, "f", n.to_string()));
-        until("the alarm stands", || log.alarm() == Some(Alarm::StorageFull)).await;
+        until("the alarm is raised", || log.alarm() == Some(Alarm::StorageFull)).await;
         assert_eq!(session.committed(), n - 1);
         store.set(Outcome::Commit);
         let write = log.write(Records::new().put(Table::Meta, "w", n.to_string()));
-        in_time(write).await.expect("it waits for room");
+        in_time(write).await.expect("the write waits for space");
         assert_eq!(next_seqs(&mut reader).await, [n]);
         assert_eq!(log.alarm(), None);
     }
@@ -81,13 +85,13 @@ async fn maintenance_waits_for_space_and_failure_is_fatal() {
         in_time(log.shared.run_maintenance(move |store| store.prune(&[cut], 100)))
     };
     store.next([Outcome::Full]);
-    assert!(prune().await.is_none(), "a full disk takes no deletes");
+    assert!(prune().await.is_none(), "a full disk rejects deletes");
     say(&session, "");
     in_time(session.wait(6)).await.unwrap();
-    assert_eq!(prune().await.map(|pruned| pruned.runs), Some(4), "and the next time it does");
+    assert_eq!(prune().await.map(|pruned| pruned.runs), Some(4), "the next prune succeeds");
     store.set(Outcome::Fail);
     assert!(prune().await.is_none());
-    assert_eq!(why.recv_timeout(DEADLINE).unwrap(), "the log cannot be written: the disk is on fire");
+    assert_eq!(why.recv_timeout(DEADLINE).unwrap(), "could not write the log: the disk is on fire");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! One reader over many sessions.
+//! Tests of the reader of many sessions.
 
 use super::*;
 
@@ -6,7 +6,7 @@ async fn next_all(reader: &mut GlobalReader) -> GlobalItem {
     in_time(reader.next()).await.expect("readable")
 }
 
-/// (session, seq, place) of the next `count` events, without what is no run.
+/// Returns (session, seq, position) of the next `count` events, and skips items that are not runs.
 async fn events(reader: &mut GlobalReader, count: usize) -> Vec<(SessionId, u64, u64)> {
     let mut found = Vec::new();
     while found.len() < count {
@@ -31,9 +31,10 @@ fn only(sessions: &[(u8, Option<u64>)]) -> GlobalScope {
 async fn say_and_wait(session: &SessionLog) {
     let seq = say(session, "");
     in_time(session.wait(seq)).await.unwrap();
-    // The place is told right after the session's own commit.
+    // The global position is published right after the session's commit.
     let shared = &session.state.shared;
-    until("the place is told", || shared.last_pos.last() == shared.store.tail().last_pos).await;
+    until("the global position is published", || shared.last_pos.last() == shared.store.tail().last_pos)
+        .await;
 }
 
 async fn both_ways(limits: Limits) {
@@ -57,7 +58,7 @@ async fn both_ways(limits: Limits) {
     assert_eq!(
         events(&mut all, 41).await,
         expected,
-        "in the order of commits, new sessions too, no other tenant"
+        "commit order, with new sessions, without other tenants"
     );
     let mut resumed = log.global_reader(everything(), GlobalStart::After(30)).await.unwrap();
     assert_eq!(events(&mut resumed, 11).await, expected[30..]);
@@ -68,7 +69,11 @@ async fn both_ways(limits: Limits) {
     assert_eq!(events(&mut one, 21).await, of_both);
 
     let mut own = log.global_reader(only(&[(1, Some(18)), (3, None)]), GlobalStart::Tail).await.unwrap();
-    assert_eq!(events(&mut own, 2).await, [(id(1), 19, 37), (id(1), 20, 39)], "from its own start");
+    assert_eq!(
+        events(&mut own, 2).await,
+        [(id(1), 19, 37), (id(1), 20, 39)],
+        "starts at the session's own cursor"
+    );
     assert_eq!(next_all(&mut own).await, GlobalItem::Ready { last_pos: 42 });
     say_and_wait(&b).await;
     say_and_wait(&new).await;
@@ -118,7 +123,7 @@ async fn global_reader_sees_no_gap_and_no_duplicate() {
             let of_one = found.iter().filter(|event| event.0 == id(number)).map(|event| event.1);
             assert!(of_one.eq(1..=EVENTS), "session {number}");
         }
-        assert!(found.iter().map(|event| event.2).eq(1..=4 * EVENTS), "places without a hole");
+        assert!(found.iter().map(|event| event.2).eq(1..=4 * EVENTS), "positions without a gap");
         drop(in_time(writing).await.unwrap());
     }
 }
@@ -157,7 +162,7 @@ async fn erased_session_keeps_last_event() {
     let last = a.erase(&event(""), Records::new());
     in_time(a.wait(last)).await.unwrap();
     drop(a);
-    until("only the store has it", || log.shared.state(id(1)).is_none()).await;
+    until("the session state is freed", || log.shared.state(id(1)).is_none()).await;
     let mut reader = log.global_reader(everything(), GlobalStart::After(0)).await.unwrap();
     assert_eq!(events(&mut reader, 2).await, [(id(2), 1, 2), (id(1), 3, 4)]);
 }

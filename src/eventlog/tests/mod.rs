@@ -1,4 +1,4 @@
-//! The log as its users see it.
+//! Tests of the log through its public API.
 
 mod global_reader;
 mod damage;
@@ -13,7 +13,7 @@ use crate::store::contract::session as id;
 use crate::store::faulty::{FaultyStore, Outcome};
 use crate::store::{MemoryStore, Run};
 
-/// Nothing that a test waits for takes this long.
+/// A timeout for waits in tests.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 fn no_fatal() -> Fatal {
@@ -21,7 +21,8 @@ fn no_fatal() -> Fatal {
 }
 
 fn start(store: Arc<dyn EventStore>, limits: Limits) -> EventLog {
-    EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown::new(), no_fatal()).expect("a thread")
+    EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown::new(), no_fatal())
+        .expect("could not start the writer")
 }
 
 pub(crate) fn memory_log(limits: Limits) -> EventLog {
@@ -29,7 +30,7 @@ pub(crate) fn memory_log(limits: Limits) -> EventLog {
 }
 
 pub(crate) async fn open(log: &EventLog, number: u8) -> SessionLog {
-    log.session(&Tenant::default(), id(number)).await.expect("the store reads")
+    log.session(&Tenant::default(), id(number)).await.expect("could not read the store")
 }
 
 const fn event(members: &str) -> Event<'_> {
@@ -41,7 +42,7 @@ pub(crate) fn say(session: &SessionLog, members: &str) -> u64 {
 }
 
 pub(crate) async fn in_time<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(DEADLINE, what).await.expect("in time")
+    tokio::time::timeout(DEADLINE, what).await.expect("timed out")
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -53,14 +54,14 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 async fn next(reader: &mut Reader) -> Item {
-    in_time(reader.next()).await.expect("readable")
+    in_time(reader.next()).await.expect("could not read the log")
 }
 
 fn seqs(run: &Run) -> Vec<u64> {
     run.events().map(|event| event.seq).collect()
 }
 
-/// The next item as a run's seqs.
+/// Returns the seqs of the next item, which must be a run.
 async fn next_seqs(reader: &mut Reader) -> Vec<u64> {
     match next(reader).await {
         Item::Run(run) => seqs(&run),
@@ -68,7 +69,7 @@ async fn next_seqs(reader: &mut Reader) -> Vec<u64> {
     }
 }
 
-/// Events that a reader gives up to and with `last`, and the cursor of its `Ready` each time that it came.
+/// Returns the events up to and including `last`, and the cursor of each `Ready` item.
 async fn follow(reader: &mut Reader, last: u64) -> (Vec<u64>, Vec<u64>) {
     let (mut events, mut ready) = (Vec::new(), Vec::new());
     while events.last() != Some(&last) {
@@ -93,7 +94,7 @@ async fn appended_event_is_readable_after_commit() {
     session.wait(100).await.unwrap();
     assert_eq!((session.appended(), session.committed(), session.pending_bytes()), (100, 100, 0));
     assert_eq!(follow(&mut live, 100).await.0, (1..=100).collect::<Vec<_>>());
-    // Whether both are in one run is the writer's matter.
+    // The writer decides whether both events share a run.
     let pages = session.read(98, 10_000).await.unwrap();
     assert_eq!(pages.iter().flat_map(seqs).collect::<Vec<_>>(), [99, 100]);
     assert_eq!(session.id(7).to_string(), format!("{}-7", log.epoch()));
@@ -109,13 +110,13 @@ async fn session_state_is_freed_with_last_handle() {
     let session = open(&log, 1).await;
     let other = open(&log, 1).await;
     let last = say(&session, "");
-    assert_eq!(other.appended(), 1, "two handles, one state");
+    assert_eq!(other.appended(), 1, "two handles share one state");
     in_time(session.wait(last)).await.unwrap();
     assert!(log.shared.tails().bytes() > 0);
     drop((session, other));
-    until("it is gone", || log.shared.sessions().is_empty() && log.shared.tails().bytes() == 0).await;
+    until("the state is freed", || log.shared.sessions().is_empty() && log.shared.tails().bytes() == 0).await;
     let again = open(&log, 1).await;
-    assert_eq!((again.committed(), say(&again, "")), (1, 2), "seq goes on");
+    assert_eq!((again.committed(), say(&again, "")), (1, 2), "the seq continues");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Readers behind the tail share what one of them has read of the store.
+//! Slow readers share the pages that one of them read from the store.
 
 use super::super::retention::prune;
 use super::*;
@@ -16,7 +16,7 @@ fn behind_the_tail() -> Limits {
     }
 }
 
-/// A log of which nothing but the last run is in memory.
+/// A log whose tail keeps only the last run in memory.
 async fn written(store: &Arc<FaultyStore>, limits: Limits) -> (EventLog, SessionLog) {
     let log = start(store.clone(), limits);
     let session = open(&log, 1).await;
@@ -28,7 +28,7 @@ async fn written(store: &Arc<FaultyStore>, limits: Limits) -> (EventLog, Session
 }
 
 fn breaks(store: &FaultyStore) {
-    store.set_reads(Some(|| ReadError::Failed("nobody is to read this again".into())));
+    store.set_reads(Some(|| ReadError::Failed("the store must not be read again".into())));
 }
 
 async fn replays(session: &SessionLog) {
@@ -46,7 +46,7 @@ async fn cached_pages_are_shared() {
     let mut both = [session.reader(Start::After(50)), session.reader(Start::After(50))];
     let mut places = Vec::new();
     for reader in &mut both {
-        let Item::Run(run) = next(reader).await else { panic!("a run") };
+        let Item::Run(run) = next(reader).await else { panic!("expected a run") };
         assert!(run.frames.len() <= 600, "{}", run.frames.len());
         places.push(run.frames.as_ptr());
     }
@@ -66,13 +66,13 @@ async fn concurrent_readers_read_each_page_once() {
         })
         .collect();
     for reader in readers {
-        in_time(reader).await.expect("it got all");
+        in_time(reader).await.expect("a reader task panicked");
     }
     let together = store.run_reads() - before;
     log.shared.read_cache().invalidate(id(1));
     let before = store.run_reads();
     replays(&session).await;
-    assert_eq!(together, store.run_reads() - before, "as many as for one");
+    assert_eq!(together, store.run_reads() - before, "concurrent readers must read as often as one reader");
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn cache_is_bounded_and_evicted_when_unused() {
     let bytes = || log.shared.read_cache().bytes();
     assert!((1000..=3000).contains(&bytes()), "{}", bytes());
     log.shared.read_cache().evict_if_unused();
-    assert!(bytes() > 0, "it was used since the last time");
+    assert!(bytes() > 0, "the cache was used since the last call");
     log.shared.read_cache().evict_if_unused();
     assert_eq!(bytes(), 0);
     replays(&session).await;
@@ -110,7 +110,7 @@ async fn erase_invalidates_cache() {
         last_pos: 1,
         frames: Bytes::from_static(b"late"),
     }]);
-    assert_eq!(log.shared.read_cache().bytes(), before, "who has read it before leaves nothing");
+    assert_eq!(log.shared.read_cache().bytes(), before, "a read from before the erase must not be cached");
 }
 
 #[tokio::test]
@@ -119,12 +119,12 @@ async fn prune_invalidates_cache() {
     let (log, session) = written(&store, behind_the_tail()).await;
     let mut early = session.reader(Start::Beginning);
     assert_eq!(next_seqs(&mut early).await[0], 1);
-    let read = log.shared.read_cache().after(id(1), 0).expect("it is kept");
+    let read = log.shared.read_cache().after(id(1), 0).expect("the run is cached");
     assert!(prune(&log.shared, vec![Cut { session: id(1), through: EVENTS / 2 }]).await);
-    assert!(store.usage(id(1)).expect("it has a log").first_seq > read.last_seq);
+    assert!(store.usage(id(1)).expect("the session has a log").first_seq > read.last_seq);
     assert_eq!(log.shared.read_cache().bytes(), 0);
     session.state.cache_runs(&[read]);
-    assert_eq!(log.shared.read_cache().bytes(), 0, "who has read it before leaves nothing");
+    assert_eq!(log.shared.read_cache().bytes(), 0, "a read from before the prune must not be cached");
     let mut late = session.reader(Start::After(1));
     assert!(matches!(next(&mut late).await, Item::Reset { reason: ResetReason::Pruned, .. }));
 }

@@ -1,11 +1,11 @@
-//! Replay and follow: no gap, no double, no cost that grows.
+//! Replay and follow: no gap, no duplicate, no unbounded cost.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::store::SqliteStore;
 
-/// Limits so small that readers meet the store, cut runs and evicted tails all the time.
+/// Small limits, so that readers often read the store, split runs and find evicted tails.
 fn tight(run_bytes: usize, tail_bytes: usize, page_bytes: usize) -> Limits {
     Limits {
         run_bytes,
@@ -18,8 +18,8 @@ fn tight(run_bytes: usize, tail_bytes: usize, page_bytes: usize) -> Limits {
     }
 }
 
-/// A writer that appends in bursts, and readers that begin anywhere at any time: each gets every event once, in
-/// order, and is told once that the replay is over.
+/// A writer appends in bursts, and readers start at arbitrary cursors and times. Each reader gets every event
+/// once and in order, and one `Ready` item.
 async fn readers_see_everything(log: EventLog, bursts: Vec<u64>, starts: Vec<(usize, u64)>) {
     let session = open(&log, 1).await;
     let total: u64 = bursts.iter().sum();
@@ -44,14 +44,17 @@ async fn readers_see_everything(log: EventLog, bursts: Vec<u64>, starts: Vec<(us
     for (index, burst) in bursts.into_iter().enumerate() {
         tasks.extend(starts.iter().filter(|start| start.0 == index).map(|start| spawn(start.1)));
         for n in 0..burst {
-            say(&session, "\"x\":1,".repeat(usize::try_from(n % 7).expect("small")).trim_end_matches(','));
+            say(
+                &session,
+                "\"x\":1,".repeat(usize::try_from(n % 7).expect("out of range")).trim_end_matches(','),
+            );
             if n % 3 == 0 {
                 tokio::task::yield_now().await;
             }
         }
     }
     for task in tasks {
-        in_time(task).await.expect("no panic");
+        in_time(task).await.expect("a reader task panicked");
     }
     log.close().await;
 }
@@ -97,7 +100,7 @@ async fn dropped_next_future_loses_nothing() {
         while events.len() < 200 {
             tokio::select! {
                 biased;
-                item = reader.next() => if let Item::Run(run) = item.expect("readable") {
+                item = reader.next() => if let Item::Run(run) = item.expect("could not read the log") {
                     events.extend(seqs(&run));
                 },
                 () = tokio::task::yield_now() => {}
@@ -126,7 +129,7 @@ async fn stalled_reader_costs_nothing_and_catches_up() {
     }
     let (events, ready) = follow(&mut stalled, EVENTS).await;
     assert!(events.iter().copied().eq(1..=EVENTS));
-    assert_eq!(ready, [0], "nothing was there when it began");
+    assert_eq!(ready, [0], "the log was empty when the reader started");
 }
 
 #[tokio::test]
@@ -140,7 +143,7 @@ async fn readers_share_bytes() {
     say(&session, "");
     let mut places = std::collections::HashSet::new();
     for reader in &mut readers {
-        let Item::Run(run) = next(reader).await else { panic!("a run") };
+        let Item::Run(run) = next(reader).await else { panic!("expected a run") };
         places.insert(run.frames.as_ptr());
     }
     assert_eq!(places.len(), 1);
@@ -183,7 +186,11 @@ async fn erase_ends_readers_after_last_event() {
     say(&session, "\"before\":true");
     let last = session.erase(&event("\"by\":\"alice\""), Records::new().put(Table::Meta, "m", "1"));
     assert_eq!(last, 22);
-    assert_eq!((say(&session, ""), session.erase(&event(""), Records::new())), (22, 22), "it is over");
+    assert_eq!(
+        (say(&session, ""), session.erase(&event(""), Records::new())),
+        (22, 22),
+        "an erased log ignores appends"
+    );
     session.put(Records::new().put(Table::Meta, "late", "1"));
     in_time(session.wait(22)).await.unwrap();
 
@@ -198,7 +205,7 @@ async fn erase_ends_readers_after_last_event() {
         }
         assert_eq!(next(reader).await, Item::End);
     }
-    assert_eq!(store.usage(id(1)).unwrap().first_seq, 22, "the rest is gone from the store");
+    assert_eq!(store.usage(id(1)).unwrap().first_seq, 22, "the store has only the last event");
     assert_eq!(store.get(Table::Meta, b"m").unwrap().unwrap(), "1");
     log.close().await;
     assert_eq!(store.get(Table::Meta, b"late").unwrap(), None);

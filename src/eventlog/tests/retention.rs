@@ -1,4 +1,4 @@
-//! What goes when logs are too large or too old.
+//! Deletion from logs that are too large or too old.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -24,7 +24,7 @@ struct Aging {
 }
 
 impl Aging {
-    /// The hand's steps are believed at once.
+    /// The expiry clock accepts each jump of the manual clock at once.
     fn new(mut limits: Limits) -> Self {
         limits.clock_settle = Duration::ZERO;
         Self::settling(limits)
@@ -37,10 +37,11 @@ impl Aging {
     fn begun(days: i64, limits: Limits) -> Self {
         let clock = Arc::new(Hands(AtomicI64::new(days * 24 * 3600 * 1000)));
         let ids = Ids::new(clock.clone(), Arc::new(SystemEntropy));
-        let folder = tempfile::tempdir().expect("a folder");
-        let store = SqliteStore::open(&folder.path().join("log"), ids.clone(), &limits).expect("it opens");
+        let folder = tempfile::tempdir().expect("could not create a directory");
+        let store = SqliteStore::open(&folder.path().join("log"), ids.clone(), &limits)
+            .expect("could not open the store");
         let log = EventLog::start(Arc::new(store), ids, Arc::new(limits), Shutdown::new(), no_fatal());
-        Self { clock, log: log.expect("a thread"), _folder: folder }
+        Self { clock, log: log.expect("could not start the writer"), _folder: folder }
     }
 
     fn set(&self, days: i64) {
@@ -48,10 +49,10 @@ impl Aging {
     }
 
     fn first_seq(&self, number: u8) -> u64 {
-        self.log.shared.store.usage(id(number)).expect("it has a log").first_seq
+        self.log.shared.store.usage(id(number)).expect("the session has a log").first_seq
     }
 
-    /// Runs of one event each, which are about 300 bytes.
+    /// Appends runs of one event each, of about 300 bytes.
     async fn fill(&self, number: u8, events: u64) -> SessionLog {
         let session = open(&self.log, number).await;
         for _ in 0..events {
@@ -79,13 +80,17 @@ async fn large_log_is_pruned_and_readers_are_reset() {
         assert_eq!(follow(&mut reader, 200).await.0, (before + 1..=200).collect::<Vec<_>>());
     }
     lagging = large.reader(Start::After(before));
-    assert_eq!(follow(&mut lagging, 200).await.0.len() as u64, 200 - before, "what is left needs no reset");
+    assert_eq!(
+        follow(&mut lagging, 200).await.0.len() as u64,
+        200 - before,
+        "the remaining events need no reset"
+    );
 
     let scope = GlobalScope { tenant: Tenant::default(), sessions: None };
     let mut all = aging.log.global_reader(scope.clone(), GlobalStart::After(1)).await.unwrap();
     let reset = GlobalItem::Reset { reason: ResetReason::Pruned, before: 0, session: None };
     assert_eq!(in_time(all.next()).await.unwrap(), reset);
-    let GlobalItem::Run(run) = in_time(all.next()).await.unwrap() else { panic!("a run") };
+    let GlobalItem::Run(run) = in_time(all.next()).await.unwrap() else { panic!("expected a run") };
     assert_eq!((run.session, run.first_seq), (id(1), before + 1));
     let mut recent = aging.log.global_reader(scope, GlobalStart::After(200)).await.unwrap();
     assert!(matches!(in_time(recent.next()).await.unwrap(), GlobalItem::Run(run) if run.session == id(2)));
@@ -104,7 +109,7 @@ async fn total_limit_prunes_largest_logs() {
     assert_eq!(
         (aging.first_seq(1), aging.first_seq(3)),
         (1, 1),
-        "who wrote little loses nothing, old as it is"
+        "a small session keeps its events despite their age"
     );
     assert!(aging.first_seq(2) > 50);
 }
@@ -136,7 +141,7 @@ async fn expired_log_keeps_last_run_and_is_listed() {
     pass(&aging.log.shared, true).await.unwrap();
     assert_eq!((aging.first_seq(1), aging.first_seq(2)), (100, 1));
     assert_eq!(aging.log.expired(10), [(Tenant::default(), id(1))]);
-    assert_eq!(say(&old, ""), 101, "seq goes on");
+    assert_eq!(say(&old, ""), 101, "the seq continues");
     in_time(old.wait(101)).await.unwrap();
     assert_eq!(aging.log.expired(10), []);
 }
@@ -187,5 +192,5 @@ async fn events_written_with_slow_clock_do_not_expire_early() {
     pass(&aging.log.shared, true).await.unwrap();
     assert_eq!((aging.first_seq(3), aging.log.expired(10)), (1, Vec::new()));
     let tombstones = aging.log.scan(Table::Tombstone, Vec::new(), None, 10).await.unwrap();
-    assert_eq!(tombstones.len(), 1, "it was erased today");
+    assert_eq!(tombstones.len(), 1, "the session was erased today");
 }

@@ -1,21 +1,21 @@
-//! Turns, transactions, and what happens when the store refuses.
+//! The writer: fairness, transactions, and errors of the store.
 
 use std::sync::mpsc;
 
 use super::*;
 use crate::store::Batch;
 
-/// Who is in a batch: session and the seqs of its run.
+/// The runs of a batch: session, first seq and last seq.
 fn runs(batch: &Batch) -> Vec<(SessionId, u64, u64)> {
     batch.runs.iter().map(|run| (run.session, run.first_seq, run.last_seq)).collect()
 }
 
-/// A log whose writer holds a commit with one event of session 9, so that what is appended now waits in line.
+/// Starts a log whose writer blocks in a commit of session 9, so that later appends queue up.
 async fn held(limits: Limits) -> (Arc<FaultyStore>, EventLog) {
     let store = Arc::new(FaultyStore::new(Outcome::Block));
     let log = start(store.clone(), limits);
     say(&open(&log, 9).await, "");
-    until("the writer holds a commit", || store.attempts() == 1).await;
+    until("the writer blocks in a commit", || store.attempts() == 1).await;
     (store, log)
 }
 
@@ -36,10 +36,10 @@ async fn flood_does_not_delay_other_sessions() {
     let batches = store.batches();
     let first = runs(&batches[1]);
     assert_eq!((first[0].0, first[0].1), (id(1), 1));
-    assert_eq!(first[1], (id(2), 1, 1), "one run of the flood, then its neighbour");
-    assert!(first.len() > 10, "what is left of a transaction is the flood's");
+    assert_eq!(first[1], (id(2), 1, 1), "one run of the flood, then the other session");
+    assert!(first.len() > 10, "the flood uses the rest of the transaction");
     let bytes = |batch: &Batch| batch.runs.iter().map(|run| run.frames.len()).sum::<usize>();
-    assert!(batches.iter().all(|batch| bytes(batch) < 21_000), "and no more than that");
+    assert!(batches.iter().all(|batch| bytes(batch) < 21_000), "a transaction exceeds its limit");
     assert!(batches.iter().flat_map(|batch| &batch.runs).all(|run| run.frames.len() <= 1000));
 }
 
@@ -84,7 +84,7 @@ async fn records_commit_with_event_and_last_change_wins() {
     for batch in &batches[1..] {
         let last = batch.runs.last().map_or(0, |run| run.last_seq);
         let third = batch.puts.iter().any(|put| put.key == b"p3");
-        assert_eq!(third, last == 3, "in the commit of its event");
+        assert_eq!(third, last == 3, "the record is committed with its event");
     }
     let value = |table, key: &str| store.get(table, key.as_bytes()).unwrap().unwrap();
     assert_eq!((value(Table::Request, "r1"), value(Table::Fold, "f")), ("again".into(), "2".into()));
@@ -111,7 +111,7 @@ async fn conflict_fails_only_its_own_write() {
         results.push(in_time(write).await.unwrap());
     }
     let won = results.iter().filter(|result| result.is_ok()).count();
-    assert!((1..=2).contains(&won), "the first wins, and whoever knew: {results:?}");
+    assert!((1..=2).contains(&won), "only the first write and an informed one may succeed: {results:?}");
     assert!(results.iter().all(|result| matches!(result, Ok(()) | Err(WriteError::Conflict { index: 0 }))));
     in_time(session.wait(1)).await.unwrap();
     assert_eq!(log.get(Table::Meta, b"other".to_vec()).await.unwrap().unwrap(), "1");
@@ -128,10 +128,10 @@ async fn full_disk_raises_alarm_and_loses_nothing() {
     for _ in 0..10 {
         say(&session, "");
     }
-    until("the alarm stands", || log.alarm() == Some(Alarm::StorageFull)).await;
-    until("it is tried again", || store.attempts() >= 2).await;
+    until("the alarm is raised", || log.alarm() == Some(Alarm::StorageFull)).await;
+    until("the commit is retried", || store.attempts() >= 2).await;
     assert_eq!((session.committed(), store.batches().len()), (0, 0));
-    assert!(session.pending_bytes() > 0, "what waits is counted");
+    assert!(session.pending_bytes() > 0, "pending bytes are counted");
     say(&session, "");
     store.set(Outcome::Commit);
     assert_eq!(follow(&mut reader, 11).await.0, (1..=11).collect::<Vec<_>>());
@@ -144,12 +144,12 @@ async fn low_disk_raises_and_clears_alarm() {
     let log = start(store.clone(), Limits::default());
     let session = open(&log, 1).await;
     assert_eq!(log.alarm(), None);
-    // Nobody looks at the disk at once; the writer's thread knows of no paused clock.
+    // The first check comes after an interval. The writer thread does not use the paused clock.
     tokio::time::pause();
     store.set_free(4 << 30);
-    until("the alarm stands", || log.alarm() == Some(Alarm::StorageFull)).await;
+    until("the alarm is raised", || log.alarm() == Some(Alarm::StorageFull)).await;
     tokio::time::resume();
-    // An agent that floods meanwhile is taken in for as long as there is room, and reading goes on.
+    // While the disk has space, appends and reads still succeed.
     for _ in 0..1000 {
         say(&session, "");
     }
@@ -157,7 +157,7 @@ async fn low_disk_raises_and_clears_alarm() {
     assert_eq!(follow(&mut reader, 1000).await.0.len(), 1000);
     tokio::time::pause();
     store.set_free(6 << 30);
-    until("the alarm is over", || log.alarm().is_none()).await;
+    until("the alarm is cleared", || log.alarm().is_none()).await;
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn close_returns_with_full_disk() {
     let log = start(Arc::new(FaultyStore::new(Outcome::Full)), Limits::default());
     let session = open(&log, 1).await;
     say(&session, "");
-    until("the alarm stands", || log.alarm().is_some()).await;
+    until("the alarm is raised", || log.alarm().is_some()).await;
     in_time(log.close()).await;
     assert_eq!(session.wait(1).await, Err(Closed));
 }
@@ -174,7 +174,7 @@ async fn close_returns_with_full_disk() {
 async fn failed_store_is_fatal_and_publishes_nothing() {
     let store = Arc::new(FaultyStore::new(Outcome::Commit));
     let (told, why) = mpsc::sync_channel(1);
-    let fatal: Fatal = Box::new(move |why| told.send(why.to_owned()).expect("the test listens"));
+    let fatal: Fatal = Box::new(move |why| told.send(why.to_owned()).expect("the test dropped the receiver"));
     let limits = Arc::new(Limits::default());
     let log = EventLog::start(store.clone(), Ids::system(), limits, Shutdown::new(), fatal).unwrap();
     let session = open(&log, 1).await;
@@ -183,7 +183,7 @@ async fn failed_store_is_fatal_and_publishes_nothing() {
     store.set(Outcome::Fail);
     let seq = say(&session, "");
     assert_eq!(in_time(session.wait(seq)).await, Err(Closed));
-    assert_eq!(why.recv_timeout(DEADLINE).unwrap(), "the log cannot be written: the disk is on fire");
+    assert_eq!(why.recv_timeout(DEADLINE).unwrap(), "could not write the log: the disk is on fire");
     assert_eq!(session.committed(), 0);
     assert_eq!(in_time(log.write(Records::new())).await, Err(WriteError::Closed));
     let nothing = tokio::time::timeout(Duration::from_millis(20), reader.next()).await;
@@ -193,14 +193,14 @@ async fn failed_store_is_fatal_and_publishes_nothing() {
 #[tokio::test]
 async fn writer_panic_is_fatal_and_unblocks_waiters() {
     let (tell, told) = mpsc::sync_channel(1);
-    let fatal: Fatal = Box::new(move |why| tell.send(why.to_owned()).expect("the test listens"));
+    let fatal: Fatal = Box::new(move |why| tell.send(why.to_owned()).expect("the test dropped the receiver"));
     let store = Arc::new(FaultyStore::new(Outcome::Panic));
     let log = EventLog::start(store, Ids::system(), Arc::default(), Shutdown::new(), fatal);
-    let log = log.expect("a thread");
+    let log = log.expect("could not start the writer");
     let session = open(&log, 1).await;
     let seq = say(&session, "");
-    assert!(in_time(session.wait(seq)).await.is_err(), "what was not committed is not told");
+    assert!(in_time(session.wait(seq)).await.is_err(), "an uncommitted event must not be reported");
     assert_eq!(in_time(log.write(Records::new())).await, Err(WriteError::Closed));
-    assert_eq!(told.recv_timeout(DEADLINE), Ok("the log's writer panicked".to_owned()));
+    assert_eq!(told.recv_timeout(DEADLINE), Ok("the log writer panicked".to_owned()));
     in_time(log.close()).await;
 }

@@ -319,7 +319,7 @@ mod tests {
             "nothing is added"
         );
         let Parked { tail_cursor, .. } = peer.lock().parked.take().expect("the stream is parked");
-        assert_eq!(place.cursor(), events);
+        assert_eq!(tail_cursor.cursor(), events);
         assert_eq!(peer.try_deliver(), Delivery::WakeTask, "the stream is no longer parked");
 
         let (mut expected, mut came) = (Vec::new(), Vec::new());

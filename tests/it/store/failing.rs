@@ -28,7 +28,7 @@ async fn ends_and_comes_back(kinds: &str) {
     assert_eq!(code, Some(1), "{}", gateway.log());
     let log = gateway.log();
     let why = log.lines().last().expect("it says why");
-    assert!(why.contains("the log failed: the log cannot be written: "), "{log}");
+    assert!(why.contains("the log failed: could not write the log: "), "{log}");
     assert!(!log.contains("panicked"), "{log}");
     figure(why);
     gateway.none_alive().await;

@@ -154,7 +154,7 @@ fn invalid_compression_is_damage_despite_valid_checksum() {
     let neither = |stored: &mut Vec<u8>| stored[0] = 7;
     let nothing = |stored: &mut Vec<u8>| stored.clear();
     let more = |stored: &mut Vec<u8>| {
-        let frames = vec![b'x'; compress::MAX_FRAMES_BYTES + 1];
+        let frames = vec![b'x'; super::super::compress::MAX_FRAMES_BYTES + 1];
         stored.splice(1.., u32::try_from(frames.len()).unwrap().to_le_bytes());
         stored.extend(lz4_flex::block::compress(&frames));
     };
