@@ -71,7 +71,9 @@ impl Secret {
             Value::String(_) => return field.string().map(|text| Self::Plain(text.to_owned())),
             Value::Untyped(_) | Value::Table(_) => {}
             _ => {
-                return Err(field.type_error("a string, { from_env = \"NAME\" } or { from_file = \"/path\" }"));
+                return Err(
+                    field.type_error("a string, { from_env = \"NAME\" } or { from_file = \"/path\" }")
+                );
             }
         }
         let mut section = field.section()?;

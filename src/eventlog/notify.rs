@@ -69,7 +69,12 @@ impl Watermark {
         });
         if grows {
             let mut registrations = self.registrations();
-            let notify_inline = inline && registrations.iter().map(|registration| registration.wait_list.registered()).sum::<usize>() <= FEW;
+            let notify_inline = inline
+                && registrations
+                    .iter()
+                    .map(|registration| registration.wait_list.registered())
+                    .sum::<usize>()
+                    <= FEW;
             registrations.retain(|Registration { wait_list, notifier }| {
                 // Only this list holds the wait list: all its subscribers were dropped.
                 let subscribed = Arc::strong_count(wait_list) > 1;
@@ -83,11 +88,14 @@ impl Watermark {
 
     fn wait_list(&self, notifier: &Arc<Notifier>) -> Arc<WaitList> {
         let mut registrations = self.registrations();
-        if let Some(registration) = registrations.iter().find(|registration| Arc::ptr_eq(&registration.notifier, notifier)) {
+        if let Some(registration) =
+            registrations.iter().find(|registration| Arc::ptr_eq(&registration.notifier, notifier))
+        {
             return Arc::clone(&registration.wait_list);
         }
         let wait_list = Arc::<WaitList>::default();
-        registrations.push(Registration { wait_list: Arc::clone(&wait_list), notifier: Arc::clone(notifier) });
+        registrations
+            .push(Registration { wait_list: Arc::clone(&wait_list), notifier: Arc::clone(notifier) });
         wait_list
     }
 }
@@ -201,7 +209,7 @@ impl WaitList {
     fn request_pass(&self) -> bool {
         let mut pass = self.pass();
         let begins = *pass == PassState::Idle;
-        *pass = match *round {
+        *pass = match *pass {
             PassState::Idle | PassState::Queued => PassState::Queued,
             PassState::Running | PassState::RunningAgain => PassState::RunningAgain,
         };
@@ -215,7 +223,9 @@ impl WaitList {
             *self.pass() = PassState::Running;
         }
         let mut waiters = self.waiters();
-        for (slot, waiter) in waiters.all.iter_mut().enumerate().skip(from).filter(|(_, waiter)| waiter.waiting) {
+        for (slot, waiter) in
+            waiters.all.iter_mut().enumerate().skip(from).filter(|(_, waiter)| waiter.waiting)
+        {
             if *budget == 0 {
                 return Some(slot);
             }
@@ -314,7 +324,9 @@ impl Notifier {
         let mut left = AT_ONCE;
         loop {
             rounds.extend(
-                std::mem::take(&mut *lock_or_abort(self.queued.lock())).into_iter().map(|wait_list| (wait_list, 0)),
+                std::mem::take(&mut *lock_or_abort(self.queued.lock()))
+                    .into_iter()
+                    .map(|wait_list| (wait_list, 0)),
             );
             let Some((wait_list, from)) = rounds.pop_front() else {
                 self.wake.notified().await;
