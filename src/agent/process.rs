@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::connection::{Batch, Connection, Inbound, Over};
 use super::failure::{AgentFailure, Ended};
-use super::spec::{AgentSpec, Home};
+use super::spec::AgentSpec;
 use crate::acp::{self, ClientCapabilities, Dialect, InitializeResult, error_code};
 use crate::jsonrpc::IncomingId;
 use crate::process::{Child, ChildSpec, ProcessTree, Spawner, StopReason, Terminals};
@@ -189,14 +189,14 @@ impl Launcher {
 
 /// The command as the operator configured it, with its HOME.
 pub(super) fn child_spec(spec: &AgentSpec) -> ChildSpec {
-    let (Home::Own(home) | Home::User(home)) = &spec.home;
+    let home = spec.home.path();
     let mut env = spec.env.clone();
-    env.push(("HOME".into(), home.clone().into()));
+    env.push(("HOME".into(), home.into()));
     ChildSpec {
         program: spec.program.clone(),
         args: spec.args.clone(),
         env,
-        cwd: home.clone(),
+        cwd: home.to_owned(),
         secrets: spec.secrets.clone(),
     }
 }

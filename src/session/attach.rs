@@ -10,6 +10,7 @@ use super::attachment::{Attaching, Attachment, By, Early};
 use super::foreground::Foreground;
 use super::refusal::{Refusal, failed};
 use super::restore::LostContext;
+use super::sign_in::LoadSignIn;
 use super::suited;
 use crate::acp::{self, ClientCapabilities, McpServer, SessionSetup, TraceContext};
 use crate::agent::AgentFailure;
@@ -26,7 +27,10 @@ impl Actor {
     pub(super) fn reserve(&mut self) -> Result<(), Refusal> {
         let has_process = matches!(
             self.attachment,
-            Attachment::Setting { .. } | Attachment::Attached | Attachment::Retrying { .. }
+            Attachment::Setting { .. }
+                | Attachment::SigningIn { .. }
+                | Attachment::Attached
+                | Attachment::Retrying { .. }
         );
         if has_process || self.inputs.place.is_some() {
             return Ok(());
@@ -315,6 +319,7 @@ impl Actor {
         self.inputs.recall = None;
         self.late_of = None;
         (self.restore.replay, self.restore.unproven) = (None, false);
+        self.restore.load_sign_in = LoadSignIn::default();
         self.foreground = Foreground::new();
         self.subagents.forget();
         self.serving.forget();
@@ -405,7 +410,8 @@ impl Actor {
             Attachment::Detached
             | Attachment::Waiting { .. }
             | Attachment::Retrying { .. }
-            | Attachment::Setting { .. } => {
+            | Attachment::Setting { .. }
+            | Attachment::SigningIn { .. } => {
                 self.inputs.place = None;
                 drop(self.part_with(&Refusal::Draining));
                 self.refuse_all(&Refusal::Draining);

@@ -39,6 +39,13 @@ pub(super) enum Attachment {
         swallowed: u64,
         early: Early,
     },
+    /// The agent refused to load the session without a sign-in. It was asked for a step of the sign-in with its key.
+    SigningIn {
+        call: CallId,
+        deadline: Instant,
+        /// The agent's error to `session/load`.
+        refusal: RpcError,
+    },
     Attached,
     /// The agent was asked to let the session go.
     Leaving {
@@ -132,7 +139,9 @@ impl Actor {
                 Some(self.restore_deadline().map_or(end, |restore| restore.min(end)))
             }
             Attachment::Retrying { at } => Some(*at),
-            Attachment::Setting { deadline, .. } | Attachment::Leaving { deadline, .. } => Some(*deadline),
+            Attachment::Setting { deadline, .. }
+            | Attachment::SigningIn { deadline, .. }
+            | Attachment::Leaving { deadline, .. } => Some(*deadline),
             Attachment::Attached => (!self.is_busy()).then(|| self.idle_since + self.idle_timeout()),
         }
     }
@@ -155,6 +164,11 @@ impl Actor {
                 let method = by.method(self.dialect()).to_owned();
                 self.abandon(*call);
                 self.give_up(AgentFailure::Timeout { method });
+            }
+            Attachment::SigningIn { call, refusal, .. } => {
+                let refusal = refusal.clone();
+                self.abandon(*call);
+                self.not_taken(refusal);
             }
             Attachment::Leaving { .. } => self.part(Fate::Stop),
             Attachment::Attached => self.leave(DetachedReason::Idle),

@@ -127,7 +127,10 @@ impl Actor {
 
     /// A session that is being set up has its process: who waits for it then waits for the agent.
     fn stands_in_line(&self) -> bool {
-        !matches!(self.attachment, Attachment::Setting { .. } | Attachment::Attached)
+        !matches!(
+            self.attachment,
+            Attachment::Setting { .. } | Attachment::SigningIn { .. } | Attachment::Attached
+        )
     }
 
     pub(super) fn settings_overdue(&mut self, now: Instant) {
@@ -260,7 +263,7 @@ impl Actor {
             self.abandon(call);
             self.refuse_setting(setting, &Refusal::Closed);
         }
-        if let Attachment::Setting { call, .. } = self.attachment {
+        if let Attachment::Setting { call, .. } | Attachment::SigningIn { call, .. } = self.attachment {
             self.abandon(call);
             self.release(Fate::Stop, &Refusal::Closed);
             self.attachment = Attachment::Detached;

@@ -206,6 +206,7 @@ impl Actor {
         }
         match &self.attachment {
             Attachment::Setting { call: asked, .. } if *asked == call => self.set_up_answered(outcome),
+            Attachment::SigningIn { call: asked, .. } if *asked == call => self.sign_in_answered(outcome),
             Attachment::Leaving { call: asked, closes, .. } if *asked == call => {
                 self.let_go_answered(*closes && outcome.is_ok());
             }

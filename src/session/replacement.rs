@@ -19,8 +19,8 @@ impl Actor {
         match &self.attachment {
             Attachment::Setting { swallowed, early, .. } => *swallowed == 0 && early.updates.is_empty(),
             Attachment::Attached => self.turn.as_ref().is_some_and(|turn| turn.call.is_none()),
-            // Its stdin was closed already, so it was asked for nothing.
-            Attachment::Waiting { .. } => true,
+            // The stdin of the process was closed already, or the process received nothing but a sign-in.
+            Attachment::Waiting { .. } | Attachment::SigningIn { .. } => true,
             Attachment::Detached | Attachment::Retrying { .. } | Attachment::Leaving { .. } => false,
         }
     }

@@ -14,6 +14,7 @@ use super::creation::Origin;
 use super::foreground::Work;
 use super::refusal::Refusal;
 use super::replay::Replay;
+use super::sign_in::LoadSignIn;
 use crate::acp::{self, RestoreFailure};
 use crate::agent::Process;
 use crate::api::event::LostReason;
@@ -33,6 +34,7 @@ pub(super) struct Restore {
     pub(super) replay: Option<Replay>,
     /// The agent reported that it has restored the session, and has not answered a prompt since.
     pub(super) unproven: bool,
+    pub(super) load_sign_in: LoadSignIn,
 }
 
 /// Refusals to restore the session, since a process was first asked for it.
@@ -94,6 +96,7 @@ impl Actor {
         let origin = self.creating.as_ref().map(|creating| creating.origin);
         let is_new_here = origin.is_some_and(|origin| origin != Origin::New);
         match failure {
+            RestoreFailure::AuthRequired if by == By::Load => self.sign_in_for_load(error),
             RestoreFailure::AuthRequired => self.not_taken(error),
             RestoreFailure::InUse => self.retry_restore(failure, error),
             _ if is_new_here => self.not_taken(error),

@@ -23,9 +23,14 @@ pub struct KnownAgent {
     pub settings: &'static [&'static str],
     /// The variables of `secrets` that an error asks a person to set.
     pub named: &'static [&'static str],
+    /// The variables of `settings` without which the agent does not use a key of `named`.
+    pub needed: &'static [&'static str],
     /// Methods of `authenticate` that read a key from a variable. Some agents refuse sessions without the call, although
     /// the variable is set.
     pub from_variable: &'static [(&'static str, &'static str)],
+    /// The same for an agent that opens sessions with the variable alone and loads none until a sign-in is selected. The
+    /// call selects this sign-in in the settings of the agent.
+    pub from_variable_at_load: Option<(&'static str, &'static str)>,
     /// The command with which a person signs in at a terminal.
     pub login: Option<&'static str>,
 }
@@ -118,7 +123,9 @@ const CLAUDE: KnownAgent = KnownAgent {
         "GOOGLE_APPLICATION_CREDENTIALS",
     ],
     named: &["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"],
+    needed: &[],
     from_variable: &[],
+    from_variable_at_load: None,
     login: Some("claude /login"),
 };
 
@@ -135,12 +142,14 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &["CODEX_API_KEY", "OPENAI_API_KEY"],
         settings: &["CODEX_HOME", "CODEX_PATH", "MODEL_PROVIDER", "OPENAI_BASE_URL"],
         named: &["CODEX_API_KEY", "OPENAI_API_KEY"],
+        needed: &[],
         from_variable: &[
             ("api-key", "CODEX_API_KEY"),
             ("api-key", "OPENAI_API_KEY"),
             ("codex-api-key", "CODEX_API_KEY"),
             ("openai-api-key", "OPENAI_API_KEY"),
         ],
+        from_variable_at_load: None,
         login: Some("codex login"),
     },
     KnownAgent {
@@ -167,7 +176,9 @@ pub const KNOWN: [KnownAgent; 13] = [
             "GOOGLE_VERTEX_BASE_URL",
         ],
         named: &["GEMINI_API_KEY"],
+        needed: &[],
         from_variable: &[],
+        from_variable_at_load: Some(("gemini-api-key", "GEMINI_API_KEY")),
         login: Some("gemini"),
     },
     KnownAgent {
@@ -179,7 +190,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &PROVIDER_KEYS,
         settings: &PROVIDER_SETTINGS,
         named: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY"],
+        needed: &[],
         from_variable: &[],
+        from_variable_at_load: None,
         login: Some("opencode auth login"),
     },
     KnownAgent {
@@ -191,7 +204,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &PROVIDER_KEYS,
         settings: &PROVIDER_SETTINGS,
         named: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY"],
+        needed: &[],
         from_variable: &[],
+        from_variable_at_load: None,
         login: Some("goose configure"),
     },
     KnownAgent {
@@ -203,7 +218,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &["MISTRAL_API_KEY"],
         settings: &["VIBE_HOME"],
         named: &["MISTRAL_API_KEY"],
+        needed: &[],
         from_variable: &[],
+        from_variable_at_load: None,
         login: Some("vibe --setup"),
     },
     KnownAgent {
@@ -221,7 +238,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         ],
         settings: &["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_MODEL"],
         named: &["OPENAI_API_KEY"],
+        needed: &[],
         from_variable: &[("openai", "OPENAI_API_KEY")],
+        from_variable_at_load: None,
         login: Some("qwen"),
     },
     KnownAgent {
@@ -240,7 +259,9 @@ pub const KNOWN: [KnownAgent; 13] = [
             "KIMI_MODEL_PROVIDER_TYPE",
         ],
         named: &["KIMI_MODEL_API_KEY"],
+        needed: &["KIMI_MODEL_NAME"],
         from_variable: &[],
+        from_variable_at_load: None,
         login: Some("kimi login"),
     },
     KnownAgent {
@@ -252,7 +273,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &["COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"],
         settings: &["GH_HOST"],
         named: &["COPILOT_GITHUB_TOKEN"],
+        needed: &[],
         from_variable: &[],
+        from_variable_at_load: None,
         login: Some("copilot"),
     },
     KnownAgent {
@@ -264,7 +287,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &["CURSOR_API_KEY"],
         settings: &[],
         named: &["CURSOR_API_KEY"],
+        needed: &[],
         from_variable: &[],
+        from_variable_at_load: None,
         login: Some("cursor-agent login"),
     },
     KnownAgent {
@@ -276,7 +301,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &["AUGMENT_API_TOKEN", "AUGMENT_SESSION_AUTH"],
         settings: &["AUGMENT_API_URL"],
         named: &["AUGMENT_SESSION_AUTH"],
+        needed: &[],
         from_variable: &[],
+        from_variable_at_load: None,
         login: Some("auggie login"),
     },
     KnownAgent {
@@ -288,7 +315,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &PROVIDER_KEYS,
         settings: &PROVIDER_SETTINGS,
         named: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY"],
+        needed: &[],
         from_variable: &[],
+        from_variable_at_load: None,
         login: None,
     },
 ];
@@ -346,11 +375,9 @@ mod tests {
             assert!(known.secrets.iter().chain(known.settings).all(is_variable), "{}", known.name);
             assert!(!known.secrets.iter().any(|name| known.settings.contains(name)), "{}", known.name);
             assert!(known.named.iter().all(|name| known.secrets.contains(name)), "{}", known.name);
-            assert!(
-                known.from_variable.iter().all(|(_, name)| known.secrets.contains(name)),
-                "{}",
-                known.name
-            );
+            assert!(known.needed.iter().all(|name| known.settings.contains(name)), "{}", known.name);
+            let mut methods = known.from_variable.iter().chain(&known.from_variable_at_load);
+            assert!(methods.all(|(_, name)| known.secrets.contains(name)), "{}", known.name);
         }
     }
 }

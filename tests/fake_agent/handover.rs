@@ -32,8 +32,8 @@ fn lock(flags: &Flags, session: &str) -> Result<(), u32> {
     }
 }
 
-/// Counts down the number in the file of `--refuse-restore`; true while it was not 0.
-fn refuses(file: &Path) -> bool {
+/// Counts down the number in the file of `--refuse-restore` or `--auth-at-load`; true while it was not 0.
+pub(crate) fn refuses(file: &Path) -> bool {
     let left = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u32>().ok());
     let Some(left) = left.filter(|left| *left > 0) else { return false };
     std::fs::write(file, (left - 1).to_string()).expect("the test gave a file that can be written");

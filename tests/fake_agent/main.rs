@@ -34,6 +34,7 @@
 //! | `--refuse-version CODE` | `initialize` of a version above 1 answers this error |
 //! | `--auth-required` | two `authMethods`; `session/new` answers -32000 until `authenticate` was called |
 //! | `--ask-at-new` | an `elicitation/create` for its own `session/new`, which is answered after it |
+//! | `--auth-at-load FILE` | `session/load` answers -32000 as many times as the number in the file says, until `authenticate` was called |
 //! | `--auth-file FILE` | the sign-in is kept there, so that another process has it; else in the process alone |
 //! | `--slow-auth MS` | sleeps before it answers `authenticate` |
 //! | `--auth-once` | answers no `authenticate` but the first in the `--log` |

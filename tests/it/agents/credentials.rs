@@ -15,7 +15,7 @@ const METHODS: &str =
     r#"{"id":"gemini-api-key","name":"Key"},{"id":"api-key","name":"Key"},{"id":"login","name":"In"}"#;
 
 /// The scripted agent under the name of a known program.
-fn program(folder: &Path, name: &str) -> String {
+pub(super) fn program(folder: &Path, name: &str) -> String {
     let path = folder.join(name);
     symlink(env!("CARGO_BIN_EXE_fake-agent"), &path).expect("the folder is ours");
     path.to_str().expect("UTF-8").to_owned()
@@ -27,8 +27,9 @@ async fn environment(gateway: &Gateway, agent: &str) -> String {
     gateway.turn(&session, "env").await["text"].as_str().expect("a text").to_owned()
 }
 
+/// PATH with this folder first.
 #[expect(clippy::disallowed_methods, reason = "a test may look where the programs are")]
-fn path_with(folder: &Path) -> std::ffi::OsString {
+pub(crate) fn path_with(folder: &Path) -> std::ffi::OsString {
     let rest = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(folder.to_owned()).chain(std::env::split_paths(&rest));
     std::env::join_paths(folders).expect("folders without a colon")
