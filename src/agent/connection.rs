@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::failure::without_secrets;
 use crate::acp::UpdateLine;
 use crate::jsonrpc::{self, CallId, IncomingId, Lines, Message, RpcError, Tables};
-use crate::process::StdinWriter;
+use crate::process::{StdinWriter, masked};
 use crate::shutdown::{Shutdown, sound};
 use crate::types::Limits;
 
@@ -141,9 +141,14 @@ impl Connection {
         sound(self.tables.lock())
     }
 
-    /// Replaces further values in the errors of this agent.
+    /// Replaces further values in the errors and the stderr of this agent.
     pub fn hide(&self, secrets: Vec<String>) {
         sound(self.secrets.lock()).extend(secrets);
+    }
+
+    /// The text without the secrets that the process received, in its environment or in a sign-in.
+    pub(super) fn masked(&self, text: &str) -> String {
+        masked(text, &sound(self.secrets.lock()))
     }
 
     /// Sends a request; its answer comes in a batch.

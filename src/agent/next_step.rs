@@ -34,7 +34,7 @@ fn variable(spec: &AgentSpec) -> String {
     if missing.is_empty() && !present.is_empty() {
         return format!("check {}, which the agent receives but does not accept", present.join(" and "));
     }
-    let key = (!row.named.iter().any(|name| has(&name))).then(|| row.named.join(" or "));
+    let key = (!row.named.iter().any(has)).then(|| row.named.join(" or "));
     let wanted: Vec<&str> = key.as_deref().into_iter().chain(missing).collect();
     let place = if known.found { "in the environment of the gateway and restart it" } else { &entry };
     format!("set {} {place}", wanted.join(" and "))

@@ -246,7 +246,7 @@ async fn ended(connection: &Connection, child: &Child) -> Ended {
         reason => reason,
     };
     let (exit_code, signal) = exit.map_or((None, None), |exit| (exit.code, exit.signal));
-    Ended { exit_code, signal, stderr_tail: child.stderr().tail(), reason }
+    Ended { exit_code, signal, stderr_tail: connection.masked(&child.stderr().tail()), reason }
 }
 
 impl Process {
@@ -279,7 +279,7 @@ impl Process {
 
     /// The last of what it wrote to stderr.
     pub fn stderr(&self) -> String {
-        self.child.stderr().tail()
+        self.connection.masked(&self.child.stderr().tail())
     }
 
     /// The process has ended, has closed its stdout or was cut off, or nobody reads it any more.

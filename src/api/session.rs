@@ -140,8 +140,8 @@ pub struct SessionList {
 #[serde(rename_all = "camelCase")]
 pub struct BulkResult {
     pub session_id: SessionId,
-    /// The status that the call for this session alone answers: 200 when it is closed, 204 when it is deleted, else that
-    /// of `problem`.
+    /// The status with which the call for this session alone answers: 200 when the session is closed, 204 when it is
+    /// deleted, 202 when its deletion is accepted while the disk is full, otherwise the status of `problem`.
     #[schema(minimum = 200, maximum = 599)]
     pub status: u16,
     /// Why the session was left as it was.

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use acp_gateway::config::{self, Environment, Flags};
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::{Gateway, Setup};
@@ -155,6 +155,12 @@ async fn an_api_key_is_sent_where_the_agent_takes_it_and_is_never_shown() {
     let error = json!({ "code": -32603, "message": format!("the quota of {KEY} is used up") });
     let turn = gateway.turn(&session, &format!("raw fail {error}")).await;
     assert_eq!(turn["error"]["acp"]["message"], "the quota of [secret] is used up");
+    gateway.turn(&session, &format!("stderr text=using-{KEY}")).await;
+    let stderr = gateway.request(Method::GET, &format!("/v1/sessions/{session}/stderr")).send().await;
+    assert_eq!(stderr.expect("an answer").text().await.expect("a text"), "using-[secret]\n");
+    let crashed = gateway.turn(&session, "crash").await;
+    let tail = crashed["error"]["stderrTail"].as_str().expect("a text");
+    assert!(tail.contains("using-[secret]") && !tail.contains(KEY), "{crashed}");
     assert!(!gateway.log().contains(KEY), "{}", gateway.log());
 }
 
