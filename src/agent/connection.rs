@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::failure::without_secrets;
 use crate::acp::UpdateLine;
 use crate::jsonrpc::{self, CallId, IncomingId, LineDecoder, Message, PendingTables, RpcError};
-use crate::process::StdinWriter;
+use crate::process::{StdinWriter, masked};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::Limits;
 
@@ -141,9 +141,14 @@ impl Connection {
         lock_or_abort(self.tables.lock())
     }
 
-    /// Masks more values in the errors of this agent.
+    /// Masks more values in the errors and the stderr of this agent.
     pub fn add_secrets(&self, secrets: Vec<String>) {
         lock_or_abort(self.secrets.lock()).extend(secrets);
+    }
+
+    /// The text without the secrets that the process received, in its environment or in a sign-in.
+    pub(super) fn masked(&self, text: &str) -> String {
+        masked(text, &lock_or_abort(self.secrets.lock()))
     }
 
     /// Sends a request. The response arrives in a batch.

@@ -27,14 +27,17 @@ pub(super) fn next_step(spec: &AgentSpec, initialized: &InitializeResult) -> Str
 fn variable(spec: &AgentSpec) -> String {
     let entry = format!("in `env` of [agents.{}]", spec.name);
     let Some(known) = spec.known else { return format!("set the key of its provider {entry}") };
-    let present: Vec<&str> =
-        known.row.secrets.iter().copied().filter(|name| spec.has_variable(name)).collect();
-    if !present.is_empty() {
+    let row = known.row;
+    let has = |name: &&str| spec.has_variable(name);
+    let missing: Vec<&str> = row.required_settings.iter().copied().filter(|name| !has(name)).collect();
+    let present: Vec<&str> = row.secrets.iter().copied().filter(has).collect();
+    if missing.is_empty() && !present.is_empty() {
         return format!("check {}, which the agent receives but does not accept", present.join(" and "));
     }
-    let named = known.row.suggested_variables.join(" or ");
+    let key = (!row.suggested_variables.iter().any(has)).then(|| row.suggested_variables.join(" or "));
+    let wanted: Vec<&str> = key.as_deref().into_iter().chain(missing).collect();
     let place = if known.found { "in the environment of the gateway and restart it" } else { &entry };
-    format!("set {named} {place}")
+    format!("set {} {place}", wanted.join(" and "))
 }
 
 /// The sign-in call to suggest: a method that takes a key, otherwise a method that needs no terminal.
@@ -52,7 +55,15 @@ impl Process {
     /// The method of `authenticate` that reads a key from the environment of the process, for known agents
     /// that refuse sessions without this call.
     pub fn sign_in_by_variable(&self) -> Option<&'static str> {
-        let methods = self.spec.known?.row.env_key_methods;
+        self.usable(self.spec.known?.row.env_key_methods)
+    }
+
+    /// The method of `authenticate` for known agents that refuse only `session/load` without this call.
+    pub fn sign_in_by_variable_at_load(&self) -> Option<&'static str> {
+        self.usable(self.spec.known?.row.load_key_method.as_slice())
+    }
+
+    fn usable(&self, methods: &[(&'static str, &'static str)]) -> Option<&'static str> {
         let usable = |(method, variable): &&(&'static str, &'static str)| {
             self.spec.has_variable(variable) && self.initialized.auth_method(method) == Ok(AuthMethod::Agent)
         };
@@ -94,6 +105,18 @@ mod tests {
             "Check GEMINI_API_KEY, which the agent receives but does not accept."
         );
         assert_eq!(sentence("vibe-acp", false, &[], "[]"), "Set MISTRAL_API_KEY in `env` of [agents.x].");
+        assert_eq!(
+            sentence("kimi", false, &["MOONSHOT_API_KEY"], "[]"),
+            "Set KIMI_MODEL_API_KEY and KIMI_MODEL_NAME in `env` of [agents.x]."
+        );
+        assert_eq!(
+            sentence("kimi", false, &["KIMI_MODEL_API_KEY"], "[]"),
+            "Set KIMI_MODEL_NAME in `env` of [agents.x]."
+        );
+        assert_eq!(
+            sentence("kimi", false, &["KIMI_MODEL_API_KEY", "KIMI_MODEL_NAME"], "[]"),
+            "Check KIMI_MODEL_API_KEY, which the agent receives but does not accept."
+        );
         assert_eq!(
             sentence("other", false, &[], r#"[{"id":"a\"b","name":"Way"}]"#),
             "Set the key of its provider in `env` of [agents.x], or send POST /v1/agents/x/auth with \

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::connection::{Batch, Connection, Inbound, ReadEnd};
 use super::failure::{AgentExit, AgentFailure};
-use super::spec::{AgentSpec, Home};
+use super::spec::AgentSpec;
 use crate::acp::{self, AcpVersion, ClientCapabilities, InitializeResult, error_code};
 use crate::jsonrpc::IncomingId;
 use crate::process::{Child, ChildSpec, ProcessTree, Spawner, StopReason, Terminals};
@@ -193,14 +193,14 @@ impl Launcher {
 
 /// The configured command with its HOME.
 pub(super) fn child_spec(spec: &AgentSpec) -> ChildSpec {
-    let (Home::Dedicated(home) | Home::User(home)) = &spec.home;
+    let home = spec.home.path();
     let mut env = spec.env.clone();
-    env.push(("HOME".into(), home.clone().into()));
+    env.push(("HOME".into(), home.into()));
     ChildSpec {
         program: spec.program.clone(),
         args: spec.args.clone(),
         env,
-        cwd: home.clone(),
+        cwd: home.to_owned(),
         secrets: spec.secrets.clone(),
     }
 }
@@ -258,7 +258,7 @@ async fn agent_exit(connection: &Connection, child: &Child) -> AgentExit {
         reason => reason,
     };
     let (exit_code, signal) = exit.map_or((None, None), |exit| (exit.code, exit.signal));
-    AgentExit { exit_code, signal, stderr_tail: child.stderr().tail(), reason }
+    AgentExit { exit_code, signal, stderr_tail: connection.masked(&child.stderr().tail()), reason }
 }
 
 impl Process {
@@ -292,7 +292,7 @@ impl Process {
 
     /// The tail of stderr.
     pub fn stderr(&self) -> String {
-        self.child.stderr().tail()
+        self.connection.masked(&self.child.stderr().tail())
     }
 
     /// Whether the process ended, closed its stdout, was disconnected, or has lost its reader.

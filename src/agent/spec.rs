@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -112,6 +112,13 @@ pub enum Home {
     Dedicated(PathBuf),
     /// The operator's own home: one trust domain with the gateway.
     User(PathBuf),
+}
+
+impl Home {
+    pub fn path(&self) -> &Path {
+        let (Self::Dedicated(path) | Self::User(path)) = self;
+        path
+    }
 }
 
 /// The treatment of permission requests.

@@ -145,7 +145,8 @@ pub struct SessionList {
 #[serde(rename_all = "camelCase")]
 pub struct BulkResult {
     pub session_id: SessionId,
-    /// The status of the operation for this session: 200 (closed), 204 (deleted), or the status of `problem`.
+    /// The status of the operation for this session: 200 (closed), 204 (deleted), 202 (deletion accepted while the disk
+    /// is full), or the status of `problem`.
     #[schema(minimum = 200, maximum = 599)]
     pub status: u16,
     /// The reason why the operation did not change the session.

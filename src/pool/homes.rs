@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-use crate::agent::{AgentFailure, AgentSpec, Home};
+use crate::agent::{AgentFailure, AgentSpec};
 use crate::shutdown::lock_or_abort;
 use crate::types::AgentName;
 
@@ -76,8 +76,8 @@ impl Homes {
         spec: &Arc<AgentSpec>,
         alone: bool,
     ) -> Result<HomePermit, AgentFailure> {
-        let (Home::Dedicated(home) | Home::User(home)) = &spec.home;
-        let failures = self.lock().entry(home.clone()).or_default().failures;
+        let home = spec.home.path();
+        let failures = self.lock().entry(home.to_owned()).or_default().failures;
         loop {
             // Created before the check, so that no change between check and wait is missed.
             let changed = self.changed.notified();
@@ -166,6 +166,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::agent::Home;
 
     fn agent(name: &str, home: &str) -> Arc<AgentSpec> {
         let name = name.parse().expect("a name");

@@ -11,6 +11,7 @@ use super::background_work::BackgroundWork;
 use super::refusal::{Refusal, agent_failure};
 use super::requirements;
 use super::restore::LostContext;
+use super::sign_in::LoadSignIn;
 use crate::acp::{self, ClientCapabilities, McpServer, SessionSetup, TraceContext};
 use crate::agent::AgentFailure;
 use crate::api::SessionState;
@@ -26,7 +27,10 @@ impl Actor {
     pub(super) fn reserve(&mut self) -> Result<(), Refusal> {
         let has_process = matches!(
             self.attachment,
-            Attachment::SettingUp { .. } | Attachment::Attached | Attachment::Retrying { .. }
+            Attachment::SettingUp { .. }
+                | Attachment::SigningIn { .. }
+                | Attachment::Attached
+                | Attachment::Retrying { .. }
         );
         if has_process || self.event_loop.pending_lease.is_some() {
             return Ok(());
@@ -326,6 +330,7 @@ impl Actor {
         self.event_loop.recall = None;
         self.last_turn = None;
         (self.restore.replay, self.restore.unproven) = (None, false);
+        self.restore.load_sign_in = LoadSignIn::default();
         self.background_work = BackgroundWork::new();
         self.subagents.clear();
         self.client_methods.clear();
@@ -416,7 +421,8 @@ impl Actor {
             Attachment::Detached
             | Attachment::Queued { .. }
             | Attachment::Retrying { .. }
-            | Attachment::SettingUp { .. } => {
+            | Attachment::SettingUp { .. }
+            | Attachment::SigningIn { .. } => {
                 self.event_loop.pending_lease = None;
                 drop(self.take_lease(&Refusal::Draining));
                 self.reject_waiters(&Refusal::Draining);

@@ -39,6 +39,13 @@ pub(super) enum Attachment {
         skipped_updates: u64,
         buffer: PreAttachBuffer,
     },
+    /// The agent refused to load the session without a sign-in. It was asked for a step of the sign-in with its key.
+    SigningIn {
+        call: CallId,
+        deadline: Instant,
+        /// The agent's error to `session/load`.
+        refusal: RpcError,
+    },
     Attached,
     /// The agent is closing or deleting the session.
     Releasing {
@@ -132,9 +139,9 @@ impl Actor {
                 Some(self.restore_deadline().map_or(end, |restore| restore.min(end)))
             }
             Attachment::Retrying { at } => Some(*at),
-            Attachment::SettingUp { deadline, .. } | Attachment::Releasing { deadline, .. } => {
-                Some(*deadline)
-            }
+            Attachment::SettingUp { deadline, .. }
+            | Attachment::SigningIn { deadline, .. }
+            | Attachment::Releasing { deadline, .. } => Some(*deadline),
             Attachment::Attached => (!self.is_busy()).then(|| self.idle_since + self.idle_timeout()),
         }
     }
@@ -157,6 +164,11 @@ impl Actor {
                 let method = by.method(self.dialect()).to_owned();
                 self.cancel_call(*call);
                 self.setup_failed(AgentFailure::Timeout { method });
+            }
+            Attachment::SigningIn { call, refusal, .. } => {
+                let refusal = refusal.clone();
+                self.cancel_call(*call);
+                self.setup_rejected(refusal);
             }
             Attachment::Releasing { .. } => self.finish_detach(Disposition::Stop),
             Attachment::Attached => self.detach_if_idle(DetachedReason::Idle),

@@ -127,7 +127,10 @@ impl Actor {
 
     /// Whether the session waits for a process. During the setup its clients wait for the agent instead.
     fn waits_for_process(&self) -> bool {
-        !matches!(self.attachment, Attachment::SettingUp { .. } | Attachment::Attached)
+        !matches!(
+            self.attachment,
+            Attachment::SettingUp { .. } | Attachment::SigningIn { .. } | Attachment::Attached
+        )
     }
 
     pub(super) fn check_call_deadlines(&mut self, now: Instant) {
@@ -266,7 +269,7 @@ impl Actor {
             self.cancel_call(call);
             self.call_failed(setting, &Refusal::Closed);
         }
-        if let Attachment::SettingUp { call, .. } = self.attachment {
+        if let Attachment::SettingUp { call, .. } | Attachment::SigningIn { call, .. } = self.attachment {
             self.cancel_call(call);
             self.release(Disposition::Stop, &Refusal::Closed);
             self.attachment = Attachment::Detached;

@@ -218,6 +218,7 @@ impl Actor {
         }
         match &self.attachment {
             Attachment::SettingUp { call: asked, .. } if *asked == call => self.setup_answered(outcome),
+            Attachment::SigningIn { call: asked, .. } if *asked == call => self.sign_in_answered(outcome),
             Attachment::Releasing { call: asked, closes, .. } if *asked == call => {
                 self.close_answered(*closes && outcome.is_ok());
             }

@@ -21,8 +21,8 @@ impl Actor {
                 *swallowed == 0 && early.updates.is_empty()
             }
             Attachment::Attached => self.turn.as_ref().is_some_and(|turn| turn.call.is_none()),
-            // The process closed its stdin before the setup, so it received no request.
-            Attachment::Queued { .. } => true,
+            // The process closed its stdin before the setup, or received only a sign-in.
+            Attachment::Queued { .. } | Attachment::SigningIn { .. } => true,
             Attachment::Detached | Attachment::Retrying { .. } | Attachment::Releasing { .. } => false,
         }
     }

@@ -14,6 +14,7 @@ use super::background_work::PromptWork;
 use super::creation::Origin;
 use super::refusal::Refusal;
 use super::replay::Replay;
+use super::sign_in::LoadSignIn;
 use crate::acp::{self, RestoreFailure};
 use crate::agent::Process;
 use crate::api::event::LostReason;
@@ -33,6 +34,7 @@ pub(super) struct Restore {
     pub(super) replay: Option<Replay>,
     /// The agent reported that it restored the session, and has not accepted a prompt since.
     pub(super) unproven: bool,
+    pub(super) load_sign_in: LoadSignIn,
 }
 
 /// The failed attempts to restore the session since a process was first requested for it.
@@ -95,6 +97,7 @@ impl Actor {
         let origin = self.create_waiter.as_ref().map(|creating| creating.origin);
         let is_new_here = origin.is_some_and(|origin| origin != Origin::New);
         match failure {
+            RestoreFailure::AuthRequired if by == AttachMethod::Load => self.sign_in_for_load(error),
             RestoreFailure::AuthRequired => self.setup_rejected(error),
             RestoreFailure::InUse => self.retry_restore(failure, error),
             _ if is_new_here => self.setup_rejected(error),

@@ -24,9 +24,14 @@ pub struct KnownAgent {
     pub settings: &'static [&'static str],
     /// The variables of `secrets` that an error message suggests to set.
     pub suggested_variables: &'static [&'static str],
+    /// The variables of `settings` without which the agent ignores a key of `suggested_variables`.
+    pub required_settings: &'static [&'static str],
     /// Methods of `authenticate` that read a key from a variable. Some agents reject sessions without this
     /// call, although the variable is set.
     pub env_key_methods: &'static [(&'static str, &'static str)],
+    /// The method of `authenticate` for an agent that creates sessions with the variable alone, but loads none until a
+    /// sign-in is selected. The call selects this sign-in in the settings of the agent.
+    pub load_key_method: Option<(&'static str, &'static str)>,
     /// The command for a sign-in at a terminal.
     pub login: Option<&'static str>,
 }
@@ -119,7 +124,9 @@ const CLAUDE: KnownAgent = KnownAgent {
         "GOOGLE_APPLICATION_CREDENTIALS",
     ],
     suggested_variables: &["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"],
+    required_settings: &[],
     env_key_methods: &[],
+    load_key_method: None,
     login: Some("claude /login"),
 };
 
@@ -136,12 +143,14 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &["CODEX_API_KEY", "OPENAI_API_KEY"],
         settings: &["CODEX_HOME", "CODEX_PATH", "MODEL_PROVIDER", "OPENAI_BASE_URL"],
         suggested_variables: &["CODEX_API_KEY", "OPENAI_API_KEY"],
+        required_settings: &[],
         env_key_methods: &[
             ("api-key", "CODEX_API_KEY"),
             ("api-key", "OPENAI_API_KEY"),
             ("codex-api-key", "CODEX_API_KEY"),
             ("openai-api-key", "OPENAI_API_KEY"),
         ],
+        load_key_method: None,
         login: Some("codex login"),
     },
     KnownAgent {
@@ -168,7 +177,9 @@ pub const KNOWN: [KnownAgent; 13] = [
             "GOOGLE_VERTEX_BASE_URL",
         ],
         suggested_variables: &["GEMINI_API_KEY"],
+        required_settings: &[],
         env_key_methods: &[],
+        load_key_method: Some(("gemini-api-key", "GEMINI_API_KEY")),
         login: Some("gemini"),
     },
     KnownAgent {
@@ -180,7 +191,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &PROVIDER_KEYS,
         settings: &PROVIDER_SETTINGS,
         suggested_variables: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY"],
+        required_settings: &[],
         env_key_methods: &[],
+        load_key_method: None,
         login: Some("opencode auth login"),
     },
     KnownAgent {
@@ -192,7 +205,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &PROVIDER_KEYS,
         settings: &PROVIDER_SETTINGS,
         suggested_variables: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY"],
+        required_settings: &[],
         env_key_methods: &[],
+        load_key_method: None,
         login: Some("goose configure"),
     },
     KnownAgent {
@@ -204,7 +219,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &["MISTRAL_API_KEY"],
         settings: &["VIBE_HOME"],
         suggested_variables: &["MISTRAL_API_KEY"],
+        required_settings: &[],
         env_key_methods: &[],
+        load_key_method: None,
         login: Some("vibe --setup"),
     },
     KnownAgent {
@@ -222,7 +239,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         ],
         settings: &["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_MODEL"],
         suggested_variables: &["OPENAI_API_KEY"],
+        required_settings: &[],
         env_key_methods: &[("openai", "OPENAI_API_KEY")],
+        load_key_method: None,
         login: Some("qwen"),
     },
     KnownAgent {
@@ -241,7 +260,9 @@ pub const KNOWN: [KnownAgent; 13] = [
             "KIMI_MODEL_PROVIDER_TYPE",
         ],
         suggested_variables: &["KIMI_MODEL_API_KEY"],
+        required_settings: &["KIMI_MODEL_NAME"],
         env_key_methods: &[],
+        load_key_method: None,
         login: Some("kimi login"),
     },
     KnownAgent {
@@ -253,7 +274,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &["COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"],
         settings: &["GH_HOST"],
         suggested_variables: &["COPILOT_GITHUB_TOKEN"],
+        required_settings: &[],
         env_key_methods: &[],
+        load_key_method: None,
         login: Some("copilot"),
     },
     KnownAgent {
@@ -265,7 +288,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &["CURSOR_API_KEY"],
         settings: &[],
         suggested_variables: &["CURSOR_API_KEY"],
+        required_settings: &[],
         env_key_methods: &[],
+        load_key_method: None,
         login: Some("cursor-agent login"),
     },
     KnownAgent {
@@ -277,7 +302,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &["AUGMENT_API_TOKEN", "AUGMENT_SESSION_AUTH"],
         settings: &["AUGMENT_API_URL"],
         suggested_variables: &["AUGMENT_SESSION_AUTH"],
+        required_settings: &[],
         env_key_methods: &[],
+        load_key_method: None,
         login: Some("auggie login"),
     },
     KnownAgent {
@@ -289,7 +316,9 @@ pub const KNOWN: [KnownAgent; 13] = [
         secrets: &PROVIDER_KEYS,
         settings: &PROVIDER_SETTINGS,
         suggested_variables: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY"],
+        required_settings: &[],
         env_key_methods: &[],
+        load_key_method: None,
         login: None,
     },
 ];
@@ -355,10 +384,12 @@ mod tests {
                 known.name
             );
             assert!(
-                known.env_key_methods.iter().all(|(_, name)| known.secrets.contains(name)),
+                known.required_settings.iter().all(|name| known.settings.contains(name)),
                 "{}",
                 known.name
             );
+            let mut methods = known.env_key_methods.iter().chain(&known.load_key_method);
+            assert!(methods.all(|(_, name)| known.secrets.contains(name)), "{}", known.name);
         }
     }
 }

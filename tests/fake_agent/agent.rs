@@ -138,6 +138,9 @@ impl Agent {
             }
             "session/load" | "session/resume"
                 if handover::answer_by_flag(&self.wire, &self.flags, id, &params.session_id) => {}
+            "session/load" if self.load_needs_sign_in() => {
+                self.wire.fail(id, -32000, "Authentication required", None);
+            }
             "session/load" if !self.flags.no_load => self.load(id, params),
             "session/resume" if self.flags.resume || self.flags.resume_any => self.resume(id, params),
             "session/fork" if self.flags.fork => self.fork(id, params),
@@ -232,6 +235,10 @@ impl Agent {
                 wire.answer(&id, answer);
             })
             .expect("the machine has room for a thread");
+    }
+
+    fn load_needs_sign_in(&self) -> bool {
+        !self.auth.is_signed_in() && self.flags.auth_at_load.as_deref().is_some_and(handover::should_refuse)
     }
 
     fn load(&self, id: &str, params: &Params<'_>) {

@@ -32,8 +32,8 @@ fn lock(flags: &Flags, session: &str) -> Result<(), u32> {
     }
 }
 
-/// Decrements the number in the file of `--refuse-restore`. Returns true if it was not 0.
-fn should_refuse(file: &Path) -> bool {
+/// Decrements the number in the file of `--refuse-restore` or `--auth-at-load`. Returns true if it was not 0.
+pub(crate) fn should_refuse(file: &Path) -> bool {
     let left = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u32>().ok());
     let Some(left) = left.filter(|left| *left > 0) else { return false };
     std::fs::write(file, (left - 1).to_string()).expect("the file of the test is writable");

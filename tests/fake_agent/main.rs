@@ -34,6 +34,7 @@
 //! | `--refuse-version CODE` | `initialize` of a version above 1 answers this error |
 //! | `--auth-required` | offers two `authMethods`; `session/new` answers -32000 until `authenticate` was called |
 //! | `--ask-at-new` | sends an `elicitation/create` for its own `session/new`, and answers `session/new` afterwards |
+//! | `--auth-at-load FILE` | `session/load` answers -32000 as many times as the number in the file says, until `authenticate` was called |
 //! | `--auth-file FILE` | stores the sign-in in the file, so that other processes have it (default: only in the process) |
 //! | `--slow-auth MS` | sleeps before it answers `authenticate` |
 //! | `--auth-once` | answers only the first `authenticate` in the `--log` |

@@ -1,11 +1,12 @@
 //! Agents themselves: their own sessions, their methods by name, signing in to them.
 
 mod auth;
-mod credentials;
+pub(crate) mod credentials;
 mod keys;
 mod listing;
 mod reasons;
 mod rpc;
+mod sign_in_at_load;
 mod socket;
 mod starts;
 mod terminal;

@@ -9,6 +9,7 @@ mod gemini;
 mod kimi;
 mod model;
 mod offers;
+mod one_key;
 mod real;
 mod scenarios;
 

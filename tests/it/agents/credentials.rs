@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use acp_gateway::config::{self, Environment, Flags};
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::support::{Gateway, Setup};
@@ -15,7 +15,7 @@ const METHODS: &str =
     r#"{"id":"gemini-api-key","name":"Key"},{"id":"api-key","name":"Key"},{"id":"login","name":"In"}"#;
 
 /// The scripted agent under the name of a known program.
-fn program(folder: &Path, name: &str) -> String {
+pub(super) fn program(folder: &Path, name: &str) -> String {
     let path = folder.join(name);
     symlink(env!("CARGO_BIN_EXE_fake-agent"), &path).expect("the folder is ours");
     path.to_str().expect("UTF-8").to_owned()
@@ -27,8 +27,9 @@ async fn environment(gateway: &Gateway, agent: &str) -> String {
     gateway.turn(&session, "env").await["text"].as_str().expect("a text").to_owned()
 }
 
+/// PATH with this folder first.
 #[expect(clippy::disallowed_methods, reason = "a test may look where the programs are")]
-fn path_with(folder: &Path) -> std::ffi::OsString {
+pub(crate) fn path_with(folder: &Path) -> std::ffi::OsString {
     let rest = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(folder.to_owned()).chain(std::env::split_paths(&rest));
     std::env::join_paths(folders).expect("folders without a colon")
@@ -154,6 +155,12 @@ async fn an_api_key_is_sent_where_the_agent_takes_it_and_is_never_shown() {
     let error = json!({ "code": -32603, "message": format!("the quota of {KEY} is used up") });
     let turn = gateway.turn(&session, &format!("raw fail {error}")).await;
     assert_eq!(turn["error"]["acp"]["message"], "the quota of [secret] is used up");
+    gateway.turn(&session, &format!("stderr text=using-{KEY}")).await;
+    let stderr = gateway.request(Method::GET, &format!("/v1/sessions/{session}/stderr")).send().await;
+    assert_eq!(stderr.expect("an answer").text().await.expect("a text"), "using-[secret]\n");
+    let crashed = gateway.turn(&session, "crash").await;
+    let tail = crashed["error"]["stderrTail"].as_str().expect("a text");
+    assert!(tail.contains("using-[secret]") && !tail.contains(KEY), "{crashed}");
     assert!(!gateway.log().contains(KEY), "{}", gateway.log());
 }
 

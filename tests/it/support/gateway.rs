@@ -117,11 +117,13 @@ impl Gateway {
         let mut words = self.run_by.iter().chain([&binary]);
         let mut command = command(words.next().expect("the binary is one"));
         command.args(words);
+        command.args(["serve", "--listen", listen, "--data"]).arg(folder.join("data"));
+        // A test may remove the file.
+        let config = folder.join("config.toml");
+        if config.exists() {
+            command.arg("--config").arg(config);
+        }
         command
-            .args(["serve", "--listen", listen, "--data"])
-            .arg(folder.join("data"))
-            .arg("--config")
-            .arg(folder.join("config.toml"))
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", folder)
