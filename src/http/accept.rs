@@ -59,8 +59,8 @@ const LISTEN_BACKLOG: i32 = 4096;
 const MAX_LATE_ACCEPTS: usize = 4096;
 /// How long an idle connection stays open while the gateway closes: a request may be on its way.
 const CLOSE_GRACE: Duration = Duration::from_millis(200);
-/// The grace period of an idle connection that has expired. It is longer than [`CLOSE_GRACE`], because a
-/// client that uses HTTP/2 without negotiation first receives a GOAWAY.
+/// The grace period of an idle connection that has expired. It is longer than [`CLOSE_GRACE`]: the connection
+/// may be an HTTP/2 connection without a request so far, whose client first receives a GOAWAY.
 const GOAWAY_GRACE: Duration = Duration::from_secs(2);
 
 /// Accepts connections until a shutdown has started and all work has ended. During the drain, clients receive

@@ -1,4 +1,4 @@
-//! Query parameters. An unknown, repeated or malformed parameter is a 422.
+//! Query parameters. An unknown or malformed parameter is a 422, and so is a repeated one that is not a list.
 
 use std::str::FromStr;
 

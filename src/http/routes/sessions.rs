@@ -161,7 +161,7 @@ pub(super) fn metadata_filter(params: &mut Params) -> Result<MetadataFilter, Api
             ));
         }
         if filter[..at].iter().any(|(former, _)| former == key) {
-            return Err(ApiError::invalid(name, "expected this parameter at most once"));
+            return Err(ApiError::invalid(name, "this parameter must not be repeated"));
         }
     }
     Ok(filter)
@@ -177,7 +177,7 @@ pub(super) fn parse_state(text: &str) -> Result<SessionState, ApiError> {
     })
 }
 
-/// Gets a session. The response contains every event up to its `lastEventId`.
+/// Gets a session. The response reflects every event up to its `lastEventId`.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}",

@@ -35,7 +35,7 @@ pub(in crate::http) async fn list_terminals(
     Ok(Json(session.terminals(before, limit).await?))
 }
 
-/// Gets a terminal with the end of its output. The response contains every event up to its `lastEventId`.
+/// Gets a terminal with the end of its output. The response reflects every event up to its `lastEventId`.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session}/terminals/{terminal}",

@@ -48,7 +48,7 @@ pub(in crate::http) async fn create_ticket(
             ));
         }
         if socket && !by.scopes.contains(Scope::Admin) {
-            return Err(ApiError::new(ProblemCode::Forbidden, "this key lacks the scope admin"));
+            return Err(ApiError::new(ProblemCode::Forbidden, "this key does not have the scope admin"));
         }
     }
     let (tickets, holder) = (gateway.tickets.clone(), by.credential().verified().clone());

@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 
 use crate::shutdown::lock_or_abort;
 
-/// The number of pieces in one chunk. Further pieces wait for the next write.
+/// The number of pieces that one write takes. Further pieces of the chunk follow with the next write.
 pub(super) const MAX_PIECES: usize = 16;
 
 /// A chunk of up to this size is encoded as one piece. Up to this size, the number of slices costs more than

@@ -13,7 +13,7 @@ use crate::eventlog::Run;
 use crate::http::error::ApiError;
 use crate::http::state::Gateway;
 
-/// Returns a page of at most `limit` events. With `wait`, the response is delayed until an event arrives or
+/// Returns a page of at most `limit` events. With `wait`, an empty page is held until an event arrives or
 /// the time expires.
 pub(crate) async fn page_response(
     gateway: &Gateway,

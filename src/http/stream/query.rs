@@ -57,8 +57,8 @@ impl Cursor {
     }
 
     /// Parses the start position. `Last-Event-ID` takes precedence, because an EventSource repeats its URL
-    /// when it reconnects. Its id may be older than this store, so an unknown id causes a reset and not an
-    /// error.
+    /// when it reconnects. Its id may belong to an earlier epoch, so an unknown id causes a reset and not
+    /// an error.
     fn parse<P: CursorId>(last: &LastEventId, after: Option<&str>, epoch: &Epoch) -> Result<Self, ApiError> {
         match (last, after) {
             (LastEventId::Text(id), _) => Ok(id
