@@ -1,4 +1,4 @@
-//! docs/performance.md: the parts of it that are made from results, between marks that say so.
+//! docs/internals/performance.md: the generated parts of the page, between marks.
 
 mod chart;
 mod curves;
