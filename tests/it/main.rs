@@ -43,6 +43,7 @@ mod route_walk;
 mod scale;
 mod session_model;
 mod sessions;
+mod startup;
 mod stock_clients;
 mod store;
 mod stream_format;
