@@ -27,7 +27,7 @@ fn pages() -> Vec<String> {
     for folder in ["docs/guides", "docs/reference"] {
         let entries = std::fs::read_dir(root().join(folder)).expect("a folder of the documentation");
         let names = entries.map(|entry| entry.expect("a page").file_name().into_string().expect("UTF-8"));
-        pages.extend(names.filter(|name| name.ends_with(".md")).map(|name| format!("{folder}/{name}")));
+        pages.extend(names.map(|name| format!("{folder}/{name}")));
     }
     pages.sort();
     pages
@@ -44,7 +44,6 @@ fn run(page: &str) {
         let place = format!("{page}:{}", block.line);
         match (&block.mark, &*block.language) {
             (Mark::File(name), _) => shell.write(name, block.text),
-            (Mark::NotRun(_) | Mark::SameAs(_), _) => continue,
             (Mark::Serve(other), "sh") => {
                 drop(gateway.take());
                 let command = other.as_deref().unwrap_or(block.text);

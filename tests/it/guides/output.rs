@@ -34,11 +34,8 @@ fn words(line: &str, out: &mut String) {
     while let Some(first) = rest.chars().next() {
         let end = rest.find(|c| part_of_word(c) != part_of_word(first)).unwrap_or(rest.len());
         let (word, tail) = rest.split_at(end);
-        if part_of_word(first) {
-            out.push_str(&value(word))
-        } else {
-            out.push_str(word)
-        }
+        let shown = if part_of_word(first) { value(word) } else { word.to_owned() };
+        out.push_str(&shown);
         rest = tail;
     }
 }

@@ -78,7 +78,7 @@ impl Shell {
                 return text.to_owned();
             }
             let ended = self.bash.try_wait().expect("the child can be asked");
-            let log = gateway.map(|gateway| gateway.text()).unwrap_or_default();
+            let log = gateway.map(Served::text).unwrap_or_default();
             assert!(ended.is_none(), "{place} fails:\n{block}\n{}\n{log}", &printed[before..]);
             assert!(began.elapsed() < RUN, "{place} does not end:\n{block}\n{}\n{log}", &printed[before..]);
             std::thread::sleep(Duration::from_millis(10));
@@ -120,13 +120,13 @@ pub(super) struct Served {
 }
 
 impl Served {
-    pub(super) fn start(shell: &Shell, line: &str, place: &str) -> Self {
+    pub(super) fn start(shell: &Shell, program: &str, place: &str) -> Self {
         let (ours, theirs) = terminal();
         let mut bash = command("bash");
         environment(&mut bash, shell.folder()).env("ACP_GATEWAY_LISTEN", "127.0.0.1:0");
         let errors = theirs.try_clone().expect("a descriptor");
         let child = bash
-            .args(["-euc", &format!("exec {}", line.trim())])
+            .args(["-euc", &format!("exec {}", program.trim())])
             .stdin(Stdio::null())
             .stdout(theirs)
             .stderr(errors)
