@@ -18,6 +18,7 @@ mod output;
 mod serve;
 mod signals;
 mod source;
+mod startup;
 
 use std::error::Error;
 use std::ffi::OsString;

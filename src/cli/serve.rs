@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::lock::DataLock;
 use super::signals::Signals;
 use super::source::ConfigSource;
+use super::startup::Summary;
 use super::{Failure, Options, backup, error_chain, lock, output};
 use crate::app::{self, Reloader};
 use crate::config::{Config, Listen};
@@ -96,8 +97,10 @@ async fn start_and_wait(
 ) -> Result<(), Failure> {
     let address = listener.local_addr()?;
     let public_url = config.public_url.clone();
+    let summary = Summary::of(&config);
     let gateway = app::start(config, listener, shutdown.clone()).await?;
     shutdown.spawn(reloads.run(gateway.reloader(), shutdown.clone()));
+    summary.report();
     let url = browser_url(address, public_url.as_deref());
     match gateway.link_key() {
         Some(key) => output::write_line(&format!("{url}/#key={}", key.expose()))?,

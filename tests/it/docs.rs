@@ -1,9 +1,16 @@
-//! The guides keep up with the code where a machine can tell.
+//! The documentation keeps up with the code where a machine can tell.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
-fn read(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+use acp_gateway::api::ProblemCode;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -17,40 +24,128 @@ fn fields<'a>(source: &'a str, head: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn every_limit_is_in_the_operators_guide() {
+fn every_limit_is_in_the_configuration_reference() {
     let source = read("src/types/limits.rs");
     let limits = fields(&source, "pub struct Limits {");
     assert!(limits.len() > 50, "only {limits:?}");
-    let guide = read("docs/operations.md");
-    let missing: Vec<&&str> = limits.iter().filter(|name| !guide.contains(&format!("`{name}`"))).collect();
-    assert!(missing.is_empty(), "docs/operations.md says nothing of {missing:?}");
+    let page = read("docs/reference/configuration.md");
+    let missing: Vec<&&str> = limits.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "docs/reference/configuration.md does not describe {missing:?}");
 }
 
 #[test]
-fn links_between_the_guides_lead_somewhere() {
+fn every_problem_code_is_in_the_problem_reference_with_its_status() {
+    let page = read("docs/reference/problems.md");
+    for code in ProblemCode::ALL {
+        let head = format!("| `{}` | {} | ", code.as_str(), code.status());
+        let row = page.lines().find_map(|line| line.strip_prefix(&head));
+        let row = row.unwrap_or_else(|| panic!("no row for {} with status {}", code.as_str(), code.status()));
+        let retryable = if code.retryable() { "yes |" } else { "no |" };
+        assert!(row.starts_with(retryable) || *code == ProblemCode::AgentError, "{}: {row}", code.as_str());
+    }
+}
+
+#[test]
+fn every_event_type_is_in_the_event_reference() {
+    let page = read("docs/reference/events.md");
+    for (_, name, _) in acp_gateway::api::event::TYPES {
+        let named = page.lines().any(|line| line.starts_with("| `") && line.contains(&format!("`{name}`")));
+        assert!(named, "no row for {name}");
+    }
+}
+
+#[test]
+fn every_operation_is_in_the_api_reference() {
+    let document: serde_json::Value = serde_json::from_str(&read("openapi/openapi.json")).expect("JSON");
+    let pages = ["api.md", "events.md"].map(|page| read(Path::new("docs/reference").join(page))).concat();
+    // Paths of the pages are shorter: `{s}` for `{session}`.
+    let plain = |text: &str| {
+        let (mut out, mut inside) = (String::new(), false);
+        for letter in text.chars() {
+            inside = (inside || letter == '{') && letter != '}';
+            if !inside {
+                out.push(letter);
+            }
+        }
+        out
+    };
+    let pages = plain(&pages);
+    let paths = document["paths"].as_object().expect("paths");
+    // The page abbreviates paths below the session.
+    let missing: Vec<&String> = paths
+        .keys()
+        .filter(|path| {
+            let path = plain(path);
+            let short = path.strip_prefix("/v1/sessions/}").unwrap_or(&path);
+            !pages.contains(&path) && !pages.contains(short)
+        })
+        .collect();
+    assert!(missing.is_empty(), "docs/reference/api.md does not describe {missing:?}");
+}
+
+/// The Markdown files of the repository, without those of packages.
+fn pages() -> Vec<PathBuf> {
+    let names = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"];
+    let mut pages: Vec<PathBuf> = names.into_iter().map(PathBuf::from).collect();
+    let mut folders = vec![PathBuf::from("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root().join(&folder)).expect("a folder of ours") {
+            let path = folder.join(entry.expect("an entry").file_name());
+            if root().join(&path).is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
+/// The anchors of a page, as GitHub makes them of its headings.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let mut fenced = false;
+    let headings = page.lines().filter(|line| {
+        fenced ^= line.starts_with("```");
+        !fenced && line.starts_with('#')
+    });
+    headings
+        .map(|heading| {
+            let text = heading.trim_start_matches('#').trim().to_lowercase();
+            let kept = text.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn links_of_the_documentation_lead_to_pages_and_headings() {
     let mut links = 0;
-    for name in [
-        "README.md",
-        "CONTRIBUTING.md",
-        "SECURITY.md",
-        "docs/api.md",
-        "docs/agents.md",
-        "docs/agent-support.md",
-        "docs/operations.md",
-        "docs/performance.md",
-    ] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-        let folder = folder.parent().expect("a file lies in a folder");
-        for target in
-            read(name).split("](").skip(1).filter_map(|rest| rest.split_once(')').map(|(target, _)| target))
-        {
-            let path = target.split('#').next().unwrap_or_default();
-            if path.is_empty() || path.contains("://") {
+    for page in pages() {
+        let (text, folder) = (read(&page), page.parent().expect("a page is in a folder"));
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+        for (target, _) in targets {
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            if path.contains("://") {
                 continue;
             }
             links += 1;
-            assert!(folder.join(path).exists(), "{name} links to {target}");
+            let file = if path.is_empty() { page.clone() } else { folder.join(path) };
+            assert!(root().join(&file).exists(), "{} links to {target}", page.display());
+            let found = anchor.is_empty() || anchors(&read(&file)).contains(anchor);
+            assert!(found, "{} links to {target}, and there is no such heading", page.display());
         }
     }
-    assert!(links > 15, "only {links} links were found");
+    assert!(links > 100, "only {links} links were found");
+}
+
+#[test]
+fn the_index_links_to_every_page() {
+    let index = read("docs/README.md");
+    for page in pages() {
+        let Ok(name) = page.strip_prefix("docs") else { continue };
+        let name = name.to_str().expect("UTF-8");
+        let linked = name == "README.md" || index.contains(&format!("]({name})"));
+        assert!(linked, "docs/README.md does not link to {name}");
+    }
 }

@@ -1,4 +1,4 @@
-//! The recipes of docs/agents.md: every entry is valid, and every known agent has one.
+//! The recipes of docs/guides/adding-agents.md: every entry is valid, and every known agent has one.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use acp_gateway::config::{self, Environment, Flags, Launch};
 use acp_gateway::types::known_agents::{KNOWN, KnownAgent};
 
 fn guide() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/agents.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guides/adding-agents.md");
     std::fs::read_to_string(path).expect("the guide is there")
 }
 

@@ -1,4 +1,4 @@
-//! Clients that others wrote, with the few lines around them that docs/api.md shows: each gets every event once and in order
+//! Clients that others wrote, with the few lines around them that docs/reference/events.md shows: each gets every event once and in order
 //! through a kill and a drain, and knows a cut from an end.
 
 use std::io::{BufRead as _, BufReader};
@@ -272,11 +272,11 @@ async fn clients_that_keep_connections_send_the_next_request_over_that_of_a_stre
 /// The snippets of the documentation are the clients that run here.
 #[test]
 fn the_documentation_shows_these_clients() {
-    let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/api.md");
+    let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/events.md");
     let api = std::fs::read_to_string(api).expect("the documentation");
     for name in ["fetch.mjs", "fetch-event-source.mjs", "eventsource.mjs", "httpx_sse_client.py", "follow.sh"]
     {
         let client = std::fs::read_to_string(folder().join("clients").join(name)).expect("it is there");
-        assert!(api.contains(client.trim_end()), "docs/api.md shows another {name}");
+        assert!(api.contains(client.trim_end()), "docs/reference/events.md shows another {name}");
     }
 }

@@ -153,9 +153,9 @@ fn report(options: &Options, root: &Path, context: &Context<'_>) -> Outcome<bool
         println!("{part}");
     }
     if options.write || options.results.is_some() || options.whole() {
-        let path: PathBuf = root.join("docs/performance.md");
+        let path: PathBuf = root.join("docs/internals/performance.md");
         document::write(&path, context)?;
-        println!("docs/performance.md is written.");
+        println!("docs/internals/performance.md is written.");
     }
     let (readers, complete) = context.results.completeness(None, GATEWAY);
     let missed = GOALS.iter().any(|goal| goal.verdict(context.results) == Verdict::Missed);

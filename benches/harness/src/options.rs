@@ -13,7 +13,7 @@ pub(crate) const USAGE: &str = "scripts/bench [OPTION...]
   --sessions A,B     growth: look at so many sessions (1000,10000)
   --events A,B       growth: and at a session with so many events (10000,100000,1000000)
   --gateway PATH     another build of the gateway
-  --write            write docs/performance.md whatever was left out
+  --write            write docs/internals/performance.md also when targets or tests were left out
   --results FILE     make the document from earlier results and measure nothing
   --must             fail when the gateway does not reach what it must
   --gate             for the CI: only what noise cannot move, in a minute; fails beyond its bounds

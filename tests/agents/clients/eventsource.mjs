@@ -1,5 +1,5 @@
-// Follows a stream through cuts and restarts. Resolves when the stream is complete. `EventSource` is the
-// browser's or that of npm `eventsource`; the URL has `named=false` and a ticket.
+// Follows a stream through cuts and restarts. Resolves when the stream is complete. `EventSource` is the class of
+// the browser or of npm `eventsource`. The URL has `named=false` and a ticket.
 export function follow(EventSource, url, onEvent, onClose = () => {}) {
   return new Promise((resolve, reject) => {
     let last;
@@ -13,7 +13,7 @@ export function follow(EventSource, url, onEvent, onClose = () => {}) {
       onClose("end");
       resolve();
     };
-    // It connects again by itself, unless a status ended it for good.
+    // EventSource reconnects on its own, unless the status of the response ends it.
     source.onerror = () => {
       if (source.readyState === EventSource.CLOSED) return reject(new Error("the gateway refused the stream"));
       onClose(last === "shutdown" ? last : "cut");

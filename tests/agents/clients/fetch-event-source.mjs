@@ -8,7 +8,7 @@ export function follow(url, key, onEvent, onClose = () => {}) {
   return fetchEventSource(url, {
     headers: { Authorization: `Bearer ${key}` },
     openWhenHidden: true,
-    // The library takes an id before it has the data, so a cut between the two would lose the event.
+    // The library stores an id before it has the data. A cut between the two would lose the event.
     fetch(input, { headers: { "last-event-id": _, ...headers }, ...init }) {
       if (lastEventId) headers["last-event-id"] = lastEventId;
       return fetch(input, { ...init, headers });
@@ -19,7 +19,7 @@ export function follow(url, key, onEvent, onClose = () => {}) {
       last = event.type;
       lastEventId = id || lastEventId;
     },
-    // The body ended. Only an error makes the library connect again.
+    // The body ended. The library reconnects only after an error.
     onclose() {
       if (last !== "end") throw new Error("the stream is not complete");
       closed();

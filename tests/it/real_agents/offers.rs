@@ -1,4 +1,4 @@
-//! The capabilities of real agents: recorded, compared with the agents, and the source of `docs/agent-support.md`.
+//! The capabilities of real agents: recorded, compared with the agents, and the source of `docs/internals/agent-support.md`.
 //!
 //! `UPDATE_AGENT_SUPPORT=1 cargo test --test it offers` records the installed agents and writes the page.
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::real::{CLAUDE, CODEX, GEMINI, KIMI, Real};
 use crate::support::log::one;
 
-const PAGE: &str = "docs/agent-support.md";
+const PAGE: &str = "docs/internals/agent-support.md";
 
 /// The scenarios of `scenarios.rs`, with the words for people.
 const SCENARIOS: [(&str, &str); 10] = [
@@ -190,7 +190,7 @@ fn the_page_of_agent_support_is_what_the_recordings_and_tests_give() {
         `UPDATE_AGENT_SUPPORT=1 cargo test --test it offers` twice.\n\n\
         ## What each agent offers\n\n\
         The agents report this at `initialize` and `session/new`. The tests compare the recordings with the installed agents. \
-        Every agent takes MCP servers over stdio. [Agents](agents.md) describes how the gateway uses each feature.\n\n"
+        Every agent takes MCP servers over stdio. [Adding agents](../guides/adding-agents.md) describes how the gateway uses each feature.\n\n"
         .to_owned();
     let features =
         FEATURES.iter().map(|(name, cell)| ((*name).to_owned(), agents.iter().map(cell).collect()));

@@ -1,4 +1,4 @@
-//! Generates the parts of docs/performance.md between markers from results.
+//! Generates the parts of docs/internals/performance.md between markers from results.
 
 mod chart;
 mod curves;

@@ -1,0 +1,206 @@
+//! The person at the terminal: one bash in a folder of its own, and gateways that it starts.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::OpenptFlags;
+use tempfile::TempDir;
+
+const START: Duration = Duration::from_mins(1);
+const RUN: Duration = Duration::from_mins(3);
+/// The address and the key in the pages.
+const ADDRESS: &str = "127.0.0.1:8080";
+const KEY: &str = "acpg_";
+const KEY_LENGTH: usize = 48;
+
+#[expect(clippy::disallowed_methods, reason = "the test plays the person at the terminal")]
+fn command(program: &str) -> Command {
+    Command::new(program)
+}
+
+/// A bash that keeps its variables from block to block. HOME and the working folder are the same scratch folder.
+pub(super) struct Shell {
+    folder: TempDir,
+    bash: Child,
+    stdin: ChildStdin,
+    blocks: usize,
+}
+
+impl Shell {
+    pub(super) fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let tools = folder.path().join(".bin");
+        std::fs::create_dir(&tools).expect("the folder is ours");
+        symlink(env!("CARGO_BIN_EXE_acp-gateway"), tools.join("acp-gateway")).expect("the folder is ours");
+        let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/node_modules");
+        symlink(modules, folder.path().join("node_modules")).expect("the folder is ours");
+        let out = File::create(folder.path().join(".out")).expect("the folder is ours");
+        let mut bash = environment(&mut command("bash"), folder.path())
+            .args(["--norc", "--noprofile", "-euo", "pipefail"])
+            .stdin(Stdio::piped())
+            .stdout(out.try_clone().expect("a descriptor"))
+            .stderr(out)
+            .spawn()
+            .expect("bash is there");
+        let stdin = bash.stdin.take().expect("it is piped");
+        Self { folder, bash, stdin, blocks: 0 }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(super) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.folder().join(name), text).expect("the folder is ours");
+    }
+
+    /// Runs a block and gives what it prints. The page's address and link key become those of the gateway.
+    pub(super) fn run(&mut self, block: &str, gateway: Option<&Served>, place: &str) -> String {
+        let block = gateway.map_or_else(|| block.to_owned(), |gateway| gateway.named(block));
+        self.blocks += 1;
+        let end = format!("@@{}@@", self.blocks);
+        let before = self.printed().len();
+        // The block's commands must not read the rest of the script.
+        let script = format!("{{\n{block}\n}} </dev/null\nprintf '%s\\n' '{end}'\n");
+        let written = self.stdin.write_all(script.as_bytes()).and_then(|()| self.stdin.flush());
+        written.unwrap_or_else(|error| panic!("{place}: {error}: {}", self.printed()));
+        let began = Instant::now();
+        loop {
+            let printed = self.printed();
+            if let Some((text, _)) = printed[before..].split_once(&end) {
+                return text.to_owned();
+            }
+            let ended = self.bash.try_wait().expect("the child can be asked");
+            let log = gateway.map(Served::text).unwrap_or_default();
+            assert!(ended.is_none(), "{place} fails:\n{block}\n{}\n{log}", &printed[before..]);
+            assert!(began.elapsed() < RUN, "{place} does not end:\n{block}\n{}\n{log}", &printed[before..]);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn printed(&self) -> String {
+        let bytes = std::fs::read(self.folder().join(".out")).expect("the file is ours");
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        drop(self.bash.kill());
+        drop(self.bash.wait());
+    }
+}
+
+fn environment<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
+    let tools = folder.join(".bin");
+    #[expect(clippy::disallowed_methods, reason = "a test may look where the programs are")]
+    let path = std::env::var("PATH").unwrap_or_default();
+    command
+        .env_clear()
+        .env("PATH", format!("{}:{path}", tools.display()))
+        .env("HOME", folder)
+        .env("LC_ALL", "C.UTF-8")
+        .current_dir(folder)
+}
+
+/// A gateway on a terminal of its own, with what it printed until it accepted connections.
+pub(super) struct Served {
+    child: Child,
+    shown: Arc<Mutex<Vec<u8>>>,
+    pub(super) printed: String,
+    address: String,
+    key: Option<String>,
+}
+
+impl Served {
+    pub(super) fn start(shell: &Shell, program: &str, place: &str) -> Self {
+        let (ours, theirs) = terminal();
+        let mut bash = command("bash");
+        environment(&mut bash, shell.folder()).env("ACP_GATEWAY_LISTEN", "127.0.0.1:0");
+        let errors = theirs.try_clone().expect("a descriptor");
+        let child = bash
+            .args(["-euc", &format!("exec {}", program.trim())])
+            .stdin(Stdio::null())
+            .stdout(theirs)
+            .stderr(errors)
+            .spawn()
+            .expect("bash is there");
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let (mut terminal, kept) = (File::from(ours), Arc::clone(&shown));
+        // A terminal whose other side is closed ends with an error.
+        let read = move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = terminal.read(&mut bytes) {
+                kept.lock().expect("no panic").extend_from_slice(&bytes[..count]);
+            }
+        };
+        std::thread::Builder::new().spawn(read).expect("a thread");
+        let mut served = Self { child, shown, printed: String::new(), address: String::new(), key: None };
+        let began = Instant::now();
+        loop {
+            let text = served.text();
+            let link = text.lines().find(|line| line.starts_with("http://"));
+            if let Some(link) = link.filter(|_| text.ends_with('\n')) {
+                let (address, key) = link["http://".len()..].split_once('/').expect("a link has a path");
+                address.clone_into(&mut served.address);
+                served.key = key.split_once("key=").map(|(_, key)| key.trim().to_owned());
+                served.printed.clone_from(&text);
+                return served;
+            }
+            let ended = served.child.try_wait().expect("the child can be asked");
+            assert!(ended.is_none() && began.elapsed() < START, "{place}: no link was printed: {text}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().expect("no panic")).into_owned()
+    }
+
+    /// A block of a page with the address and the link key of this gateway.
+    fn named(&self, block: &str) -> String {
+        let block = block.replace(ADDRESS, &self.address);
+        let Some(key) = &self.key else { return block };
+        let (mut named, mut rest) = (String::new(), &*block);
+        while let Some(at) = rest.find(KEY) {
+            named.push_str(&rest[..at]);
+            named.push_str(key);
+            rest = rest.get(at + KEY_LENGTH..).unwrap_or_default();
+        }
+        named + rest
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let asked = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let began = Instant::now();
+        while asked.is_ok() && began.elapsed() < START {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Both sides of a new terminal.
+fn terminal() -> (OwnedFd, File) {
+    let ours = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC);
+    let ours = ours.expect("a terminal");
+    rustix::pty::grantpt(&ours).expect("it is ours");
+    rustix::pty::unlockpt(&ours).expect("it is ours");
+    let name = rustix::pty::ptsname(&ours, Vec::new()).expect("it has a name").into_string().expect("UTF-8");
+    let theirs = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
+    let theirs = rustix::fs::open(name, theirs, rustix::fs::Mode::empty()).expect("it is there");
+    (ours, File::from(theirs))
+}
