@@ -209,19 +209,19 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     listener.set_nonblocking(true).map_err(StartError::Listener)?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Listener)?;
     let proxies = config.behind_proxy.clone();
-    let lanes = http::StreamWorkers::start().map_err(StartError::StreamWorkers)?;
+    let workers = http::StreamWorkers::start().map_err(StartError::StreamWorkers)?;
     let acceptor = http::Acceptor {
         limits: Arc::clone(&limits),
         // Without proxies, the listener is on loopback or the operator has set `insecure_http`.
         require_proxy: !proxies.is_empty() && !config.insecure_http,
         proxies,
-        stream_workers: lanes.clone(),
+        stream_workers: workers.clone(),
         shutdown: shutdown.clone(),
     };
     shutdown.spawn_critical(http::serve(listener, router, acceptor));
     // Start idle processes only now, so that their start does not delay the first requests.
     prestart_pool.start_maintenance();
-    Ok(Gateway { link_key, shutdown, limits, log, stream_workers: lanes, fatal, reloader })
+    Ok(Gateway { link_key, shutdown, limits, log, stream_workers: workers, fatal, reloader })
 }
 
 /// Raises the limit of open files, and logs a warning if the limit is too low for the configuration.
@@ -258,13 +258,13 @@ impl Gateway {
 
     /// Completes when a requested stop is complete. Fails if the log has failed.
     pub async fn wait_ended(self) -> Result<(), LogFailure> {
-        let Self { shutdown, limits, log, stream_workers: lanes, mut fatal, .. } = self;
+        let Self { shutdown, limits, log, stream_workers: workers, mut fatal, .. } = self;
         tokio::select! {
             () = shutdown.drain_started() => {}
             Ok(reason) = &mut fatal => {
                 shutdown.start_drain();
                 shutdown.abort();
-                lanes.stop(DRAIN_SLACK).await;
+                workers.stop(DRAIN_SLACK).await;
                 return Err(LogFailure(reason));
             }
         }
@@ -274,7 +274,7 @@ impl Gateway {
             shutdown.wait_for_tasks(DRAIN_SLACK).await;
         }
         // The stream workers still send events during the drain, so they end after it.
-        lanes.stop(DRAIN_SLACK).await;
+        workers.stop(DRAIN_SLACK).await;
         log.close().await;
         fatal.try_recv().map_or(Ok(()), |reason| Err(LogFailure(reason)))
     }

@@ -99,8 +99,8 @@ events! {
     TerminalOutput<'a> = "terminal.output", true;
     TerminalExited<'a> = "terminal.exited", true;
     AgentExited<'a> = "agent.exited", true;
-    AgentNoise = "agent.noise", true;
-    Ext<'a> = "ext", true;
+    AgentInvalidOutput = "agent.invalid_output", true;
+    Extension<'a> = "extension", true;
     Reset<'a> = "reset", false;
     Ready<'a> = "ready", false;
     PositionFrame = "position", false;
@@ -210,7 +210,7 @@ pub enum DetachedReason {
     /// The gateway is shutting down.
     Drain,
     /// The pool reclaimed the process for another session.
-    Recycled,
+    Reclaimed,
 }
 
 /// The session has no process any more.
@@ -441,14 +441,14 @@ pub struct AgentExited<'a> {
 
 /// The agent wrote invalid JSON-RPC to stdout. The event counts the lines and does not contain them.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct AgentNoise {
+pub struct AgentInvalidOutput {
     pub lines: u64,
     pub bytes: u64,
 }
 
 /// A notification that the gateway does not know.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct Ext<'a> {
+pub struct Extension<'a> {
     pub method: &'a str,
     #[schema(required, value_type = Option<Value>)]
     pub params: Option<&'a RawValue>,

@@ -76,8 +76,6 @@ codes! {
     Draining = "draining", 503, true, "The gateway is shutting down";
     /// The key lacks a scope, the `Origin` of the page is not allowed, or the configuration forbids the operation.
     Forbidden = "forbidden", 403, false, "Not allowed";
-    /// The `Host` of the request is not a name of the gateway (`public_url`).
-    HostRefused = "host_refused", 421, false, "Not a name of this gateway";
     /// The first request with this `Idempotency-Key` has no response yet. Retry later.
     IdempotencyInFlight = "idempotency_in_flight", 409, true, "The first request is still in flight";
     /// An earlier request used this `Idempotency-Key` with another body.
@@ -94,6 +92,8 @@ codes! {
     Malformed = "malformed", 400, false, "The request is malformed";
     /// The resource exists but does not support the method. `Allow` lists the supported methods.
     MethodNotAllowed = "method_not_allowed", 405, false, "Method not allowed";
+    /// The `Host` of the request is not a name of the gateway (`public_url`).
+    MisdirectedRequest = "misdirected_request", 421, false, "Not a name of this gateway";
     /// The route supports none of the media types in `Accept`.
     NotAcceptable = "not_acceptable", 406, false, "Not acceptable";
     /// The object does not exist, or the key has no access to it.

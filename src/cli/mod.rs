@@ -96,7 +96,7 @@ enum Command {
     Completions { shell: clap_complete::Shell },
     /// Run the supervisor of an agent
     #[command(hide = true, disable_help_flag = true)]
-    Keeper {
+    Supervisor {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
@@ -116,7 +116,7 @@ pub fn main() -> ExitCode {
     let command = line.command.unwrap_or(Command::Serve);
     // All other commands may have the environment of the gateway, with its secrets. Agents of the same user
     // must not read it from `/proc`. The demo agent and the supervisor have only the environment of an agent.
-    if !matches!(command, Command::DemoAgent { .. } | Command::Keeper { .. })
+    if !matches!(command, Command::DemoAgent { .. } | Command::Supervisor { .. })
         && let Err(error) = process::set_not_dumpable()
     {
         print_error(&error);
@@ -133,7 +133,7 @@ pub fn main() -> ExitCode {
         Command::Completions { shell } => completions(shell),
         Command::DemoAgent { command: None } => return demo_agent::main(),
         Command::DemoAgent { command: Some(DemoCommand::SignIn) } => return demo_agent::sign_in(),
-        Command::Keeper { args } => return process::supervisor::main(args),
+        Command::Supervisor { args } => return process::supervisor::main(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -233,7 +233,7 @@ async fn serve_connection(
     permit: ConnectionPermit,
 ) {
     let OpenSocket { stream, read_buf: early, activity } = begun;
-    let Acceptor { limits, stream_workers: lanes, shutdown, .. } = &listener.acceptor;
+    let Acceptor { limits, stream_workers: workers, shutdown, .. } = &listener.acceptor;
     let (lent, takeover) = Hijack::wrap(stream, early);
     let io = StallGuard::new(lent, limits.write_stall, activity.clone());
     let send_backlog = io.send_backlog();
@@ -297,7 +297,7 @@ async fn serve_connection(
     }
     drop(connection);
     let home = ReturnPath { listener: Arc::clone(&listener), peer };
-    takeover.start_stream(permit, home, lanes, limits, shutdown);
+    takeover.start_stream(permit, home, workers, limits, shutdown);
 }
 
 /// Returns `None` if a stream hijacks the connection.

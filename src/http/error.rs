@@ -141,7 +141,7 @@ impl From<auth::AdmissionError> for ApiError {
         use auth::AdmissionError as R;
         let detail = refusal.to_string();
         match refusal {
-            R::MisdirectedRequest => Self::new(ProblemCode::HostRefused, detail),
+            R::MisdirectedRequest => Self::new(ProblemCode::MisdirectedRequest, detail),
             R::OriginForbidden => Self::new(ProblemCode::Forbidden, detail),
             R::MissingKey | R::InvalidKey | R::InvalidTicket => Self::new(ProblemCode::Unauthorized, detail),
             R::TooManyInvalidKeys { retry_after } => Self::rate_limited(detail, retry_after),

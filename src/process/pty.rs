@@ -76,9 +76,9 @@ pub struct PtyChild {
 }
 
 impl PtyChild {
-    pub(super) fn new(pid: u32, pty: Pty, leash: KillSwitch) -> Self {
+    pub(super) fn new(pid: u32, pty: Pty, kill_switch: KillSwitch) -> Self {
         let Pty { reader, writer, size } = pty;
-        Self { pid, reader: Some(reader), writer: Some(writer), size, kill_switch: leash }
+        Self { pid, reader: Some(reader), writer: Some(writer), size, kill_switch }
     }
 
     /// The program's own pid, for people.

@@ -71,26 +71,26 @@ pub fn sweep(run_dir: &Path, limit: Duration) -> io::Result<usize> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         Err(error) => return Err(error),
     };
-    let mut keepers = Vec::new();
+    let mut supervisors = Vec::new();
     for entry in entries {
         let path = entry?.path();
         // A file that is no valid identity was truncated and names no process.
         let named = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Identity>(&text).ok());
-        keepers.extend(named.and_then(|identity| open_pidfd(&identity)));
+        supervisors.extend(named.and_then(|identity| open_pidfd(&identity)));
         fs::remove_file(&path)?;
     }
-    for keeper in &keepers {
-        send(keeper, Signal::QUIT);
+    for supervisor in &supervisors {
+        send(supervisor, Signal::QUIT);
         // A leftover supervisor is probably suspended, so it must continue to handle the signal.
-        send(keeper, Signal::CONT);
+        send(supervisor, Signal::CONT);
     }
     let deadline = Instant::now() + limit;
-    for keeper in &keepers {
-        if !wait_for_exit(keeper, deadline) {
-            send(keeper, Signal::KILL);
+    for supervisor in &supervisors {
+        if !wait_for_exit(supervisor, deadline) {
+            send(supervisor, Signal::KILL);
         }
     }
-    Ok(keepers.len())
+    Ok(supervisors.len())
 }
 
 /// A pidfd of the process that `identity` names. It is opened before the comparison, so the compared process
@@ -101,17 +101,17 @@ fn open_pidfd(identity: &Identity) -> Option<OwnedFd> {
     (Identity::of(pid).ok()? == *identity).then_some(hold)
 }
 
-fn send(keeper: &OwnedFd, signal: Signal) {
-    if let Err(error) = pidfd_send_signal(keeper, signal) {
+fn send(supervisor: &OwnedFd, signal: Signal) {
+    if let Err(error) = pidfd_send_signal(supervisor, signal) {
         tracing::warn!(?signal, %error, "could not signal a leftover supervisor");
     }
 }
 
-fn wait_for_exit(keeper: &OwnedFd, deadline: Instant) -> bool {
+fn wait_for_exit(supervisor: &OwnedFd, deadline: Instant) -> bool {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let left = Timespec::try_from(left).expect("a configured limit fits into a timespec");
-        match poll(&mut [PollFd::new(keeper, PollFlags::IN)], Some(&left)) {
+        match poll(&mut [PollFd::new(supervisor, PollFlags::IN)], Some(&left)) {
             Ok(ready) => return ready > 0,
             Err(rustix::io::Errno::INTR) => {}
             Err(_) => return false,

@@ -73,8 +73,8 @@ pub struct Spawner {
 
 impl Spawner {
     /// `supervisor` is the file of this program. `run_dir` contains one small file per running supervisor.
-    pub fn new(keeper: PathBuf, run_dir: PathBuf, shutdown: Shutdown, limits: Arc<Limits>) -> Self {
-        Self { supervisor: keeper, run_dir, shutdown, limits, open_files: None }
+    pub fn new(supervisor: PathBuf, run_dir: PathBuf, shutdown: Shutdown, limits: Arc<Limits>) -> Self {
+        Self { supervisor, run_dir, shutdown, limits, open_files: None }
     }
 
     /// Sets the limit of open files for children: the limit of this process before it was raised.
@@ -86,20 +86,12 @@ impl Spawner {
     /// Starts `spec` under a supervisor. Returns when the program itself runs.
     pub async fn spawn(&self, spec: ChildSpec) -> Result<Child, SpawnError> {
         let program = spec.program.clone();
-        let StartingChild { kill_switch: leash, supervisor: keeper, control, ends } =
+        let StartingChild { kill_switch: kill_switch, supervisor: supervisor, control, ends } =
             self.run_blocking(move |spawner| spawner.start_with_pipes(spec)).await?;
-        let pid = self.await_program(control, &leash, program).await?;
+        let pid = self.await_program(control, &kill_switch, program).await?;
         let PipeEnds { stdin, stdout, stderr, terminal_requests: orders } = ends;
         let terminals = Terminals::new(orders, stderr.secrets(), &self.limits, &self.shutdown);
-        Ok(Child {
-            pid,
-            supervisor: keeper,
-            stdin,
-            stdout: Some(stdout),
-            stderr,
-            terminals,
-            kill_switch: leash,
-        })
+        Ok(Child { pid, supervisor, stdin, stdout: Some(stdout), stderr, terminals, kill_switch })
     }
 
     /// Starts `spec` in its own pseudo terminal, under its own supervisor. Returns when the program itself
@@ -109,10 +101,10 @@ impl Spawner {
             spec.env.push(("TERM".into(), pty::TERM.into()));
         }
         let program = spec.program.clone();
-        let StartingChild { kill_switch: leash, control, ends, .. } =
+        let StartingChild { kill_switch: kill_switch, control, ends, .. } =
             self.run_blocking(move |spawner| spawner.start_with_pty(&spec, size)).await?;
-        let pid = self.await_program(control, &leash, program).await?;
-        Ok(PtyChild::new(pid, ends, leash))
+        let pid = self.await_program(control, &kill_switch, program).await?;
+        Ok(PtyChild::new(pid, ends, kill_switch))
     }
 
     /// Runs a start on a blocking thread, because starting a process and writing a file block for a
@@ -137,19 +129,20 @@ impl Spawner {
         drop(their_orders);
         // This copy would keep the pipe open after the child has closed its own.
         drop(stdin_read);
-        let mut keeper = self.spawn_supervisor("watch", &spec, theirs, Stdio::piped)?;
-        let stdout = keeper.stdout.take().expect("stdout is a pipe");
-        let stderr_pipe = keeper.stderr.take().expect("stderr is a pipe");
+        let mut supervisor = self.spawn_supervisor("watch", &spec, theirs, Stdio::piped)?;
+        let stdout = supervisor.stdout.take().expect("stdout is a pipe");
+        let stderr_pipe = supervisor.stderr.take().expect("stderr is a pipe");
         let stderr = StderrTail::new(self.limits.stderr_bytes, spec.secrets);
         let drain = self.shutdown.spawn_isolated(stderr.clone().drain(stderr_pipe));
         let (close_stdin, stalled) = (CancellationToken::new(), CancellationToken::new());
         let (stdin, stdin_task) =
             StdinTask::new(stdin_pipe, &self.limits, close_stdin.clone(), stalled.clone());
         self.shutdown.spawn_isolated(stdin_task.run());
-        let (keeper, leash) = self.spawn_reaper(keeper, Pipes { close_stdin, stalled, stderr: drain });
+        let (supervisor, kill_switch) =
+            self.spawn_reaper(supervisor, Pipes { close_stdin, stalled, stderr: drain });
         Ok(StartingChild {
-            kill_switch: leash,
-            supervisor: keeper,
+            kill_switch,
+            supervisor,
             control,
             ends: PipeEnds { stdin, stdout, stderr, terminal_requests: orders },
         })
@@ -162,20 +155,20 @@ impl Spawner {
             handshake::open_control_socket(&[], &terminal).map_err(SpawnError::Supervisor)?;
         // This copy would keep the terminal open after the child has closed its own.
         drop(terminal);
-        let keeper = self.spawn_supervisor("watch-pty", spec, theirs, Stdio::null)?;
-        let (keeper, leash) = self.spawn_reaper(keeper, Pipes::none(&self.shutdown));
-        Ok(StartingChild { kill_switch: leash, supervisor: keeper, control, ends: pty })
+        let supervisor = self.spawn_supervisor("watch-pty", spec, theirs, Stdio::null)?;
+        let (supervisor, kill_switch) = self.spawn_reaper(supervisor, Pipes::none(&self.shutdown));
+        Ok(StartingChild { kill_switch, supervisor, control, ends: pty })
     }
 
     /// From here on the kill switch owns the supervisor: dropping it stops the supervisor.
-    fn spawn_reaper(&self, keeper: tokio::process::Child, pipes: Pipes) -> (Pid, KillSwitch) {
-        let pid = keeper.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+    fn spawn_reaper(&self, supervisor: tokio::process::Child, pipes: Pipes) -> (Pid, KillSwitch) {
+        let pid = supervisor.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
         let pid = pid.expect("a supervisor that was not awaited has a pid");
         let (orders_in, orders) = watch::channel(StopRequest::Run);
         let (ending_in, ending) = watch::channel(ExitState::default());
-        let leash = KillSwitch { requests: orders_in, exit_state: ending };
+        let kill_switch = KillSwitch { requests: orders_in, exit_state: ending };
         let guard = Reaper {
-            supervisor: keeper,
+            supervisor,
             pid,
             requests: orders,
             pipes,
@@ -185,22 +178,22 @@ impl Spawner {
             limits: Arc::clone(&self.limits),
         };
         self.shutdown.spawn(guard.run());
-        (pid, leash)
+        (pid, kill_switch)
     }
 
     /// Waits for the program to start. If the start fails, waits for the end of the supervisor.
     async fn await_program(
         &self,
         control: UnixStream,
-        leash: &KillSwitch,
+        kill_switch: &KillSwitch,
         program: PathBuf,
     ) -> Result<u32, SpawnError> {
         let error = match await_report(control, self.limits.spawn, program).await {
             Ok(pid) => return Ok(pid),
             Err(error) => error,
         };
-        leash.request(StopRequest::Kill);
-        leash.exited().await;
+        kill_switch.request(StopRequest::Kill);
+        kill_switch.exited().await;
         Err(error)
     }
 
@@ -218,7 +211,7 @@ impl Spawner {
         command
             // The file name is not meaningful in a list of processes.
             .arg0("acp-gateway")
-            .arg("keeper")
+            .arg("supervisor")
             .arg(stage)
             .arg(OsString::from(std::process::id().to_string()))
             .arg(self.open_files.map_or_else(|| open_files::UNCHANGED.to_owned(), OpenFiles::child_argument))

@@ -18,8 +18,8 @@ pub struct ProcessTree {
 }
 
 impl ProcessTree {
-    pub(super) fn of_supervisor(keeper: Pid) -> Self {
-        Self { supervisor: keeper, baseline: Arc::default() }
+    pub(super) fn of_supervisor(supervisor: Pid) -> Self {
+        Self { supervisor, baseline: Arc::default() }
     }
 
     /// The same tree with the processes that run now as the baseline.

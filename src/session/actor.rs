@@ -148,7 +148,7 @@ impl Actor {
                     // A terminal can flood as well.
                     tokio::task::yield_now().await;
                 }
-                Wakeup::Recalled => self.detach_if_idle(DetachedReason::Recycled),
+                Wakeup::Recalled => self.detach_if_idle(DetachedReason::Reclaimed),
                 Wakeup::Deadline => self.check_deadlines(),
                 Wakeup::Draining => self.drain(),
             }

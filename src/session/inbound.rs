@@ -8,7 +8,7 @@ use super::attachment::{AttachMethod, Attachment};
 use super::subagents::SessionOwner;
 use crate::acp;
 use crate::agent::{Batch, Inbound};
-use crate::api::event::{AgentNoise, EventMembers as _, Ext, SessionUpdate};
+use crate::api::event::{AgentInvalidOutput, EventMembers as _, Extension, SessionUpdate};
 use crate::eventlog::{Event, Members, Records};
 use crate::jsonrpc::{CallId, RpcError};
 use crate::types::PromptId;
@@ -103,7 +103,7 @@ impl Actor {
     fn append_invalid_output(&mut self, InvalidOutput { lines, bytes }: InvalidOutput) {
         if lines > 0 && self.record.attached {
             let prompt = self.running_turn();
-            self.append(prompt, &AgentNoise { lines, bytes }, Records::default());
+            self.append(prompt, &AgentInvalidOutput { lines, bytes }, Records::default());
         }
     }
 
@@ -197,7 +197,7 @@ impl Actor {
     fn append_extension(&mut self, method: &str, params: &RawValue) {
         let Some(own) = self.params_for_clients(params) else { return };
         let (prompt, subagent) = (self.running_turn(), self.subagent_of(params));
-        let event = Ext { method, params: Some(&own), subagent: subagent.as_deref() };
+        let event = Extension { method, params: Some(&own), subagent: subagent.as_deref() };
         self.append(prompt, &event, Records::default());
     }
 

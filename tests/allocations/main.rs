@@ -48,7 +48,7 @@ struct Counts {
 
 fn main() -> ExitCode {
     let command = std::env::args_os().nth(1).unwrap_or_default();
-    if command == "keeper" {
+    if command == "supervisor" {
         return acp_gateway::cli::main();
     }
     if command == "serve" {

@@ -296,7 +296,7 @@ fn completions_and_help_know_every_subcommand() {
         }
     }
     let help = run(data.path(), &["--help"]);
-    assert!(!stdout(&help).contains("keeper"), "{}", stdout(&help));
+    assert!(!stdout(&help).contains("supervisor"), "{}", stdout(&help));
 }
 
 #[test]

@@ -309,7 +309,7 @@ async fn a_keeper_without_its_gateway_starts_nothing() {
     let file = bench.path("started");
     #[expect(clippy::disallowed_methods, reason = "the keeper itself is what is tested")]
     let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_acp-gateway"))
-        .args(["keeper", "watch", "1", "/bin/sh", "-c"])
+        .args(["supervisor", "watch", "1", "/bin/sh", "-c"])
         .arg(format!("echo >{}", file.display()))
         .stdin(Stdio::null())
         .output();

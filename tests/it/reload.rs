@@ -80,7 +80,7 @@ async fn agents_come_change_and_go_without_a_restart() {
     eventually("the idle process has gone", PATIENCE, || async { (!is_alive(idle_pid)).then_some(()) }).await;
     assert_ne!(pid(&gateway, idle).await, idle_pid);
     let log = gateway.lawful(idle).await;
-    assert_eq!(all(&log, "session.detached")[0]["reason"], "recycled");
+    assert_eq!(all(&log, "session.detached")[0]["reason"], "reclaimed");
     assert_eq!(all(&log, "session.attached")[1]["by"], "resume", "which only the new entry can");
     // A turn that runs goes on with the process that it began with, which then goes too.
     let path = format!("/v1/sessions/{busy}/prompts/{}", running["promptId"].as_str().expect("an id"));

@@ -105,7 +105,7 @@ async fn a_foreign_host_or_origin_is_refused_also_with_the_key() {
     for operation in &operations() {
         for host in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "localhost."] {
             let request = operation.request(&gateway).bearer_auth(KEY).header("host", host);
-            operation.refused(request, StatusCode::MISDIRECTED_REQUEST, "host_refused").await;
+            operation.refused(request, StatusCode::MISDIRECTED_REQUEST, "misdirected_request").await;
         }
         for origin in ["http://evil.example", "null", "http://localhost:1", "http://127.0.0.1"] {
             let request = operation.request(&gateway).bearer_auth(KEY).header("origin", origin);

@@ -4,7 +4,7 @@ use crate::api::ProblemCode as C;
 
 /// The problem codes that follow from the shape of a route.
 pub(super) fn common_codes(path: &str, method: &str, body: bool, public: bool) -> Vec<C> {
-    let mut codes = vec![C::HostRefused, C::Internal];
+    let mut codes = vec![C::MisdirectedRequest, C::Internal];
     if !public {
         codes.extend([C::Unauthorized, C::Forbidden, C::RateLimited, C::Invalid]);
     }

@@ -96,18 +96,18 @@ impl KeepAliveTicker {
     /// Registers a stream. The stream must check for signals at once, because earlier signals do not wake it.
     pub(crate) fn register(&self) -> KeepAlive {
         let slot = Arc::new(Entry { due: AtomicU64::new(NEVER), waker: Mutex::default() });
-        let mut hearts = self.lock();
-        hearts.entries.push(Arc::clone(&slot));
-        hearts.registered += 1;
+        let mut keep_alives = self.lock();
+        keep_alives.entries.push(Arc::clone(&slot));
+        keep_alives.registered += 1;
         // The stagger spreads streams that an event woke together over several ticks. It also allows for a
         // late tick.
-        let stagger = Ticks(1 + hearts.registered % (self.0.keep_alive.0 / 4).max(1));
-        if !std::mem::replace(&mut hearts.is_running, true) {
+        let stagger = Ticks(1 + keep_alives.registered % (self.0.keep_alive.0 / 4).max(1));
+        if !std::mem::replace(&mut keep_alives.is_running, true) {
             self.0.update_now();
             let pulse = self.clone();
             drop(self.0.shutdown.spawn_critical(async move { pulse.run().await }));
         }
-        drop(hearts);
+        drop(keep_alives);
         let seen = self.0.signals.load(Ordering::Acquire).wrapping_sub(1);
         KeepAlive { ticker: self.clone(), entry: slot, seen_signals: seen, stagger }
     }
@@ -153,19 +153,21 @@ impl KeepAliveTicker {
     /// Wakes the due streams. Returns false if no stream is registered.
     fn tick(&self) -> bool {
         let now = self.0.update_now();
-        let mut hearts = self.lock();
-        hearts.entries.retain(|slot| {
+        let mut keep_alives = self.lock();
+        keep_alives.entries.retain(|slot| {
             let due = slot.due.load(Ordering::Acquire);
             if due <= now {
                 slot.wake();
             }
             due != REMOVED
         });
-        if hearts.entries.capacity() > 64 && hearts.entries.len() < hearts.entries.capacity() / 4 {
-            hearts.entries.shrink_to_fit();
+        if keep_alives.entries.capacity() > 64
+            && keep_alives.entries.len() < keep_alives.entries.capacity() / 4
+        {
+            keep_alives.entries.shrink_to_fit();
         }
-        hearts.is_running = !hearts.entries.is_empty();
-        hearts.is_running
+        keep_alives.is_running = !keep_alives.entries.is_empty();
+        keep_alives.is_running
     }
 }
 
@@ -298,10 +300,10 @@ mod tests {
     }
 
     /// Completes when the timer is due or a signal arrived.
-    async fn due_or_signalled(heart: &KeepAlive) {
+    async fn due_or_signalled(keep_alive: &KeepAlive) {
         poll_fn(|context| {
-            heart.register_waker(context);
-            if heart.is_due() || heart.is_signalled() { Poll::Ready(()) } else { Poll::Pending }
+            keep_alive.register_waker(context);
+            if keep_alive.is_due() || keep_alive.is_signalled() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }
@@ -311,14 +313,14 @@ mod tests {
         let (shutdown, (_keys, endings)) = (Shutdown::new(), watch::channel(0));
         let pulse = ticker(&shutdown, endings);
         let began = Instant::now();
-        let wait = |mut heart: KeepAlive| async move {
-            assert!(heart.take_signal(), "a new stream has a signal");
-            heart.data_sent();
-            due_or_signalled(&heart).await;
+        let wait = |mut keep_alive: KeepAlive| async move {
+            assert!(keep_alive.take_signal(), "a new stream has a signal");
+            keep_alive.data_sent();
+            due_or_signalled(&keep_alive).await;
             began.elapsed()
         };
-        let hearts: Vec<_> = (0..20).map(|_| wait(pulse.register())).collect();
-        let mut times = futures_util::future::join_all(hearts).await;
+        let keep_alives: Vec<_> = (0..20).map(|_| wait(pulse.register())).collect();
+        let mut times = futures_util::future::join_all(keep_alives).await;
         times.sort();
         let (first, last) = (times[0], times[19]);
         assert!(last <= Duration::from_secs(15), "{last:?}");
@@ -331,14 +333,14 @@ mod tests {
     async fn a_stall_ends_after_its_timeout_and_progress_postpones_it() {
         let (shutdown, (_keys, endings)) = (Shutdown::new(), watch::channel(0));
         let pulse = ticker(&shutdown, endings);
-        let mut heart = pulse.register();
-        heart.take_signal();
-        heart.write_progressed();
+        let mut keep_alive = pulse.register();
+        keep_alive.take_signal();
+        keep_alive.write_progressed();
         tokio::time::sleep(Duration::from_secs(20)).await;
-        assert!(!heart.is_due());
+        assert!(!keep_alive.is_due());
         let progress = Instant::now();
-        heart.write_progressed();
-        due_or_signalled(&heart).await;
+        keep_alive.write_progressed();
+        due_or_signalled(&keep_alive).await;
         let stalled = progress.elapsed();
         assert!((Duration::from_secs(30)..Duration::from_secs(33)).contains(&stalled), "{stalled:?}");
     }
@@ -347,48 +349,48 @@ mod tests {
     async fn data_sent_while_parked_postpones_the_keep_alive() {
         let (shutdown, (keys, endings)) = (Shutdown::new(), watch::channel(0));
         let pulse = ticker(&shutdown, endings);
-        let mut heart = pulse.register();
-        heart.take_signal();
-        heart.data_sent();
-        let silent = heart.park();
-        let mut deputy = heart.park();
+        let mut keep_alive = pulse.register();
+        keep_alive.take_signal();
+        keep_alive.data_sent();
+        let silent = keep_alive.park();
+        let mut parked_keep_alive = keep_alive.park();
         tokio::time::sleep(Duration::from_secs(8)).await;
-        deputy.data_sent();
+        parked_keep_alive.data_sent();
         let said = Instant::now();
-        due_or_signalled(&heart).await;
-        heart.resume(&silent);
-        assert!(heart.is_due(), "no data was sent");
-        heart.resume(&deputy);
-        assert!(!heart.is_due());
-        due_or_signalled(&heart).await;
+        due_or_signalled(&keep_alive).await;
+        keep_alive.resume(&silent);
+        assert!(keep_alive.is_due(), "no data was sent");
+        keep_alive.resume(&parked_keep_alive);
+        assert!(!keep_alive.is_due());
+        due_or_signalled(&keep_alive).await;
         assert!((Duration::from_secs(10)..=Duration::from_secs(15)).contains(&said.elapsed()));
-        assert!(!deputy.is_signalled());
+        assert!(!parked_keep_alive.is_signalled());
         assert_eq!(keys.send_replace(1), 0);
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
-        assert!(deputy.is_signalled());
+        assert!(parked_keep_alive.is_signalled());
     }
 
     #[tokio::test(start_paused = true)]
     async fn all_streams_are_signalled_and_the_task_ends_with_the_last() {
         let (shutdown, (keys, endings)) = (Shutdown::new(), watch::channel(0));
         let pulse = ticker(&shutdown, endings);
-        let mut hearts = [pulse.register(), pulse.register()];
+        let mut keep_alives = [pulse.register(), pulse.register()];
         let key_ends = || assert_eq!(keys.send_replace(1), 0);
         for cause in [&key_ends as &dyn Fn(), &|| shutdown.start_drain(), &|| shutdown.abort()] {
-            for heart in &mut hearts {
-                assert!(heart.take_signal());
+            for keep_alive in &mut keep_alives {
+                assert!(keep_alive.take_signal());
             }
-            assert!(hearts.iter().all(|heart| !heart.is_signalled()));
+            assert!(keep_alives.iter().all(|keep_alive| !keep_alive.is_signalled()));
             cause();
-            for heart in &hearts {
-                due_or_signalled(heart).await;
+            for keep_alive in &keep_alives {
+                due_or_signalled(keep_alive).await;
             }
         }
         let left =
             tokio::time::timeout(Duration::from_secs(10), shutdown.wait_for_tasks(Duration::from_secs(5)));
         assert!(!left.await.expect("the wait is bounded"), "the task runs while streams exist");
-        drop(hearts);
+        drop(keep_alives);
         assert!(shutdown.wait_for_tasks(Duration::from_secs(5)).await);
         assert_eq!(pulse.lock().entries.len(), 0);
     }

@@ -110,10 +110,10 @@ impl SharedSocket {
 
 impl DirectSink for SharedSocket {
     fn try_deliver(&self) -> Delivery {
-        let Outgoing { parked: waits, writer: chunk } = &mut *self.lock();
+        let Outgoing { parked, writer: chunk } = &mut *self.lock();
         // Unfinished chunks and signals belong to the task of the stream, which may not know of them yet.
-        let Some(Parked { tail_cursor: place, keep_alive: deputy }) =
-            waits.as_mut().filter(|waits| !chunk.is_started() && !waits.keep_alive.is_signalled())
+        let Some(Parked { tail_cursor: place, keep_alive: parked_keep_alive }) =
+            parked.as_mut().filter(|parked| !chunk.is_started() && !parked.keep_alive.is_signalled())
         else {
             return Delivery::WakeTask;
         };
@@ -128,7 +128,7 @@ impl DirectSink for SharedSocket {
         let (any, written) = self.write(chunk);
         // The task flushes the rest, but the data counts as sent now.
         if any || chunk.is_started() {
-            deputy.data_sent();
+            parked_keep_alive.data_sent();
         }
         match (written, not_ready) {
             // The task flushes the rest, reads the store, or ends the stream.
@@ -213,8 +213,8 @@ impl StreamSink for SocketSink {
         Some(Arc::<SharedSocket>::clone(&self.shared))
     }
 
-    fn park(&mut self, waits: Parked) {
-        self.shared.lock().parked = Some(waits);
+    fn park(&mut self, parked: Parked) {
+        self.shared.lock().parked = Some(parked);
     }
 
     fn unpark(&mut self) -> Option<Parked> {
@@ -276,7 +276,7 @@ mod tests {
         session: SessionLog,
         reader: Reader,
         keys: watch::Sender<u64>,
-        heart: KeepAlive,
+        keep_alive: KeepAlive,
         peer: SharedSocket,
         other: TcpStream,
     }
@@ -286,20 +286,20 @@ mod tests {
             (memory_log(Limits::default()), watch::Sender::new(0), shared_socket().await);
         let session = open(&log, 1).await;
         let reader = tail_reader(&session);
-        let mut heart =
+        let mut keep_alive =
             KeepAliveTicker::new(&Limits::default(), Shutdown::new(), keys.subscribe()).register();
-        heart.take_signal();
-        Fixture { log, session, reader, keys, heart, peer, other }
+        keep_alive.take_signal();
+        Fixture { log, session, reader, keys, keep_alive, peer, other }
     }
 
-    fn parked(reader: &Reader, heart: &KeepAlive) -> Parked {
-        Parked { tail_cursor: reader.tail_cursor(), keep_alive: heart.park() }
+    fn parked(reader: &Reader, keep_alive: &KeepAlive) -> Parked {
+        Parked { tail_cursor: reader.tail_cursor(), keep_alive: keep_alive.park() }
     }
 
     #[tokio::test]
     async fn a_partial_write_is_left_to_the_stream_and_adds_nothing() {
-        let Fixture { log, session, mut reader, keys: _keys, heart, peer, mut other } = fixture().await;
-        peer.lock().parked = Some(parked(&reader, &heart));
+        let Fixture { log, session, mut reader, keys: _keys, keep_alive, peer, mut other } = fixture().await;
+        peer.lock().parked = Some(parked(&reader, &keep_alive));
         assert_eq!(peer.try_deliver(), Delivery::CaughtUp, "there are no events");
         let mut events = 0;
         loop {
@@ -307,7 +307,7 @@ mod tests {
             events += 1;
             match peer.try_deliver() {
                 Delivery::CaughtUp => assert!(events < 1000, "the socket buffer never fills"),
-                took => break assert_eq!(took, Delivery::WakeTask),
+                delivery => break assert_eq!(delivery, Delivery::WakeTask),
             }
         }
         assert!(events > 1);
@@ -340,12 +340,12 @@ mod tests {
 
     #[tokio::test]
     async fn data_that_the_peer_does_not_read_counts_as_sent() {
-        let Fixture { log, session, reader, keys: _keys, heart, peer, other } = fixture().await;
+        let Fixture { log, session, reader, keys: _keys, keep_alive, peer, other } = fixture().await;
         while send(&peer.stream, &[IoSlice::new(&[b' '; 4096])]).is_ok() {}
-        peer.lock().parked = Some(parked(&reader, &heart));
+        peer.lock().parked = Some(parked(&reader, &keep_alive));
         assert_eq!(peer.try_deliver(), Delivery::CaughtUp, "there are no events");
         assert!(!peer.lock().parked.take().expect("the stream is parked").keep_alive.has_sent());
-        peer.lock().parked = Some(parked(&reader, &heart));
+        peer.lock().parked = Some(parked(&reader, &keep_alive));
         append_event(&session).await;
         assert_eq!(peer.try_deliver(), Delivery::WakeTask);
         assert!(
@@ -358,18 +358,18 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_sent_after_the_key_ended() {
-        let Fixture { log, session, reader, keys, heart, peer, other } = fixture().await;
-        peer.lock().parked = Some(parked(&reader, &heart));
+        let Fixture { log, session, reader, keys, keep_alive, peer, other } = fixture().await;
+        peer.lock().parked = Some(parked(&reader, &keep_alive));
         keys.send_replace(1);
         in_time(async {
-            while !heart.is_signalled() {
+            while !keep_alive.is_signalled() {
                 tokio::task::yield_now().await;
             }
         })
         .await;
         append_event(&session).await;
         assert_eq!(peer.try_deliver(), Delivery::WakeTask);
-        assert_eq!(peer.lock().parked.take().map(|waits| waits.tail_cursor.cursor()), Some(0));
+        assert_eq!(peer.lock().parked.take().map(|parked| parked.tail_cursor.cursor()), Some(0));
         drop(peer);
         assert_eq!(in_time(other.readable()).await.and_then(|()| other.try_read(&mut [0; 9])).ok(), Some(0));
         log.close().await;

@@ -29,7 +29,7 @@ impl EventTypes {
     pub fn contains(&self, kind: &str) -> bool {
         match self {
             Self::All => true,
-            Self::NoBulk => !matches!(kind, "session.update" | "terminal.output" | "ext"),
+            Self::NoBulk => !matches!(kind, "session.update" | "terminal.output" | "extension"),
             Self::Only(names) => names
                 .iter()
                 .any(|name| kind == name || name.ends_with('.') && kind.starts_with(name.as_str())),

@@ -157,7 +157,7 @@ pub(in crate::http) trait StreamSink {
     /// The sink for direct delivery while the task of the stream waits.
     fn direct_sink(&self) -> Option<Arc<dyn DirectSink>>;
     /// Permits direct delivery. Nothing may be left to flush.
-    fn park(&mut self, waits: Parked);
+    fn park(&mut self, parked: Parked);
     /// Ends direct delivery. A part of the delivered bytes may remain to be flushed.
     fn unpark(&mut self) -> Option<Parked>;
     /// Releases the sink after the stream was written completely.
@@ -204,8 +204,8 @@ impl Stream {
         mut sink: W,
         notifier: Option<Arc<Notifier>>,
     ) {
-        if let Some(herald) = &notifier {
-            self.feed.source.subscribe_via(herald, sink.direct_sink());
+        if let Some(notifier) = &notifier {
+            self.feed.source.subscribe_via(notifier, sink.direct_sink());
         }
         drop(notifier);
         self.keep_alive.data_sent();
@@ -229,21 +229,22 @@ impl Stream {
                 drop(self);
                 return sink.finish();
             }
-            let Self { feed, keep_alive: heart, encoder: shape, .. } = &mut *self;
+            let Self { feed, keep_alive: keep_alive, encoder: shape, .. } = &mut *self;
             let gone = match step {
                 Step::Wait => {
                     if let Some(place) = feed.tail_cursor(*shape) {
-                        sink.park(Parked { tail_cursor: place, keep_alive: heart.park() });
+                        sink.park(Parked { tail_cursor: place, keep_alive: keep_alive.park() });
                     }
-                    let wake = wait_for_wakeup(heart, &mut sink, pin!(feed.source.changed())).await;
-                    if let Some(Parked { tail_cursor: place, keep_alive: deputy }) = sink.unpark() {
+                    let wake = wait_for_wakeup(keep_alive, &mut sink, pin!(feed.source.changed())).await;
+                    if let Some(Parked { tail_cursor: place, keep_alive: parked_keep_alive }) = sink.unpark()
+                    {
                         feed.resume(&place);
-                        heart.resume(&deputy);
+                        keep_alive.resume(&parked_keep_alive);
                     }
                     matches!(wake, Wakeup::Disconnected) || self.flush(&mut sink).await.is_err()
                 }
                 Step::ReadStore => {
-                    match wait_for_wakeup(heart, &mut sink, Box::pin(feed.source.next())).await {
+                    match wait_for_wakeup(keep_alive, &mut sink, Box::pin(feed.source.next())).await {
                         Wakeup::Source(next) => {
                             read = Some(next);
                             false
@@ -343,7 +344,7 @@ impl Stream {
             }
             match wire.took_progress() {
                 None => self.keep_alive.disarm(),
-                Some(took) if took || !waited => self.keep_alive.write_progressed(),
+                Some(delivery) if delivery || !waited => self.keep_alive.write_progressed(),
                 Some(_) => {}
             }
             waited = true;
@@ -413,7 +414,7 @@ impl Stream {
 /// Waits for the source, for the keep-alive timer, or for a disconnect. Dropping the source future loses no
 /// event.
 async fn wait_for_wakeup<W: StreamSink, F: Future + Unpin>(
-    heart: &KeepAlive,
+    keep_alive: &KeepAlive,
     wire: &mut W,
     mut news: F,
 ) -> Wakeup<F::Output> {
@@ -424,8 +425,8 @@ async fn wait_for_wakeup<W: StreamSink, F: Future + Unpin>(
             turn.made_progress();
             return Poll::Ready(Wakeup::Source(news));
         }
-        heart.register_waker(context);
-        if heart.is_due() || heart.is_signalled() {
+        keep_alive.register_waker(context);
+        if keep_alive.is_due() || keep_alive.is_signalled() {
             return Poll::Ready(Wakeup::KeepAlive);
         }
         wire.poll_disconnected(context).map(|()| Wakeup::Disconnected)

@@ -64,7 +64,7 @@ fn start_terminal(control: &OwnedFd, output: OwnedFd) {
     let started = control.try_clone().and_then(|stdin| {
         Command::new("/proc/self/exe")
             .arg0("acp-gateway")
-            .arg("keeper")
+            .arg("supervisor")
             .arg("watch-terminal")
             .arg(getpid().as_raw_pid().to_string())
             .stdin(stdin)

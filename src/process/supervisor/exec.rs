@@ -19,14 +19,14 @@ use crate::process::report;
 
 /// Becomes `program`. Returns only if the kernel refuses to execute it.
 pub(super) fn run(
-    keeper: Pid,
+    supervisor: Pid,
     way: StdioMode,
     program: &OsStr,
     args: &[OsString],
 ) -> Result<ExitCode, SupervisorError> {
     // The duplicate closes by itself when the program starts.
     let control = fcntl_dupfd_cloexec(stdin(), 3).map_err(SupervisorError::at("control socket"))?;
-    confine(keeper)
+    confine(supervisor)
         .inspect_err(|error| write_line(&control, &report::setup_failed_line(&error.to_string())))?;
     let [own_stdin] = receive::descriptors(stdin()).map_err(SupervisorError::at("stdin"))?;
     if way == StdioMode::Pty {
@@ -42,12 +42,12 @@ pub(super) fn run(
 
 /// Confines the process. The supervisor already created its process group. The death signal comes last, and
 /// the check of the parent follows it: a parent that ended before would never cause a signal.
-fn confine(keeper: Pid) -> Result<(), SupervisorError> {
+fn confine(supervisor: Pid) -> Result<(), SupervisorError> {
     rustix::thread::set_no_new_privs(true).map_err(SupervisorError::at("no_new_privs"))?;
     detach::no_core().map_err(SupervisorError::at("core limit"))?;
     umask(Mode::from_raw_mode(0o077));
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(SupervisorError::at("death signal"))?;
-    if getppid() == Some(keeper) {
+    if getppid() == Some(supervisor) {
         Ok(())
     } else {
         Err(SupervisorError { step: "supervisor", source: io::Error::other("it has ended") })

@@ -80,9 +80,13 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         (Some("watch-pty"), Some(gateway), Some(program)) => {
             watch::run(gateway, StdioMode::Pty, &program, &rest)
         }
-        (Some("watch-terminal"), Some(keeper), None) => watch::run_terminal(keeper),
-        (Some("exec"), Some(keeper), Some(program)) => exec::run(keeper, StdioMode::Pipes, &program, &rest),
-        (Some("exec-pty"), Some(keeper), Some(program)) => exec::run(keeper, StdioMode::Pty, &program, &rest),
+        (Some("watch-terminal"), Some(supervisor), None) => watch::run_terminal(supervisor),
+        (Some("exec"), Some(supervisor), Some(program)) => {
+            exec::run(supervisor, StdioMode::Pipes, &program, &rest)
+        }
+        (Some("exec-pty"), Some(supervisor), Some(program)) => {
+            exec::run(supervisor, StdioMode::Pty, &program, &rest)
+        }
         _ => Err(SupervisorError { step: "arguments", source: std::io::ErrorKind::InvalidInput.into() }),
     };
     outcome.unwrap_or_else(|error| {

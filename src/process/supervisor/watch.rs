@@ -56,10 +56,10 @@ pub(super) fn run(
 }
 
 /// Runs the supervisor of a terminal, as a child of the agent's supervisor.
-pub(super) fn run_terminal(keeper: Pid) -> Result<ExitCode, SupervisorError> {
+pub(super) fn run_terminal(supervisor: Pid) -> Result<ExitCode, SupervisorError> {
     detach::prepare()?;
     let signals = Signals::register().map_err(SupervisorError::at("signals"))?;
-    let gateway = ParentProcess::open(keeper)?;
+    let gateway = ParentProcess::open(supervisor)?;
     let [line, spec] = receive::descriptors(stdin()).map_err(SupervisorError::at("terminal"))?;
     let spec = TerminalSpec::read(spec).map_err(SupervisorError::at("terminal"))?;
     if let Err(errno) = chdir(&spec.cwd) {
@@ -102,7 +102,7 @@ impl ParentProcess {
 #[expect(clippy::disallowed_methods, reason = "the supervisor starts its one child")]
 fn start(way: StdioMode, env: &[(String, String)], program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
     let mut command = Command::new("/proc/self/exe");
-    command.envs(env.iter().map(|(name, value)| (name, value))).arg("keeper");
+    command.envs(env.iter().map(|(name, value)| (name, value))).arg("supervisor");
     match way {
         StdioMode::Pipes => command.arg("exec").process_group(0),
         StdioMode::Pty => command.arg("exec-pty"),

@@ -95,7 +95,7 @@ async fn signing_out_needs_a_capability_and_ends_processes_that_were_signed_in()
     gateway.log_until(&busy, |event| event["type"] == "session.update").await;
     assert_eq!(gateway.call(Method::DELETE, AUTH).await.status, StatusCode::NO_CONTENT);
     let events = gateway.log_until(&idle, |event| event["type"] == "session.detached").await;
-    assert_eq!(one(&events, "session.detached")["reason"], "recycled");
+    assert_eq!(one(&events, "session.detached")["reason"], "reclaimed");
     assert!(all(&gateway.all_events(&busy).await, "session.detached").is_empty(), "a turn goes on");
     gateway.call(Method::POST, &format!("/v1/sessions/{busy}/cancel")).await;
     gateway.log_until(&busy, |event| event["type"] == "session.detached").await;
@@ -115,7 +115,7 @@ async fn a_sign_in_is_possible_while_idle_sessions_hold_every_process() {
     let mut follower = Follower::start(&gateway, &session);
     follower.until("it has no process", |event| event["type"] == "session.detached").await;
     let events = gateway.lawful(&session).await;
-    assert_eq!(one(&events, "session.detached")["reason"], "recycled");
+    assert_eq!(one(&events, "session.detached")["reason"], "reclaimed");
     assert_eq!(gateway.turn(&session, "echo on").await["text"], "on");
 }
 

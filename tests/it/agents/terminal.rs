@@ -71,7 +71,7 @@ async fn a_sign_in_recycles_processes_that_know_nothing_of_it() {
     socket.types("sesame\n").await;
     assert_eq!(socket.next().await.expect("its end")["exitCode"], 0);
     let events = gateway.log_until(&session, |event| event["type"] == "session.detached").await;
-    assert_eq!(events.last().expect("one")["reason"], "recycled");
+    assert_eq!(events.last().expect("one")["reason"], "reclaimed");
     assert_eq!(gateway.turn(&session, "echo on").await["text"], "on");
 }
 
@@ -136,7 +136,7 @@ async fn only_an_admins_key_or_ticket_and_no_foreign_page_opens_it() {
     let foreign = [admin, ("origin", "http://evil.example")];
     assert_eq!(refused(&gateway, &path, &foreign).await, (403, json!("forbidden")));
     let host = [admin, ("host", "evil.example")];
-    assert_eq!(refused(&gateway, &path, &host).await, (421, json!("host_refused")));
+    assert_eq!(refused(&gateway, &path, &host).await, (421, json!("misdirected_request")));
 
     let most = key(&gateway, "most", "read,prompt,approve,files").await;
     let most_text = format!("Bearer {most}");

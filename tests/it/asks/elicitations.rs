@@ -72,7 +72,7 @@ async fn the_agent_tells_once_that_a_page_did_its_work() {
     assert_eq!((&completed["elicitationId"], &completed["promptId"]), (&json!("e9"), &json!("p2")));
     let events = gateway.lawful(&other).await;
     assert!(all(&events, "elicitation.completed").is_empty(), "it is no other session's");
-    assert!(all(&events, "ext").is_empty());
+    assert!(all(&events, "extension").is_empty());
 }
 
 #[tokio::test]

@@ -157,7 +157,7 @@ async fn what_acp_does_not_know_is_shown_and_answered() {
     let given = json!({ "result": { "answer": 42 } });
     assert_eq!(answer(&gateway, &session, "requests", &question, &given).await.status, 204);
     let events = end(&gateway, &session, &question).await;
-    assert_eq!(one(&events, "ext")["method"], "_demo/note");
+    assert_eq!(one(&events, "extension")["method"], "_demo/note");
     assert!(said(&events).contains("\"answer\": 42"), "{}", said(&events));
 }
 

@@ -26,7 +26,10 @@ async fn an_answer_without_the_end_of_its_line_ends_no_turn() {
     let (turn, log) = cut_off("stream n=1 size=8; unfinished at=line").await;
     assert_eq!(turn["stopReason"], Value::Null, "{turn}");
     let half = r#"{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}"#;
-    assert_eq!((noise(&log), one(&log, "agent.noise")["bytes"].as_u64()), (1, Some(half.len() as u64)));
+    assert_eq!(
+        (noise(&log), one(&log, "agent.invalid_output")["bytes"].as_u64()),
+        (1, Some(half.len() as u64))
+    );
     assert_eq!(said(&log), "00000000next");
 }
 

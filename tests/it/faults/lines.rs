@@ -15,10 +15,11 @@ async fn lines_that_are_not_json_are_counted_and_the_stream_goes_on() {
     assert_eq!(turn["text"], "chunk 0 chunk 1 chunk 2 chunk 3 chunk 4 end");
     let events = gateway.lawful(&session).await;
     assert_eq!(noise(&events), 5);
-    let bytes: u64 = all(&events, "agent.noise").iter().filter_map(|event| event["bytes"].as_u64()).sum();
+    let bytes: u64 =
+        all(&events, "agent.invalid_output").iter().filter_map(|event| event["bytes"].as_u64()).sum();
     let lines = ["npm WARN deprecated", "{\"jsonrpc\":", "\"a string\"", "{}", "]"];
     assert_eq!(bytes, lines.concat().len() as u64, "what is counted is the lines without their ends");
-    assert!(all(&events, "agent.noise").iter().all(|event| event["promptId"] == "p1"));
+    assert!(all(&events, "agent.invalid_output").iter().all(|event| event["promptId"] == "p1"));
     gateway.holds().await;
 }
 

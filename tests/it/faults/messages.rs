@@ -129,7 +129,7 @@ async fn a_message_that_says_a_thing_twice_is_not_shown() {
     let events = gateway.lawful(&session).await;
     assert_eq!(updates(&events), ["agent_message_chunk"; 2]);
     assert_eq!(noise(&events), 2, "a method that is there twice is no message");
-    assert!(all(&events, "ext").is_empty());
+    assert!(all(&events, "extension").is_empty());
     gateway.holds().await;
 }
 
@@ -138,7 +138,7 @@ async fn a_notification_that_is_not_known_is_shown_raw_with_our_session_id() {
     let (gateway, session) = Case::fake(&[]).await;
     gateway.turn(&session, "ext").await;
     let events = gateway.lawful(&session).await;
-    let note = one(&events, "ext");
+    let note = one(&events, "extension");
     assert_eq!(note["method"], "_vendor/note");
     assert_eq!(note["params"], json!({ "sessionId": session, "note": "hello" }));
     gateway.holds().await;

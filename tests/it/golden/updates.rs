@@ -99,7 +99,8 @@ async fn other_notifications_pass_byte_for_byte_with_our_session_id() {
     let lines: Vec<String> =
         NOTIFICATIONS.iter().map(|(method, params)| notification(method, &odd(params))).collect();
     assert_eq!(says(&gateway, &session, &lines).await.get("status"), "\"completed\"");
-    let events: Vec<_> = log(&gateway, &session).await.into_iter().filter(|event| event.of("ext")).collect();
+    let events: Vec<_> =
+        log(&gateway, &session).await.into_iter().filter(|event| event.of("extension")).collect();
     assert_eq!(events.len(), NOTIFICATIONS.len());
     for ((method, params), event) in NOTIFICATIONS.iter().zip(&events) {
         assert_eq!(event.get("method"), format!("\"{method}\""));

@@ -117,7 +117,7 @@ async fn types_are_chosen_by_name_or_prefix() {
     let (gateway, path, whole) = talked().await;
     for (types, expected) in [
         ("prompt.", &["prompt.started", "prompt.completed"][..]),
-        ("prompt.started,ext", &["prompt.started", "ext"]),
+        ("prompt.started,extension", &["prompt.started", "extension"]),
         ("session.", &[]),
         ("nothing.like.that", &[]),
     ] {

@@ -144,5 +144,5 @@ async fn the_agent_hears_that_nobody_waits_for_an_answer_any_more() {
     assert!(told.get("id").is_none(), "{told}");
     assert_eq!(gateway.turn(&session, "echo on").await["text"], "on");
     let late = gateway.lawful(&session).await;
-    assert!(late.iter().all(|event| event["type"] != "agent.noise"), "{late:#?}");
+    assert!(late.iter().all(|event| event["type"] != "agent.invalid_output"), "{late:#?}");
 }

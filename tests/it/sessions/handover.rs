@@ -283,7 +283,7 @@ async fn an_agent_that_cannot_load_keeps_its_process_past_the_idle_timeout() {
     let other = gateway.session("fake").await;
     assert!(ended.elapsed() >= Duration::from_millis(1300), "reclaimed after {:?}", ended.elapsed());
     let events = gateway.lawful(&session).await;
-    assert_eq!(one(&events, "session.detached")["reason"], "recycled", "not idle");
+    assert_eq!(one(&events, "session.detached")["reason"], "reclaimed", "not idle");
     assert_ne!(gateway.turn(&other, "pid").await["text"], pid);
 }
 

@@ -55,7 +55,7 @@ async fn many_sessions_live_on_few_processes() {
     for (number, session) in sessions.iter().enumerate() {
         let events = gateway.lawful(session).await;
         assert_eq!(said(&events), format!("{number}.0;{number}.1;"));
-        assert!(all(&events, "session.detached").iter().all(|event| event["reason"] == "recycled"));
+        assert!(all(&events, "session.detached").iter().all(|event| event["reason"] == "reclaimed"));
         assert!(all(&events, "session.attached")[1..].iter().all(|event| event["by"] == "load"));
     }
     assert!(gateway.agents_alive().len() <= 4, "two agents and their keepers");

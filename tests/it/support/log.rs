@@ -36,7 +36,7 @@ pub(crate) fn said(events: &[Value]) -> String {
 
 /// Lines of the agent that were no messages.
 pub(crate) fn noise(events: &[Value]) -> u64 {
-    all(events, "agent.noise").iter().map(|event| event["lines"].as_u64().expect("a number")).sum()
+    all(events, "agent.invalid_output").iter().map(|event| event["lines"].as_u64().expect("a number")).sum()
 }
 
 /// What holds for the whole log of any session, whatever its agent does: no hole, no double, and each turn one end.

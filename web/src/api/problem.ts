@@ -52,7 +52,7 @@ const HINTS: Record<string, string> = {
   unauthorized: "Open the link that the gateway printed when it started, or paste its key.",
   forbidden: "This key does not have the right to do that. Use a key with more scopes.",
   not_found: "It may have been deleted in another window.",
-  host_refused: "Open the page by the address that the gateway printed, or add this host name to its configuration.",
+  misdirected_request: "Open the page by the address that the gateway printed, or add this host name to its configuration.",
   too_large: "Make the message shorter.",
   turn_running: "Wait for the agent to finish, or stop it first.",
   session_closed: "Open the session again to go on.",
