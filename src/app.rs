@@ -148,11 +148,7 @@ async fn check_after_unclean_shutdown(
 pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) -> Result<Gateway, StartError> {
     let (ids, limits) = (Ids::system(), Arc::new(config.limits.clone()));
     let open_files = open_files(&config);
-    let run_dir = config.data.run();
-    let swept = shutdown.spawn_blocking(move || process::sweep(&run_dir, SWEEP_TIMEOUT)).await;
-    if let Ok(Ok(swept @ 1..)) = swept {
-        tracing::warn!(swept, "stopped agents of an earlier gateway process");
-    }
+    sweep(config.data.run(), &shutdown).await;
     let store = open_store(&config.data, &limits, &ids)?;
     check_after_unclean_shutdown(&store, &limits, &shutdown).await?;
     let store: Arc<dyn EventStore> = store;
@@ -222,6 +218,14 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     // Start idle processes only now, so that their start does not delay the first requests.
     prestart_pool.start_maintenance();
     Ok(Gateway { link_key, shutdown, limits, log, stream_workers: workers, fatal, reloader })
+}
+
+/// Stops the agents of an earlier gateway process.
+async fn sweep(run_dir: PathBuf, shutdown: &Shutdown) {
+    let swept = shutdown.spawn_blocking(move || process::sweep(&run_dir, SWEEP_TIMEOUT)).await;
+    if let Ok(Ok(swept @ 1..)) = swept {
+        tracing::warn!(swept, "stopped agents of an earlier gateway process");
+    }
 }
 
 /// Raises the limit of open files, and logs a warning if the limit is too low for the configuration.

@@ -118,7 +118,7 @@ impl RequestKind {
                     Some(status) => match RawObject::parse(status) {
                         Some(status) => validate_exit(&status, "/exitStatus", misfits),
                         None => {
-                            misfits.push(ValidationError::new("/exitStatus", "expected an object or null"))
+                            misfits.push(ValidationError::new("/exitStatus", "expected an object or null"));
                         }
                     },
                 }

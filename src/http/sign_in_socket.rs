@@ -193,7 +193,7 @@ impl RelayState {
     fn handle_message(&mut self, message: Option<Message>, command: &SignInCommand) -> Result<(), End> {
         match message {
             Some(Message::Binary(bytes)) => {
-                (self.pending_input, self.last_progress) = (bytes, Instant::now())
+                (self.pending_input, self.last_progress) = (bytes, Instant::now());
             }
             Some(Message::Text(text)) => match serde_json::from_str(&text) {
                 Ok(TerminalInput::Resize { cols, rows }) => command.resize(cols.get(), rows.get()),

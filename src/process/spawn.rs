@@ -86,7 +86,7 @@ impl Spawner {
     /// Starts `spec` under a supervisor. Returns when the program itself runs.
     pub async fn spawn(&self, spec: ChildSpec) -> Result<Child, SpawnError> {
         let program = spec.program.clone();
-        let StartingChild { kill_switch: kill_switch, supervisor: supervisor, control, ends } =
+        let StartingChild { kill_switch, supervisor, control, ends } =
             self.run_blocking(move |spawner| spawner.start_with_pipes(spec)).await?;
         let pid = self.await_program(control, &kill_switch, program).await?;
         let PipeEnds { stdin, stdout, stderr, terminal_requests: orders } = ends;
@@ -101,7 +101,7 @@ impl Spawner {
             spec.env.push(("TERM".into(), pty::TERM.into()));
         }
         let program = spec.program.clone();
-        let StartingChild { kill_switch: kill_switch, control, ends, .. } =
+        let StartingChild { kill_switch, control, ends, .. } =
             self.run_blocking(move |spawner| spawner.start_with_pty(&spec, size)).await?;
         let pid = self.await_program(control, &kill_switch, program).await?;
         Ok(PtyChild::new(pid, ends, kill_switch))

@@ -119,7 +119,7 @@ impl Actor {
         match &setting.call {
             ClientCall::Mode(mode) if self.dialect().has_modes() => event.current_mode_id = Some(mode),
             ClientCall::Mode(_) | ClientCall::Config { .. } => {
-                event.config_options = acp::config_options_of(result)
+                event.config_options = acp::config_options_of(result);
             }
             // The agent reports the effect of the cancel in its updates.
             ClientCall::Cancel(_) => {

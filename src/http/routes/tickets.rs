@@ -11,7 +11,7 @@ use crate::http::extract::{Authorized, CanRead, JsonBody, NoQuery};
 use crate::http::state::Gateway;
 use crate::types::Scope;
 
-/// Creates a ticket, which authenticates GET requests for streams and WebSockets of the given paths.
+/// Creates a ticket, which authenticates GET requests for streams and terminals of the given paths.
 ///
 /// Send the ticket as `?ticket=`. An `EventSource` or a WebSocket in a browser cannot send an `Authorization`
 /// header.

@@ -229,7 +229,7 @@ impl Stream {
                 drop(self);
                 return sink.finish();
             }
-            let Self { feed, keep_alive: keep_alive, encoder: shape, .. } = &mut *self;
+            let Self { feed, keep_alive, encoder: shape, .. } = &mut *self;
             let gone = match step {
                 Step::Wait => {
                     if let Some(place) = feed.tail_cursor(*shape) {
