@@ -73,7 +73,7 @@ enum Meaning {
     Is(String, Node),
 }
 
-/// The input tells whether to write, and lists paths of words and letters.
+/// The input selects whether to write, and lists paths of words and letters.
 pub fn paths(data: &[u8]) {
     static SHARED: OnceLock<Ground> = OnceLock::new();
     let mut input = Input::new(data);

@@ -270,8 +270,8 @@ impl Items {
         Some(at)
     }
 
-    /// The agent's own messages, separated by an empty line, without those of child sessions. The flag tells
-    /// whether a part did not fit.
+    /// The agent's own messages, separated by an empty line, without those of child sessions. The flag is
+    /// true if a part did not fit.
     pub(super) fn text(&self) -> (String, bool) {
         let texts = self.list.iter().filter_map(|item| match (&item.subagent, &item.body) {
             (None, Body::Message { role: Role::Agent, content, .. }) => Some(content.text()),

@@ -77,7 +77,7 @@ static void record_alone(char op, const char *name, long long at) {
     pthread_mutex_unlock(&order);
 }
 
-/* Waits as the control file says. Returns the errno to inject, or 0. */
+/* Waits as the control file requests. Returns the errno to inject, or 0. */
 static int fault(char kind, const char *name) {
     static unsigned long seen, count;
     unsigned long generation, first, last;

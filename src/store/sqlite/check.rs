@@ -82,8 +82,8 @@ impl Check {
         }
     }
 
-    /// Runs the check. Calls `on_limit` once it has decompressed more than `max_bytes`. The file size says
-    /// little about that number.
+    /// Runs the check. Calls `on_limit` once it has decompressed more than `max_bytes`. The file
+    /// size does not bound that number.
     pub(super) fn run(&self, most: u64, beyond: impl FnOnce()) -> Result<Checked, CheckError> {
         let began = Instant::now();
         let chains = self.structure()?;

@@ -101,7 +101,7 @@ fn a_log_whose_first_entry_the_index_has_lost_begins_where_it_did() {
 
 #[test]
 fn an_index_that_lies_is_in_the_way_of_no_seq() {
-    // The index entry of the last run (from seq 7, at position 15) says 10, which is not used yet.
+    // The index entry of the last run (from seq 7, at position 15) has the seq 10, which is not used yet.
     let place = two_logs();
     let mut bytes = fs::read(place.path()).unwrap();
     let entry = [1, 1, 1, 7, 15];
