@@ -1,4 +1,4 @@
-//! What a request says of where to go on, which part it wants and of which version.
+//! Request headers and queries: the start position of a stream, byte ranges, and preconditions.
 
 use acp_gateway::eventlog::ResetReason;
 use acp_gateway::http::wire::{
@@ -25,7 +25,7 @@ const HEADERS: [&str; 8] = [
     "accept",
 ];
 
-/// A size, a query, and headers: each a byte that says which, and its value.
+/// The input is a file size, a query and headers. Each header is a byte that selects its name, and a value.
 pub fn cursors(data: &[u8]) {
     let mut input = Input::new(data);
     let size = if input.flag() { input.number() } else { u64::from(input.byte()) };
@@ -45,19 +45,19 @@ pub fn cursors(data: &[u8]) {
     rest(&mut parts);
 }
 
-/// An extractor has all that it needs at once.
+/// Runs an extractor, which must not wait.
 fn taken<T: FromRequestParts<()>>(parts: &mut Parts) -> Result<T, T::Rejection> {
     T::from_request_parts(parts, &()).now_or_never().expect("it waits for nothing")
 }
 
-/// The values of a header, `None` for those that are no text.
+/// The values of a header. `None` for values that are not text.
 fn values<'a>(parts: &'a Parts, name: &str) -> Vec<Option<&'a str>> {
     let text = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
     let values = parts.headers.get_all(name).iter().map(HeaderValue::as_bytes);
     values.map(|value| std::str::from_utf8(value).ok().filter(|_| value.iter().all(text))).collect()
 }
 
-/// The query, decoded as forms are (URL Standard, application/x-www-form-urlencoded).
+/// The query, decoded as a form (URL Standard, application/x-www-form-urlencoded).
 fn pairs(query: &str) -> Vec<(String, String)> {
     let decode = |text: &str| {
         let bytes = text.replace('+', " ").into_bytes();
@@ -77,7 +77,7 @@ fn pairs(query: &str) -> Vec<(String, String)> {
     pairs.filter(|(name, _)| name != "ticket").collect()
 }
 
-/// Where a stream begins, in a session and in the whole log.
+/// The start position of a stream, of one session and of the whole log.
 fn place(parts: &mut Parts) {
     let epoch: Epoch = "k3".parse().expect("it is one");
     let Ok(last) = taken::<LastEventId>(parts);
@@ -150,7 +150,7 @@ fn model(pairs: &[(String, String)], last: &LastEventId, between: &str) -> Optio
     Some((cursor, types.is_some(), flag("named")?, flag("follow")?, limit))
 }
 
-/// One range of a file of this size (RFC 9110, section 14.1.2).
+/// A single range of a file of this size (RFC 9110, section 14.1.2).
 fn ranges(parts: &Parts, size: u64) {
     const ETAG: &str = "\"a\"";
     let got = requested_range(&parts.headers, size, ETAG);
@@ -170,11 +170,11 @@ fn ranges(parts: &Parts, size: u64) {
     assert_eq!(got, wanted, "{:?} of {size}", parts.headers);
 }
 
-/// From the first byte to the one behind the last.
+/// The first byte, and the byte after the last.
 fn wanted_range(range: &str, size: u128) -> Option<(u128, u128)> {
     let number = |text: &str| -> Option<u128> {
         let digits = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
-        // No file has as many bytes.
+        // No file has that many bytes.
         digits.then(|| text.parse().unwrap_or(u128::MAX).min(u64::MAX.into()))
     };
     let (unit, range) = range.split_at(range.find('=')?);
@@ -192,7 +192,7 @@ fn wanted_range(range: &str, size: u128) -> Option<(u128, u128)> {
     })
 }
 
-/// The versions that a change is for.
+/// The preconditions of a change.
 fn tags(parts: &mut Parts) {
     let (if_match, if_none_match) = (listed(parts, "if-match"), listed(parts, "if-none-match"));
     let strong = |list: Vec<(bool, String)>| -> Vec<String> {
@@ -227,14 +227,14 @@ fn tags(parts: &mut Parts) {
     }
 }
 
-/// What a header lists: weak or not, and the tag with its quotes.
+/// The entity tags in a header: whether a tag is weak, and the tag with its quotes.
 #[derive(Debug, Clone)]
 enum List {
     Any,
     Tags(Vec<(bool, String)>),
 }
 
-/// `Err`: it is malformed.
+/// Parses a header. `Err` if it is malformed.
 fn listed(parts: &Parts, name: &str) -> Result<Option<List>, ()> {
     let mut tags = None;
     for value in values(parts, name) {
@@ -261,7 +261,7 @@ fn listed(parts: &Parts, name: &str) -> Result<Option<List>, ()> {
     Ok(tags.map(List::Tags))
 }
 
-/// What else a request may say.
+/// The remaining headers.
 fn rest(parts: &mut Parts) {
     let Ok(wait) = taken::<PreferWait>(parts);
     assert!(wait.seconds(300).is_none_or(|seconds| seconds <= 300));

@@ -1,4 +1,4 @@
-//! A line of an agent: what kind of message it is, and where it belongs. The model reads the line byte by byte.
+//! The classification and routing of an agent's line. The model reads the line byte by byte.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::json::{Member, depth, is_json, members};
 
 const MAX_DEPTH: usize = 16;
 
-/// One line.
+/// The input is one line.
 pub fn envelope(data: &[u8]) {
     let message = jsonrpc::parse(data, MAX_DEPTH);
     let Ok(line) = std::str::from_utf8(data) else {
@@ -41,7 +41,7 @@ pub fn envelope(data: &[u8]) {
     about_params(line);
 }
 
-/// A message by the bytes that it stands for.
+/// A message, described by the bytes of its parts.
 #[derive(Debug, PartialEq, Eq)]
 enum Told<'a> {
     Request { id: &'a str, method: Cow<'a, str>, params: &'a str },
@@ -66,7 +66,7 @@ impl<'a> Told<'a> {
         }
     }
 
-    /// `None`: the line is no message.
+    /// Parses a line. `None` if it is not a message.
     fn model(line: &'a str) -> Option<Self> {
         let parts = members(line)?;
         let value = |name| once(&parts, name).ok().map(|found| found.map(|member| &line[member.at.clone()]));
@@ -92,10 +92,10 @@ impl<'a> Told<'a> {
     }
 }
 
-/// It is given twice, or there is a name that is no text.
+/// A member is duplicated, or a name is not text.
 struct Unclear;
 
-/// The member of this name, if there is one.
+/// The member with this name, if there is one.
 fn once<'m>(parts: &'m [Member], name: &str) -> Result<Option<&'m Member>, Unclear> {
     if parts.iter().any(|part| part.name.is_none()) {
         return Err(Unclear);
@@ -105,7 +105,7 @@ fn once<'m>(parts: &'m [Member], name: &str) -> Result<Option<&'m Member>, Uncle
     if found.next().is_some() { Err(Unclear) } else { Ok(first) }
 }
 
-/// An update that was found without parsing is one by the model too, with the same parts.
+/// Checks an update that the fast path found against the model.
 fn found(line: &str, parts: &UpdateLine) {
     let params = &line[parts.params.clone()];
     assert_eq!(
@@ -134,7 +134,7 @@ fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).expect("it is JSON")
 }
 
-/// Params or a result.
+/// Checks params or a result.
 fn about_params(text: &str) {
     let params = &*raw(text.trim_matches([' ', '\t', '\r', '\n']));
     let text = params.get();
@@ -148,8 +148,8 @@ fn about_params(text: &str) {
         assert!(peek.validate(&peek.reject()).is_ok(), "to say no is always an answer: {text}");
         assert!(peek.allow_once().is_none_or(|answer| peek.validate(&answer).is_ok()), "{text}");
     }
-    // What these say is for others to judge; they come to an end with whatever they are given, and read it only where
-    // there are members.
+    // Only termination is checked here. These functions must accept any params, and read them only if they
+    // are an object.
     let read = [
         permission.is_ok(),
         acp::parse_elicitation(params).is_ok(),
@@ -169,7 +169,7 @@ fn about_params(text: &str) {
     assert!(error.data.is_none_or(|data| text.contains(data.get())), "{text}");
 }
 
-/// The session that they name, and another one in its place.
+/// The session in the params, and its replacement by another session.
 fn routed(params: &RawValue) {
     let text = params.get();
     let ours: SessionId = "01938c5e-7a3b-7c4d-8e5f-0123456789ab".parse().expect("it is an id");

@@ -1,24 +1,24 @@
-//! Bytes of an agent to lines, however they are cut.
+//! The framing of an agent's bytes into lines, for any chunk boundaries.
 
 use acp_gateway::jsonrpc::{self, LineDecoder, LineTooLong, Message};
 
 use super::input::{Input, chunks};
 
-/// How a stream ended.
+/// The end of a stream.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
-    /// With this many bytes that no newline followed.
+    /// The stream ended with this many bytes without a newline.
     Rest(usize),
     TooLong(usize),
 }
 
-/// One byte for the cap, one for the number of cuts, the cuts, and then what an agent wrote.
+/// The input is one byte for the cap, one for the number of cuts, the cuts, and the agent's bytes.
 pub fn framer(data: &[u8]) {
     const GOOD: &[u8] = b"{\"method\":\"m\"}";
     let mut input = Input::new(data);
     let cap = usize::from(input.byte()) * 2;
     let cuts: Vec<u8> = (0..input.below(8)).map(|_| input.byte()).collect();
-    // Whatever came before it, a whole message after a newline is read.
+    // A complete message after a newline is read, regardless of the bytes before it.
     let whole = [input.rest(), b"\n", GOOD, b"\r\n"].concat();
     let expected = model(&whole, cap);
     for sizes in [&cuts[..], &[], &[1], &[2, 3]] {
@@ -54,7 +54,7 @@ fn read(chunks: &[&[u8]], cap: usize) -> (Vec<Vec<u8>>, End) {
     (got, End::Rest(lines.partial_len()))
 }
 
-/// The same in one go.
+/// The model: frames the whole stream at once.
 fn model(whole: &[u8], cap: usize) -> (Vec<Vec<u8>>, End) {
     let mut lines = Vec::new();
     let mut pieces: Vec<&[u8]> = whole.split(|byte| *byte == b'\n').collect();

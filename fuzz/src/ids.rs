@@ -1,4 +1,4 @@
-//! Ids and cursors: one spelling each, and nothing else passes.
+//! Ids and cursors: each has exactly one spelling, and all other texts are rejected.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use acp_gateway::types::{AgentName, Epoch, EventId, Position, PromptId, RequestI
 
 use super::input::Input;
 
-/// Texts that may be ids.
+/// The input is a list of texts.
 pub fn ids(data: &[u8]) {
     let mut input = Input::new(data);
     let mut sessions: Vec<(SessionId, String)> = Vec::new();
@@ -42,7 +42,7 @@ pub fn ids(data: &[u8]) {
     }
 }
 
-/// A text is one exactly when the model says so, and then it is printed as it was, also in JSON.
+/// Checks that a text parses exactly when the model accepts it, and that it prints unchanged, also in JSON.
 fn only<T>(text: &str, wanted: bool) -> Option<T>
 where
     T: FromStr + Display + PartialEq + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
@@ -62,7 +62,7 @@ fn epoch(text: &str) -> bool {
     (1..=16).contains(&text.len()) && text.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9'))
 }
 
-/// An epoch and a number, with this between them.
+/// An epoch and a number, separated by `between`.
 pub(crate) fn place<'a>(text: &'a str, between: &str) -> Option<(&'a str, u64)> {
     let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (head, digits) = text.split_at(text.len() - digits);

@@ -1,6 +1,6 @@
-//! An input, read from its front.
+//! A reader of fuzz input, from its front.
 
-/// What is left of an input. Behind its end there are zeros, so that every input is a whole one.
+/// The rest of an input. Zeros follow its end, so that every input is complete.
 pub(crate) struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -26,7 +26,7 @@ impl<'a> Input<'a> {
         u64::from_le_bytes(std::array::from_fn(|_| self.byte()))
     }
 
-    /// The bytes up to the next 0xFF, which is in no UTF-8; `None` at the end.
+    /// The bytes up to the next 0xFF, which never occurs in UTF-8. `None` at the end.
     pub(crate) fn piece(&mut self) -> Option<&'a [u8]> {
         if self.0.is_empty() {
             return None;
@@ -37,7 +37,7 @@ impl<'a> Input<'a> {
         Some(piece)
     }
 
-    /// The same as text, whatever the bytes.
+    /// The next piece as text. Invalid bytes are replaced.
     pub(crate) fn text(&mut self) -> Option<String> {
         self.piece().map(|piece| String::from_utf8_lossy(piece).into_owned())
     }
@@ -47,7 +47,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The pieces of `whole` by these sizes, again and again; a size of 0 counts as 1.
+/// Splits `whole` into pieces of these sizes, cyclically. A size of 0 counts as 1.
 pub(crate) fn chunks<'a>(whole: &'a [u8], sizes: &[u8]) -> Vec<&'a [u8]> {
     let mut left = whole;
     let mut chunks = Vec::new();

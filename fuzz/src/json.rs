@@ -1,4 +1,4 @@
-//! JSON by its bytes, slowly: where the members of an object begin and end, and how deep it nests.
+//! A slow and simple JSON model: member boundaries of objects, and nesting depth.
 
 use std::ops::Range;
 
@@ -7,18 +7,19 @@ use serde::de::IgnoredAny;
 /// A member of an object.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
-    /// Without escapes; `None` when it is no text (a lone surrogate).
+    /// The name without escapes. `None` if it is not text (a lone surrogate).
     pub(crate) name: Option<String>,
-    /// Where its value stands.
+    /// The byte range of the value.
     pub(crate) at: Range<usize>,
 }
 
-/// Whether it is JSON by its grammar: a raw value may hold what no value does, such as 1e400 and lone surrogates.
+/// Whether the text is JSON by its grammar. A raw value may contain values that cannot be represented, such
+/// as 1e400 and lone surrogates.
 pub(crate) fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// The members of an object in their order, and of nothing else; `text` has to be JSON.
+/// The members of an object in order, or `None`. `text` must be JSON.
 pub(crate) fn members(text: &str) -> Option<Vec<Member>> {
     let bytes = text.as_bytes();
     let mut at = space(bytes, 0);
@@ -43,7 +44,7 @@ pub(crate) fn members(text: &str) -> Option<Vec<Member>> {
     Some(members)
 }
 
-/// How deep arrays and objects nest; `text` has to be JSON.
+/// The nesting depth of arrays and objects. `text` must be JSON.
 pub(crate) fn depth(text: &str) -> usize {
     let bytes = text.as_bytes();
     let (mut at, mut depth, mut deepest) = (0, 0_usize, 0);
@@ -70,7 +71,7 @@ fn space(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The end of the string that begins here.
+/// The end of the string that begins at `at`.
 fn string(bytes: &[u8], mut at: usize) -> usize {
     assert_eq!(bytes[at], b'"');
     at += 1;
@@ -80,7 +81,7 @@ fn string(bytes: &[u8], mut at: usize) -> usize {
     at + 1
 }
 
-/// The end of the value that begins here.
+/// The end of the value that begins at `at`.
 fn value(bytes: &[u8], mut at: usize) -> usize {
     let mut depth = 0_usize;
     loop {
@@ -98,7 +99,7 @@ fn value(bytes: &[u8], mut at: usize) -> usize {
                 at += 1;
                 continue;
             }
-            // A number or a word: up to what cannot be part of one.
+            // A number or a keyword: up to a delimiter.
             _ => {
                 while bytes.get(at).is_some_and(|byte| !b" \t\r\n,]}".contains(byte)) {
                     at += 1;

@@ -1,7 +1,7 @@
-//! What the fuzz targets do with an input, as plain functions: the tests replay the saved inputs with the same code.
+//! The fuzz targets as plain functions, so that tests replay the saved inputs with the same code.
 //!
-//! Each function panics when what the gateway makes of the input is not what a slow and simple model makes of it. It
-//! uses no more of the gateway than is public, and nothing of the fuzzer.
+//! Each function compares the gateway with a slow and simple model, and panics if they differ. It uses only
+//! public items of the gateway, and nothing of the fuzzer.
 
 mod cursors;
 mod envelope;
@@ -22,10 +22,10 @@ pub use pack::pack;
 pub use paths::paths;
 pub use sse::sse;
 
-/// What a target does with an input.
+/// A fuzz target: a function of the input.
 pub type Target = fn(&[u8]);
 
-/// A target by the name of its folder of saved inputs.
+/// The targets by the name of their directory of saved inputs.
 pub const TARGETS: [(&str, Target); 7] = [
     ("framer", framer),
     ("envelope", envelope),

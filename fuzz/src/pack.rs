@@ -1,14 +1,14 @@
-//! What is stored of a run: any bytes that are said to be that, and frames that become it.
+//! Compression of stored runs: decompression of arbitrary bytes, and round trips of frames.
 
 use acp_gateway::store::compress::{Compressor, MAX_FRAMES_BYTES, decompress};
 
 use super::input::Input;
 
-/// Frames are no longer than this here, so that an input takes little time.
+/// The maximum length of frames here, so that an input takes little time.
 const MOST: usize = 1 << 18;
 
-/// What the rest is, by the first byte: all that is stored, a block of LZ4 under a length that is right or off by one, or
-/// frames.
+/// The first byte selects the meaning of the rest: stored bytes, an LZ4 block with a right length or one that
+/// is off by one, or frames.
 pub fn pack(data: &[u8]) {
     let mut input = Input::new(data);
     match input.below(3) {
@@ -36,7 +36,8 @@ fn stored(stored: &[u8]) {
     );
 }
 
-/// Runs that are packed one after the other: pieces, each with how often it comes and a place where one bit flips.
+/// Runs that one compressor handles in sequence. The input lists pieces, each with a repeat count and a bit
+/// to flip.
 fn frames(mut input: Input<'_>) {
     let mut packer = Compressor::default();
     for _ in 0..=input.below(3) {
@@ -59,7 +60,7 @@ fn frames(mut input: Input<'_>) {
     }
 }
 
-/// What these bytes are the stored ones of.
+/// The model: restores frames from stored bytes.
 fn model(stored: &[u8]) -> Option<Vec<u8>> {
     match stored {
         [b'i', ..] => Some(stored.to_vec()),
@@ -71,7 +72,8 @@ fn model(stored: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// A block as the description of LZ4 has it, a byte at a time: some bytes as they are, then some of what came before.
+/// Decodes an LZ4 block byte by byte, as in the format's description: literals, then a copy of earlier
+/// output.
 fn decoded(block: &[u8]) -> Option<Vec<u8>> {
     let (mut bytes, mut out) = (block.iter().copied(), Vec::new());
     loop {
@@ -79,7 +81,7 @@ fn decoded(block: &[u8]) -> Option<Vec<u8>> {
         for _ in 0..length(token >> 4, &mut bytes)? {
             out.push(bytes.next()?);
         }
-        // The last ones are followed by nothing.
+        // The last literals have no match after them.
         if bytes.len() == 0 {
             return Some(out);
         }
@@ -91,7 +93,7 @@ fn decoded(block: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Four bits, and when these are all set as many bytes as are all set too, and one.
+/// A length of four bits. If all are set, it continues with bytes up to the first that is not 255.
 fn length(bits: u8, bytes: &mut impl Iterator<Item = u8>) -> Option<usize> {
     let mut length = usize::from(bits);
     let mut more = bits == 15;

@@ -1,4 +1,4 @@
-//! Paths of clients and agents in a real folder with links, against a walk through the same folder in memory.
+//! Paths of clients and agents in a real directory with links, compared with a walk in memory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::input::Input;
 
-/// What lies in the ground: paths from its top, and what is there.
+/// The files of the test directory: path and content.
 const GROUND: &[(&str, Node)] = &[
     ("secret", Node::Folder),
     ("secret/s.txt", Node::File),
@@ -46,12 +46,12 @@ const GROUND: &[(&str, Node)] = &[
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Node {
     Folder,
-    /// It holds its own path.
+    /// A file that contains its own path.
     File,
     Link(&'static str),
 }
 
-/// Pieces of paths that are worth more than the bytes that would spell them.
+/// Path components that the fuzzer can select with one byte.
 const WORDS: [&str; 40] = [
     "/", "/", "/", ".", "..", "../", "/..", "//", "./", "a.txt", "dir", "b.txt", "deep", "c.txt", "back",
     "in", "file", "self", "up", "out", "outfile", "round", "abs", "etc", "proc", "loop", "none", "w", "more",
@@ -60,28 +60,28 @@ const WORDS: [&str; 40] = [
 
 struct Ground {
     _folder: TempDir,
-    /// The real path of its top.
+    /// The canonical path of the directory.
     top: PathBuf,
     workspace: Workspace,
 }
 
-/// What a path means to the model.
+/// The meaning of a path in the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Meaning {
     Malformed,
     Outside,
     Missing,
-    /// The path from the top of the ground.
+    /// The path relative to the test directory.
     Is(String, Node),
 }
 
-/// Whether the input may write, and paths of words and letters.
+/// The input selects whether to write, and lists paths of words and letters.
 pub fn paths(data: &[u8]) {
     static SHARED: OnceLock<Ground> = OnceLock::new();
     let mut input = Input::new(data);
     let writes = input.byte() & 3 == 3;
     let fresh;
-    // Who writes gets a ground of its own.
+    // A writing input gets its own directory.
     let ground = if writes {
         fresh = Ground::new();
         &fresh
@@ -120,7 +120,7 @@ impl Ground {
         Self { _folder: folder, top, workspace }
     }
 
-    /// A path by its bytes: some are words, one is the top of the ground, the others are letters.
+    /// A path from its bytes: some select words, one selects the top directory, the others are letters.
     fn path(&self, spelled: &[u8]) -> String {
         let mut path = Vec::new();
         for byte in spelled {
@@ -163,7 +163,7 @@ impl Ground {
         agree(path, &meaning, &below, folder.as_deref().map(count).as_ref());
     }
 
-    /// Writes a file or deletes one; what lies outside of the session's folders stays as it is.
+    /// Writes or deletes a file. Files outside the session's directories must not change.
     fn written(&self, path: &str, deletes: bool) {
         let before = self.outside();
         let meaning = self.meaning(path);
@@ -195,7 +195,7 @@ impl Ground {
         assert!(drafts(&self.top).is_empty(), "{path:?}: no draft is left");
     }
 
-    /// Everything outside of the session's folders, with what it holds.
+    /// All files outside the session's directories, with their content.
     fn outside(&self) -> BTreeMap<PathBuf, Option<String>> {
         let folders = ["", "secret", "root"].map(|folder| self.top.join(folder));
         let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("it is there"));
@@ -223,7 +223,7 @@ impl Ground {
     }
 }
 
-/// From a folder through these names, and the links among them, without ever leaving it.
+/// Resolves names and links from a directory, without leaving it.
 fn walk(from: &str, names: &[&str]) -> Meaning {
     let mut left: Vec<&str> = names.iter().rev().copied().collect();
     let mut at: Vec<&str> = Vec::new();
@@ -257,7 +257,7 @@ fn walk(from: &str, names: &[&str]) -> Meaning {
     node(&at).map_or(Meaning::Missing, |node| Meaning::Is(place(&at), node))
 }
 
-/// An answer is given exactly where the model has one, and it is that one.
+/// Checks that the gateway returns a result exactly when the model does, and the same one.
 fn agree<T: PartialEq + std::fmt::Debug>(
     path: &str,
     meaning: &Meaning,
@@ -286,7 +286,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// How much lies anywhere below a folder, links not followed.
+/// The number of entries below a directory, without following links.
 fn count(folder: &Path) -> usize {
     let (name, _) = GROUND.iter().find(|(path, _)| folder.ends_with(path)).expect("it is of the ground");
     GROUND
@@ -295,7 +295,7 @@ fn count(folder: &Path) -> usize {
         .count()
 }
 
-/// Files that a write left behind.
+/// Temporary files that a write left behind.
 fn drafts(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("it is there") {

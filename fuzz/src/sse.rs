@@ -1,4 +1,4 @@
-//! Events as frames, read back as an EventSource reads them.
+//! Events encoded as frames and parsed again by an EventSource model.
 
 use acp_gateway::api::event;
 use acp_gateway::eventlog::{Event, Framer, Members, Run};
@@ -11,7 +11,7 @@ use super::input::{Input, chunks};
 use super::json::members;
 use super::whatwg::{self, Parser};
 
-/// What an event has to be, however it was sent.
+/// The expected content of an event, in any encoding.
 struct Sent {
     id: String,
     kind: &'static str,
@@ -24,7 +24,8 @@ const RETRY: u64 = 1000;
 /// The data of a frame that only advances the cursor.
 const POSITION: &str = "{\"type\":\"position\"}";
 
-/// The number of the first event, cuts, and a payload an event: what is JSON as it is, everything else as text.
+/// The input is the first seq, cuts, and one payload for each event: JSON is used unchanged, other bytes
+/// become a string.
 pub fn sse(data: &[u8]) {
     let mut input = Input::new(data);
     let (first_seq, millis) = (input.number().clamp(1, u64::MAX - 300), input.number().cast_signed());
@@ -79,7 +80,7 @@ fn payload_members(payload: &[u8]) -> Option<String> {
     Some(format!("\"update\":{text}"))
 }
 
-/// The bytes as they are stored are the stream, and they can be cut after any event.
+/// The stored bytes are the stream. They can be cut after any event.
 fn stored(run: &Run, sent: &[Sent], cuts: &[u8]) {
     let stream = [&*Encoder::Sse { named: true }.encode_retry(RETRY), &run.frames].concat();
     judge(&read(&stream, cuts), sent, true);
@@ -98,7 +99,7 @@ fn read(stream: &[u8], cuts: &[u8]) -> Vec<whatwg::Event> {
     events
 }
 
-/// The same events, encoded again one by one, with keep-alives and `position` frames between them.
+/// The same events, encoded one by one, with keep-alive and `position` frames between them.
 fn shaped(run: &Run, sent: &[Sent], cuts: &[u8], shape: Encoder) {
     let mut out = BytesMut::from(&*shape.encode_retry(RETRY));
     for frame in run.events() {
@@ -136,7 +137,7 @@ fn judge(got: &[whatwg::Event], sent: &[Sent], named: bool) {
     }
 }
 
-/// The line of JSON is the event.
+/// Checks a line of JSON against its event.
 fn same(line: &str, sent: &Sent) {
     assert!(super::json::is_json(line), "{line}");
     let parts = members(line).expect("an event is an object");
@@ -150,7 +151,7 @@ fn same(line: &str, sent: &Sent) {
     assert_eq!(value("seq").as_deref(), sent.id.split_once('-').map(|(_, seq)| seq));
     assert_eq!(value("type"), Some(format!("\"{}\"", sent.kind)));
     assert_eq!(value("promptId"), sent.prompt.map(|prompt| format!("\"{prompt}\"")));
-    // A line end between two tokens is a space; everything else is as it was.
+    // A line break between two tokens becomes a space. All other bytes are unchanged.
     let update =
         sent.members.as_deref().map(|members| members["\"update\":".len()..].replace(['\n', '\r'], " "));
     assert_eq!(value("update"), update);

@@ -1,35 +1,35 @@
-//! An event stream as the HTML standard has it read (section 9.2.6, Interpreting an event stream).
+//! An event stream parser by the HTML standard (section 9.2.6, Interpreting an event stream).
 
-/// What is dispatched.
+/// A dispatched event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     pub kind: String,
     pub data: String,
-    /// `lastEventId`: what the stream said last, with this event or before it.
+    /// `lastEventId`: the last id in the stream, in this event or before it.
     pub id: String,
 }
 
-/// Reads a stream in whatever pieces it comes.
+/// Parses a stream in pieces of any size.
 #[derive(Debug, Default)]
 pub struct Parser {
-    /// Bytes of a line that has not ended.
+    /// The bytes of an unfinished line.
     line: Vec<u8>,
-    /// The last byte was a CR, so that an LF now is the second half of a line end.
+    /// The last byte was a CR, so a following LF belongs to the same line end.
     after_cr: bool,
-    /// A line has ended, so a byte order mark is not at the stream's start any more.
+    /// A line has ended, so a byte order mark is no longer at the start of the stream.
     begun: bool,
     data: String,
     kind: String,
     id_buffer: String,
     /// The id that an EventSource sends when it reconnects.
     pub last_event_id: String,
-    /// Milliseconds.
+    /// In milliseconds.
     pub retry: Option<u64>,
     pub comments: usize,
 }
 
 impl Parser {
-    /// The events that these bytes complete.
+    /// Returns the events that these bytes complete.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
         let mut events = Vec::new();
         for byte in bytes {

@@ -139,8 +139,7 @@ impl Pending {
         self.chunks.front().is_some_and(|chunk| chunk.erase)
     }
 
-    /// Removes the oldest chunk. The flag tells whether more chunks remain, in which case the session stays
-    /// queued.
+    /// Removes the oldest chunk. The flag is true if more chunks remain: the session then stays queued.
     pub(super) fn pop_chunk(&mut self) -> Option<(Chunk, bool)> {
         let chunk = self.chunks.pop_front();
         self.queued = !self.chunks.is_empty();

@@ -1,4 +1,4 @@
-//! What every adapter of the port has to do, and the runs that tests write.
+//! Tests that every adapter of the port must pass, and runs for tests.
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -11,7 +11,7 @@ pub(crate) fn session(number: u8) -> SessionId {
     SessionId::from_uuid(uuid::Uuid::from_bytes([number; 16]))
 }
 
-/// Text in which nothing comes again, so that it cannot be packed; another one for each seed.
+/// Pseudo-random text that cannot be compressed, different for each seed.
 pub(crate) fn noise(seed: u64, length: usize) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut state = seed;
@@ -24,12 +24,12 @@ pub(crate) fn noise(seed: u64, length: usize) -> String {
     letters.take(length).collect()
 }
 
-/// Events as the log frames them, under the epoch `e`.
+/// A run in the log's frame format, with the epoch `e`.
 pub(crate) fn run(number: u8, seqs: RangeInclusive<u64>) -> Run {
     noisy(number, seqs, 0)
 }
 
-/// The same, each with so much that cannot be packed.
+/// Like [`run`], with `length` incompressible bytes in each event.
 pub(crate) fn noisy(number: u8, seqs: RangeInclusive<u64>, length: usize) -> Run {
     let mut frames = String::new();
     for seq in seqs.clone() {
@@ -39,7 +39,7 @@ pub(crate) fn noisy(number: u8, seqs: RangeInclusive<u64>, length: usize) -> Run
             length => format!(",\"x\":\"{}\"", noise_of(number, seq, length)),
         };
         let data = format!("{{\"id\":\"{id}\",\"seq\":{seq},\"type\":\"test\",\"session\":{number}{noise}}}");
-        write!(frames, "id: {id}\nevent: test\ndata: {data}\n\n").expect("a string takes all");
+        write!(frames, "id: {id}\nevent: test\ndata: {data}\n\n").expect("writing to a string cannot fail");
     }
     Run {
         tenant: Tenant::default(),
@@ -51,7 +51,7 @@ pub(crate) fn noisy(number: u8, seqs: RangeInclusive<u64>, length: usize) -> Run
     }
 }
 
-/// What cannot be packed of an event of [`noisy`].
+/// The incompressible part of an event of [`noisy`].
 pub(crate) fn noise_of(number: u8, seq: u64, length: usize) -> String {
     noise(u64::from(number) << 32 | seq, length)
 }
@@ -70,7 +70,7 @@ fn expect(table: Table, key: &str, value: Option<&str>) -> Expect {
 
 pub(crate) fn append(store: &dyn EventStore, runs: Vec<Run>) -> Vec<u64> {
     let batch = Batch { runs, ..Batch::default() };
-    store.commit(&batch).expect("the store takes it").positions
+    store.commit(&batch).expect("could not commit").positions
 }
 
 pub(crate) fn seqs(runs: &[Run]) -> Vec<u64> {
@@ -78,19 +78,19 @@ pub(crate) fn seqs(runs: &[Run]) -> Vec<u64> {
 }
 
 fn value(store: &dyn EventStore, table: Table, key: &str) -> Option<String> {
-    let value = store.get(table, key.as_bytes()).expect("readable")?;
-    Some(String::from_utf8(value.to_vec()).expect("text"))
+    let value = store.get(table, key.as_bytes()).expect("could not read the store")?;
+    Some(String::from_utf8(value.to_vec()).expect("invalid UTF-8"))
 }
 
-/// Everything of all sessions after a place, page by page, as (place, session, seq).
+/// Reads all events of all sessions after a position, page by page, as (position, session, seq).
 fn read_everything(store: &dyn EventStore, after_pos: u64, max_bytes: usize) -> Vec<(u64, SessionId, u64)> {
     let (mut cursor, mut found) = (after_pos, Vec::new());
     while cursor < store.tail().last_pos {
-        let page = store.read_all(cursor, max_bytes, &|_, _| true).expect("readable");
+        let page = store.read_all(cursor, max_bytes, &|_, _| true).expect("could not read the store");
         for run in &page.runs {
             found.extend(run.events().map(|event| (run.pos(event.seq), run.session, event.seq)));
         }
-        assert!(page.through_pos > cursor, "a page goes on");
+        assert!(page.through_pos > cursor, "a page must advance");
         cursor = page.through_pos;
     }
     found
@@ -129,7 +129,7 @@ fn expected_records_are_compared_and_set(store: &dyn EventStore) {
     assert!(step(None, "x").is_err(), "empty is not absent");
     step(Some(""), "x").unwrap();
     assert_eq!(value(store, Table::Meta, "k").as_deref(), Some("x"));
-    assert_eq!(value(store, Table::Key, "k"), None, "tables are apart");
+    assert_eq!(value(store, Table::Key, "k"), None, "tables are separate");
     let gone =
         Batch { deletes: vec![delete(Table::Meta, "k"), delete(Table::Meta, "z")], ..Batch::default() };
     store.commit(&gone).unwrap();
@@ -153,7 +153,7 @@ fn read_starts_after_any_event(store: &dyn EventStore) {
             assert_eq!(found, (after + 1..=9).collect::<Vec<_>>());
         }
     }
-    assert_eq!(store.read(session(1), 0, 1).unwrap().len(), 1, "a page is about what was asked for");
+    assert_eq!(store.read(session(1), 0, 1).unwrap().len(), 1, "a page is about as large as requested");
     assert!(store.read(session(1), 9, 1000).unwrap().is_empty());
     assert!(store.read(session(1), u64::MAX, 1000).unwrap().is_empty());
     assert!(store.read(session(3), 0, 1000).unwrap().is_empty());
@@ -234,11 +234,11 @@ fn prune_removes_oldest_and_keeps_last_run(store: &dyn EventStore) {
     let pruned = store.prune(&[cut(session(1), 5), cut(session(9), 5)], 10).unwrap();
     assert_eq!((pruned.runs, pruned.bytes), (2, bytes - store.total_bytes()));
     assert_eq!(seqs(&store.read(session(1), 0, 10_000).unwrap()), [5, 6, 7, 8, 9, 10]);
-    assert_eq!(store.tail().first_pos, 6, "the last place that went is that of seq 4");
+    assert_eq!(store.tail().first_pos, 6, "the last pruned position is that of seq 4");
     let usage = store.usage(session(1)).unwrap();
     assert_eq!((usage.first_seq, usage.first_pos, usage.last_seq), (5, 7, 10));
-    assert_eq!(store.prune(&[cut(session(1), 100)], 1).unwrap().runs, 1, "no more than asked for");
-    assert_eq!(store.prune(&[cut(session(1), 100)], 10).unwrap().runs, 1, "the last stays");
+    assert_eq!(store.prune(&[cut(session(1), 100)], 1).unwrap().runs, 1, "at most `max_runs`");
+    assert_eq!(store.prune(&[cut(session(1), 100)], 10).unwrap().runs, 1, "the last run is kept");
     assert_eq!(store.prune(&[cut(session(1), 100)], 10).unwrap().runs, 0);
     assert_eq!(seqs(&store.read(session(1), 0, 10_000).unwrap()), [9, 10]);
     assert_eq!(seqs(&store.read(session(2), 0, 10_000).unwrap()), [1, 2, 3, 4, 5]);

@@ -1,4 +1,4 @@
-//! A store in memory that a test makes slow, full or broken: what happens to the next calls is scripted.
+//! A store in memory with scripted faults: slow, full or broken commits, and failing reads.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,13 @@ use super::{
     Record, Run, RunHeader, Table, Tail,
 };
 
-/// What becomes of a commit, or of a prune.
+/// The outcome of a commit or a prune.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Commit,
-    /// It waits until the test wants something else.
+    /// Blocks until the test sets another outcome.
     Block,
-    /// It is taken after this time.
+    /// Commits after this delay.
     Slow(Duration),
     Full,
     Fail,
@@ -35,16 +35,16 @@ pub(crate) struct FaultyStore {
 
 #[derive(Debug)]
 struct Script {
-    /// What becomes of the next commits, one each, before it is `always`.
+    /// The outcomes of the next calls, one each. Afterwards `always` applies.
     next: VecDeque<Outcome>,
     always: Outcome,
-    /// What reads meet, while it is set.
+    /// The error that reads return, if any.
     reads: Option<fn() -> ReadError>,
-    /// Reads of runs that were asked for.
+    /// The number of reads of a session's runs.
     run_reads: usize,
     batches: Vec<Batch>,
     attempts: usize,
-    /// Free room of a disk of 100 GiB.
+    /// Free bytes of a disk of 100 GiB.
     free: u64,
 }
 
@@ -55,7 +55,7 @@ impl FaultyStore {
         Self { inner: MemoryStore::new(Ids::system()), script: Mutex::new(script), changed: Condvar::new() }
     }
 
-    /// What becomes of every commit from now on, also of one that is held.
+    /// Sets the outcome of all following commits, and of commits that are blocked.
     pub(crate) fn set(&self, always: Outcome) {
         let mut script = self.script();
         script.next.clear();
@@ -63,32 +63,32 @@ impl FaultyStore {
         self.changed.notify_all();
     }
 
-    /// What becomes of the next commits, before it is as it was set.
+    /// Sets the outcomes of the next commits. Afterwards the default applies.
     pub(crate) fn next(&self, outcomes: impl IntoIterator<Item = Outcome>) {
         self.script().next.extend(outcomes);
     }
 
-    /// Reads of runs and records meet this from now on; `None`: they work.
+    /// Sets the error of all following reads of runs and records. `None`: reads succeed.
     pub(crate) fn set_reads(&self, error: Option<fn() -> ReadError>) {
         self.script().reads = error;
     }
 
-    /// Reads of a session's runs that were asked for.
+    /// The number of reads of a session's runs.
     pub(crate) fn run_reads(&self) -> usize {
         self.script().run_reads
     }
 
-    /// Room on its disk of 100 GiB.
+    /// Sets the free bytes of its disk of 100 GiB.
     pub(crate) fn set_free(&self, free: u64) {
         self.script().free = free;
     }
 
-    /// Commits that were asked for, also those that are held or refused.
+    /// The number of attempted commits, including blocked and rejected ones.
     pub(crate) fn attempts(&self) -> usize {
         self.script().attempts
     }
 
-    /// What was committed, in order.
+    /// The committed batches, in order.
     pub(crate) fn batches(&self) -> Vec<Batch> {
         self.script().batches.clone()
     }
@@ -97,7 +97,7 @@ impl FaultyStore {
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for what this call is to meet.
+    /// Applies the scripted outcome of this call.
     fn apply_outcome(&self) -> Result<(), CommitError> {
         let mut script = self.script();
         script.attempts += 1;

@@ -1,4 +1,4 @@
-//! A store that lasts as long as the process.
+//! A store in memory. Its content is lost when the process exits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -15,7 +15,7 @@ use super::{
     RunHeader, Table, Tail,
 };
 
-/// Everything in maps. For tests, and for gateways that need not remember.
+/// Keeps everything in maps. For tests, and for gateways without durable data.
 #[derive(Debug)]
 pub struct MemoryStore {
     epoch: Epoch,
@@ -25,9 +25,9 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct Maps {
-    /// By the place of the last event.
+    /// By the position of the last event.
     runs: BTreeMap<u64, (Run, Timestamp)>,
-    /// For each session, the place of each run by its last seq.
+    /// For each session, the position of each run by its last seq.
     sessions: HashMap<SessionId, BTreeMap<u64, u64>>,
     records: BTreeMap<(Table, Vec<u8>), Bytes>,
     usages: Usages,
@@ -94,7 +94,7 @@ impl Maps {
     }
 }
 
-/// Frames are stored as they are.
+/// The header of a run. Frames are stored without compression.
 fn run_header(run: &Run, last_pos: u64, time: Timestamp) -> RunHeader {
     RunHeader::of(run, last_pos, run.frames.len() as u64, time)
 }

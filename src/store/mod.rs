@@ -1,6 +1,10 @@
-//! The port `EventStore` and its adapters: runs of events and small records, in one atomic commit.
+//! The port [`EventStore`] and its adapters: runs of events and small records, committed atomically.
 //!
-//! It owns what is durable and the epoch. It knows runs, positions and records, no ACP word and no reader.
+//! This module owns durable data and the epoch. It knows runs, positions and records. It must not know ACP or
+//! readers.
+//!
+//! Reading order: `mod`, `run` and `record` (the data), `memory` (the reference adapter), `sqlite` (the
+//! durable adapter), `usage` (log sizes in memory).
 
 mod memory;
 mod record;
@@ -27,30 +31,35 @@ pub use sqlite::compress;
 pub use sqlite::{CheckError, CheckReport, OpenError, RestoreReport, SqliteStore, copy, restore};
 pub use usage::LogUsage;
 
-/// Why something failed, for the log.
+/// The cause of a failure, for the log.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Where events and records last.
+/// A store of events and records.
 ///
-/// Its methods block, but for [`usage`](Self::usage), [`usages`](Self::usages), [`total_bytes`](Self::total_bytes) and
-/// [`tail`](Self::tail), which answer from memory. Anyone may call them; commits are done one after the other. Who
-/// meets [`CommitError::Failed`] ends the process.
+/// The methods block, except [`usage`](Self::usage), [`usages`](Self::usages),
+/// [`total_bytes`](Self::total_bytes) and [`tail`](Self::tail), which answer from memory. They may be called
+/// from any thread. Commits are serialized. After [`CommitError::Failed`] the process must exit.
 pub trait EventStore: Send + Sync + Debug {
-    /// It changes only when history may differ from what a client saw.
+    /// The epoch of all event ids. It changes only if the history may differ from the one that clients saw.
     fn epoch(&self) -> Epoch;
 
-    /// Everything of the batch or nothing, durable when it returns: first what is expected is compared, then logs
-    /// are erased, runs appended and records written.
+    /// Commits a batch atomically. The batch is durable when this returns. The order is: compare expected
+    /// records, erase logs, append runs, write records.
     fn commit(&self, batch: &Batch) -> Result<Committed, CommitError>;
 
-    /// Events of a session after `after`, ascending; the first run is cut to begin there. About `max_bytes`, and at
-    /// least one run if there is any. When older events were dropped it begins with the oldest that are left. It ends
-    /// before a damaged run; one that comes first is [`ReadError::Corrupt`].
+    /// Returns events of a session after `after`, ascending: about `max_bytes`, and at least one run if one
+    /// exists.
+    ///
+    /// The first run is cut to begin after `after`. If those events were pruned, the result begins with the
+    /// oldest stored event. The result ends before a damaged run. If the first run is damaged, the result is
+    /// [`ReadError::Corrupt`].
     fn read(&self, session: SessionId, after: u64, max_bytes: usize) -> Result<Vec<Run>, ReadError>;
 
-    /// Events of all sessions that `wanted` names, after the place `after_pos`, by place. It may stop before it found
-    /// `max_bytes`, or anything: what follows is read from `through_pos` on. It stops before a damaged run of a session
-    /// that is wanted; one that comes first is [`ReadError::Corrupt`].
+    /// Returns events after position `after_pos` of all sessions that `wanted` accepts, ordered by position.
+    ///
+    /// The read may stop before `max_bytes`, or before the first match. Continue from `through_pos`. It stops
+    /// before a damaged run of an accepted session. If the first run is damaged, the result is
+    /// [`ReadError::Corrupt`].
     fn read_all(
         &self,
         after_pos: u64,
@@ -58,27 +67,29 @@ pub trait EventStore: Send + Sync + Debug {
         wanted: &dyn Fn(&str, SessionId) -> bool,
     ) -> Result<Page, ReadError>;
 
-    /// What a session's log is; `None` when the store holds no event of it.
+    /// Bounds and size of a session's log. `None` if the store has no event of the session.
     fn usage(&self, session: SessionId) -> Option<LogUsage>;
 
-    /// The same, compared with what is stored, which blocks: for who goes on with a log that nobody writes to. What was
-    /// believed is corrected, so that no seq is given twice.
+    /// Like [`usage`](Self::usage), but verified against the stored runs, and blocking. Must be called before
+    /// a log that no state owns is continued. A wrong bound in memory is corrected, so that no seq is used
+    /// twice.
     fn bounds(&self, session: SessionId) -> Result<Option<LogUsage>, ReadError> {
         Ok(self.usage(session))
     }
 
-    /// The first `limit` logs that `wanted` picks.
+    /// Returns up to `limit` logs that `wanted` accepts.
     fn usages(&self, limit: usize, wanted: &dyn Fn(&LogUsage) -> bool) -> Vec<LogUsage>;
 
-    /// Bytes of all logs, as they are stored.
+    /// The stored bytes of all logs.
     fn total_bytes(&self) -> u64;
 
-    /// The ends of the whole store.
+    /// The first and last position of the whole store.
     fn tail(&self) -> Tail;
 
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ReadError>;
 
-    /// Records whose key begins with `prefix` and is greater than `after`, by key.
+    /// Returns up to `limit` records whose key starts with `prefix` and is greater than `after`, ordered by
+    /// key.
     fn scan(
         &self,
         table: Table,
@@ -87,7 +98,8 @@ pub trait EventStore: Send + Sync + Debug {
         limit: usize,
     ) -> Result<Vec<Record>, ReadError>;
 
-    /// The oldest runs that are left, of one session or of all, after a place, by place.
+    /// Returns up to `limit` headers of the oldest runs after a position, of one session or of all, ordered
+    /// by position.
     fn run_headers(
         &self,
         session: Option<SessionId>,
@@ -95,16 +107,16 @@ pub trait EventStore: Send + Sync + Debug {
         limit: usize,
     ) -> Result<Vec<RunHeader>, ReadError>;
 
-    /// Drops the oldest runs of sessions, at most `max_runs` of each, so that no commit waits for long. The last run
-    /// of a session stays: its seq goes on from there.
+    /// Deletes the oldest runs of sessions, at most `max_runs` of each, so that no commit waits long. The
+    /// last run of a session is never deleted, because its seq continues from there.
     fn prune(&self, cuts: &[Cut], max_runs: usize) -> Result<Pruned, CommitError>;
 
-    /// Gives a little of the room that was freed back to the disk; true when there is more to give.
+    /// Returns some free pages to the disk. Returns true if more pages are free.
     fn compact(&self) -> Result<bool, CommitError> {
         Ok(false)
     }
 
-    /// The disk that it writes to; `None` when there is none.
+    /// The disk that the store writes to. `None` if it has none.
     fn disk(&self) -> Option<std::io::Result<Disk>> {
         None
     }
@@ -120,36 +132,36 @@ pub trait EventStore: Send + Sync + Debug {
     }
 }
 
-/// What one commit does. A record's key is in `puts` or in `deletes`, never in both.
+/// The changes of one commit. The key of a record is in `puts` or in `deletes`, never in both.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     pub expect: Vec<Expect>,
-    /// Sessions that lose all their runs, before `runs` are appended.
+    /// Sessions whose runs are all deleted before `runs` are appended.
     pub erase: Vec<SessionId>,
     pub runs: Vec<Run>,
     pub puts: Vec<Put>,
     pub deletes: Vec<Delete>,
-    /// When the runs were written, by the clock of who keeps their age; else by the store's own.
+    /// The commit time of the runs. `None`: the store reads its own clock.
     pub time: Option<Timestamp>,
 }
 
-/// What a commit gave.
+/// The result of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Committed {
     /// `last_pos` of each run, in the order of the batch.
     pub positions: Vec<u64>,
-    /// Of the runs together, as they are stored.
+    /// The stored bytes of all runs of the batch.
     pub bytes: u64,
 }
 
-/// Runs of many sessions, and how far the store looked for them.
+/// Runs of many sessions, and the last position that the read covered.
 #[derive(Debug, Clone)]
 pub struct Page {
     pub runs: Vec<Run>,
     pub through_pos: u64,
 }
 
-/// A cursor from `first_pos - 1` on misses nothing but what was erased by its owner.
+/// The bounds of the store. A cursor at `first_pos - 1` or later misses only events that their owner erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tail {
     pub first_pos: u64,
@@ -163,9 +175,9 @@ pub struct RunHeader {
     pub first_seq: u64,
     pub last_seq: u64,
     pub last_pos: u64,
-    /// What its frames take where they are stored.
+    /// The stored bytes of its frames.
     pub bytes: u64,
-    /// When it was committed.
+    /// The time of the commit.
     pub time: Timestamp,
 }
 
@@ -182,18 +194,18 @@ impl RunHeader {
     }
 }
 
-/// Runs of `session` that end at or before `through` go.
+/// Deletes runs of `session` that end at or before the seq `through`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
     pub session: SessionId,
     pub through: u64,
 }
 
-/// What [`EventStore::prune`] dropped.
+/// The result of [`EventStore::prune`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
     pub runs: u64,
-    /// As they were stored.
+    /// The stored bytes of the runs.
     pub bytes: u64,
 }
 
@@ -204,7 +216,7 @@ impl Pruned {
     }
 }
 
-/// Room on a disk, in bytes.
+/// Space on a disk, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disk {
     pub free: u64,
@@ -213,23 +225,24 @@ pub struct Disk {
 
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// Nothing was written; the caller may try again with something else.
-    #[error("a record is not what was expected (number {index})")]
+    /// Nothing was written. The caller may retry with other values.
+    #[error("expected record {index} has another value; nothing was written")]
     Conflict { index: usize },
-    /// Nothing was written; the caller keeps the batch and tries again.
+    /// Nothing was written. The caller keeps the batch and retries.
     #[error("the disk is full")]
     Full,
-    /// What is on disk is unknown until the store is opened again: the process has to end.
-    #[error("the store failed to write")]
+    /// The content of the disk is unknown until the store is opened again. The process must exit.
+    #[error("the store could not write")]
     Failed(#[source] BoxError),
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Events are not what was written. It is told, never served; the rest of the store stays readable, and `after` is
-    /// where reading goes on: a seq for [`EventStore::read`], a place for [`EventStore::read_all`].
+    /// Events are damaged. The error is reported, and damaged events are never returned. The rest of the
+    /// store is readable. Continue after `after`: a seq for [`EventStore::read`], a position for
+    /// [`EventStore::read_all`].
     #[error("events {first_seq} to {last_seq} of session {session} are damaged on disk")]
     Corrupt { session: SessionId, first_seq: u64, last_seq: u64, after: u64 },
-    #[error("the store failed to read")]
+    #[error("the store could not read")]
     Failed(#[source] BoxError),
 }

@@ -1,8 +1,8 @@
-//! Small records beside the runs. The store keeps them and does not interpret them.
+//! Small records beside the runs. The store does not interpret them.
 
 use bytes::Bytes;
 
-/// What a record is about. The numbers are on disk: they are never given to something else.
+/// The kind of a record. The numbers are stored on disk and must never be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Table {
@@ -22,7 +22,7 @@ pub enum Table {
     SessionMetadata = 14,
 }
 
-/// Writes a record, over an earlier one of the same key.
+/// Writes a record and replaces an earlier record with the same key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put {
     pub table: Table,
@@ -30,14 +30,14 @@ pub struct Put {
     pub value: Bytes,
 }
 
-/// Removes a record; one that is not there is removed already.
+/// Deletes a record. Has no effect if the record does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delete {
     pub table: Table,
     pub key: Vec<u8>,
 }
 
-/// What a record has to be at the commit; `None`: absent.
+/// The value that a record must have at the commit. `None`: the record must not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expect {
     pub table: Table,
@@ -45,5 +45,5 @@ pub struct Expect {
     pub value: Option<Bytes>,
 }
 
-/// A record as a scan gives it: key and value.
+/// A record that a scan returns: key and value.
 pub type Record = (Vec<u8>, Bytes);

@@ -1,22 +1,22 @@
-//! Runs: consecutive events of one session, as the bytes that readers get.
+//! Runs: consecutive events of one session, encoded as the bytes that readers receive.
 //!
-//! A frame is exactly `id: <epoch>-<seq>\nevent: <type>\ndata: <one line of JSON>\n\n`. No part of it holds a
-//! line feed of its own, so an empty line ends a frame and nothing else does.
+//! A frame is exactly `id: <epoch>-<seq>\nevent: <type>\ndata: <one line of JSON>\n\n`. No field contains a
+//! line feed, so only an empty line ends a frame.
 
 use bytes::{Bytes, BytesMut};
 use memchr::{memchr, memmem};
 
 use crate::types::{Epoch, SessionId, Tenant};
 
-/// Consecutive events of one session. It can be cut after any event; cutting shares the bytes.
+/// Consecutive events of one session. A run can be split after any event. Splitting shares the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     pub tenant: Tenant,
     pub session: SessionId,
     pub first_seq: u64,
     pub last_seq: u64,
-    /// The place in the whole store of the last event; 0 until the run is committed. The positions of a run are
-    /// consecutive, but for a run that a session's reader joined from several.
+    /// The global position of the last event, 0 until the run is committed. The positions of a run are
+    /// consecutive, except in a run that a reader concatenated from several runs.
     pub last_pos: u64,
     pub frames: Bytes,
 }
@@ -26,31 +26,31 @@ pub struct Run {
 pub struct Frame<'a> {
     pub seq: u64,
     pub kind: &'a str,
-    /// The line of JSON, without `data: ` and without a line feed.
+    /// The line of JSON, without `data: ` and without the line feed.
     pub data: &'a [u8],
-    /// The whole frame, with the empty line that ends it.
+    /// The whole frame, including the empty line at the end.
     pub bytes: &'a [u8],
 }
 
 const FRAME_END: &[u8] = b"\n\n";
 
 impl Run {
-    /// How many events it holds.
+    /// The number of events.
     pub fn count(&self) -> u64 {
         self.last_seq + 1 - self.first_seq
     }
 
-    /// The place of its first event in the whole store; 0 until the run is committed.
+    /// The global position of the first event, 0 until the run is committed.
     pub fn first_pos(&self) -> u64 {
         self.pos(self.first_seq)
     }
 
-    /// The place of one of its events in the whole store.
+    /// The global position of the event `seq`.
     pub fn pos(&self, seq: u64) -> u64 {
         self.last_pos.saturating_sub(self.last_seq - seq)
     }
 
-    /// What comes after the event `seq`; `None` when nothing does.
+    /// The events after `seq`, or `None` if there are none.
     #[must_use]
     pub fn after(&self, seq: u64) -> Option<Self> {
         if seq >= self.last_seq {
@@ -63,7 +63,7 @@ impl Run {
         Some(Self { first_seq: seq + 1, frames: self.frames.slice(cut..), ..self.clone() })
     }
 
-    /// What comes after the place `pos` of the whole store; `None` when nothing does.
+    /// The events after the global position `pos`, or `None` if there are none.
     #[must_use]
     pub fn after_pos(&self, pos: u64) -> Option<Self> {
         if pos < self.first_pos() {
@@ -72,7 +72,7 @@ impl Run {
         self.after(self.first_seq + (pos - self.first_pos()))
     }
 
-    /// What comes up to and with the event `seq`; `None` when nothing does.
+    /// The events up to and including `seq`, or `None` if there are none.
     #[must_use]
     pub fn through(&self, seq: u64) -> Option<Self> {
         if seq < self.first_seq {
@@ -90,8 +90,8 @@ impl Run {
         })
     }
 
-    /// Its first events that have no more bytes than these together, at least one. When that is not all, the bytes are
-    /// a copy, so that who holds them holds nothing else.
+    /// The first events of at most `max_bytes` together, and at least one. A shortened run copies the bytes,
+    /// so that it does not keep the rest in memory.
     #[must_use]
     pub fn truncate_to(self, max_bytes: usize) -> Self {
         if self.frames.len() <= max_bytes {
@@ -108,7 +108,7 @@ impl Run {
         }
     }
 
-    /// Its events, oldest first.
+    /// The events, oldest first.
     pub fn events(&self) -> impl Iterator<Item = Frame<'_>> {
         let mut rest: &[u8] = &self.frames;
         let mut seq = self.first_seq;
@@ -122,7 +122,8 @@ impl Run {
         })
     }
 
-    /// The same events under another epoch, for a store whose epoch changed since they were framed.
+    /// The same events with another epoch. A restored store uses this, since its epoch differs from that of
+    /// the frames.
     #[must_use]
     pub fn with_epoch(&self, epoch: &Epoch) -> Self {
         let mut frames = BytesMut::with_capacity(self.frames.len() + 64);
@@ -131,7 +132,7 @@ impl Run {
             frames.extend_from_slice(
                 format!("id: {id}\nevent: {}\ndata: {{\"id\":\"{id}\"", frame.kind).as_bytes(),
             );
-            // `{"id":"` and the old id, which holds no quote.
+            // Skip `{"id":"` and the old id, which contains no quote.
             let old = b"{\"id\":\"".len();
             let after = frame.data.get(old..).unwrap_or_default();
             let rest = memchr(b'"', after).map_or(&[][..], |quote| &after[quote + 1..]);
@@ -141,7 +142,7 @@ impl Run {
         Self { frames: frames.freeze(), ..self.clone() }
     }
 
-    /// Where the frame of `seq` ends in `frames`.
+    /// The offset in `frames` at which the frame of `seq` ends.
     fn end_of(&self, seq: u64) -> usize {
         let nth = usize::try_from(seq - self.first_seq).unwrap_or(usize::MAX);
         memmem::find_iter(&self.frames, FRAME_END)
@@ -216,7 +217,7 @@ mod tests {
         let text = String::from_utf8(new.frames.to_vec()).unwrap();
         assert_eq!(text.replace("fresh-", "e-").as_bytes(), &old.frames[..]);
         assert_eq!(text.matches("fresh-").count(), 6);
-        // Bytes that were never written so, with a checksum that holds.
+        // Frames that the gateway never writes, but whose checksum is valid.
         for data in ["", "{", "{\"id\":\"", "{\"id\":\"e-1"] {
             let frames = format!("id: e-1\nevent: test\ndata: {data}\n\n");
             let odd = Run { last_seq: 1, frames: frames.into(), ..run(1, 1..=1) };

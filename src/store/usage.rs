@@ -1,5 +1,5 @@
-//! What each session's log is, in memory, so that limits cost no query. It may be read from a file that is damaged: no
-//! number in it is sure to fit to another.
+//! The bounds and sizes of all logs, in memory, so that limit checks need no query. The source may be a
+//! damaged file, so the numbers may be inconsistent.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use crate::types::{SessionId, Tenant, Timestamp};
 
 use super::{Pruned, RunHeader};
 
-/// What a session's log is: its ends, its bytes as they are stored and its runs, the time of its last commit.
+/// Bounds of a session's log, its stored bytes and runs, and the time of its last commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogUsage {
     pub session: SessionId,
@@ -21,16 +21,16 @@ pub struct LogUsage {
     pub last_time: Timestamp,
 }
 
-/// All logs of a store. It changes after a commit, never before.
+/// The usage of all logs of a store. Updated after each commit.
 #[derive(Debug, Default)]
 pub(super) struct Usages {
     logs: HashMap<SessionId, Log>,
-    /// Few, while the logs are many.
+    /// Few, although the logs are many.
     tenants: Vec<Tenant>,
     bytes: u64,
 }
 
-/// A log as it lies in memory, which every stored session costs for as long as the store is open.
+/// The compact form of [`LogUsage`]. Each stored session needs one for as long as the store is open.
 #[derive(Debug, Clone, Copy)]
 struct Log {
     first_seq: u64,
@@ -40,12 +40,12 @@ struct Log {
     bytes: u64,
     last_time: Timestamp,
     runs: u32,
-    /// Which of the tenants.
+    /// The index in `tenants`.
     tenant: u32,
 }
 
 impl Usages {
-    /// Room for so many logs, so that none is moved while they are read in.
+    /// Reserves capacity, so that loading does not reallocate.
     pub(super) fn reserve(&mut self, logs: usize) {
         self.logs.reserve(logs);
     }
@@ -63,7 +63,7 @@ impl Usages {
         shown.filter(|log| wanted(log)).take(limit).collect()
     }
 
-    /// A log as it was written down, or as it was found to be.
+    /// Sets a log to values that were loaded or corrected.
     pub(super) fn restore(&mut self, usage: &LogUsage) {
         self.erase(usage.session);
         let tenant = self.tenant(usage.tenant.as_str());
@@ -81,14 +81,14 @@ impl Usages {
         self.logs.insert(usage.session, log);
     }
 
-    /// A run as it is stored: `head` names its place.
+    /// Adds a stored run.
     pub(super) fn append(&mut self, tenant: &str, head: &RunHeader) {
         self.bytes += head.bytes;
         let tenant = self.tenant(tenant);
         let log = self.logs.entry(head.session).or_insert(Log {
             first_seq: head.first_seq.max(1),
             last_seq: 0,
-            // What a damaged row says of itself may be anything.
+            // The columns of a damaged row may have any value.
             first_pos: head.last_pos.saturating_sub(head.last_seq.saturating_sub(head.first_seq)).max(1),
             last_pos: 0,
             bytes: 0,
@@ -98,7 +98,7 @@ impl Usages {
         });
         log.last_seq = head.last_seq;
         log.last_pos = head.last_pos;
-        // A clock that was set back makes nothing older than it is.
+        // A clock that was set back must not make a log look older.
         log.last_time = log.last_time.max(head.time);
         log.bytes += head.bytes;
         log.runs += 1;
@@ -110,7 +110,7 @@ impl Usages {
         }
     }
 
-    /// The oldest runs of a log are gone; it begins at `first_seq` and `first_pos` now.
+    /// Records a prune: the log now begins at `first_seq` and `first_pos`.
     pub(super) fn cut(&mut self, session: SessionId, first_seq: u64, first_pos: u64, removed: Pruned) {
         if let Some(log) = self.logs.get_mut(&session) {
             log.first_seq = first_seq;
@@ -165,7 +165,7 @@ mod tests {
             };
             usages.append(if number % 2 == 0 { "a" } else { "b" }, &head);
         }
-        assert_eq!(usages.tenants.len(), 2, "the name of a tenant is kept once");
+        assert_eq!(usages.tenants.len(), 2, "each tenant name is stored once");
         assert_eq!(usages.get(session(4)).unwrap().tenant.as_str(), "a");
         assert_eq!(usages.get(session(5)).unwrap().tenant.as_str(), "b");
     }

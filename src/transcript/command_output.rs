@@ -1,8 +1,8 @@
-//! Output of commands that an agent runs by itself and reports in `_meta` of its tool calls.
+//! Output of commands that an agent runs itself and reports in `_meta` of its tool calls.
 //!
-//! ACP v1 has no method for this. The members `terminal_info`, `terminal_output` (or `terminal_output_delta`) and
-//! `terminal_exit` are a convention of editors that codex-acp and claude-agent-acp follow. Each one names its
-//! terminal; output members carry the bytes that follow those sent before.
+//! ACP v1 has no method for this. The members `terminal_info`, `terminal_output` (or `terminal_output_delta`)
+//! and `terminal_exit` are a convention of editors that codex-acp and claude-agent-acp follow. Each member
+//! names its terminal. Output members carry the bytes that follow the earlier ones.
 
 use serde_json::value::RawValue;
 
@@ -43,7 +43,7 @@ impl Commands {
         }
     }
 
-    /// The command with this terminal id; a new one, if it fits.
+    /// The command with this terminal id. A new one is added if it fits.
     fn named(&mut self, id: &str, budget: &mut Budget) -> Option<&mut CommandOutput> {
         let at = self.0.iter().position(|command| command.terminal_id == id);
         let at = match at {
@@ -62,7 +62,7 @@ impl Commands {
     }
 }
 
-/// Keeps the end of the output, since that is where a command reports its result.
+/// Appends output and keeps its end, because a command reports its result there.
 fn append(command: &mut CommandOutput, data: &str, budget: &mut Budget) {
     if !budget.reserve(data.len()) {
         command.truncated = true;
@@ -106,7 +106,7 @@ mod tests {
         ] {
             update(&mut commands, meta, &mut budget);
         }
-        let [a, b] = &commands.finish()[..] else { panic!("two commands were expected") };
+        let [a, b] = &commands.finish()[..] else { panic!("expected two commands") };
         assert_eq!((a.output.as_str(), a.cwd.as_deref()), ("one\ntwo\n", Some("/w")));
         assert_eq!(a.exit_status, Some(TerminalExit { exit_code: Some(3), signal: None }));
         assert_eq!((b.output.as_str(), &b.exit_status, b.truncated), ("whole", &None, false));
@@ -123,7 +123,7 @@ mod tests {
         let commands = commands.finish();
         assert!(commands[0].truncated && commands[0].output.ends_with("éend"));
         assert!(commands[0].output.len() <= FOLDED_MEMBER_BYTES);
-        assert!(!budget.exceeded, "dropped output returns its share of the budget");
+        assert!(!budget.exceeded, "dropped output releases its share of the budget");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Content blocks of a message while it grows, and texts as people read them.
+//! Content blocks of a growing message, and decoding of JSON strings for display.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use serde_json::value::RawValue;
 use super::Budget;
 use crate::acp::RawObject;
 
-/// Consecutive texts are joined; other blocks stay raw.
+/// The blocks of a message. Consecutive texts are joined. Other blocks stay raw.
 #[derive(Debug, Default)]
 pub(super) struct Content(Vec<Block>);
 
 #[derive(Debug)]
 enum Block {
-    /// The inside of a JSON string, with its escapes. So a lone surrogate passes, and the two halves of a pair that
-    /// a chunk's end cut apart come together again.
+    /// The inside of a JSON string, with its escapes. So a lone surrogate is preserved, and a surrogate pair
+    /// that is split between two chunks is joined again.
     Text(String),
     Raw(Box<RawValue>),
 }
@@ -30,7 +30,7 @@ impl Content {
         }
     }
 
-    /// Appends as much of a text as fits.
+    /// Appends the part of a text that fits.
     fn push_text(&mut self, text: &str, budget: &mut Budget) {
         let text = &text[..cut(text, budget.reserve_up_to(text.len()))];
         match self.0.last_mut() {
@@ -40,7 +40,7 @@ impl Content {
         }
     }
 
-    /// Takes a complete replacement; null is nothing.
+    /// Replaces all blocks. Null clears them.
     pub(super) fn replace(&mut self, blocks: &RawValue, budget: &mut Budget) {
         let Ok(blocks) = serde_json::from_str::<Option<Vec<&RawValue>>>(blocks.get()) else { return };
         for old in self.0.drain(..) {
@@ -58,7 +58,7 @@ impl Content {
         self.0.is_empty()
     }
 
-    /// The texts without the other blocks.
+    /// The joined texts, without other blocks.
     pub(super) fn text(&self) -> String {
         self.0.iter().filter_map(Block::text).collect()
     }
@@ -79,14 +79,14 @@ impl Block {
     fn finish(self) -> Box<RawValue> {
         match self {
             Self::Text(text) => RawValue::from_string(format!(r#"{{"type":"text","text":"{text}"}}"#))
-                .expect("insides of JSON strings, put together, are the inside of one"),
+                .expect("concatenated string contents are a valid string content"),
             Self::Raw(raw) => raw,
         }
     }
 }
 
-/// The length of the longest prefix of the inside of a JSON string that has at most `max` bytes and ends between two
-/// characters: inside neither an escape nor a pair of escaped surrogates.
+/// The length of the longest prefix of at most `max` bytes that ends at a character boundary. `text` is the
+/// inside of a JSON string. The prefix splits neither an escape nor a pair of escaped surrogates.
 fn cut(text: &str, max: usize) -> usize {
     if text.len() <= max {
         return text.len();
@@ -111,7 +111,7 @@ fn cut(text: &str, max: usize) -> usize {
     }
 }
 
-/// The inside of the JSON string in a text block, unless the block says more than its text.
+/// The inside of the JSON string in a text block. `None` if the block has annotations.
 fn plain_text(block: &RawValue) -> Option<&str> {
     let block = RawObject::parse(block)?;
     let annotated = block.get("annotations").is_some_and(|value| value.get() != "null");
@@ -121,13 +121,13 @@ fn plain_text(block: &RawValue) -> Option<&str> {
     block.get("text")?.get().strip_prefix('"')?.strip_suffix('"')
 }
 
-/// The text of a text block, for people: lone surrogates become replacement characters.
+/// The text of a text block for display. Lone surrogates become replacement characters.
 pub(super) fn text_of(block: &RawValue) -> Option<String> {
     let block = RawObject::parse(block)?;
     if block.text("type")? == "text" { decode(block.get("text")?.get()) } else { None }
 }
 
-/// A JSON string as text, for people. None: it is not a JSON string.
+/// Decodes a JSON string for display. `None` if it is not a JSON string.
 pub(super) fn decode(json: &str) -> Option<String> {
     struct Lossy(String);
 
@@ -142,7 +142,7 @@ pub(super) fn decode(json: &str) -> Option<String> {
                     f.write_str("a string")
                 }
 
-                // Asked for bytes, the parser gives a lone surrogate as three bytes that are not UTF-8.
+                // For bytes, the parser passes a lone surrogate as three bytes that are not UTF-8.
                 fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Lossy, E> {
                     Ok(Lossy(String::from_utf8_lossy(bytes).into_owned()))
                 }

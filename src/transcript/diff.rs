@@ -1,10 +1,10 @@
-//! The change of a text as people read it: what went and what came, with a few lines around.
+//! A line diff for display, with a few lines of context.
 
 /// Unchanged lines that are shown on each side.
 const CONTEXT: usize = 3;
 
-/// Lines with ` `, `-` or `+` in front. What both texts begin and end with is left out; between these all old lines
-/// come before all new ones, which is right for the one place that an edit of an agent touches.
+/// Returns lines prefixed with ` `, `-` or `+`. The common beginning and end of the texts are omitted. All
+/// old lines precede all new lines, which is correct because an agent's edit changes one place.
 pub(super) fn lines(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
@@ -52,7 +52,7 @@ mod tests {
             let shown = lines(&old, &new);
             let count = |sign| shown.lines().filter(|line| line.starts_with(sign)).count();
             let (olds, news) = (old.lines().count(), new.lines().count());
-            prop_assert_eq!(olds - count('-'), news - count('+'), "what is left out is common to both");
+            prop_assert_eq!(olds - count('-'), news - count('+'), "omitted lines are common to both texts");
             prop_assert!(olds != 0 || news == count('+'));
         }
     }

@@ -1,6 +1,6 @@
-//! How text is spelled in markdown, so that it stays text.
+//! Escaping of text for Markdown.
 
-/// One line in which no character has a meaning of markdown or HTML.
+/// Escapes text into one line without Markdown or HTML syntax.
 pub(super) fn inline(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for (n, word) in text.split_whitespace().enumerate() {
@@ -17,7 +17,7 @@ pub(super) fn inline(text: &str) -> String {
     line
 }
 
-/// One line of text inside an HTML element.
+/// Escapes text into one line inside an HTML element.
 pub(super) fn element(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
@@ -31,14 +31,14 @@ pub(super) fn code(text: &str) -> String {
     format!("{fence}{pad}{text}{pad}{fence}")
 }
 
-/// A code block whose fence is longer than any inside.
+/// A code block whose fence is longer than any fence inside.
 pub(super) fn fenced(language: &str, text: &str) -> String {
     let fence = "`".repeat((longest_run(text, '`') + 1).max(3));
     format!("{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))
 }
 
-/// The agent's own markdown, with an end for a code block that has none: a turn that was stopped in the middle of one
-/// must not swallow what comes after it.
+/// The agent's Markdown, with an open code block closed. Otherwise a turn that stopped inside a code block
+/// would include the following turns.
 pub(super) fn close_code_fence(text: &str) -> String {
     let mut open: Option<&str> = None;
     for line in text.lines() {
@@ -67,7 +67,7 @@ pub(super) fn blockquote(text: &str) -> String {
     prefix_lines(text, "> ")
 }
 
-/// As a part of the list item above.
+/// Indents text as part of the preceding list item.
 pub(super) fn indent(text: &str) -> String {
     prefix_lines(text, "  ")
 }

@@ -1,4 +1,4 @@
-//! What the folds read of an event of the log.
+//! The members of a log event that the folds read.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::api::Resolution;
 use crate::types::{PromptId, RequestId, Timestamp};
 
-/// Members that an event does not have are absent.
+/// The members of an event. Absent members are `None`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EventView<'a> {
@@ -18,7 +18,7 @@ pub(super) struct EventView<'a> {
     pub(super) by: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) session: Option<&'a RawValue>,
-    /// The session that this one is a fork of.
+    /// The session from which this session was forked.
     #[serde(borrow)]
     pub(super) forked_from: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -27,7 +27,7 @@ pub(super) struct EventView<'a> {
     pub(super) prompt: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) update: Option<&'a RawValue>,
-    /// The child session that the update is of.
+    /// The child session to which the update belongs.
     #[serde(borrow)]
     pub(super) subagent: Option<Cow<'a, str>>,
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! The items of a turn while they grow.
+//! The items of a turn while it grows.
 
 mod v2;
 
@@ -21,25 +21,25 @@ use crate::api::{
 use crate::types::limits::FOLDED_TURN_BYTES;
 use crate::types::{RequestId, Timestamp};
 
-/// In the order of their first appearance.
+/// The items, in the order of their first appearance.
 #[derive(Debug)]
 pub(super) struct Items {
     list: Vec<Item>,
-    /// Where to find what later events name by an id.
+    /// The index of each item that later events can refer to by id.
     places: HashMap<Key, usize>,
-    /// The last item of the session and of each child: what a chunk that names no message continues.
+    /// The last item of the session and of each child session. A chunk without a message id continues it.
     last: HashMap<Option<Box<str>>, usize>,
     bytes: Bytes,
-    /// What null says of a member of a tool call: v1 and v2 differ.
+    /// The meaning of null in a member of a tool call, which differs between ACP v1 and v2.
     null: Null,
 }
 
-/// How much still fits.
+/// The remaining budgets.
 #[derive(Debug)]
 struct Bytes {
-    /// For the agent's own messages, so that the output of its tools never displaces its answer.
+    /// For the agent's own messages, so that tool output never displaces the answer.
     messages: Budget,
-    /// For everything else.
+    /// For all other items.
     rest: Budget,
 }
 
@@ -50,7 +50,7 @@ impl Bytes {
     }
 }
 
-/// Ids count within a session, so they go with the child that they are of.
+/// The key of an item. Ids are unique only within a session, so the key contains the child session.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key(Option<Box<str>>, ItemKey);
 
@@ -65,10 +65,10 @@ enum ItemKey {
     Request(RequestId),
 }
 
-/// Whose an update is, and when it came.
+/// The session and the time of an update.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Source<'a> {
-    /// The child session; None: the session itself.
+    /// The child session. `None`: the session itself.
     pub(super) subagent: Option<&'a str>,
     pub(super) late: bool,
 }
@@ -94,7 +94,7 @@ enum Body {
     SessionMessage(Members, Content),
     Notice(Box<RawValue>),
     Other(String, Box<RawValue>),
-    /// What no update changes.
+    /// A complete item that no update changes.
     Whole(TurnItem),
 }
 
@@ -111,7 +111,7 @@ impl Items {
         Self { list: Vec::new(), places, last, bytes, null: Null::Keeps }
     }
 
-    /// An update of a kind that says something new in a transcript.
+    /// Folds an update of a kind that adds to the transcript.
     pub(super) fn update(&mut self, kind: &str, raw: &RawValue, source: Source<'_>) {
         let Some(object) = RawObject::parse(raw) else { return self.other(kind, raw, source) };
         match kind {
@@ -129,8 +129,8 @@ impl Items {
         }
     }
 
-    /// A chunk belongs to the message that it names. One that names none continues the last item of its session, if
-    /// that is a message of the same role.
+    /// Folds a chunk into the message that it names. A chunk without a message id continues the last item of
+    /// its session, if that is a message of the same role.
     fn chunk(&mut self, role: Role, object: &RawObject<'_>, source: Source<'_>) {
         let Some(block) = object.get("content") else { return };
         let message_id: Option<Box<str>> = object.text("messageId").map(boxed);
@@ -144,7 +144,7 @@ impl Items {
         };
         let same =
             |at: &usize| matches!(&self.list[*at].body, Body::Message { role: same, .. } if *same == role);
-        // The item is charged first, and its content gets the rest.
+        // Reserve the fixed size of the item first, then the size of its content.
         let at = known.filter(same).or_else(|| {
             self.push(Body::Message { role, message_id, content: Content::default() }, what, source)
         });
@@ -153,8 +153,8 @@ impl Items {
         }
     }
 
-    /// A `tool_call`, a `tool_call_update`, or the `toolCall` of a permission request: any of them may be the first
-    /// that an agent tells of a call.
+    /// Folds a `tool_call`, a `tool_call_update`, or the `toolCall` of a permission request. Any of them may
+    /// be the first update of a call.
     pub(super) fn tool_call(&mut self, object: &RawObject<'_>, source: Source<'_>) {
         let Some(id) = object.text("toolCallId") else { return };
         let new = || Body::ToolCall(ToolCall::default());
@@ -187,8 +187,8 @@ impl Items {
         }
     }
 
-    /// A message between sessions. Its participants and a complete content come in one kind of update, blocks that
-    /// are appended in the other, in any order.
+    /// Folds a message between sessions. One kind of update has the participants and complete content, the
+    /// other has appended blocks. They arrive in any order.
     fn session_message(&mut self, object: &RawObject<'_>, appends: bool, source: Source<'_>) {
         let Some(id) = object.text("messageId") else { return };
         let new = || Body::SessionMessage(Members::default(), Content::default());
@@ -228,7 +228,7 @@ impl Items {
         }
     }
 
-    /// How a request ended. Unknown ones are ignored: retention has taken their beginning.
+    /// Folds the resolution of a request. An unknown request is ignored: its beginning was pruned.
     pub(super) fn resolved(&mut self, id: RequestId, at: Timestamp, event: EventView<'_>) {
         let known = self.places.get(&Key(None, ItemKey::Request(id))).copied();
         let Some(Body::Whole(TurnItem::Request(request))) = body(&mut self.list, known) else { return };
@@ -240,7 +240,7 @@ impl Items {
         request.error = event.error.and_then(&mut fitting);
     }
 
-    /// Where this item is; a new one, if there was none and it fits.
+    /// The index of an item. A new item is added if it fits.
     fn place(&mut self, what: ItemKey, new: impl FnOnce() -> Body, source: Source<'_>) -> Option<usize> {
         let key = Key(source.subagent.map(Into::into), what);
         match self.places.get(&key) {
@@ -249,7 +249,7 @@ impl Items {
         }
     }
 
-    /// Every item has a price, so that many small ones are bounded too.
+    /// Adds an item. Each item has a fixed price, so that the number of small items is bounded.
     fn push(&mut self, body: Body, what: Option<ItemKey>, source: Source<'_>) -> Option<usize> {
         let named = source.subagent.map_or(0, str::len) + what.as_ref().map_or(0, ItemKey::len);
         let price = 2 * named + size_of::<Item>() + size_of::<(Key, usize)>();
@@ -270,8 +270,8 @@ impl Items {
         Some(at)
     }
 
-    /// The agent's messages, with an empty line between them; not those of its children. And whether a part of the
-    /// agent's messages did not fit.
+    /// The agent's own messages, separated by an empty line, without those of child sessions. The flag is
+    /// true if a part did not fit.
     pub(super) fn text(&self) -> (String, bool) {
         let texts = self.list.iter().filter_map(|item| match (&item.subagent, &item.body) {
             (None, Body::Message { role: Role::Agent, content, .. }) => Some(content.text()),
@@ -281,8 +281,8 @@ impl Items {
         (text, self.bytes.messages.exceeded)
     }
 
-    /// The items, and whether something had to be left out. `settled` says how tool calls ended that the agent left
-    /// open; it is `None` while the turn runs.
+    /// Returns the items, and whether parts were omitted. `settled` is the status of tool calls that the
+    /// agent left open. It is `None` while the turn runs.
     pub(super) fn finish(self, settled: Option<Settled>) -> (Vec<TurnItem>, bool) {
         let items = self.list.into_iter().filter_map(|item| item.finish(settled));
         (items.collect(), self.bytes.messages.exceeded || self.bytes.rest.exceeded)
@@ -312,7 +312,7 @@ impl ItemKey {
 }
 
 impl Item {
-    /// None: a message in which nothing was said, as agents begin them with an empty chunk.
+    /// `None` for a message without content: agents often begin a message with an empty chunk.
     fn finish(self, settled: Option<Settled>) -> Option<TurnItem> {
         let Self { subagent, late, body } = self;
         let subagent = subagent.map(String::from);
@@ -323,7 +323,7 @@ impl Item {
                 TurnItem::Message(TurnMessage { role, message_id, content, subagent, late })
             }
             Body::ToolCall(call) => {
-                // A call that began after the turn's end did not end with it.
+                // A call that began after the end of the turn is not settled by it.
                 let FinishedCall { raw: tool_call, commands, settled } =
                     call.finish(settled.filter(|_| !late));
                 TurnItem::ToolCall(TurnToolCall { tool_call, settled, commands, subagent, late })

@@ -1,4 +1,4 @@
-//! A transcript as markdown, for people to keep and to read.
+//! Export of a transcript as Markdown.
 
 use std::collections::HashMap;
 
@@ -16,13 +16,13 @@ use crate::api::{
     TurnSessionMessage, TurnToolCall,
 };
 
-/// The session and these turns, in the order in which they were asked.
+/// Renders the session and its turns, ordered by prompt id.
 pub fn markdown(session: &Session, turns: &[Turn]) -> String {
     let mut page = Page::default();
     let id = session.session_id.to_string();
     page.block(&format!("# {}", inline(session.title.as_deref().unwrap_or(&id))));
     page.block(&format!(
-        "- Agent: {}\n- Folder: {}\n- Session: {}\n- Begun: {}",
+        "- Agent: {}\n- Directory: {}\n- Session: {}\n- Created: {}",
         session.agent,
         code(&session.cwd),
         id,
@@ -33,12 +33,12 @@ pub fn markdown(session: &Session, turns: &[Turn]) -> String {
     for turn in turns {
         page.turn(turn);
     }
-    // Whoever prints the page on a terminal must not have it obey an agent.
+    // Remove control characters, so that the page cannot control a terminal that prints it.
     page.0.retain(|character| !character.is_control() || matches!(character, '\n' | '\t'));
     page.0
 }
 
-/// Blocks with an empty line between them.
+/// Blocks separated by empty lines.
 #[derive(Default)]
 struct Page(String);
 
@@ -98,12 +98,12 @@ impl Page {
             }
             TurnItem::Compaction(compaction) => {
                 let summary = blocks(&compaction.summary.iter().map(AsRef::as_ref).collect::<Vec<_>>());
-                self.details("The agent shortened its context", &summary);
+                self.details("The agent compacted its context", &summary);
             }
             TurnItem::ContextLost(_) => {
-                self.block("*The agent lost what was said before: it begins afresh from here.*");
+                self.block("*The agent lost the context of the conversation and starts anew.*");
             }
-            // Nobody knows yet what these mean; the JSON form has them.
+            // Unknown updates are only in the JSON form.
             TurnItem::Other(_) => {}
         }
     }
@@ -113,13 +113,13 @@ impl Page {
         match message.role {
             Role::Agent => self.block(&close_code_fence(&text)),
             Role::Thought => self.details("Thought", &text),
-            // Some agents repeat each prompt as a message of the user.
+            // Some agents repeat each prompt as a user message.
             Role::User if text == prompt => {}
             Role::User => self.block(&blockquote(&text)),
         }
     }
 
-    /// What a child says stands apart from what the agent says to its user.
+    /// Renders a message of a child session, separate from the agent's messages to the user.
     fn child_message(&mut self, message: &TurnMessage, name: &str) {
         let text = blocks(&message.content.iter().map(AsRef::as_ref).collect::<Vec<_>>());
         let what = match message.role {
@@ -198,7 +198,7 @@ impl Page {
         }
     }
 
-    /// Text that is shown when one asks for it. It cannot end the element that holds it.
+    /// A collapsed section. Its text cannot close the element.
     fn details(&mut self, summary: &str, text: &str) {
         if !text.is_empty() {
             let text = close_code_fence(&text.trim_end().replace("</", "&lt;/"));
@@ -207,7 +207,7 @@ impl Page {
     }
 
     fn turn_end(&mut self, turn: &Turn) {
-        let left_out = if turn.truncated { " Parts are left out." } else { "" };
+        let left_out = if turn.truncated { " Parts are omitted." } else { "" };
         let end = match turn.status {
             PromptStatus::Queued => "Queued.".to_owned(),
             PromptStatus::Running => "Running.".to_owned(),
@@ -226,7 +226,7 @@ impl Page {
     }
 }
 
-/// What the agent calls its children in this turn.
+/// The names of child sessions in this turn.
 struct Children(HashMap<String, String>);
 
 impl Children {
@@ -254,10 +254,10 @@ impl Children {
     }
 }
 
-/// What was asked and what was answered, in one line.
+/// A request and its answer in one line.
 fn request_line(request: &TurnRequest) -> String {
     let answer = match (&request.resolution, &request.result) {
-        (None, _) => "waits for an answer".to_owned(),
+        (None, _) => "pending".to_owned(),
         (Some(resolution), result) => {
             let name = result.as_deref().and_then(|result| chosen_option(request, result));
             let by = request.by.as_deref().map(|by| format!(" by {}", inline(by))).unwrap_or_default();
@@ -283,7 +283,7 @@ fn resolution_text(resolution: Resolution) -> &'static str {
     }
 }
 
-/// The name of the option that was taken.
+/// The name of the selected option.
 fn chosen_option(request: &TurnRequest, result: &RawValue) -> Option<String> {
     let id = RawObject::parse(result)?.object("outcome")?.text("optionId")?.into_owned();
     let options = array(request.options.as_deref()?);
@@ -302,7 +302,7 @@ pub(super) fn text(object: &RawObject<'_>, key: &str) -> Option<String> {
     decode(object.get(key)?.get())
 }
 
-/// Content blocks as text; what is no text is named.
+/// Content blocks as text. Other blocks become a placeholder with their type.
 fn blocks(blocks: &[&RawValue]) -> String {
     blocks.iter().map(|raw| block(raw)).collect::<Vec<_>>().join("\n\n")
 }
@@ -321,7 +321,7 @@ fn block(raw: &RawValue) -> String {
     })
 }
 
-/// A diff of v2: its patch if it has one, and what was done to which file.
+/// A diff of ACP v2: the changes of files, and the patch if there is one.
 fn changes(diff: &RawObject<'_>) -> String {
     let mut shown: Vec<String> = Vec::new();
     for change in diff.get("changes").map(array).unwrap_or_default().into_iter().filter_map(RawObject::parse)
@@ -336,7 +336,7 @@ fn changes(diff: &RawObject<'_>) -> String {
     shown.join("\n\n")
 }
 
-/// Bytes of a terminal as text, without what steers it.
+/// A terminal's bytes as text, without carriage returns.
 fn terminal_text(data: &RawValue) -> String {
     let bytes = decode(data.get()).and_then(|data| STANDARD.decode(data).ok()).unwrap_or_default();
     String::from_utf8_lossy(&bytes).replace('\r', "")

@@ -1,4 +1,4 @@
-//! An object of the agent that its updates change member by member.
+//! An agent's object that its updates change member by member.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
@@ -10,17 +10,17 @@ use crate::acp::RawObject;
 #[derive(Debug, Default)]
 pub(super) struct Members(Vec<(String, Box<RawValue>)>);
 
-/// What null says of a member.
+/// The meaning of null in an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Null {
-    /// The same as leaving it out.
+    /// Null keeps the member, like an omitted member.
     Keeps,
     Clears,
 }
 
 impl Members {
-    /// Takes the members of an update, also those that this version does not know. What is omitted stays; anything
-    /// but null replaces what was there.
+    /// Merges the members of an update, including unknown ones. An omitted member stays. A value other than
+    /// null replaces the member.
     pub(super) fn merge(
         &mut self,
         update: &RawObject<'_>,
@@ -40,7 +40,7 @@ impl Members {
         }
     }
 
-    /// Where null clears, `_meta` is changed key by key.
+    /// Patches `_meta` key by key, where null clears a key.
     fn patch_meta(&mut self, patch: &RawValue, budget: &mut Budget) {
         match self.get("_meta").and_then(|old| patched(old, patch)) {
             Some(meta) => self.set("_meta", &meta, budget),
@@ -52,7 +52,7 @@ impl Members {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| &**value)
     }
 
-    /// Sets what was counted elsewhere.
+    /// Sets a member whose size is counted elsewhere.
     pub(super) fn set_uncounted(&mut self, key: &str, value: Box<RawValue>) {
         match self.0.iter_mut().find(|(name, _)| name == key) {
             Some((_, old)) => *old = value,
@@ -73,7 +73,7 @@ impl Members {
         budget.release(room);
         let wanted = value.get().len() + if known.is_some() { 0 } else { key.len() };
         if !budget.reserve(wanted) {
-            // What was taken before still fits, since its room was given back just now.
+            // The old value still fits, because its size was released just before.
             budget.reserve(room);
             return;
         }
@@ -83,7 +83,7 @@ impl Members {
         }
     }
 
-    /// An object without these members. `None`: no other member is left.
+    /// The object without these members. `None` if no other member remains.
     pub(super) fn without(object: &RawObject<'_>, keys: &[&str]) -> Option<Box<RawValue>> {
         let rest = object.iter().filter(|(key, _)| !keys.contains(key));
         let rest = Self(rest.map(|(key, value)| (key.to_owned(), value.to_owned())).collect());
@@ -95,7 +95,7 @@ impl Members {
     }
 }
 
-/// An object with the keys of another: null takes one away. None: one of them is no object.
+/// Applies a patch to an object: null removes a key. `None` if one of the two is not an object.
 fn patched(old: &RawValue, patch: &RawValue) -> Option<Box<RawValue>> {
     let (old, patch) = (RawObject::parse(old)?, RawObject::parse(patch)?);
     let kept = old.iter().filter(|(key, _)| patch.get(key).is_none());
@@ -144,7 +144,7 @@ mod tests {
             members.merge(&RawObject::parse(update).unwrap(), &[], Null::Clears, &mut budget);
         }
         assert_eq!(members.finish().get(), r#"{"b":1,"c":"1234567890"}"#);
-        assert!(!budget.exceeded, "what was cleared gave its room back");
+        assert!(!budget.exceeded, "a cleared member must release its size");
     }
 
     #[test]

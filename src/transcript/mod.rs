@@ -1,7 +1,11 @@
-//! A pure fold of events: a session's snapshot, and the turns of its transcript.
+//! Pure folds of events: the snapshot of a session, and the turns of its transcript.
 //!
-//! It owns how events add up. It has no clock and does no I/O: the same events give the same result, whether they
-//! come one by one while a session lives or from the log after a restart.
+//! This module owns the rules by which events combine. It has no clock and does no I/O. The same events yield
+//! the same result, live or read from the log after a restart. It must not know the store, readers or the
+//! session's actor.
+//!
+//! Reading order: `event_view` (the decoded members), `session_fold`, `turn_fold` and `output_fold` (the
+//! folds), `items`, `tool_call`, `content` and `members` (their parts), `markdown` and `escape` (export).
 
 mod command_output;
 mod content;
@@ -25,7 +29,8 @@ pub use output_fold::OutputFold;
 pub use session_fold::SessionFold;
 pub use turn_fold::TurnFold;
 
-/// What a fold may still hold. What does not fit is left out, and the turn says so.
+/// The bytes that a fold may still add. Members that do not fit are omitted, and the turn is marked as
+/// truncated.
 #[derive(Debug)]
 struct Budget {
     left: usize,
@@ -44,7 +49,7 @@ impl Budget {
         left.is_some()
     }
 
-    /// Takes as many of these bytes as are left.
+    /// Reserves up to `bytes` and returns the reserved number.
     fn reserve_up_to(&mut self, bytes: usize) -> usize {
         self.exceeded |= bytes > self.left;
         let part = bytes.min(self.left);

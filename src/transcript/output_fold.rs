@@ -1,17 +1,17 @@
-//! Folds a terminal's output out of the log.
+//! Folds a terminal's output from the log.
 
 use serde::Deserialize;
 
 use crate::api::event::{EventMembers, TerminalOutput};
 use crate::types::TerminalId;
 
-/// The last of what a terminal has shown without a gap.
+/// The latest contiguous output of a terminal.
 #[derive(Debug)]
 pub struct OutputFold {
     terminal: TerminalId,
     limit: usize,
     pub output: String,
-    /// Bytes that came before `output`.
+    /// The number of bytes before `output`.
     pub offset: u64,
 }
 
@@ -24,12 +24,12 @@ struct OutputChunk {
 }
 
 impl OutputFold {
-    /// Keeps `limit` bytes.
+    /// Creates a fold that keeps `limit` bytes.
     pub fn new(terminal: TerminalId, limit: usize) -> Self {
         Self { terminal, limit, output: String::new(), offset: 0 }
     }
 
-    /// Takes any event; those of other types and terminals change nothing.
+    /// Folds an event. Events of other types and terminals are ignored.
     pub fn event(&mut self, kind: &str, data: &[u8]) {
         if kind != TerminalOutput::TYPE {
             return;
@@ -39,7 +39,7 @@ impl OutputFold {
             return;
         }
         if piece.offset != self.offset + self.output.len() as u64 {
-            // What lies between was not logged, or has been pruned.
+            // The output in between was not logged or has been pruned.
             self.output.clear();
             self.offset = piece.offset;
         }

@@ -1,4 +1,4 @@
-//! Parts of an agent's work that grow by what comes after: the content of a tool call, the output of a terminal.
+//! Growing parts of an agent's work: the content of a tool call and the output of a terminal.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use super::Budget;
 use super::members::Members;
 use crate::acp::RawObject;
 
-/// Items behind those that the last whole `content` of a tool call had.
+/// Items appended after the last complete `content` of a tool call.
 #[derive(Debug, Default)]
 pub(super) struct Chunks(Vec<Box<RawValue>>);
 
@@ -19,14 +19,14 @@ impl Chunks {
         }
     }
 
-    /// A whole `content` replaces them too.
+    /// Discards the items: a complete `content` replaces them.
     pub(super) fn clear(&mut self, budget: &mut Budget) {
         for item in self.0.drain(..) {
             budget.release(item.get().len() + 1);
         }
     }
 
-    /// Puts them behind the items of `content`.
+    /// Appends the items to `content`.
     pub(super) fn into_members(self, members: &mut Members) {
         if self.0.is_empty() {
             return;
@@ -38,15 +38,15 @@ impl Chunks {
     }
 }
 
-/// The bytes that one of the agent's own terminals has shown.
+/// The output bytes of an agent's terminal.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    /// None: the agent has told of none.
+    /// `None`: the agent has reported no output.
     bytes: Option<Vec<u8>>,
 }
 
 impl Output {
-    /// The member `output` of a `terminal_update`: null clears it, an object replaces what was there.
+    /// Folds the member `output` of a `terminal_update`: null clears the output, an object replaces it.
     pub(super) fn replace(&mut self, output: &RawValue, budget: &mut Budget) {
         let Some(object) = RawObject::parse(output) else {
             if output.get() == "null" {
@@ -60,7 +60,7 @@ impl Output {
         self.append(&bytes, budget);
     }
 
-    /// The member `data` of a `terminal_output_chunk`.
+    /// Folds the member `data` of a `terminal_output_chunk`.
     pub(super) fn push(&mut self, data: &RawValue, budget: &mut Budget) {
         if let Some(bytes) = decode(data) {
             self.append(&bytes, budget);
@@ -82,7 +82,7 @@ impl Output {
     pub(super) fn into_members(self, members: &mut Members) {
         let Some(bytes) = self.bytes else { return };
         let output = serde_json::json!({ "data": STANDARD.encode(bytes) });
-        members.set_uncounted("output", to_raw_value(&output).expect("our own object serializes"));
+        members.set_uncounted("output", to_raw_value(&output).expect("a JSON value serializes"));
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
         let (mut output, mut budget) = (Output::default(), Budget::new(8));
         output.push(raw("\"YQ==\""), &mut budget);
         output.replace(raw(r#"{"data":"4oI="}"#), &mut budget);
-        // The end of a character may come in the next chunk: it is bytes, not text.
+        // A chunk may split a character, so output is bytes and not text.
         output.push(raw("\"rA==\""), &mut budget);
         for odd in ["1", "\"?\"", "null"] {
             output.push(raw(odd), &mut budget);

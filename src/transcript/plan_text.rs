@@ -1,4 +1,4 @@
-//! A plan as markdown.
+//! A plan as Markdown.
 
 use serde_json::value::RawValue;
 
@@ -6,7 +6,7 @@ use super::escape::{blockquote, code, inline};
 use super::markdown::{array, text};
 use crate::acp::RawObject;
 
-/// The entries as a list, or what the agent gave instead of entries. None: there is nothing to show.
+/// Renders the entries as a list, or the URI or text that replaces them. `None`: the plan is empty.
 pub(super) fn plan_text(plan: &RawValue) -> Option<String> {
     let plan = RawObject::parse(plan)?;
     let entries = plan.get("entries").map(array).unwrap_or_default();

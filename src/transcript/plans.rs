@@ -1,4 +1,4 @@
-//! The plans of an agent: one without a name, or several that go by their ids.
+//! The plans of an agent: a single plan without an id, or several plans with ids.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -6,25 +6,25 @@ use serde_json::value::RawValue;
 use crate::acp::{RawObject, update};
 use crate::types::limits::{FOLDED_MEMBER_BYTES, FOLDED_PLANS};
 
-/// In the order of their last change.
+/// The plans, in the order of their last change.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Plans(Vec<Plan>);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Plan {
-    /// None: the one plan of an agent that does not name its plans.
+    /// `None`: the only plan of an agent that does not use plan ids.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     plan_id: Option<String>,
     plan: Box<RawValue>,
 }
 
-/// What an update did.
+/// The effect of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     None,
     Made,
-    /// The plan is too large; the old one, which is no longer true, went too.
+    /// The plan is too large. The old plan was removed, because it is outdated.
     TooLarge,
 }
 
@@ -38,7 +38,7 @@ impl Plans {
         self.0.last().map(|plan| &*plan.plan)
     }
 
-    /// An update of one of the three kinds that tell of plans. Others change nothing.
+    /// Folds an update. Kinds that do not concern plans have no effect.
     pub(super) fn update(&mut self, kind: &str, raw: &RawValue) -> Change {
         if kind == update::PLAN {
             return self.set(None, raw);
@@ -136,6 +136,6 @@ mod tests {
         let huge = format!(r#"{{"planId":"p","content":"{}"}}"#, "x".repeat(FOLDED_MEMBER_BYTES));
         let huge = format!(r#"{{"sessionUpdate":"plan_update","plan":{huge}}}"#);
         assert_eq!(update(&mut plans, &huge), Change::TooLarge);
-        assert!(plans.is_empty(), "what is no longer true goes");
+        assert!(plans.is_empty(), "an outdated plan is removed");
     }
 }

@@ -1,4 +1,4 @@
-//! What a session's snapshot shows of the agent's words and of what clients changed.
+//! The snapshot of a session: the agent's latest state and the changes of clients.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,16 +9,16 @@ use super::subagents::Subagents;
 use crate::acp::{RawObject, update};
 use crate::types::limits::{FOLDED_MEMBER_BYTES, TITLE_BYTES};
 
-/// The folded parts of a session. It is kept as a record; raw members stay as the agent wrote them.
+/// The folded parts of a session. Stored as a record. Raw members keep the agent's bytes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionFold {
-    /// What a person called the session; it outranks the agent's title.
+    /// The title that a client set. It has priority over the agent's title.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub person_title: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_title: Option<String>,
-    /// An object of the clients'; None until one was set.
+    /// An object that clients set. `None` until it is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Box<RawValue>>,
     /// `{currentModeId, availableModes}`.
@@ -30,7 +30,7 @@ pub struct SessionFold {
     /// The complete array.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available_commands: Option<Box<RawValue>>,
-    /// The last `usage_update`, whole.
+    /// The last complete `usage_update`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Plans::is_empty")]
@@ -54,8 +54,8 @@ impl SessionFold {
         self.subagents.list()
     }
 
-    /// A `session/update` of the agent about this session, and not about a child of it. Says whether the snapshot changed, so that a record is written only then;
-    /// for the kinds of which there are many it returns at once.
+    /// Folds a `session/update` of the session itself, not of a child session. Returns whether the snapshot
+    /// changed, so that the caller writes a record only then. Frequent kinds return at once.
     pub fn update(&mut self, kind: &str, raw: &RawValue) -> bool {
         match kind {
             update::USAGE => replace_if_changed(&mut self.usage, Some(raw)),
@@ -86,24 +86,24 @@ impl SessionFold {
         }
     }
 
-    /// The result of what gave the session to a process. What it does not say stays: agents answer `null` to
-    /// `session/load` and mean no change.
+    /// Folds the result of the call that attached the session to a process. Absent and null members stay:
+    /// agents answer `null` to `session/load` if nothing changed.
     pub fn attached(&mut self, result: &RawValue) -> bool {
         let Some(result) = RawObject::parse(result) else { return false };
         let modes = result.get("modes").filter(|modes| modes.get().starts_with('{'));
         let modes = replace_if_changed(&mut self.modes, modes);
-        // v2 tells them here too.
+        // In ACP v2 the result also contains the available commands.
         let commands = replace_if_changed(&mut self.available_commands, array(&result, "availableCommands"));
         replace_if_changed(&mut self.config_options, array(&result, "configOptions")) || modes || commands
     }
 
-    /// The process is gone: what ran in it does no longer.
+    /// Clears the parts that end with the process.
     pub fn detached(&mut self) -> bool {
         self.subagents.clear()
     }
 
-    /// What a client changed: the members of `session.changed`, of which others are ignored. A title or metadata
-    /// of null is cleared.
+    /// Folds the members of `session.changed`. Other members are ignored. A title or metadata of null is
+    /// cleared.
     pub fn changed(&mut self, data: &RawValue) -> bool {
         let Some(data) = RawObject::parse(data) else { return false };
         let title = set_title(&mut self.person_title, &data);
@@ -116,7 +116,7 @@ impl SessionFold {
         title || metadata || mode || options
     }
 
-    /// Any event of the log, as recovery and readers of a transcript see them.
+    /// Folds any event of the log, for recovery and for readers of a transcript.
     pub fn event(&mut self, kind: &str, data: &[u8]) -> bool {
         match kind {
             "session.update" | "session.attached" | "session.created" => {}
@@ -136,7 +136,8 @@ impl SessionFold {
         }
     }
 
-    /// A new session's own title and metadata. A fork has its parent's title until its agent or a person names it.
+    /// Sets the title and metadata of a new session. A fork keeps its parent's title until the agent or a
+    /// client sets one.
     fn created(&mut self, session: &RawValue, forked: bool) -> bool {
         let Some(session) = RawObject::parse(session) else { return false };
         let metadata =
@@ -145,7 +146,7 @@ impl SessionFold {
         set_title(title, &session) || metadata
     }
 
-    /// Puts `currentModeId` into the modes and leaves their other bytes alone.
+    /// Sets `currentModeId` in the modes and keeps all other bytes.
     fn mode_changed(&mut self, object: &RawObject<'_>) -> bool {
         let Some(mode) = object.get("currentModeId").filter(|mode| mode.get().starts_with('"')) else {
             return false;
@@ -168,13 +169,12 @@ fn with_mode(modes: &RawValue, mode: &RawValue) -> Option<String> {
         let comma = if inside.trim_start().starts_with('}') { "" } else { "," };
         return Some(format!(r#"{{"currentModeId":{}{comma}{inside}"#, mode.get()));
     };
-    // `old` is borrowed from `whole`, so the difference of their addresses is its place.
+    // `old` borrows from `whole`, so the difference of the addresses is its offset.
     let start = old.get().as_ptr().addr() - whole.as_ptr().addr();
     Some(format!("{}{}{}", &whole[..start], mode.get(), &whole[start + old.get().len()..]))
 }
 
-/// Takes a new value of a raw member. One that is too large is left out, and so is the old one, which is no longer
-/// true.
+/// Sets a raw member. A value that is too large is omitted, and the outdated old value is removed.
 fn replace_if_changed(member: &mut Option<Box<RawValue>>, new: Option<&RawValue>) -> bool {
     let Some(new) = new else { return false };
     let new = (new.get().len() <= FOLDED_MEMBER_BYTES).then(|| new.to_owned());
@@ -187,7 +187,7 @@ fn array<'a>(object: &RawObject<'a>, key: &str) -> Option<&'a RawValue> {
     object.get(key).filter(|value| value.get().starts_with('['))
 }
 
-/// Takes `title` of an object: absent keeps, null clears, text replaces.
+/// Applies the `title` of an object: an absent title keeps the old one, null clears it, text replaces it.
 fn set_title(title: &mut Option<String>, object: &RawObject<'_>) -> bool {
     let new = match object.get("title") {
         Some(null) if null.get() == "null" => None,
@@ -233,7 +233,7 @@ mod tests {
         );
         assert_eq!(fold.config_options.as_ref().unwrap().get(), r#"[{"id":"m","n":1.10}]"#);
         let usage = r#"{"used":1,"size":2,"sessionUpdate":"usage_update"}"#;
-        assert!(update(&mut fold, usage) && !update(&mut fold, usage), "the same again is no change");
+        assert!(update(&mut fold, usage) && !update(&mut fold, usage), "an equal update is not a change");
         assert_eq!(fold.usage.as_ref().unwrap().get(), usage);
         assert!(update(
             &mut fold,
@@ -278,7 +278,7 @@ mod tests {
             r#"{"sessionUpdate":"session_info_update","title":"Other","updatedAt":"2026-01-01"}"#,
         );
         assert_eq!(fold.title(), Some("Mine"));
-        assert!(!fold.changed(raw(r#"{"by":"alice"}"#)), "what is absent stays");
+        assert!(!fold.changed(raw(r#"{"by":"alice"}"#)), "absent members stay");
         assert!(fold.changed(raw(r#"{"title":null,"metadata":null}"#)));
         assert_eq!((fold.title(), fold.metadata.is_none()), (Some("Other"), true));
         update(&mut fold, r#"{"sessionUpdate":"session_info_update","updatedAt":null}"#);
@@ -322,7 +322,7 @@ mod tests {
         assert!(fold.config_options.is_none());
     }
 
-    /// Events of a log, as the type and the members of its own.
+    /// Events of a log: type and members.
     fn events() -> impl Strategy<Value = Vec<(&'static str, String)>> {
         let text = || "\\PC{0,6}".prop_map(|text| serde_json::to_string(&text).unwrap());
         let update = |members: String| ("session.update", format!(r#""update":{{{members}}}"#));
@@ -390,7 +390,7 @@ mod tests {
                 let data = format!(r#"{{"id":"k-{n}","seq":{n},"type":"{kind}",{members}}}"#);
                 let before = record(&straight);
                 let changed = straight.event(kind, data.as_bytes());
-                prop_assert!(changed || before == record(&straight), "a change must be told");
+                prop_assert!(changed || before == record(&straight), "a change must be reported");
                 restarted.event(kind, data.as_bytes());
             }
             prop_assert_eq!(record(&straight), record(&restarted));

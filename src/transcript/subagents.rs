@@ -1,4 +1,4 @@
-//! The agent's child sessions, as a session's snapshot shows them.
+//! The agent's child sessions in a session's snapshot.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -8,7 +8,7 @@ use super::members::{Members, Null};
 use crate::acp::RawObject;
 use crate::types::limits::{FOLDED_SUBAGENT_BYTES, FOLDED_SUBAGENTS, SUBAGENT_ID_BYTES};
 
-/// In the order in which they were first told of; those that were told of last are kept.
+/// The child sessions, in the order of their first update. If there are too many, the oldest is removed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Subagents(Vec<Box<RawValue>>);
 
@@ -21,13 +21,13 @@ impl Subagents {
         self.0.clone()
     }
 
-    /// Their process is gone, and they with it. Says whether there were any.
+    /// Removes all child sessions, because their process has ended. Returns whether there were any.
     pub(super) fn clear(&mut self) -> bool {
         !std::mem::take(&mut self.0).is_empty()
     }
 
-    /// A `subagent_update`: what it omits stays, null clears, anything else replaces. Says whether that changed
-    /// anything.
+    /// Folds a `subagent_update`: omitted members stay, null clears, other values replace. Returns whether
+    /// anything changed.
     pub(super) fn update(&mut self, update: &RawObject<'_>) -> bool {
         let Some(id) = update.text("sessionId").filter(|id| id.len() <= SUBAGENT_ID_BYTES) else {
             return false;
@@ -70,7 +70,7 @@ mod tests {
     fn omitted_members_stay_and_null_clears() {
         let mut all = Subagents::default();
         let first = r#"{"sessionUpdate":"subagent_update","sessionId":"c","title":"Look","state":{"state":"running"},"cwd":null,"x":1.10}"#;
-        assert!(update(&mut all, first) && !update(&mut all, first), "the same again is no change");
+        assert!(update(&mut all, first) && !update(&mut all, first), "an equal update is not a change");
         assert!(update(&mut all, r#"{"sessionId":"d"}"#));
         assert!(update(&mut all, r#"{"sessionId":"c","title":null,"state":{"state":"idle"}}"#));
         assert_eq!(

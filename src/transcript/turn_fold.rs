@@ -10,17 +10,17 @@ use crate::api::{PromptStatus, Settled, Turn, TurnRequest};
 use crate::types::limits::FOLDED_MEMBER_BYTES;
 use crate::types::{PromptId, RequestId, Timestamp};
 
-/// Folds the events of one turn, from `prompt.queued` or `prompt.started` to its end and to what came late.
-/// Events of other turns are ignored.
+/// Folds the events of one turn, from `prompt.queued` or `prompt.started` to its end, and late updates after
+/// the end. Events of other turns are ignored.
 #[derive(Debug, Default)]
 pub struct TurnFold {
-    /// The turn and the time of its first event.
+    /// The prompt id of the turn and the time of its first event.
     first: Option<(PromptId, Timestamp)>,
     state: State,
     items: Items,
 }
 
-/// All of the turn but its items: the last word on each.
+/// The latest state of the turn, without its items.
 #[derive(Debug, Default)]
 struct State {
     status: Option<PromptStatus>,
@@ -32,19 +32,19 @@ struct State {
     usage: Option<Box<RawValue>>,
     context_usage: Option<Box<RawValue>>,
     error: Option<Box<RawValue>>,
-    /// A member was too large.
+    /// A member was too large and was omitted.
     truncated: bool,
 }
 
 impl State {
-    /// A raw member, unless it is too large.
+    /// The raw member, unless it is too large.
     fn within_limit(&mut self, raw: Option<&RawValue>) -> Option<Box<RawValue>> {
         let fits = raw.filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
         self.truncated |= raw.is_some() && fits.is_none();
         fits.map(ToOwned::to_owned)
     }
 
-    /// How tool calls ended that the agent left open. `None`: the turn has not ended.
+    /// The status of tool calls that the agent left open. `None`: the turn has not ended.
     fn settled(&self) -> Option<Settled> {
         match self.status? {
             PromptStatus::Queued | PromptStatus::Running => None,
@@ -61,7 +61,7 @@ impl TurnFold {
         Self::default()
     }
 
-    /// An event of the log, in order. What is no event of a turn is ignored.
+    /// Folds the next event of the log. Events that belong to no turn are ignored.
     pub fn event(&mut self, kind: &str, data: &[u8]) {
         let Some(event) = EventView::parse(data) else { return };
         let (Some(prompt_id), Some(time)) = (event.prompt_id, event.time) else { return };
@@ -110,14 +110,14 @@ impl TurnFold {
     fn update(&mut self, raw: &RawValue, source: Source<'_>) {
         let Ok(kind) = update::kind_of(raw) else { return };
         match kind.as_ref() {
-            // How a child stands is not how the session does.
+            // Plans and usage of a child session do not describe the session.
             update::PLAN | update::PLAN_UPDATE | update::PLAN_REMOVED | update::USAGE
                 if source.subagent.is_some() => {}
             kind @ (update::PLAN | update::PLAN_UPDATE | update::PLAN_REMOVED) => {
                 self.state.truncated |= self.state.plans.update(kind, raw) == Change::TooLarge;
             }
             update::USAGE => self.state.context_usage = self.state.within_limit(Some(raw)),
-            // These tell how the session stands, and its snapshot shows them.
+            // These describe the session. Its snapshot contains them.
             update::AVAILABLE_COMMANDS
             | update::CURRENT_MODE
             | update::CONFIG_OPTION
@@ -126,7 +126,8 @@ impl TurnFold {
         }
     }
 
-    /// The tool call of a permission request may be the only word on that call, so it is folded like an update.
+    /// Folds a request. The tool call of a permission request may be its only description, so it is folded
+    /// like an update.
     fn requested(&mut self, created_at: Timestamp, event: &EventView<'_>) {
         let (Some(request_id), Some(method)) = (event.request_id, &event.method) else { return };
         let mut request = open_request(request_id, method, created_at);
@@ -142,7 +143,7 @@ impl TurnFold {
                     request.tool_call_id = call.text("toolCallId").map(Into::into);
                 }
                 request.options = params.get("options").map(ToOwned::to_owned);
-                // v2 says more of what is asked than a tool call, or there is none.
+                // In v2 the request has more details than the tool call, or has no tool call.
                 if params.get("title").is_some() || subject.is_some() {
                     request.params = event.params.map(ToOwned::to_owned);
                 }
@@ -152,22 +153,22 @@ impl TurnFold {
         self.items.request(request);
     }
 
-    /// The agent's messages so far, joined, for `Prompt.text`. The flag is true if a part is missing: it did not fit, or
-    /// retention dropped the beginning of the turn.
+    /// The agent's messages so far, joined, for `Prompt.text`. The flag is true if a part is missing because
+    /// it did not fit, or because retention deleted the beginning of the turn.
     pub fn text(&self) -> (String, bool) {
         let (text, exceeded) = self.items.text();
         let began = self.first.is_none() || self.state.status.is_some();
         (text, exceeded || !began)
     }
 
-    /// None: there was no event of a turn.
+    /// Returns the turn, or `None` if there was no event of a turn.
     pub fn finish(self) -> Option<Turn> {
         let (prompt_id, created_at) = self.first?;
         let (items, truncated) = self.items.finish(self.state.settled());
         let state = self.state;
         Some(Turn {
             prompt_id,
-            // Retention has taken the beginning of a turn that has none.
+            // A turn without a beginning was partly deleted by retention.
             status: state.status.unwrap_or(PromptStatus::Running),
             stop_reason: state.stop_reason,
             by: state.by,

@@ -1,9 +1,10 @@
-//! What the hot path asks of the allocator for each event, from an agent's pipe to a reader's socket.
+//! Allocations on the hot path for each event, from the agent's pipe to the reader's socket.
 //!
-//! This program is the gateway with an allocator that counts, and the test that starts it: once for a short turn, once
-//! for a long one. What the second needs more is what its events cost. An allocation for each event shows as one.
+//! The program is both the gateway with a counting allocator and the test that starts it: once for a short
+//! turn and once for a long turn. The difference is the cost of the additional events. One allocation for
+//! each event shows as 1.
 
-#![expect(clippy::print_stdout, reason = "it is a test of its own")]
+#![expect(clippy::print_stdout, reason = "the test prints its result")]
 
 use std::alloc::System;
 use std::error::Error;
@@ -22,27 +23,28 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// A key for this run only; nothing outside loopback ever sees it.
+/// A key for this run. It is used only on the loopback interface.
 const KEY: &str = "allocation-test-key-0123456789abcdef0123456789abcdef";
 const DEADLINE: Duration = Duration::from_mins(1);
 
 const SHORT: u32 = 5_000;
 const LONG: u32 = 65_000;
 
-/// Allocations for one event. A read of the pipe is some two hundred of them, and a commit holds several reads.
+/// The maximum allocations for one event. A read of the pipe returns some two hundred events, and a commit
+/// contains several reads.
 const MOST_ALLOCATIONS: f64 = 0.25;
-/// Bytes that are allocated for a byte of an event. It is read once and framed once; the rest is room that is not used
-/// up, where a machine is slow and reads are small.
+/// The maximum allocated bytes for a byte of an event. An event is read once and framed once. The rest is
+/// unused capacity, on slow machines with small reads.
 const MOST_BYTES: f64 = 4.0;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// What a gateway asked for in its life.
+/// The allocations of a gateway from start to exit.
 #[derive(Debug)]
 struct Counts {
     allocations: f64,
     bytes: f64,
-    /// Of the events that a reader got.
+    /// The bytes of the events that a reader received.
     read: f64,
 }
 
@@ -55,7 +57,7 @@ fn main() -> ExitCode {
         let code = acp_gateway::cli::main();
         let stats = ALLOCATOR.stats();
         let counted = [stats.allocations + stats.reallocations, stats.bytes_allocated].map(|n| n.to_string());
-        // `--data` comes last; without the file the test fails.
+        // `--data` is the last argument. If the file cannot be written, the test fails.
         let folder = std::env::args_os().last().unwrap_or_default();
         return if fs::write(Path::new(&folder).join("counts"), counted.join(" ")).is_ok() {
             code
@@ -79,37 +81,39 @@ fn check() -> Outcome<()> {
     let bytes = (long.bytes - short.bytes) / (long.read - short.read);
     println!("{allocations:.3} allocations for an event, {bytes:.2} bytes allocated for a byte of it");
     if allocations > MOST_ALLOCATIONS || bytes > MOST_BYTES {
-        return Err(
-            format!("at most {MOST_ALLOCATIONS} and {MOST_BYTES} are wanted: {short:?}, {long:?}").into()
-        );
+        return Err(format!(
+            "more than {MOST_ALLOCATIONS} allocations or {MOST_BYTES} bytes: {short:?}, {long:?}"
+        )
+        .into());
     }
     Ok(())
 }
 
-/// A gateway for one turn of so many events.
+/// Runs a gateway for one turn of `events` events.
 fn life(events: u32) -> Outcome<Counts> {
     let folder = tempfile::tempdir()?;
     let (mut child, address) = start(folder.path())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let read = runtime.block_on(async { tokio::time::timeout(DEADLINE, turn(&address, events)).await });
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("the gateway has no pid")?;
+    let pid =
+        i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("the gateway process has no pid")?;
     kill_process(pid, Signal::TERM)?;
     let end = Instant::now() + DEADLINE;
     while child.try_wait()?.is_none() {
         if Instant::now() > end {
             child.kill()?;
             child.wait()?;
-            return Err("the gateway did not end".into());
+            return Err("the gateway did not exit".into());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     let read = read??;
     let counts = fs::read_to_string(folder.path().join("counts"))?;
-    let (allocations, bytes) = counts.split_once(' ').ok_or("two counts")?;
+    let (allocations, bytes) = counts.split_once(' ').ok_or("the gateway did not write two counts")?;
     Ok(Counts { allocations: allocations.parse()?, bytes: bytes.parse()?, read })
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test starts the gateway, as an operator would")]
+#[expect(clippy::disallowed_methods, reason = "the test starts the gateway like an operator")]
 fn start(folder: &Path) -> Outcome<(Child, String)> {
     fs::write(folder.join("key"), KEY)?;
     let agent = env!("CARGO_BIN_EXE_fake-agent");
@@ -139,7 +143,7 @@ fn start(folder: &Path) -> Outcome<(Child, String)> {
     Ok((child, address))
 }
 
-/// Reads a turn from its first to its last event; gives how many bytes its updates were.
+/// Reads a turn from its first to its last event. Returns the bytes of its updates.
 async fn turn(address: &str, events: u32) -> Outcome<f64> {
     let client = reqwest::Client::builder().no_proxy().build()?;
     let post = async |path: String, body: Value| -> Outcome<Value> {
@@ -147,7 +151,7 @@ async fn turn(address: &str, events: u32) -> Outcome<f64> {
         Ok(request.send().await?.error_for_status()?.json().await?)
     };
     let session = post("/v1/sessions".to_owned(), json!({ "agent": "fake" })).await?;
-    let session = session["sessionId"].as_str().ok_or("a session has an id")?.to_owned();
+    let session = session["sessionId"].as_str().ok_or("the session has no id")?.to_owned();
     let stream = client.get(format!("http://{address}/v1/sessions/{session}/events?after=tail"));
     let mut stream = stream
         .bearer_auth(KEY)
@@ -165,7 +169,7 @@ async fn turn(address: &str, events: u32) -> Outcome<f64> {
     }
     let updates = memmem::find_iter(&text, b"\nevent: session.update\n").count();
     if updates != usize::try_from(events)? {
-        return Err(format!("{updates} of {events} updates came").into());
+        return Err(format!("received {updates} of {events} updates").into());
     }
     Ok(f64::from(u32::try_from(text.len())?))
 }

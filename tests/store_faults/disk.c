@@ -1,19 +1,19 @@
 /*
- * Put before libc by LD_PRELOAD: it writes down what a program does to some files, and makes some of it fail or wait.
+ * A library for LD_PRELOAD. It records the file operations of a program, and makes selected operations fail or wait.
  *
- * DISK_PREFIX   what the paths of these files begin with. A folder named so is one of them: syncing it is seen.
- * DISK_JOURNAL  the file that the calls are appended to, in the order of their effect. A record is the line
+ * DISK_PREFIX   the path prefix of the files to record. A directory whose path has the prefix is recorded when it is synced.
+ * DISK_JOURNAL  the file that records are appended to, in the order of their effect. A record is the line
  *                   OP NAME AT SIZE TIME
- *               and SIZE bytes. NAME is the last part of the path, TIME is CLOCK_MONOTONIC in nanoseconds, OP one of
- *                   c a file is made             u a file is unlinked          r a file is renamed (bytes: its new name)
- *                   w bytes are written at AT    t a file is cut to AT bytes
- *                   S a sync begins              s a sync has ended well       F the call fails by us (AT: its errno)
- * DISK_CONTROL  a file that is read again at each call; without it, nothing happens. It holds one line
+ *               and SIZE bytes. NAME is the file name, TIME is CLOCK_MONOTONIC in nanoseconds, OP is one of
+ *                   c file created               u file unlinked               r file renamed (bytes: the new name)
+ *                   w bytes written at AT        t file truncated to AT bytes
+ *                   S sync started               s sync succeeded              F injected failure (AT: the errno)
+ * DISK_CONTROL  a file that is read at each call. If it does not exist, no fault is injected. It contains the line
  *                   GENERATION FIRST LAST ERRNO KINDS MILLISECONDS
  *               Calls of KINDS (o open, r read, w write, t truncate, s sync, u unlink and rename) are counted from 1
- *               on while GENERATION is the same. Those from FIRST to LAST wait, and then fail unless ERRNO is 0. A
- *               write that fails leaves half of its bytes: nobody has promised that it leaves none. With the kind q the
- *               files of the folder may have FIRST bytes together, and a write that would give them more fails.
+ *               while GENERATION is unchanged. Calls from FIRST to LAST wait, and then fail unless ERRNO is 0. A failed
+ *               write leaves half of its bytes, because POSIX does not promise that it leaves none. With the kind q,
+ *               FIRST is a quota: a write that would make the files of the directory larger in total fails.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -33,7 +33,7 @@
 
 static const char *prefix, *control;
 static int journal = -1;
-/* A call and its record are one step, but for a sync: what it covers was recorded before its beginning. */
+/* Makes a call and its record atomic. A sync needs no lock: the writes that it covers were recorded before it. */
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((constructor)) static void begin(void) {
@@ -43,7 +43,7 @@ __attribute__((constructor)) static void begin(void) {
     if (path) journal = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 }
 
-/* The name of a file that is to be looked at; NULL for all others. */
+/* The name of a recorded file; NULL for all other files. */
 static const char *ours(const char *path) {
     if (!prefix || strncmp(path, prefix, strlen(prefix)) != 0) return NULL;
     return strrchr(path, '/') + 1;
@@ -57,7 +57,7 @@ static const char *named(int fd, char room[PATH_MAX]) {
     errno = before;
     if (length <= 0) return NULL;
     room[length] = 0;
-    return strchr(room, ' ') ? NULL : ours(room); /* "... (deleted)" is nobody's any more */
+    return strchr(room, ' ') ? NULL : ours(room); /* a deleted file: "... (deleted)" */
 }
 
 static void record(char op, const char *name, long long at, const void *bytes, size_t size) {
@@ -77,7 +77,7 @@ static void record_alone(char op, const char *name, long long at) {
     pthread_mutex_unlock(&order);
 }
 
-/* What the control file wants of this call: an errno, or 0 for none. It has waited already. */
+/* Waits as the control file requests. Returns the errno to inject, or 0. */
 static int fault(char kind, const char *name) {
     static unsigned long seen, count;
     unsigned long generation, first, last;
@@ -108,8 +108,8 @@ static int failed(int error) {
 }
 
 /*
- * Whether a write would give the files of the folder more bytes than the control file allows them together: with the kind q,
- * FIRST is that number.
+ * Returns the errno to inject if a write would exceed the quota of the directory, or 0. With the kind q, FIRST of the control
+ * file is the quota in bytes.
  */
 static int over_quota(int fd, const char *name, size_t size, off_t at, int placed) {
     unsigned long generation, most, last;
@@ -200,7 +200,7 @@ static int sync_one(int fd, long call) {
 int fsync(int fd) { return sync_one(fd, SYS_fsync); }
 int fdatasync(int fd) { return sync_one(fd, SYS_fdatasync); }
 
-/* A change of names; `to` is NULL for an unlink. */
+/* A rename, or an unlink if `to` is NULL. */
 static int change(const char *from, const char *to) {
     const char *name = ours(from);
     int error = name ? fault('u', name) : 0;

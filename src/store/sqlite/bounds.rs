@@ -1,9 +1,10 @@
-//! What the index in memory believes of a log's ends, compared with what is stored. The columns that it was read from
-//! are compared with nothing then, and where a session goes on is taken from them.
+//! Verification of a log's bounds in memory against the stored runs. The index in memory is loaded from
+//! columns that were not verified, and new seqs are derived from it.
 //!
-//! The first seq of a run and its place stand twice in the file, in its row and in the index, and the checksum covers
-//! the last seq. Where they disagree the end is the greatest that can have been, and the beginning the smallest: seqs may
-//! be left out, which readers are told as damage, and none is given twice.
+//! The file stores the first seq and the position of a run twice: in the row and in the SQL index. The
+//! checksum covers the last seq. If the copies disagree, the end is the largest possible value and the
+//! beginning is the smallest. Seqs may then be skipped, which readers see as damage, but no seq is used
+//! twice.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -12,10 +13,10 @@ use crate::types::{SessionId, Tenant};
 use super::super::{LogUsage, ReadError};
 use super::{checksum, read, to_sql};
 
-/// No place and no seq comes near it: what is larger was never written.
+/// Positions and seqs never come near this value. A larger number is damaged.
 pub(super) const MAX_PLAUSIBLE: u64 = 1 << 53;
 
-/// Where a log begins and ends.
+/// The bounds of a log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) tenant: Tenant,
@@ -25,13 +26,13 @@ pub(super) struct Bounds {
     pub(super) last_pos: u64,
 }
 
-/// A number that was written, if that can be.
+/// The number, if it can be a stored seq or position.
 pub(super) fn plausible(number: i64) -> Option<u64> {
     u64::try_from(number).ok().filter(|number| (1..=MAX_PLAUSIBLE).contains(number))
 }
 
-/// `None` when `known` is right. `last_place` is the last of the whole store: every event has a place, so no seq is
-/// greater than it.
+/// Returns the corrected bounds, or `None` if `known` is right. `last_place` is the last position of the
+/// whole store. Every event has a position, so no seq is greater than it.
 pub(super) fn find_mismatch(
     connection: &Connection,
     session: SessionId,
@@ -47,7 +48,7 @@ pub(super) fn find_mismatch(
     let mut last_seq = 0;
     if let Some((first_seq, pos)) = last {
         last_seq = last_seq_at(connection, session, pos, Some(first_seq), last_place)?;
-        // The index takes no seq twice, also where it lies.
+        // The SQL index is unique, even if an entry is damaged: a seq after this one is free.
         last_seq = last_seq.max(plausible(first_seq).unwrap_or(0));
     }
     if let Some(log) = known.filter(|log| last.is_none_or(|(_, pos)| to_sql(log.last_pos) != pos)) {
@@ -63,7 +64,8 @@ pub(super) fn find_mismatch(
         Some(log) => (log.first_seq, log.first_pos),
         None => first_indexed(connection, session)?.unwrap_or((last_seq, last_pos)),
     };
-    // An entry that the index has lost was there: its readers are told of damage, and not that it was dropped.
+    // The index may have lost the first entry. Keep the known beginning: readers then see damage instead of
+    // pruning.
     let (first_seq, first_pos) = match known.filter(|log| log.first_seq < first_seq) {
         Some(log) if log.last_seq == last_seq => return Ok(None),
         Some(log) => (log.first_seq, log.first_pos),
@@ -76,7 +78,7 @@ pub(super) fn find_mismatch(
     Ok(Some(Bounds { tenant, first_seq: first_seq.min(last_seq), first_pos, last_seq, last_pos }))
 }
 
-/// An entry of the index, which is read alone: the first seq and the place of a run.
+/// Reads an entry of the SQL index alone: the first seq and the position of a run.
 fn index_entry(
     connection: &Connection,
     session: SessionId,
@@ -91,7 +93,7 @@ fn index_entry(
     Ok(read::unless_malformed(found.optional())?.flatten())
 }
 
-/// The first seq that the index has, and a place that is not after it.
+/// The first seq in the SQL index, and the smallest possible position of its event.
 fn first_indexed(connection: &Connection, session: SessionId) -> Result<Option<(u64, u64)>, ReadError> {
     let found = index_entry(connection, session, "first_seq >= ?2 ORDER BY first_seq", 1)?;
     let Some((seq, pos)) = found.and_then(|(seq, pos)| Some((plausible(seq)?, plausible(pos)?))) else {
@@ -100,7 +102,7 @@ fn first_indexed(connection: &Connection, session: SessionId) -> Result<Option<(
     Ok(Some((seq, pos_before(connection, pos)? + 1)))
 }
 
-/// The seq of the last event of the run at a place: as its checksum says, or else the greatest that can be.
+/// The last seq of the run at a position: verified by the checksum, or the greatest possible value.
 fn last_seq_at(
     connection: &Connection,
     session: SessionId,
@@ -116,7 +118,7 @@ fn last_seq_at(
     if let Some(Some(Some(last_seq))) = read::unless_malformed(found)? {
         return Ok(last_seq);
     }
-    // Nothing of the frames is needed for these.
+    // Read these columns without the frames, whose pages may be damaged.
     let select = "SELECT session, first_seq FROM run WHERE pos = ?1";
     let row = connection.query_row(select, [pos], |row| Ok((read::session_of(row, 0).ok(), row.get(1).ok())));
     let row: Option<(Option<SessionId>, Option<i64>)> = read::unless_malformed(row.optional())?.flatten();
@@ -127,11 +129,11 @@ fn last_seq_at(
     }
     let first = [first, indexed_first].into_iter().flatten().filter_map(plausible);
     let Some(first) = first.filter(|first| *first <= pos).max() else { return Ok(last_place) };
-    // The places of a run follow those of the run before it.
+    // The positions of a run directly follow those of the previous run.
     Ok((first + (pos - pos_before(connection, pos)?) - 1).min(pos))
 }
 
-/// The row's last seq, when the checksum is that of the session's run with the first seq of the row or of the index.
+/// The row's last seq, if the checksum is valid for the first seq of the row or of the SQL index.
 fn verified(
     row: &Row<'_>,
     session: SessionId,
@@ -147,7 +149,7 @@ fn verified(
     Ok(firsts.any(|first| checksum(session, first, last_seq, stored) == crc).then_some(last_seq))
 }
 
-/// The place of the run before a place.
+/// The position of the last run before `pos`, or 0.
 fn pos_before(connection: &Connection, pos: u64) -> Result<u64, ReadError> {
     let select = "SELECT max(pos) FROM run WHERE pos < ?1";
     let found = connection.query_row(select, [to_sql(pos)], |row| row.get::<_, Option<i64>>(0));
@@ -161,7 +163,7 @@ fn tenant(connection: &Connection, session: SessionId) -> Result<Option<Tenant>,
     Ok(read::unless_malformed(found.optional())?.flatten().flatten())
 }
 
-/// The last place that the table or the index has. Where rows are damaged the index is read through.
+/// The last position in the table or in the SQL index. If rows are damaged, this scans the index.
 pub(super) fn max_pos(connection: &Connection, damaged: bool) -> Result<u64, rusqlite::Error> {
     let select = "SELECT pos, session, first_seq FROM run ORDER BY pos DESC LIMIT 1";
     let last = connection.query_row(select, [], |row| {

@@ -1,4 +1,4 @@
-//! Reads a whole file through: one that was not closed, and a copy before it is trusted.
+//! A complete check of a file: after an unclean shutdown, and before a copy is used.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,39 +12,39 @@ use crate::types::Epoch;
 use super::super::{BoxError, ReadError};
 use super::{OpenError, compress, read, schema};
 
-/// Faults of the file that are looked at. A large event may leave as many pages.
+/// The maximum faults that `quick_check` returns. One large event can cause as many faulty pages.
 const MAX_FAULTS: usize = 4096;
-/// Those that are told.
+/// The number of faults in an error message.
 const REPORTED_FAULTS: usize = 5;
-/// Bytes of runs that are compared with their checksums in one go.
+/// The bytes of runs that are verified in one step.
 const PAGE: usize = 1 << 20;
 
-/// A file that is about to be checked, on a connection of its own.
+/// A check of a file, on a connection of its own.
 pub(super) struct Check {
     connection: Connection,
     epoch: Epoch,
     stop: Arc<AtomicBool>,
 }
 
-/// What a check found where the file itself is whole.
+/// The result of a check of a file with an intact structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckReport {
     pub runs: u64,
-    /// Those that are not what was written. Readers pass over them.
+    /// Damaged runs. Readers skip them.
     pub damaged: u64,
-    /// Pages that hold the rest of a run lead to where they should not.
+    /// Overflow pages of runs are linked wrongly.
     pub overflow_damaged: bool,
     pub duration: Duration,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// SQLite's own structure is broken: nothing may be written any more.
+    /// The structure of the database is broken: nothing may be written.
     #[error("the file is damaged: {0}")]
     Malformed(String),
-    #[error("the check was broken off")]
+    #[error("the check was stopped")]
     Stopped,
-    #[error("the file cannot be read")]
+    #[error("could not read the file")]
     Failed(#[source] BoxError),
 }
 
@@ -73,7 +73,7 @@ impl Check {
         Ok(Self { connection, epoch: epoch.clone(), stop: Arc::default() })
     }
 
-    /// Breaks the check off, wherever it is.
+    /// Returns a function that stops the check.
     pub(super) fn stop(&self) -> impl Fn() + Send + 'static {
         let (stop, running) = (Arc::clone(&self.stop), self.connection.get_interrupt_handle());
         move || {
@@ -82,7 +82,8 @@ impl Check {
         }
     }
 
-    /// `beyond` is called once it has unpacked more than `most` bytes: the file says little of how many there are.
+    /// Runs the check. Calls `on_limit` once it has decompressed more than `max_bytes`. The file
+    /// size does not bound that number.
     pub(super) fn run(&self, max_bytes: u64, on_limit: impl FnOnce()) -> Result<CheckReport, CheckError> {
         let began = Instant::now();
         let chains = self.structure()?;
@@ -105,7 +106,7 @@ impl Check {
                 Err(ReadError::Corrupt { session, first_seq, last_seq, after: beyond }) => {
                     tracing::error!(%session, first_seq, last_seq, "events are damaged on disk");
                     checked.damaged += 1;
-                    // Some of it is found only when it was unpacked.
+                    // Damage may be found only after decompression, so count the maximum.
                     bytes += compress::MAX_FRAMES_BYTES as u64;
                     after = beyond;
                 }
@@ -119,8 +120,8 @@ impl Check {
         }
     }
 
-    /// True when nothing is broken but chains of pages that hold the rest of a run. These stay as they are: what is
-    /// damaged is never freed, and readers pass over it.
+    /// Checks the structure. True if only overflow chains of runs are broken. Those stay as they are: damaged
+    /// pages are never freed, and readers skip the runs.
     fn structure(&self) -> Result<bool, CheckError> {
         let select = "SELECT rootpage FROM sqlite_schema WHERE name = 'run'";
         let root: i64 = self.connection.query_row(select, [], |row| row.get(0))?;
@@ -141,8 +142,8 @@ impl Check {
     }
 }
 
-/// Whether all that `quick_check` found are chains of the table whose root is this page: a run of it is longer than its
-/// page, and what leads to the rest is damaged. Pages that nothing leads to any more come with it.
+/// Whether all faults that `quick_check` found concern overflow chains of the table with this root page.
+/// Pages that became unreachable are accepted too.
 fn only_overflow_damage(faults: &[&str], root: i64) -> bool {
     let of_a_run = |fault: &str| {
         let cell =
@@ -156,7 +157,7 @@ fn only_overflow_damage(faults: &[&str], root: i64) -> bool {
         && faults.iter().all(|fault| of_a_run(fault) || unreached(fault))
 }
 
-/// What SQLite says of a chain of pages.
+/// The messages of SQLite about overflow chains.
 const OVERFLOW_FAULTS: [&str; 6] = [
     "invalid page number ",
     "2nd reference to page ",

@@ -1,4 +1,5 @@
-//! Moves the write-ahead log into the file, on a thread and a connection of its own, so that no commit waits for it.
+//! Checkpoints of the write-ahead log, on a thread and a connection of their own, so that no commit waits for
+//! them.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -13,15 +14,16 @@ use super::super::CommitError;
 use super::from_sql;
 use super::wal_prealloc::FRAME_BYTES;
 
-/// About 4000 pages: then what is in the write-ahead log is moved.
+/// The written bytes that trigger a passive checkpoint: about 4000 pages.
 const PASSIVE_BYTES: u64 = 4000 * 8192;
-/// What the write-ahead log keeps on the disk at most once all of it is moved: later commits overwrite that, and a sync after
-/// them has nothing to wait for but their bytes.
+/// The maximum size of the write-ahead log file after a complete checkpoint. Later commits overwrite the
+/// file, so their syncs wait only for data.
 pub(super) const WAL_KEPT_BYTES: u32 = if cfg!(test) { 4 << 20 } else { 64 << 20 };
-/// Pages of the write-ahead log, when commits never left it alone: then they wait for a moment, so that it begins anew.
+/// The pages of the write-ahead log above which commits are paused for a checkpoint, so that the log can
+/// restart.
 pub(super) const RESTART_PAGES: u64 = 16_000;
-/// Without a commit for this long the write-ahead log is moved whole, and begins anew with the next one. It is cut to nothing
-/// where it has become long, or has in it what was erased or dropped since.
+/// The time without a commit after which a complete checkpoint runs. The file is truncated if it is too long
+/// or contains deleted data.
 pub(super) const IDLE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -38,14 +40,14 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes that were committed since the last checkpoint, about.
+    /// Approximate bytes committed since the last checkpoint.
     written: u64,
-    /// Something was committed since the write-ahead log was moved whole.
+    /// Whether there was a commit since the last complete checkpoint.
     dirty: bool,
-    /// Something was erased or dropped since it was cut.
+    /// Whether data was deleted since the last truncation.
     removed: bool,
     stop: bool,
-    /// The disk did not take it: what it holds is unknown.
+    /// A checkpoint failed: the content of the disk is unknown.
     failed: Option<String>,
 }
 
@@ -57,14 +59,15 @@ enum Mode {
 impl Checkpointer {
     pub(super) fn start(connection: Connection) -> io::Result<Self> {
         let work = Arc::new(Shared::default());
-        // What an earlier life left, whatever it is, is moved and cut once nothing else is to do.
+        // An earlier process may have left data in the log. Truncate it when idle.
         *work.state() = State { dirty: true, removed: true, ..State::default() };
         let shared = Arc::clone(&work);
         let thread = Shutdown::spawn_thread("log-checkpoint", move || shared.run(&connection))?;
         Ok(Self { work, thread: Some(thread) })
     }
 
-    /// `removed`: something was erased or dropped, and is to be nowhere in the end.
+    /// Records a write. `removed`: the commit deleted data, which must also disappear from the write-ahead
+    /// log.
     pub(super) fn record_write(&self, bytes: u64, removed: bool) {
         let mut state = self.work.state();
         state.written += bytes;
@@ -77,7 +80,7 @@ impl Checkpointer {
         }
     }
 
-    /// Refuses to go on after a checkpoint that failed.
+    /// Fails if a checkpoint failed.
     pub(super) fn check(&self) -> Result<(), CommitError> {
         match &self.work.state().failed {
             Some(why) => Err(CommitError::Failed(why.clone().into())),
@@ -87,7 +90,7 @@ impl Checkpointer {
 }
 
 impl Checkpointer {
-    /// Ends it for good: nothing of the file is to be moved or written any more.
+    /// Stops the checkpoint thread and rejects all further writes to the file.
     pub(super) fn abort(&self, why: String) {
         self.work.state().failed = Some(why);
         self.work.wake.notify_one();
@@ -115,19 +118,19 @@ impl Shared {
         while let Some(mode) = self.next() {
             let result = match mode {
                 Mode::Passive => checkpoint(connection, "PASSIVE").and_then(|moved| {
-                    // While a reader holds old pages it cannot begin anew, and commits would wait for nothing.
+                    // A reader of old pages prevents a restart, and commits would wait in vain.
                     let is_due = moved.pages > RESTART_PAGES && moved.checkpointed == moved.pages;
                     if is_due { checkpoint(connection, "RESTART").map(drop) } else { Ok(()) }
                 }),
                 Mode::Idle { truncate: cut } => self.checkpoint_idle(connection, cut),
             };
             let Err(error) = result else { continue };
-            // The next commit finds the disk full by itself; a busy file is tried again.
+            // A full disk is reported by the next commit. A busy file is retried.
             let passes = [ErrorCode::DiskFull, ErrorCode::DatabaseBusy, ErrorCode::DatabaseLocked];
             if error.sqlite_error_code().is_some_and(|code| passes.contains(&code)) {
-                tracing::warn!(%error, "the write-ahead log could not be moved now");
+                tracing::warn!(%error, "could not checkpoint the write-ahead log; it is retried");
             } else {
-                tracing::error!(%error, "the write-ahead log cannot be moved");
+                tracing::error!(%error, "could not checkpoint the write-ahead log: commits are rejected");
                 self.state().failed = Some(format!("a checkpoint failed: {error}"));
                 return;
             }
@@ -141,12 +144,12 @@ impl Shared {
             return Ok(());
         }
         let truncated = checkpoint(connection, "TRUNCATE");
-        // Somebody reads old pages, or there is no room: the next rest tries it again.
+        // A reader holds old pages, or the disk is full. The next idle checkpoint tries again.
         self.state().removed |= cut && truncated.as_ref().map_or(true, |moved| moved.busy);
         truncated.map(drop)
     }
 
-    /// Waits for something to do; `None` at the end.
+    /// Waits for the next checkpoint. `None` when the thread must stop.
     fn next(&self) -> Option<Mode> {
         let mut state = self.state();
         loop {
@@ -173,9 +176,9 @@ impl Shared {
     }
 }
 
-/// Pages of the write-ahead log, and those of them that are in the file.
+/// The result of a checkpoint: pages in the write-ahead log, and pages of them that are in the file.
 struct CheckpointResult {
-    /// Not all of what was asked for could be done.
+    /// The checkpoint is incomplete.
     busy: bool,
     pages: u64,
     checkpointed: u64,

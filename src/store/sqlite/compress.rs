@@ -1,33 +1,33 @@
-//! What is stored of a run's frames: packed with LZ4 where that is worth it. Events of one session say much again, and
-//! what is not written is not checksummed, not synced and not moved by a checkpoint.
+//! Compression of a run's frames with LZ4. Events of one session are repetitive, and less data means less
+//! work for checksums, syncs and checkpoints.
 //!
-//! What is stored says which it is. Frames as they are begin with `id: `. What is packed begins with a byte 0, then the
-//! length of the frames (32 bits, the lowest first) and one block of LZ4. Anything else was never written. A fuzz target
-//! holds both ways against another reading of LZ4.
+//! The first byte selects the format. Uncompressed frames begin with `id: `. A compressed value begins with a
+//! byte 0, then the length of the frames (32 bits, little-endian) and one LZ4 block. Any other value is
+//! invalid. A fuzz target compares both directions with an independent LZ4 decoder.
 
 use std::fmt;
 
 use bytes::Bytes;
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
 
-/// From a file whose frames are all as they are. No row changes, and they are read as before; a program that knows
-/// nothing of packed ones would give them to readers, and refuses the file for its version.
+/// From the version without compression. No row changes. The version number prevents an older program from
+/// sending compressed frames to readers.
 pub(super) const MIGRATION: &str = "";
 
 const COMPRESSED: u8 = 0;
-/// The first byte of frames.
+/// The first byte of uncompressed frames.
 const PLAIN: u8 = b'i';
 /// The mark and the length.
 const HEADER_BYTES: usize = 5;
-/// Fewer bytes are stored as they are: there is little to win, and a row takes part of a page anyhow.
+/// Shorter frames are stored uncompressed: the gain is small, because a row occupies part of a page anyway.
 const MIN_BYTES: usize = 512;
-/// A block of LZ4 becomes no more than so many times its bytes.
+/// An LZ4 block decompresses to at most this multiple of its length.
 const MAX_RATIO: usize = 255;
-/// Frames of more bytes are stored as they are: twice the longest line of an agent, if nobody has set another. A length
-/// that says more was never written, and no room is made for it.
+/// Longer frames are stored uncompressed. The limit is twice the default limit of an agent's line. A larger
+/// length field is invalid, and no memory is allocated for it.
 pub const MAX_FRAMES_BYTES: usize = 32 << 20;
 
-/// Packs one run after the other, in the same room.
+/// Compresses runs one after the other and reuses its buffers.
 #[derive(Default)]
 pub struct Compressor {
     buffer: Vec<u8>,
@@ -41,13 +41,13 @@ impl fmt::Debug for Compressor {
 }
 
 impl Compressor {
-    /// What is to be stored of these frames.
+    /// Returns the bytes to store for these frames.
     pub fn compress<'a>(&'a mut self, frames: &'a [u8]) -> &'a [u8] {
         debug_assert_eq!(frames.first(), Some(&PLAIN), "frames begin with an id");
         self.try_compress(frames).unwrap_or(frames)
     }
 
-    /// `None` where it is not worth it: every reader would unpack them, and less than an eighth would be saved.
+    /// Returns `None` if compression saves less than an eighth: every reader would have to decompress.
     fn try_compress(&mut self, frames: &[u8]) -> Option<&[u8]> {
         if !(MIN_BYTES..=MAX_FRAMES_BYTES).contains(&frames.len()) {
             return None;
@@ -66,7 +66,7 @@ impl Compressor {
     }
 }
 
-/// The frames of which this was stored; `None` when it was not.
+/// Restores the frames from stored bytes. Returns `None` if the bytes are invalid.
 pub fn decompress(stored: &[u8]) -> Option<Bytes> {
     match stored.split_first()? {
         (&PLAIN, _) => Some(Bytes::copy_from_slice(stored)),
@@ -95,7 +95,7 @@ mod tests {
         Compressor::default().compress(frames).to_vec()
     }
 
-    /// What was stored, with another length.
+    /// Stored bytes with another length field.
     fn with_length(stored: &[u8], length: u32) -> Vec<u8> {
         [&[COMPRESSED], &length.to_le_bytes()[..], &stored[HEADER_BYTES..]].concat()
     }
@@ -106,7 +106,7 @@ mod tests {
         let stored = compressed(&frames);
         assert!(stored[0] == COMPRESSED && stored.len() < frames.len() / 3, "{}", stored.len());
         assert_eq!(decompress(&stored), Some(frames));
-        // The most that LZ4 makes of a byte.
+        // The maximum compression ratio of LZ4.
         let frames = [b"id: ", &vec![b'x'; 20 << 20][..]].concat();
         let stored = compressed(&frames);
         assert!(stored.len() < frames.len() / 240, "{}", stored.len());
@@ -120,8 +120,8 @@ mod tests {
             assert_eq!(compressed(frames.as_bytes()), frames.as_bytes());
             assert_eq!(decompress(frames.as_bytes()).unwrap(), frames);
         }
-        assert!(compressed(format!("{small}x").as_bytes()).len() < MIN_BYTES, "one byte more");
-        // An eighth of what is left beside noise is the least that is worth it.
+        assert!(compressed(format!("{small}x").as_bytes()).len() < MIN_BYTES, "one byte more is compressed");
+        // Compression must save at least an eighth.
         let part = |share| format!("id: {}{}", noise(2, 8000 - share), "x".repeat(share));
         assert_eq!(compressed(part(900).as_bytes()).len(), 8004);
         assert!(compressed(part(1200).as_bytes()).len() < 7000);
@@ -139,14 +139,14 @@ mod tests {
 
     #[test]
     fn length_over_limit_allocates_nothing() {
-        // One byte more than is packed.
+        // One byte longer than the limit for compression.
         let frames = [b"id: ", &vec![b'x'; MAX_FRAMES_BYTES - 3][..]].concat();
-        assert!(compressed(&frames) == frames, "it is stored as it is");
+        assert!(compressed(&frames) == frames, "the frames are stored uncompressed");
         assert!(decompress(&frames).unwrap() == frames);
         let most = &frames[..MAX_FRAMES_BYTES];
         let stored = compressed(most);
         assert!(stored.len() < MAX_FRAMES_BYTES / 240 && decompress(&stored).unwrap() == most);
-        // What says more is refused, though it would become just that.
+        // A larger length is rejected, even if it is correct.
         let length = u32::try_from(frames.len()).unwrap();
         let block = lz4_flex::block::compress(&frames);
         assert_eq!(decompress(&with_length(&[&[0; HEADER_BYTES], &block[..]].concat(), length)), None);
@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// Frames of any bytes, of which some come again.
+    /// Frames of arbitrary bytes with repetitions.
     fn frames() -> impl Strategy<Value = Vec<u8>> {
         let part = (prop::collection::vec(any::<u8>(), 0..80), 1..60_usize);
         prop::collection::vec(part, 0..60).prop_map(|parts| {
@@ -193,7 +193,7 @@ mod tests {
             let mut flipped = stored.clone();
             flipped[at] ^= 1 << bit;
             for other in [&flipped[..], &stored[..at], &stored[at..][1..]] {
-                // Whatever it is unpacked to, or not, its checksum is that of something else.
+                // Changed bytes may decompress, but their checksum differs.
                 if let Some(frames) = decompress(other) {
                     prop_assert!(frames.len() <= other.len() * MAX_RATIO);
                 }

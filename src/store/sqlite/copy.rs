@@ -1,4 +1,4 @@
-//! The log as one file that can be kept elsewhere: taken while a gateway writes on, and put back in its place.
+//! Backup and restore of the log as one file. A backup can run while a gateway writes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -14,29 +14,29 @@ use super::OpenError;
 use super::check::{Check, CheckReport};
 use super::schema::{self, folder_of, with_suffix};
 
-/// Pages of one step.
+/// Pages copied in one step.
 const STEP: std::ffi::c_int = 1024;
-/// Between two tries of a step that found the file busy.
+/// The delay before a step is retried on a busy file.
 const BUSY: Duration = Duration::from_millis(50);
 
-/// What a log was replaced by.
+/// The result of a restore.
 #[derive(Debug)]
 pub struct RestoreReport {
     pub checked: CheckReport,
-    /// Where the log is that was there before, if there was one.
+    /// The path of the previous log, if there was one.
     pub previous: Option<PathBuf>,
 }
 
-/// Copies the log at `log` into a new file, as it was at one moment: whole, checked and durable when this returns.
-/// Whoever writes to the log goes on; only its write-ahead log is not taken back meanwhile.
+/// Copies the log at `log` into a new file. The copy is a consistent snapshot, checked, and durable when this
+/// returns. Writers are not blocked, but the write-ahead log cannot restart meanwhile.
 pub fn copy(log: &Path, file: &Path) -> Result<CheckReport, OpenError> {
     schema::read_version(log)?;
     snapshot(log, file)
 }
 
-/// The same of a log that is known to be one.
+/// Like [`copy`], for a file that was already identified as a log.
 pub(super) fn snapshot(log: &Path, file: &Path) -> Result<CheckReport, OpenError> {
-    // What has the name already is somebody's.
+    // Fail if the file exists: it must not be overwritten.
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
     let made = copy_to(log, file).and_then(|()| Ok(Check::of(file, &epoch_of(file)?)?.run(u64::MAX, || {})?));
     if made.is_err() {
@@ -47,7 +47,7 @@ pub(super) fn snapshot(log: &Path, file: &Path) -> Result<CheckReport, OpenError
 
 fn copy_to(log: &Path, file: &Path) -> Result<(), OpenError> {
     let source = schema::open_source(log)?;
-    // What is read first is what every step sees: one that saw later commits would have to begin again.
+    // The read transaction fixes the snapshot for all steps. Otherwise each commit would restart the backup.
     source.execute_batch("BEGIN")?;
     source.query_row("SELECT count(*) FROM meta", [], |_| Ok(()))?;
     let mut target = schema::open_copy(file)?;
@@ -57,25 +57,25 @@ fn copy_to(log: &Path, file: &Path) -> Result<(), OpenError> {
             match backup.step(STEP)? {
                 StepResult::Done => break,
                 StepResult::More => {}
-                // Busy or locked, which passes.
+                // Busy or locked: retry.
                 _ => std::thread::sleep(BUSY),
             }
         }
     }
     target.close().map_err(|(_, error)| error)?;
-    // It is a copy of a file with a write-ahead log, and is to be one file alone.
+    // The source uses a write-ahead log. Switch the mode, so that the copy is a single file.
     let target = schema::open_copy(file)?;
     target.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(()))?;
     target.close().map_err(|(_, error)| error)?;
     Ok(File::open(file)?.sync_all()?)
 }
 
-/// Puts a copy of `file` in the place of the log, under a new epoch. No other process may use the log. A log that is
-/// there stays beside it. When this was broken off in the middle no log opens there until it was done again.
+/// Replaces the log with a copy of `file` under a new epoch. No other process may use the log. The previous
+/// log is kept beside it. After an interrupted restore the log does not open until the restore is repeated.
 pub fn restore(file: &Path, log: &Path, ids: &Ids) -> Result<RestoreReport, OpenError> {
     let new = schema::restored_path(log);
     if new.exists() && fs::canonicalize(&new)? == fs::canonicalize(file)? {
-        let why = "it lies where a restore writes to: give it another name first";
+        let why = "a restore writes to this path: rename the file first";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
     }
     remove_files(&new);
@@ -88,7 +88,8 @@ pub fn restore(file: &Path, log: &Path, ids: &Ids) -> Result<RestoreReport, Open
     Ok(RestoreReport { checked, previous: kept })
 }
 
-/// What is in the copy is not all that clients saw, and what comes will have ids that they saw before.
+/// Sets a new epoch: clients may have seen events that the copy does not contain, and new events would reuse
+/// their ids.
 fn renew_epoch(new: &Path, log: &Path, ids: &Ids) -> Result<(), OpenError> {
     let known = [epoch_of(new).ok(), epoch_of(log).ok()];
     let epoch = loop {
@@ -113,8 +114,8 @@ fn epoch_of(file: &Path) -> Result<Epoch, OpenError> {
     epoch.parse().map_err(|_| OpenError::NotALog)
 }
 
-/// Gives the log another name, with its write-ahead log, which must never meet another file. Whenever this is broken
-/// off, the log has its own beside it.
+/// Renames the log together with its write-ahead log, which must never be applied to another file. If this is
+/// interrupted, the log still has its write-ahead log.
 fn move_aside(log: &Path, ids: &Ids) -> Result<Option<PathBuf>, OpenError> {
     let suffix = format!(".before-{}", ids.now().as_millis());
     let kept = with_suffix(log, &suffix);
@@ -129,7 +130,7 @@ fn move_aside(log: &Path, ids: &Ids) -> Result<Option<PathBuf>, OpenError> {
         fs::rename(log, &kept)?;
         found = Some(kept);
     }
-    // The one has another name by now, the other is made anew from it.
+    // The write-ahead log has its new name already. SQLite recreates the shared-memory file.
     for suffix in ["-wal", "-shm"] {
         match fs::remove_file(with_suffix(log, suffix)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
@@ -139,13 +140,13 @@ fn move_aside(log: &Path, ids: &Ids) -> Result<Option<PathBuf>, OpenError> {
     Ok(found)
 }
 
-/// Removes a file that nobody needs, and what SQLite put beside it.
+/// Deletes a temporary file and the files that SQLite created beside it.
 pub(super) fn remove_files(file: &Path) {
     for suffix in ["", "-journal", "-wal", "-shm"] {
         let file = with_suffix(file, suffix);
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, file = %file.display(), "a file is left behind");
+                tracing::warn!(%error, file = %file.display(), "could not delete a temporary file");
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! What the file holds, as it is kept in memory.
+//! The bounds, sizes and positions of the file's content, in memory.
 
 use rusqlite::Connection;
 
@@ -8,7 +8,7 @@ use super::log_stats::{DirtyStats, LogStats};
 use super::remove::PrunedLog;
 use super::{OpenError, bounds, from_sql, log_stats, read, to_sql};
 
-/// What the file holds, kept in step with what is committed.
+/// The index in memory. It is updated after each commit.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub(super) usages: Usages,
@@ -18,8 +18,8 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// What was written down of each log, and a walk over the rows that came since; it does not touch the bytes of the
-    /// frames. What it finds is compared with nothing but the last place: see [`ends`].
+    /// Loads the stored statistics and then all runs that were committed after them. It does not read frames.
+    /// The result is not verified, except for the last position: see [`bounds`].
     pub(super) fn load(connection: &Connection) -> Result<Self, OpenError> {
         let place = |key: &str| {
             let select = "SELECT value FROM meta WHERE key = ?1";
@@ -42,7 +42,7 @@ impl Index {
         let mut rows = select.query([to_sql(summed_pos)])?;
         let mut damaged = 0_u64;
         while let Some(row) = rows.next()? {
-            // A row of another kind is damage, and its readers are told.
+            // A row with columns of other types is damaged. Its readers are reset.
             let (Ok(head), Ok(tenant)) = (read::run_header(row), row.get_ref(6)?.as_str()) else {
                 damaged += 1;
                 continue;
@@ -54,7 +54,7 @@ impl Index {
             index.append(tenant, &head);
         }
         if damaged > 0 {
-            tracing::error!(runs = damaged, "runs of events are damaged on disk");
+            tracing::error!(runs = damaged, "runs of events are damaged on disk: readers skip them");
         }
         index.last_pos = index.last_pos.max(bounds::max_pos(connection, damaged > 0)?);
         Ok(index)
@@ -66,14 +66,14 @@ impl Index {
         self.dirty_stats.mark_dirty(head.session);
     }
 
-    /// What a commit is to write down, if it is time for that. Who writes records alone may not be the one that knows
-    /// the logs.
+    /// The statistics that a commit must write, if they are due. Only the process that commits runs may write
+    /// them: a command for keys does not know the logs.
     pub(super) fn stats_due(&self, batch: &Batch) -> Option<LogStats> {
         let due = !batch.runs.is_empty() && self.dirty_stats.is_due();
         due.then(|| self.dirty_stats.snapshot(&self.usages, self.last_pos))
     }
 
-    /// The sums with which these runs go.
+    /// The statistics after a prune.
     pub(super) fn stats_after_prune(&self, pruned: &[PrunedLog]) -> LogStats {
         let mut sums = self.dirty_stats.snapshot(&self.usages, self.last_pos);
         sums.logs.retain(|log| pruned.iter().all(|pruned| pruned.removal.session != log.session));

@@ -1,8 +1,8 @@
-//! What each log is, written down now and then, so that a start reads a row a session and the few runs that came since,
-//! and not every run.
+//! Stored statistics of each log. With them, a start reads one row for each session and a few runs, instead
+//! of every run.
 //!
-//! The sums are exact at the place `summed_pos`. A commit writes down those of the logs that changed once so many runs
-//! came after it; whatever takes runs away writes down all that changed with it.
+//! The statistics are exact at the position `summed_pos`. After a number of runs, a commit writes the
+//! statistics of all changed logs. A transaction that prunes runs always writes them.
 
 use std::collections::HashSet;
 
@@ -14,10 +14,11 @@ use super::super::LogUsage;
 use super::super::usage::Usages;
 use super::{from_sql, to_sql, write};
 
-/// Runs that a start reads at most, about, beside a row a session. Writing down that many sums is a few milliseconds.
+/// The approximate maximum of runs that a start reads besides the statistics. Writing the statistics of that
+/// many logs takes a few milliseconds.
 const RUNS_PER_UPDATE: u64 = 1024;
 
-/// From a file without sums to one with room for them, be it a new one. The first commit that is due writes them.
+/// Adds the table of statistics, without content. The first commit that is due writes them.
 pub(super) const MIGRATION: &str = "
 CREATE TABLE log (
     session BLOB PRIMARY KEY,
@@ -34,22 +35,22 @@ CREATE TABLE log (
 INSERT INTO meta VALUES ('summed_pos', 0), ('summed_crc', 0);
 ";
 
-/// What is written down in one transaction.
+/// The statistics that one transaction writes.
 #[derive(Debug)]
 pub(super) struct LogStats {
     pub(super) logs: Vec<LogUsage>,
-    /// The place that they are exact at.
+    /// The position at which they are exact.
     pub(super) pos: u64,
-    /// They are all that there are.
+    /// Replace the whole table.
     full_rewrite: bool,
 }
 
-/// Logs that changed since their sums were written down.
+/// Logs that changed since their statistics were written.
 #[derive(Debug, Default)]
 pub(super) struct DirtyStats {
     sessions: HashSet<SessionId>,
     runs: u64,
-    /// What is written down does not count: these are all logs.
+    /// The stored statistics are invalid. The next write replaces all of them.
     full_rewrite: bool,
 }
 
@@ -63,18 +64,18 @@ impl DirtyStats {
         self.runs >= RUNS_PER_UPDATE
     }
 
-    /// The sums that were written down are none.
+    /// Marks the stored statistics as invalid.
     pub(super) fn require_full_rewrite(&mut self) {
         self.full_rewrite = true;
     }
 
-    /// The sums of all that changed, as they are in memory.
+    /// The statistics of all changed logs, from memory.
     pub(super) fn snapshot(&self, usages: &Usages, pos: u64) -> LogStats {
         let logs = self.sessions.iter().filter_map(|session| usages.get(*session)).collect();
         LogStats { logs, pos, full_rewrite: self.full_rewrite }
     }
 
-    /// They are written down.
+    /// Called after the statistics were committed.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -108,8 +109,8 @@ pub(super) fn erase(transaction: &Connection, session: SessionId) -> Result<(), 
     transaction.execute("DELETE FROM log WHERE session = ?1", [session.as_bytes()]).map(drop)
 }
 
-/// All sums as they were written down, and the place that they are exact at. What is not as it was written says how much
-/// is to be deleted, so one such row and none of them counts: `None`, and every run is to be looked at.
+/// Loads the stored statistics and their position. Retention uses them to delete data, so one invalid row
+/// invalidates all. Returns `None` in that case, and the caller must read every run.
 pub(super) fn load(connection: &Connection) -> Result<Option<(Usages, u64)>, rusqlite::Error> {
     let place = |key: &str| {
         let select = "SELECT value FROM meta WHERE key = ?1";
@@ -178,7 +179,7 @@ mod tests {
     use crate::types::{Ids, Limits};
 
     fn open(path: &Path) -> SqliteStore {
-        SqliteStore::open(path, Ids::system(), &Limits::default()).expect("it opens")
+        SqliteStore::open(path, Ids::system(), &Limits::default()).expect("could not open the store")
     }
 
     fn logs(store: &SqliteStore) -> Vec<LogUsage> {
@@ -187,7 +188,7 @@ mod tests {
         logs
     }
 
-    /// Runs that a start would read.
+    /// The number of runs that a start would read.
     fn runs_after_stats(path: &Path) -> i64 {
         let file = schema::open_reader(path).unwrap();
         let select = "SELECT count(*) FROM run WHERE pos > (SELECT value FROM meta WHERE key = 'summed_pos')";
@@ -238,7 +239,7 @@ mod tests {
         assert_eq!(runs_after_stats(&path), 1);
     }
 
-    /// What retention goes by is never made up: a log that looks large or old would be deleted.
+    /// Retention must not act on wrong numbers: it would delete logs that look large or old.
     #[test]
     fn any_flipped_bit_in_stats_is_detected() {
         let folder = tempfile::tempdir().unwrap();
@@ -273,7 +274,7 @@ mod tests {
                 let store = open(&spoilt);
                 assert_eq!((logs(&store), store.total_bytes(), store.tail()), before, "{flip}");
             }
-            // They are written down anew as a whole: nothing that is damaged stays.
+            // The next write replaces the whole table, so no damaged row remains.
             let store = open(&spoilt);
             store.prune(&[Cut { session: session(1), through: 1 }], 1).unwrap();
             let after = (logs(&store), store.total_bytes(), store.tail());
@@ -289,14 +290,14 @@ mod tests {
         Append(u8, u64),
         Prune(u8, u64),
         Erase(u8),
-        /// As many runs as make a commit write its sums down.
+        /// Appends enough runs that a commit writes the statistics.
         StatsUpdate(u8),
         Open,
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
-            // Few are stored as they are, and many are packed.
+            // Short runs are stored without compression, long runs are compressed.
             4 => (1..5u8, prop_oneof![1..4u64, 10..30u64]).prop_map(|(of, count)| Step::Append(of, count)),
             2 => (1..5u8, 1..60u64).prop_map(|(of, through)| Step::Prune(of, through)),
             1 => (1..5u8).prop_map(Step::Erase),

@@ -1,4 +1,4 @@
-//! Files of earlier versions become files of this one: all steps in one transaction, after a copy was made beside.
+//! Migration of files of earlier versions, in one transaction, after a copy of the file was made.
 
 use std::path::Path;
 
@@ -7,23 +7,23 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::schema::{self, with_suffix};
 use super::{OpenError, copy};
 
-/// What turns a file of one version into one of the next: SQL.
+/// The SQL that migrates a file to the next version.
 pub(super) type Migration = &'static str;
 
-/// `steps` lead from each version to the next, beginning with the first; `version` is the file's. What was there before
-/// stays beside it under the name of its version, until somebody removes it.
+/// Migrates a file of `version` to the newest version. `steps[0]` leads from version 1 to version 2. A copy
+/// of the old file stays beside it, named after its version, until an operator deletes it.
 pub(super) fn to_newest(path: &Path, version: i32, steps: &[Migration]) -> Result<(), OpenError> {
     let done = usize::try_from(version - 1).unwrap_or_default();
     let Some(steps) = steps.get(done..).filter(|steps| !steps.is_empty()) else { return Ok(()) };
     let kept = with_suffix(path, &format!(".version-{version}"));
-    // Under another name until it is whole, so that a half-made one is never taken for one.
+    // The copy has a temporary name until it is complete.
     let new = with_suffix(path, ".copy");
     copy::remove_files(&new);
     copy::snapshot(path, &new)?;
     std::fs::rename(&new, &kept)?;
     std::fs::File::open(schema::folder_of(path))?.sync_all()?;
     let newest = version + i32::try_from(steps.len()).unwrap_or_default();
-    tracing::info!(version, newest, kept = %kept.display(), "the log is brought to the newest version");
+    tracing::info!(version, newest, kept = %kept.display(), "migrating the log to the newest version");
     let mut file: Connection = schema::open_writer(path)?;
     let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for step in steps {
@@ -45,7 +45,7 @@ mod tests {
         "CREATE TABLE added (name TEXT); INSERT INTO added SELECT key FROM meta",
     ];
 
-    /// A log as the first version made it, with three events.
+    /// A log of the first version with three events.
     fn first_version(path: &Path) -> Epoch {
         let store = SqliteStore::open(path, Ids::system(), &Limits::default()).unwrap();
         append(&store, vec![run(1, 1..=3)]);

@@ -1,10 +1,20 @@
-//! The store on a disk: one SQLite file, one connection that writes, a few that read, one that checkpoints.
+//! The durable adapter: one SQLite file, one writer connection, several reader connections and one connection
+//! for checkpoints.
 //!
-//! A commit is durable when it returns (WAL, `synchronous = FULL`). Frames are packed, and counted as they are stored.
-//! Each run has a checksum over that and its place, compared at each read: a damaged run is told and never served. SQLite
-//! takes its write-ahead log away when the last connection closes, so a file that still has one was left open by a process
-//! that died: it is read through as a whole, once, and the write-ahead log stays until that has found nothing. A copy that
-//! is brought back has a new epoch: runs keep the one they were framed with, and reading changes their ids to the file's.
+//! - **Durability.** A commit is durable when it returns (WAL, `synchronous = FULL`).
+//! - **Damage.** Each run has a checksum over its stored bytes, session and seqs. Every read verifies it.
+//!   Damaged runs are reported and never returned.
+//! - **Unclean shutdown.** SQLite deletes the write-ahead log when the last connection closes. A file that
+//!   has one was left by a process that died. It is checked completely once, and the write-ahead log is kept
+//!   until a check succeeds.
+//! - **Restore.** A restored file has a new epoch. Runs keep the epoch of their frames, and reads replace it
+//!   with the file's epoch.
+//!
+//! This module owns the file and its format. It must not know readers, retention rules or ACP.
+//!
+//! Reading order: `schema` and `migrate` (the file), `write` and `compress` (commits), `read`, `index` and
+//! `log_stats` (the index in memory), `checkpoint` and `wal_prealloc` (the write-ahead log), `remove` (prune
+//! and erase), `bounds` and `check` (damage), `copy` (backup), `reserve`.
 
 mod check;
 mod checkpoint;
@@ -54,23 +64,21 @@ pub use copy::{RestoreReport, copy, restore};
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("the file is not a log of this program")]
+    #[error("the file is not an event log of acp-gateway")]
     NotALog,
     #[error(
         "the file was written by a newer version (format {found}; this one knows {known}); it was not touched"
     )]
     NewerVersion { found: i32, known: i32 },
-    #[error("a restore was broken off before the log was in its place; do it again")]
+    #[error("a restore was interrupted before it replaced the log: repeat the restore")]
     RestoreInterrupted,
-    #[error("the file's folder does not take a write-ahead log")]
+    #[error("the file system does not support a write-ahead log: use a local disk")]
     NoWal,
-    #[error(
-        "the log is damaged and was left as it is; `acp-gateway restore FILE` puts a backup in its place"
-    )]
+    #[error("the log is damaged and was not changed: restore a backup with `acp-gateway restore FILE`")]
     Damaged(#[source] BoxError),
-    #[error("the file cannot be opened")]
+    #[error("could not open the file")]
     Io(#[from] io::Error),
-    #[error("the file cannot be opened")]
+    #[error("could not open the file")]
     Sqlite(#[source] rusqlite::Error),
 }
 
@@ -84,8 +92,8 @@ impl From<rusqlite::Error> for OpenError {
 }
 
 /// Events and records in one SQLite file.
-// The order of the fields is the order of their end: the writer's connection closes last and takes the write-ahead
-// log with it.
+// Fields are dropped in this order: the writer connection must close last, because the last connection
+// deletes the write-ahead log.
 #[derive(Debug)]
 pub struct SqliteStore {
     checkpointer: Checkpointer,
@@ -97,24 +105,25 @@ pub struct SqliteStore {
     epoch: Epoch,
     ids: Ids,
     path: PathBuf,
-    /// Runs are damaged: their pages stay where they are, and no page is moved past them.
+    /// Damaged runs exist. Their pages must not be moved, so compaction is disabled.
     compaction_blocked: AtomicBool,
-    /// What a process that died left open and nobody has checked yet, or what failed: the write-ahead log stays, to
-    /// say so at the next start.
+    /// The previous process died with the file open and no check has succeeded since, or a write failed. The
+    /// write-ahead log is then kept on close, so that the next start checks the file.
     unclean_shutdown: AtomicBool,
 }
 
 impl SqliteStore {
-    /// Whether [`open`](Self::open) would bring this file to another version.
+    /// Whether [`open`](Self::open) would migrate this file to the current version.
     pub fn needs_migration(path: &Path) -> Result<bool, OpenError> {
         schema::is_earlier(path)
     }
 
-    /// Opens the log at `path`, or makes a new one with a new epoch. The folder has to be there.
+    /// Opens the log at `path`, or creates it with a new epoch. The directory must exist.
     ///
-    /// What the runs are is kept in memory, so only one process may commit runs, erase or prune: the gateway, which
-    /// holds the data folder's lock. Commands for keys open the file beside it, for records alone: these are read from
-    /// the file each time, `expect` is compared inside the transaction, and the two writers wait for each other.
+    /// The index of runs is in memory, so only one process may commit runs, erase or prune: the gateway,
+    /// which holds the lock of the data directory. Commands for keys may open the file at the same time to
+    /// change records. Records are read from the file each time, and `expect` is compared inside the
+    /// transaction. The two writers wait for each other.
     pub fn open(path: &Path, ids: Ids, limits: &Limits) -> Result<Self, OpenError> {
         let left_open = schema::with_suffix(path, "-wal").exists();
         schema::prepare(path, || ids.epoch())?;
@@ -139,20 +148,20 @@ impl SqliteStore {
         })
     }
 
-    /// The process that had the file open before died with it, or that of a check which found something.
+    /// Whether the previous process ended without closing the file, or its check found damage.
     pub fn unclean_shutdown(&self) -> bool {
         self.unclean_shutdown.load(Ordering::Relaxed)
     }
 
-    /// Bytes of all pages, wherever they are: a check has no more to read, but more to unpack.
+    /// The size of the database in bytes. A check reads at most that much, but decompresses more.
     pub fn size(&self) -> Result<u64, OpenError> {
         let pages: i64 = self.writer().pragma_query_value(None, "page_count", |row| row.get(0))?;
         Ok(from_sql(pages) * 8192)
     }
 
-    /// Reads the whole file through, on a connection of its own. `started` gets what breaks that off, and `beyond` is
-    /// called once runs of more than `most` bytes, as readers get them, were read: packed ones take far less in the
-    /// file. A file whose structure is broken takes no commit any more.
+    /// Checks the whole file on a connection of its own. `on_start` receives a function that stops the check.
+    /// `on_limit` is called once the check has decompressed more than `max_bytes` of runs. If the structure
+    /// of the file is broken, all further commits are rejected.
     pub fn check(
         &self,
         on_start: impl FnOnce(Box<dyn Fn() + Send>),
@@ -177,7 +186,7 @@ impl SqliteStore {
         result
     }
 
-    /// What the disk holds is unknown after a failure, so nothing of it may be tidied up.
+    /// Records a failed write: the content of the disk is unknown, so the write-ahead log must be kept.
     fn note_failure<T>(&self, result: Result<T, CommitError>) -> Result<T, CommitError> {
         if matches!(result, Err(CommitError::Failed(_))) {
             self.unclean_shutdown.store(true, Ordering::Relaxed);
@@ -185,12 +194,12 @@ impl SqliteStore {
         result
     }
 
-    /// Tells of damaged runs that were to go: they are in the file still, and in the index no more.
+    /// Logs damaged runs that were to be deleted. They stay in the file but leave the index.
     fn report_damaged<'a>(&self, removals: impl IntoIterator<Item = &'a Removal>) {
         for Removal { session, damaged: runs, .. } in
             removals.into_iter().filter(|removal| removal.damaged > 0)
         {
-            tracing::error!(%session, runs, "events that are to go are damaged on disk: they stay in the file, unseen");
+            tracing::error!(%session, runs, "could not delete damaged events: they stay in the file, and readers skip them");
             self.compaction_blocked.store(true, Ordering::Relaxed);
         }
     }
@@ -209,13 +218,13 @@ impl Drop for SqliteStore {
         if self.unclean_shutdown() || self.checkpointer.check().is_err() {
             let kept = self.writer().set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
             if let Err(error) = kept {
-                tracing::warn!(%error, "the write-ahead log goes, though the log should be checked");
+                tracing::warn!(%error, "could not keep the write-ahead log: the next start will not check the file");
             }
         }
     }
 }
 
-/// SQLite's integers have a sign. Ours count from 0 and never come near its end.
+/// Converts to SQLite's signed integers. Our numbers are far below the limit.
 fn to_sql(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -224,7 +233,7 @@ fn from_sql(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 
-/// Over the bytes as they are stored and over what says whose they are.
+/// The checksum of a run: its session, seqs and stored bytes.
 fn checksum(session: SessionId, first_seq: u64, last_seq: u64, stored: &[u8]) -> u32 {
     let mut crc = crc32c::crc32c(session.as_bytes());
     crc = crc32c::crc32c_append(crc, &first_seq.to_be_bytes());
@@ -276,7 +285,7 @@ impl EventStore for SqliteStore {
         max_bytes: usize,
         wanted: &dyn Fn(&str, SessionId) -> bool,
     ) -> Result<Page, ReadError> {
-        // Everything up to here is in what the connection will see.
+        // The connection's snapshot contains everything up to this position.
         let last_pos = self.index().last_pos;
         let mut page = self
             .readers
@@ -304,14 +313,14 @@ impl EventStore for SqliteStore {
         {
             return Ok(log);
         }
-        // Perhaps something was written in between: once more while nobody writes.
+        // A commit may have intervened: compare again under the lock of the writer.
         let writer = self.writer();
         let (log, last) = known();
         let Some(found) = bounds::find_mismatch(&writer, session, log.as_ref(), last)? else {
             return Ok(log);
         };
         let believed = log.as_ref().map(|log| (log.first_seq, log.last_seq));
-        tracing::error!(%session, ?believed, ?found, "the ends of a log are damaged on disk");
+        tracing::error!(%session, ?believed, ?found, "the bounds of a log are damaged on disk: corrected them");
         let corrected = LogUsage {
             session,
             tenant: found.tenant,
@@ -406,12 +415,12 @@ impl EventStore for SqliteStore {
         drop(writer);
         let compacted = compacted.map(|more| {
             more.unwrap_or_else(|| {
-                tracing::error!("pages are damaged on disk: the room that was freed stays with the file");
+                tracing::error!("pages are damaged on disk: free pages cannot be returned to the disk");
                 self.compaction_blocked.store(true, Ordering::Relaxed);
                 false
             })
         });
-        // What it moves goes by the write-ahead log, which is to be moved as well.
+        // The moved pages are in the write-ahead log, which must be checkpointed.
         self.checkpointer.record_write(write::COMPACT_BYTES, removes);
         self.note_failure(compacted)
     }

@@ -1,4 +1,4 @@
-//! What the reading connections do.
+//! Operations of the reader connections.
 
 use std::path::Path;
 use std::sync::{Condvar, Mutex};
@@ -18,7 +18,7 @@ impl From<rusqlite::Error> for ReadError {
     }
 }
 
-/// A few connections; who finds none free waits.
+/// A pool of connections. A caller waits until one is free.
 #[derive(Debug)]
 pub(super) struct ReaderPool {
     free: Mutex<Vec<Connection>>,
@@ -36,7 +36,7 @@ impl ReaderPool {
         read: impl FnOnce(&Connection) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
         let mut taken = PooledConnection { readers: self, connection: Some(self.acquire()) };
-        read(taken.connection.as_mut().expect("it is given back at the end"))
+        read(taken.connection.as_mut().expect("the connection is returned only on drop"))
     }
 
     fn acquire(&self) -> Connection {
@@ -50,7 +50,7 @@ impl ReaderPool {
     }
 }
 
-/// A connection that is given back whatever happens.
+/// A connection that returns to the pool on drop.
 struct PooledConnection<'a> {
     readers: &'a ReaderPool,
     connection: Option<Connection>,
@@ -65,7 +65,7 @@ impl Drop for PooledConnection<'_> {
     }
 }
 
-/// The order of [`run`]'s columns.
+/// The columns that [`decode_run`] expects, in this order.
 pub(super) const COLUMNS: &str = "session, first_seq, last_seq, pos, tenant, epoch, crc, frames";
 
 pub(super) fn session(
@@ -75,7 +75,7 @@ pub(super) fn session(
     after: u64,
     max_bytes: usize,
 ) -> Result<Vec<Run>, ReadError> {
-    // The first is the run that holds the event, found by its start.
+    // Start at the run that contains the event after `after`.
     let mut select = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM run WHERE session = ?1 AND last_seq > ?2 AND first_seq >= coalesce(
             (SELECT max(first_seq) FROM run WHERE session = ?1 AND first_seq <= ?2 + 1), 0) ORDER BY first_seq"
@@ -100,14 +100,14 @@ pub(super) fn session(
     Ok(runs)
 }
 
-/// The seq before the next run that is whole; the greatest of all when there is none.
+/// The seq before the next intact run, or `u64::MAX` if there is none.
 fn seq_before_next_valid(
     connection: &Connection,
     epoch: &Epoch,
     session: SessionId,
     after: u64,
 ) -> Result<u64, ReadError> {
-    // The index alone is walked, so that pages of frames that cannot be read are not in the way.
+    // Read only the SQL index: pages of frames may be unreadable.
     let mut select = connection.prepare(
         "SELECT pos FROM run INDEXED BY run_session WHERE session = ?1 AND first_seq > ?2 ORDER BY first_seq",
     )?;
@@ -129,11 +129,11 @@ fn seq_before_next_valid(
     }
 }
 
-/// What [`all`] found.
+/// The result of [`all`].
 pub(super) struct AllPage {
     pub(super) runs: Vec<Run>,
     pub(super) through_pos: u64,
-    /// It came to the end of what the connection saw.
+    /// The read reached the end of the connection's snapshot.
     pub(super) ended: bool,
 }
 
@@ -144,9 +144,10 @@ pub(super) fn all(
     max_bytes: usize,
     wanted: &dyn Fn(&str, SessionId) -> bool,
 ) -> Result<AllPage, ReadError> {
-    /// Rows that are looked at in one go: a long read keeps the write-ahead log from being taken back.
+    /// The maximum rows of one read: a long read prevents a restart of the write-ahead log.
     const MAX_ROWS: usize = 10_000;
-    /// Bytes of them: who wants few of the sessions does not wait for what it has until many others were looked at.
+    /// The maximum bytes of those rows. A reader of few sessions gets its events before all other sessions
+    /// are scanned.
     const MAX_SCAN_BYTES: usize = 1 << 20;
     let mut select = connection
         .prepare(&format!("SELECT {COLUMNS} FROM run WHERE pos > ?1 AND pos <= ?2 ORDER BY pos"))?;
@@ -184,7 +185,7 @@ pub(super) fn all(
                         return Err(ReadError::Corrupt { session, first_seq, last_seq, after: pos });
                     }
                 } else {
-                    // The statement may have ended with the error: the next page goes on behind it.
+                    // The statement may have ended with the error. The next page continues after the run.
                     page.through_pos = damaged.pos;
                 }
                 break;
@@ -194,7 +195,7 @@ pub(super) fn all(
     Ok(page)
 }
 
-/// A run that cannot be given.
+/// A damaged run.
 pub(super) struct DamagedRun {
     pub(super) session: SessionId,
     pub(super) tenant: String,
@@ -203,12 +204,13 @@ pub(super) struct DamagedRun {
     pub(super) pos: u64,
 }
 
-/// The first run after a place, which is damaged: told by the index where the row itself is not to be trusted.
+/// The first run after a position, which is damaged. If the row cannot be trusted, the SQL index supplies the
+/// values.
 pub(super) fn damaged_after(
     connection: &Connection,
     after_pos: u64,
 ) -> Result<Option<DamagedRun>, ReadError> {
-    // These columns lie before the frames, on the page that the place led to.
+    // These columns precede the frames, on the page of the row itself.
     let select =
         "SELECT session, first_seq, last_seq, tenant, pos FROM run WHERE pos > ?1 ORDER BY pos LIMIT 1";
     let row = connection.query_row(select, [to_sql(after_pos)], |row| {
@@ -234,7 +236,7 @@ pub(super) fn damaged_after(
         Ok((session_of(row, 0)?, from_sql(row.get(1)?), from_sql(row.get(2)?)))
     });
     let Some((session, first_seq, pos)) = indexed.optional()? else { return Ok(None) };
-    // A session has one tenant, which its other runs name too.
+    // All runs of a session have the same tenant.
     let select = "SELECT tenant FROM run WHERE session = ?1 AND pos <> ?2 LIMIT 1";
     let tenant = connection.query_row(select, params![session.as_bytes(), to_sql(pos)], |row| row.get(0));
     let tenant = tenant.optional()?.unwrap_or_default();
@@ -248,15 +250,15 @@ fn is_indexed(connection: &Connection, run: &DamagedRun) -> Result<bool, rusqlit
     connection.prepare(select)?.exists(run)
 }
 
-/// What a statement of [`COLUMNS`] gave.
+/// A row of a statement with [`COLUMNS`].
 pub(super) enum StoredRow {
     Run(Run),
-    /// A whole run that is not wanted, of so many bytes as it is stored.
+    /// An intact run that was filtered out, with its stored bytes.
     Filtered {
         pos: u64,
         bytes: usize,
     },
-    /// Not one of its columns is sure; perhaps SQLite could not even read the row.
+    /// None of the columns can be trusted. Perhaps SQLite could not read the row.
     Damaged,
     End,
 }
@@ -278,12 +280,12 @@ fn decode_row(
     }
 }
 
-/// SQLite found a page that is none of its own.
+/// Whether SQLite found an invalid page.
 fn is_malformed(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt)
 }
 
-/// `None` where SQLite found a page that is none of its own.
+/// `None` if SQLite found an invalid page.
 pub(super) fn unless_malformed<T>(result: Result<T, rusqlite::Error>) -> Result<Option<T>, rusqlite::Error> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -292,10 +294,10 @@ pub(super) fn unless_malformed<T>(result: Result<T, rusqlite::Error>) -> Result<
     }
 }
 
-/// The session, the first and the last seq, and the frames as they are stored.
+/// The session, the first and the last seq, and the stored frames.
 type VerifiedRow<'a> = (SessionId, u64, u64, &'a [u8]);
 
-/// What of a row of [`COLUMNS`] is compared with its checksum; `None` when that is another.
+/// Verifies the checksum of a row of [`COLUMNS`]. `None` if it differs.
 fn verify_row<'a>(row: &'a Row<'_>) -> Result<Option<VerifiedRow<'a>>, rusqlite::Error> {
     let (session, first_seq, last_seq) = (session_of(row, 0)?, from_sql(row.get(1)?), from_sql(row.get(2)?));
     let stored = row.get_ref(7)?.as_blob()?;
@@ -304,7 +306,7 @@ fn verify_row<'a>(row: &'a Row<'_>) -> Result<Option<VerifiedRow<'a>>, rusqlite:
         .then_some((session, first_seq, last_seq, stored)))
 }
 
-/// The last seq and the stored bytes of a run of a session, when it is whole.
+/// The last seq and the stored bytes of a run of the session, if the run is intact.
 pub(super) fn verified_size(
     row: Result<Option<&Row<'_>>, rusqlite::Error>,
     session: SessionId,
@@ -314,8 +316,8 @@ pub(super) fn verified_size(
     Ok(whole.map(|(_, _, last_seq, stored)| (last_seq, stored.len() as u64)))
 }
 
-/// A row of [`COLUMNS`], compared with its checksum, and unpacked when it is wanted. What is no value of its column's kind
-/// is damage too, and what cannot be unpacked.
+/// Decodes a row of [`COLUMNS`]: verifies the checksum, and decompresses the frames of an accepted run.
+/// Columns of wrong types and invalid compressed data are damage.
 fn decode_run(
     row: &Row<'_>,
     epoch: &Epoch,
@@ -338,7 +340,7 @@ pub(super) fn session_of(row: &Row<'_>, column: usize) -> Result<SessionId, rusq
     Ok(SessionId::from_uuid(uuid::Uuid::from_bytes(row.get(column)?)))
 }
 
-/// A session comes with the seq that its log begins at.
+/// The headers of runs. A session is passed with the first seq of its log.
 pub(super) fn run_headers(
     connection: &Connection,
     session: Option<(SessionId, u64)>,
@@ -361,7 +363,7 @@ pub(super) fn run_headers(
     }
 }
 
-/// A row of session, first seq, last seq, place, bytes and time.
+/// Decodes a row of session, first seq, last seq, position, bytes and time.
 pub(super) fn run_header(row: &Row<'_>) -> Result<RunHeader, rusqlite::Error> {
     Ok(RunHeader {
         session: session_of(row, 0)?,

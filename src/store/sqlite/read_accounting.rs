@@ -1,21 +1,22 @@
-//! How much of the file each call reads, in bytes that this thread has read: a long log and many records cost no more than
-//! short and few ones.
+//! Accounts for the bytes that each call reads from the file: the cost must not depend on the length of a log
+//! or the number of records.
 
 use std::fs;
 
 use super::super::contract::{noisy, put, session};
 use super::*;
 
-/// Runs of the long session, each of most of a page.
+/// The runs of the long session. Each fills most of a page.
 const RUNS: u64 = 2000;
 const EVENT: usize = 6000;
-/// What a few walks down a tree, and what they lead to, may take; the whole file is a hundred times as much.
+/// The maximum bytes of a call: a few lookups in a tree and their results. The file is a hundred times
+/// larger.
 const MAX_READ: u64 = 40 * 8192;
 
 fn read_by_this_thread() -> u64 {
-    let io = fs::read_to_string("/proc/thread-self/io").expect("a thread is accounted for");
-    let line = io.lines().find_map(|line| line.strip_prefix("rchar: ")).expect("it has read");
-    line.parse().expect("a number")
+    let io = fs::read_to_string("/proc/thread-self/io").expect("could not read /proc/thread-self/io");
+    let line = io.lines().find_map(|line| line.strip_prefix("rchar: ")).expect("no rchar line");
+    line.parse().expect("not a number")
 }
 
 fn assert_reads_little<T>(what: &str, call: impl FnOnce() -> T) -> T {
@@ -26,12 +27,12 @@ fn assert_reads_little<T>(what: &str, call: impl FnOnce() -> T) -> T {
     done
 }
 
-/// One that is as large where it is stored.
+/// A run whose stored size equals its length.
 fn long_run(number: u8, seq: u64) -> Run {
     noisy(number, seq..=seq, EVENT)
 }
 
-/// Two sessions, a long one and a short one whose runs lie between those of the long one.
+/// A store with a long session and a short session, interleaved.
 fn filled(path: &Path) -> SqliteStore {
     let store = SqliteStore::open(path, Ids::system(), &Limits::default()).unwrap();
     for first in (1..=RUNS).step_by(100) {
@@ -52,7 +53,7 @@ fn no_call_reads_more_of_a_large_file() {
     let before = read_by_this_thread();
     let store = SqliteStore::open(&path, Ids::system(), &Limits::default()).unwrap();
     let opened = read_by_this_thread() - before;
-    // Those runs that came since the sums were written down.
+    // Opening reads only the runs that follow the stored statistics.
     assert!(opened < store.total_bytes() * 2 / 3, "opening read {opened} bytes");
     for after in [0, RUNS / 2, RUNS - 2] {
         let runs = assert_reads_little("a read", || store.read(session(1), after, 10 * EVENT).unwrap());
@@ -60,18 +61,18 @@ fn no_call_reads_more_of_a_large_file() {
     }
     assert_reads_little("a read of the short one", || store.read(session(2), 10, 4 * EVENT).unwrap());
     assert_reads_little("a read of all", || store.read_all(RUNS / 2, 10 * EVENT, &|_, _| true).unwrap());
-    assert_reads_little("a record", || store.get(Table::Prompt, b"001234").unwrap().expect("it is there"));
+    assert_reads_little("a record", || store.get(Table::Prompt, b"001234").unwrap().expect("the record exists"));
     let page = assert_reads_little("a scan", || store.scan(Table::Prompt, b"", Some(b"001000"), 20).unwrap());
     assert_eq!(page.len(), 20);
     assert_reads_little("an append", || {
         store.commit(&Batch { runs: vec![long_run(1, RUNS + 1)], ..Batch::default() })
     })
     .unwrap();
-    assert_reads_little("the oldest runs", || store.run_headers(Some(session(1)), 0, 16).unwrap());
+    assert_reads_little("the headers of the oldest runs", || store.run_headers(Some(session(1)), 0, 16).unwrap());
     let cut = Cut { session: session(1), through: 16 };
-    let pruned = assert_reads_little("what is pruned", || store.prune(&[cut], 64).unwrap());
+    let pruned = assert_reads_little("a prune", || store.prune(&[cut], 64).unwrap());
     assert_eq!(pruned.runs, 16);
     let cut = Cut { session: session(1), through: 16 };
-    let pruned = assert_reads_little("what is pruned again", || store.prune(&[cut], 64).unwrap());
+    let pruned = assert_reads_little("a repeated prune", || store.prune(&[cut], 64).unwrap());
     assert_eq!(pruned.runs, 0);
 }

@@ -1,7 +1,8 @@
-//! Takes runs out of the file. One that is damaged stays in it and leaves the index in memory: its pages may lead
-//! anywhere, and to free them would take them from whoever has them. Readers pass over it as before.
+//! Deletion of runs. A damaged run stays in the file and is removed only from the index in memory. Its
+//! overflow pages may belong to other rows, so freeing them could destroy other data. Readers skip the run.
 //!
-//! What is whole is found before the transaction: SQLite takes nothing more in one in which it met damage.
+//! Runs are verified before the transaction begins, because SQLite cannot continue a transaction that found
+//! damage.
 
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 
@@ -11,16 +12,16 @@ use super::super::{CommitError, Cut, LogUsage, Pruned};
 use super::read::{self, COLUMNS};
 use super::{from_sql, to_sql};
 
-/// The runs of one session that are to go.
+/// The runs of one session to delete.
 pub(super) struct Removal {
     pub(super) session: SessionId,
     positions: Vec<i64>,
-    /// Those that are damaged, which are left where they are.
+    /// The number of damaged runs, which stay in the file.
     pub(super) damaged: u64,
 }
 
 impl Removal {
-    /// All runs of a session.
+    /// Verifies all runs of a session.
     pub(super) fn of(connection: &Connection, session: SessionId) -> Result<Self, CommitError> {
         let select = "SELECT pos FROM run INDEXED BY run_session WHERE session = ?1";
         let mut select = connection.prepare(select)?;
@@ -43,7 +44,8 @@ impl Removal {
         }
     }
 
-    /// False when SQLite met damage, which [`spare`](Self::spare) leaves alone in the next transaction.
+    /// Deletes the runs. Returns false if SQLite found damage. The caller then calls
+    /// [`skip_all`](Self::skip_all) and repeats the transaction.
     pub(super) fn remove(&self, transaction: &Connection) -> Result<bool, CommitError> {
         let mut delete = transaction.prepare("DELETE FROM run WHERE pos = ?1")?;
         for pos in &self.positions {
@@ -60,7 +62,7 @@ impl Removal {
     }
 }
 
-/// Looks at runs, one after the other.
+/// Verifies runs one by one with prepared statements.
 struct RunInspector<'a> {
     row: Statement<'a>,
     size: Statement<'a>,
@@ -74,12 +76,12 @@ impl<'a> RunInspector<'a> {
         })
     }
 
-    /// The last seq and the bytes of a run of the session; `None` when it is damaged.
+    /// The last seq and the stored bytes of a run of the session. `None` if the run is damaged.
     fn verified_size(&mut self, session: SessionId, pos: i64) -> Result<Option<(u64, u64)>, rusqlite::Error> {
         read::verified_size(self.row.query([pos])?.next(), session)
     }
 
-    /// What the index in memory counts of a damaged run.
+    /// The bytes that the index in memory counts for a damaged run.
     fn stored_size(&mut self, pos: i64) -> Result<u64, rusqlite::Error> {
         let bytes = self.size.query_row([pos], |row| row.get(0)).optional();
         let bytes: Option<i64> = read::unless_malformed(bytes)?.flatten();
@@ -87,7 +89,7 @@ impl<'a> RunInspector<'a> {
     }
 }
 
-/// What one session loses, and where its log begins then.
+/// The prune of one session: its deleted runs and the new beginning of its log.
 pub(super) struct PrunedLog {
     pub(super) removal: Removal,
     pub(super) removed: Pruned,
@@ -97,7 +99,7 @@ pub(super) struct PrunedLog {
 }
 
 impl PrunedLog {
-    /// The oldest runs of a log, which is as `log` says: its last run stays.
+    /// Selects the oldest runs of a log up to `cut`. The last run is never deleted.
     pub(super) fn of(
         connection: &Connection,
         cut: Cut,
@@ -107,7 +109,7 @@ impl PrunedLog {
         let from = "FROM run INDEXED BY run_session WHERE session = ?1 AND first_seq";
         let select = format!("SELECT first_seq, pos {from} >= ?2 ORDER BY first_seq LIMIT ?3");
         let mut select = connection.prepare(&select)?;
-        // And the one after them.
+        // Also read the run after them, which is the new beginning.
         let oldest = params![cut.session.as_bytes(), to_sql(log.first_seq), to_sql(max_runs as u64 + 1)];
         let oldest = select.query_map(oldest, |row| Ok((row.get(0)?, row.get(1)?)))?;
         let oldest: Vec<(i64, i64)> = oldest.collect::<Result<_, _>>()?;

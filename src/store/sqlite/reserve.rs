@@ -1,5 +1,5 @@
-//! Room on the disk that is set aside, and released when the disk is full: then the ends of turns, cancels and deletes
-//! still commit.
+//! Disk space that is allocated in advance. It is released when the disk is full, so that commits that end a
+//! turn or delete data still succeed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-/// A file beside the log that holds nothing but its room.
+/// A file beside the log whose only purpose is to occupy space.
 #[derive(Debug)]
 pub(super) struct Reserve {
     path: PathBuf,
@@ -20,7 +20,8 @@ impl Reserve {
         Self { path }
     }
 
-    /// Sets `bytes` aside, if the disk has as much again; false when it has not. Zero bytes need no room.
+    /// Allocates `bytes` if the disk has twice as much space. Returns false if it has not. Zero bytes need no
+    /// space.
     pub(super) fn keep(&self, bytes: u64, free: u64) -> io::Result<bool> {
         let len = match std::fs::metadata(&self.path) {
             Ok(file) => file.len(),
@@ -48,7 +49,7 @@ impl Reserve {
         }
     }
 
-    /// Gives the room back to the disk; false when there was none.
+    /// Frees the space. Returns false if nothing was allocated.
     pub(super) fn release(&self) -> bool {
         let released = OpenOptions::new().write(true).open(&self.path).and_then(|file| {
             let held = file.metadata()?.len() > 0;
@@ -56,7 +57,7 @@ impl Reserve {
         });
         released.unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
-                tracing::error!(%error, "the disk reserve could not be released");
+                tracing::error!(%error, "could not release the disk reserve");
             }
             false
         })
@@ -93,17 +94,17 @@ mod tests {
         let path = folder.path().join("reserve");
         let reserve = Reserve::new(path.clone());
         let len = || std::fs::metadata(&path).map_or(0, |file| file.len());
-        assert!(!reserve.release(), "there is none");
+        assert!(!reserve.release(), "there is no reserve");
         assert!(!reserve.keep(1 << 20, (2 << 20) - 1).unwrap());
         assert_eq!(len(), 0);
         assert!(reserve.keep(1 << 20, 2 << 20).unwrap());
         assert_eq!(len(), 1 << 20);
-        assert!(reserve.keep(1 << 20, 0).unwrap(), "it is there");
+        assert!(reserve.keep(1 << 20, 0).unwrap(), "the reserve exists");
         assert!(reserve.release());
         assert_eq!(len(), 0);
-        assert!(!reserve.release(), "it was released");
+        assert!(!reserve.release(), "the reserve was released");
         assert!(reserve.keep(1 << 20, 2 << 20).unwrap());
         assert!(reserve.keep(0, 0).unwrap());
-        assert_eq!(len(), 0, "another configuration");
+        assert_eq!(len(), 0, "a reserve of zero bytes");
     }
 }

@@ -1,4 +1,4 @@
-//! The file: how it is made, what it has to be before anything is written to it.
+//! The database file: creation, identification, and connections.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read};
@@ -15,19 +15,20 @@ use super::checkpoint::WAL_KEPT_BYTES;
 use super::migrate::{self, Migration};
 use super::{OpenError, compress, log_stats};
 
-/// `acpg`, at byte 68 of the file: it is ours.
+/// `acpg`, the application id at byte 68 of the file.
 const APPLICATION_ID: i32 = 0x6163_7067;
-/// What leads from each released version to the next, beginning with the first.
+/// The migrations between released versions, oldest first.
 const MIGRATIONS: [Migration; 2] = [log_stats::MIGRATION, compress::MIGRATION];
-/// What this build reads and writes, at byte 60 of the file.
-#[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "they are a few")]
+/// The version that this build reads and writes, at byte 60 of the file.
+#[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "there are few migrations")]
 const VERSION: i32 = 1 + MIGRATIONS.len() as i32;
-/// Only we and a person at the `sqlite3` prompt write to the file.
+/// Only the gateway, its commands for keys and an operator's `sqlite3` prompt write to the file.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// The first version of the file; a new one takes the same steps from there as an old one.
+/// The schema of the first version. A new file runs the same migrations as an old one.
 ///
-/// A run's place is its rowid, so that appending touches the end of the table and one place of one index.
+/// The position of a run is its rowid, so that an append changes the end of the table and one entry of one
+/// index.
 const SCHEMA: &str = "
 CREATE TABLE run (
     pos INTEGER PRIMARY KEY,
@@ -53,7 +54,7 @@ CREATE TABLE meta (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Checks the file, or makes it, and brings it to this version. A file that is not ours or is newer is not touched.
+/// Checks, creates or migrates the file. A foreign or newer file is not changed.
 pub(super) fn prepare(path: &Path, epoch: impl FnOnce() -> Epoch) -> Result<(), OpenError> {
     let version = match read_version(path) {
         Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
@@ -70,18 +71,18 @@ pub(super) fn prepare(path: &Path, epoch: impl FnOnce() -> Epoch) -> Result<(), 
     migrate::to_newest(path, version, &MIGRATIONS)
 }
 
-/// Whether to open this file is to change its version.
+/// Whether opening this file would migrate it.
 pub(super) fn is_earlier(path: &Path) -> Result<bool, OpenError> {
     Ok(read_version(path)? < VERSION)
 }
 
-/// The version of a file of ours, which this build knows.
+/// Reads the version of a log file that this build supports.
 pub(super) fn read_version(path: &Path) -> Result<i32, OpenError> {
     let mut header = Vec::new();
     File::open(path)?.take(100).read_to_end(&mut header)?;
     if fs::metadata(with_suffix(path, "-wal")).is_ok_and(|wal| wal.len() > 0) {
-        // What was written last may not be in the file itself yet, and a machine that stopped may have left the
-        // file's first page half-written: the log has it whole.
+        // The last changes may be only in the write-ahead log. After a crash the first page of the file may
+        // be incomplete, but the log contains it.
         let connection = Connection::open_with_flags(path, read_only())?;
         let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
         return check(number("application_id")?, number("user_version")?);
@@ -92,7 +93,7 @@ pub(super) fn read_version(path: &Path) -> Result<i32, OpenError> {
     check(number_at(&header, 68), number_at(&header, 60))
 }
 
-/// Where a copy lies that is to become the log.
+/// The path of a copy that a restore prepares.
 pub(super) fn restored_path(log: &Path) -> PathBuf {
     with_suffix(log, ".restored")
 }
@@ -110,7 +111,7 @@ fn check(application: i32, version: i32) -> Result<i32, OpenError> {
     }
 }
 
-/// Makes the file under another name, so that a half-made one is never found under its own.
+/// Creates the file under a temporary name, so that an incomplete file never has the final name.
 fn create(path: &Path, epoch: &Epoch) -> Result<(), OpenError> {
     let new = with_suffix(path, ".new");
     for left in [".new", ".new-journal", ".new-wal", ".new-shm"].map(|suffix| with_suffix(path, suffix)) {
@@ -121,7 +122,7 @@ fn create(path: &Path, epoch: &Epoch) -> Result<(), OpenError> {
     }
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let mut connection = Connection::open_with_flags(&new, read_write())?;
-    // It is durable as a whole before it has its name: a start waits for one sync of it and not for one a step.
+    // One sync before the rename makes the whole file durable. A sync for each step would delay the start.
     connection.pragma_update(None, "synchronous", "OFF")?;
     connection.pragma_update(None, "page_size", 8192)?;
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
@@ -144,7 +145,7 @@ fn create(path: &Path, epoch: &Epoch) -> Result<(), OpenError> {
     Ok(File::open(folder_of(path))?.sync_all()?)
 }
 
-/// The connection that commits. Checkpoints are another thread's.
+/// Opens the connection that commits. It never checkpoints.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     let connection = Connection::open_with_flags(path, read_write())?;
     connection.busy_timeout(BUSY)?;
@@ -155,13 +156,14 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", WAL_KEPT_BYTES)?;
-    // What goes is overwritten on the pages that are written anyway; pages that are free go back to the disk.
+    // Deleted data is overwritten on pages that are written anyway. Compaction returns free pages to the
+    // disk.
     connection.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(()))?;
     common(&connection)?;
     Ok(connection)
 }
 
-/// A connection that checkpoints.
+/// Opens the connection that checkpoints.
 pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, OpenError> {
     let connection = Connection::open_with_flags(path, read_write())?;
     connection.busy_timeout(Duration::from_secs(2))?;
@@ -171,18 +173,19 @@ pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// A connection that reads.
+/// Opens a connection that reads.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, rusqlite::Error> {
     let connection = Connection::open_with_flags(path, read_only())?;
     connection.busy_timeout(BUSY)?;
-    // Else a kept statement is prepared anew for each cursor that it is asked about.
+    // Without this, SQLite prepares a cached statement again for each new cursor.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     common(&connection)?;
     Ok(connection)
 }
 
-/// A connection to a log that others may have open, to read it. One that may only read leaves its write-ahead log behind,
-/// as if it had died; so where there is none yet it is one that takes it away.
+/// Opens a connection that reads a log that other processes may have open. A read-only connection cannot
+/// remove the write-ahead log on close, which would look like a crash. So without a write-ahead log it opens
+/// the file for writing.
 pub(super) fn open_source(path: &Path) -> Result<Connection, rusqlite::Error> {
     let flags = if with_suffix(path, "-wal").exists() { read_only() } else { read_write() };
     let connection = Connection::open_with_flags(path, flags)?;
@@ -191,7 +194,7 @@ pub(super) fn open_source(path: &Path) -> Result<Connection, rusqlite::Error> {
     Ok(connection)
 }
 
-/// A connection to a file that nobody else knows yet. The caller sees to it that it is durable.
+/// Opens a connection to a file that no other process knows. The caller must sync it.
 pub(super) fn open_copy(path: &Path) -> Result<Connection, rusqlite::Error> {
     let connection = Connection::open_with_flags(path, read_write())?;
     connection.pragma_update(None, "synchronous", "OFF")?;
@@ -217,7 +220,7 @@ pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A file beside another, by what follows its name.
+/// The path with a suffix appended to the file name.
 pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

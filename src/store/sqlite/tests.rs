@@ -1,4 +1,4 @@
-//! What only a store on a disk has to do.
+//! Tests of the SQLite adapter beyond the common contract.
 
 mod wal;
 mod damage;
@@ -20,7 +20,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().expect("a folder") }
+        Self { folder: tempfile::tempdir().expect("could not create a directory") }
     }
 
     fn path(&self) -> PathBuf {
@@ -32,12 +32,12 @@ impl Place {
     }
 
     fn store(&self) -> SqliteStore {
-        self.open().expect("it opens")
+        self.open().expect("could not open the store")
     }
 
-    /// As a person at a prompt would.
+    /// Executes SQL on a separate connection, as an operator would.
     fn sql(&self, sql: &str) {
-        Connection::open(self.path()).and_then(|file| file.execute_batch(sql)).expect("SQL");
+        Connection::open(self.path()).and_then(|file| file.execute_batch(sql)).expect("invalid SQL");
     }
 }
 
@@ -57,13 +57,13 @@ fn reopen_restores_everything() {
     store.commit(&batch).unwrap();
     let (usage, total, tail) = (store.usage(session(2)), store.total_bytes(), store.tail());
     drop(store);
-    assert_eq!(fs::read_dir(place.folder.path()).unwrap().count(), 1, "a clean end leaves one file");
+    assert_eq!(fs::read_dir(place.folder.path()).unwrap().count(), 1, "a clean shutdown leaves one file");
     let store = place.store();
     assert_eq!((store.epoch(), store.usage(session(2)), store.total_bytes()), (epoch, usage, total));
     assert_eq!((store.usage(session(1)), store.tail()), (None, tail));
     assert_eq!(seqs(&store.read(session(2), 0, 1000).unwrap()), [1, 2]);
     assert_eq!(store.get(Table::Session, b"a").unwrap().unwrap(), "1");
-    assert_eq!(append(&store, vec![run(3, 1..=1)]), [7], "places that were erased are not given again");
+    assert_eq!(append(&store, vec![run(3, 1..=1)]), [7], "erased positions are not reused");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn new_file_has_permissions_and_pragmas() {
     assert_eq!(fs::metadata(place.path()).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// Where reading goes on, if that is what it says.
+/// Returns the first damaged seq and the position to continue after. Panics unless the read found damage.
 fn corrupt_range<T: std::fmt::Debug>(read: Result<T, ReadError>) -> (u64, u64) {
     match read {
         Err(ReadError::Corrupt { first_seq, after, .. }) => (first_seq, after),
@@ -103,7 +103,11 @@ fn damaged_run_is_reported_and_rest_is_readable() {
     place
         .sql("UPDATE run SET frames = CAST(replace(frames, '\"seq\":5', '\"seq\":7') AS BLOB) WHERE pos = 6");
     let store = place.store();
-    assert_eq!(seqs(&store.read(session(1), 0, 10_000).unwrap()), [1, 2, 3], "what comes before it is given");
+    assert_eq!(
+        seqs(&store.read(session(1), 0, 10_000).unwrap()),
+        [1, 2, 3],
+        "events before the damage are readable"
+    );
     for after in 3..=5 {
         assert_eq!(corrupt_range(store.read(session(1), after, 10_000)), (after + 1, 6));
     }
@@ -118,7 +122,7 @@ fn damaged_run_is_reported_and_rest_is_readable() {
     while after < 9 {
         let page = store.read_all(after, 10_000, &|_, of| of == session(2)).unwrap();
         other.extend(seqs(&page.runs));
-        assert!(page.through_pos > after, "nobody else is held up");
+        assert!(page.through_pos > after, "readers of other sessions make progress");
         after = page.through_pos;
     }
     assert_eq!(other, [1]);
@@ -147,7 +151,7 @@ fn scan_for_one_session_returns_before_reading_all_others() {
 fn run_with_wrong_columns_is_damaged() {
     let place = Place::new();
     append(&place.store(), vec![run(1, 1..=3), run(2, 1..=1), run(1, 4..=6)]);
-    // The index knows whose the run is, so its owner's readers are told and no other's.
+    // The SQL index has the right session, so only readers of that session are reset.
     place.sql(
         "UPDATE run SET first_seq = 2 WHERE pos = 4; PRAGMA writable_schema = ON;
          UPDATE sqlite_schema SET sql = 'CREATE INDEX run_session ON run (session, first_seq) WHERE 0'
@@ -166,12 +170,12 @@ fn run_with_wrong_columns_is_damaged() {
 
 #[test]
 fn run_with_invalid_overflow_page_is_skipped() {
-    // As it is stored where it packs, and where it does not.
+    // Compressed and uncompressed frames.
     for length in [16, 600] {
         let place = Place::new();
         append(&place.store(), vec![run(1, 1..=3), noisy(1, 4..=1000, length), run(1, 1001..=1003)]);
         let mut bytes = fs::read(place.path()).unwrap();
-        // The number of the first page that its cell goes on in, which stands on a leaf of the table (13).
+        // The number of the first overflow page of the row. It is on a leaf page of the table (type 13).
         let pages = || bytes.chunks(8192).enumerate();
         let holds = |page: &[u8], text: &[u8]| memchr::memmem::find(page, text).is_some();
         let words: Vec<String> = (4..=1000).map(|seq| noise_of(1, seq, 16)[4..12].to_owned()).collect();
@@ -201,7 +205,7 @@ fn damage_at_end_skips_to_end() {
     place.sql("UPDATE run SET crc = crc + 1 WHERE pos > 3");
     let store = place.store();
     assert_eq!(corrupt_range(store.read(session(1), 3, 1000)), (4, u64::MAX));
-    assert_eq!((corrupt_range(store.read_all(3, 1000, &|_, _| true)).1), 6, "one by one");
+    assert_eq!((corrupt_range(store.read_all(3, 1000, &|_, _| true)).1), 6, "runs are skipped one by one");
 }
 
 #[test]
@@ -216,7 +220,7 @@ fn foreign_file_is_rejected_unchanged() {
         assert_eq!(fs::read_dir(place.folder.path()).unwrap().count(), 1);
     };
     place.sql("PRAGMA user_version = 4");
-    refused("Newer { found: 4, known: 3 }");
+    refused("NewerVersion { found: 4, known: 3 }");
     place.sql("PRAGMA user_version = 3; PRAGMA application_id = 7");
     refused("Foreign");
     fs::write(place.path(), "not a database").unwrap();
@@ -244,7 +248,7 @@ fn damaged_schema_does_not_open() {
     assert!(matches!(place.open().unwrap_err(), OpenError::Damaged(_)));
 }
 
-/// As a process that died leaves a log behind: with its write-ahead log.
+/// Leaves a write-ahead log behind, as a process does that died.
 fn leave_unclean(place: &Place) {
     fs::write(place.path().with_file_name("events.sqlite-wal"), "").unwrap();
 }
@@ -275,7 +279,7 @@ fn unclean_shutdown_is_reported_until_checked() {
     let checked = check(&store).unwrap();
     assert_eq!((checked.runs, checked.damaged, store.unclean_shutdown()), (1, 1, false));
     drop(store);
-    assert_eq!(files(&place), 1, "what was checked is closed properly");
+    assert_eq!(files(&place), 1, "a checked log is closed cleanly");
     assert!(!place.store().unclean_shutdown());
 }
 
@@ -283,7 +287,7 @@ fn unclean_shutdown_is_reported_until_checked() {
 fn broken_structure_is_detected_and_rejects_commits() {
     let place = Place::new();
     append(&place.store(), vec![run(1, 1..=3), run(1, 4..=6)]);
-    // The cells of the table's leaf (13) in another order than that of their places.
+    // Swap two cells of the table's leaf page (type 13), so that the rows are out of order.
     let mut bytes = fs::read(place.path()).unwrap();
     let text = b"\"seq\":2,";
     let leaf =
@@ -299,7 +303,7 @@ fn broken_structure_is_detected_and_rejects_commits() {
         let batch = Batch { runs: vec![run(1, 7..=7)], ..Batch::default() };
         assert!(matches!(store.commit(&batch), Err(CommitError::Failed(_))));
         drop(store);
-        assert!(fs::read(place.path()).unwrap() == bytes, "it is left as it is");
+        assert!(fs::read(place.path()).unwrap() == bytes, "the file is unchanged");
     }
 }
 
@@ -337,7 +341,7 @@ fn copy_is_a_consistent_snapshot_and_overwrites_nothing() {
     assert!(!beside("-wal") && !beside("-shm") && !beside("-journal"));
     let before = fs::read(&file).unwrap();
     assert!(matches!(copy(&place.path(), &file), Err(OpenError::Io(_))));
-    assert!(fs::read(&file).unwrap() == before, "it is somebody's");
+    assert!(fs::read(&file).unwrap() == before, "an existing file is not overwritten");
     let copied = SqliteStore::open(&file, Ids::system(), &Limits::default()).unwrap();
     let usage = copied.usage(session(1)).unwrap();
     let all = seqs(&copied.read(session(1), 0, usize::MAX).unwrap());
@@ -356,7 +360,7 @@ fn copy_of_a_closed_log_leaves_it_clean() {
     leave_unclean(&place);
     fs::remove_file(&file).unwrap();
     copy(&place.path(), &file).unwrap();
-    assert!(place.store().unclean_shutdown(), "one that was left open is still");
+    assert!(place.store().unclean_shutdown(), "a copy does not clear an unclean shutdown");
 }
 
 #[test]
@@ -386,11 +390,11 @@ fn interrupted_restore_is_detected_and_repeatable() {
     append(&place.store(), vec![run(1, 1..=3)]);
     let file = place.folder.path().join("copy");
     copy(&place.path(), &file).unwrap();
-    // The log has its new name, and the copy not yet the log's.
+    // The state between the two renames: the log has its new name, and the copy still has its temporary name.
     fs::rename(place.path(), place.folder.path().join("events.sqlite.before-1")).unwrap();
     fs::copy(&file, place.folder.path().join("events.sqlite.restored")).unwrap();
     assert!(matches!(place.open(), Err(OpenError::RestoreInterrupted)));
-    assert!(!place.path().exists(), "no empty log takes the place of both");
+    assert!(!place.path().exists(), "no empty log is created");
     assert!(restore(&file, &place.path(), &Ids::system()).unwrap().previous.is_none());
     assert_eq!(seqs(&place.store().read(session(1), 0, 1000).unwrap()), [1, 2, 3]);
 }
@@ -402,7 +406,7 @@ fn new_epoch_rewrites_ids_of_old_frames() {
     let old = store.epoch();
     append(&store, vec![run(1, 1..=3)]);
     let before = store.read(session(1), 0, 1000).unwrap();
-    assert!(before[0].frames.starts_with(b"id: e-1\n"), "what was framed is what is read");
+    assert!(before[0].frames.starts_with(b"id: e-1\n"), "frames of the same epoch are returned unchanged");
     drop(store);
     place.sql("UPDATE meta SET value = 'other' WHERE key = 'epoch'");
     let store = place.store();
@@ -432,7 +436,10 @@ fn full_disk_rejects_whole_batches_until_space_returns() {
     let batch =
         Batch { runs: vec![run(1, 3..=2000)], puts: vec![put(Table::Prompt, "p", "1")], ..Batch::default() };
     assert!(matches!(store.commit(&batch), Err(CommitError::Full)));
-    assert!(matches!(store.commit(&batch), Err(CommitError::Full)), "again, and nothing is left half done");
+    assert!(
+        matches!(store.commit(&batch), Err(CommitError::Full)),
+        "the rejected transaction was rolled back"
+    );
     assert_eq!(seqs(&store.read(session(1), 0, 1 << 20).unwrap()), [1, 2]);
     assert_eq!((store.tail().last_pos, store.get(Table::Prompt, b"p").unwrap()), (2, None));
     limit(pages + 1000);
@@ -448,7 +455,10 @@ fn compact_returns_free_pages_to_disk() {
         append(&store, vec![run(1, n * 500 + 1..=n * 500 + 500)]);
     }
     let size = || -> i64 {
-        store.writer().pragma_query_value(None, "page_count", |row| row.get(0)).expect("readable")
+        store
+            .writer()
+            .pragma_query_value(None, "page_count", |row| row.get(0))
+            .expect("could not read the page count")
     };
     let before = size();
     let pruned = store.prune(&[Cut { session: session(1), through: 9000 }], 100).unwrap();

@@ -1,5 +1,5 @@
-//! Room for the write-ahead log before it is written to: a sync after a write that makes a file longer waits for the file
-//! system's own journal too, which takes a disk about as long as the bytes do.
+//! Preallocation of the write-ahead log. If a write extends a file, the next sync also waits for the file
+//! system's journal, which takes about as long as writing the data.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -14,20 +14,20 @@ use rusqlite::hooks::Wal;
 use super::checkpoint::RESTART_PAGES;
 use super::{OpenError, schema};
 
-/// A page in the write-ahead log, with what says which it is.
+/// A page in the write-ahead log, with its header.
 pub(super) const FRAME_BYTES: u64 = 8192 + 24;
 const HEADER: u64 = 32;
-/// It gets so much more at a time: the commit that comes next waits until a disk has it all.
+/// The minimum growth. The commit that causes the growth waits until all of it is on the disk.
 const MIN_GROWTH: u64 = 512 << 10;
-/// And for a longer commit what that needs, up to so much.
+/// The maximum growth for one commit.
 const MAX_GROWTH: u64 = 4 << 20;
-/// Pages of the trees that lead to what a commit writes.
+/// Inner pages of the trees that a commit also writes.
 const SLACK: u64 = 8 * FRAME_BYTES;
-/// A longer one grows by what is written, until commits wait for it to begin anew.
+/// No preallocation beyond this size, at which commits wait for a restart of the log.
 const MAX_PREALLOCATED: u64 = RESTART_PAGES * FRAME_BYTES;
 
-/// The write-ahead log of the connection that commits. Nothing is kept of it here but how far it was written: it may be cut
-/// when nothing happens, and by the commit that begins it anew.
+/// The write-ahead log of the connection that commits. Only the written length is kept: the idle checkpoint
+/// may truncate the file, and a commit may restart the log.
 #[derive(Debug)]
 pub(super) struct WalPrealloc {
     file: File,
@@ -35,9 +35,10 @@ pub(super) struct WalPrealloc {
 }
 
 impl WalPrealloc {
-    /// Of a log that this connection has read already: then its write-ahead log is there.
+    /// Opens the write-ahead log of `writer`, which must have read the database once, so that the file
+    /// exists.
     pub(super) fn new(writer: &mut Connection, path: &Path) -> Result<Self, OpenError> {
-        // SQLite follows links.
+        // SQLite resolves symbolic links, so use its path.
         let log = writer.path().map_or(path, Path::new);
         let file = OpenOptions::new().write(true).open(schema::with_suffix(log, "-wal"))?;
         let written = Arc::new(AtomicU64::new(0));
@@ -49,30 +50,31 @@ impl WalPrealloc {
         Ok(Self { file, written })
     }
 
-    /// How far it is written.
+    /// The length of the written part in bytes.
     pub(super) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Makes room for about so many bytes more. The caller holds the lock that every writer of the log takes. What a disk
-    /// does not give here it may still give to the commit itself.
+    /// Preallocates about `bytes`. The caller must hold the lock of the writer. A failure is not an error:
+    /// the commit may still find space.
     pub(super) fn reserve(&self, bytes: u64) {
         if let Err(error) = self.try_reserve(bytes + SLACK) {
-            tracing::debug!(%error, "the write-ahead log gets no room beforehand");
+            tracing::debug!(%error, "could not preallocate the write-ahead log");
         }
     }
 
     fn try_reserve(&self, bytes: u64) -> io::Result<()> {
-        // Only zeros that were written will do: what a file system has merely set aside becomes a part of the file when it
-        // is written to, and its journal has to know of that too.
+        // Write zeros instead of reserving space: the file system converts reserved space on the first write,
+        // which also goes through its journal.
         const ZEROS: usize = 64 << 10;
-        // Where it ends, and not its metadata: after those were asked for, Linux gives the file a new time of change with
-        // the next write, and a sync waits for that too.
+        // Seek to the end instead of reading metadata. On Linux, reading metadata makes the next write update
+        // the change time, and a sync waits for that too.
         let size = (&self.file).seek(SeekFrom::End(0))?;
-        // It may have been cut since.
+        // The file may have been truncated since the last commit.
         let needed = self.written().min(size) + bytes;
-        // Nothing has synced a cut yet: after a crash what was cut may be there again, with zeros in the middle of it, and
-        // then SQLite would take its beginning for the whole. It syncs a new header before it writes more.
+        // Do not extend an empty file. The truncation is not synced yet: after a crash the old frames could
+        // reappear behind zeros, and SQLite would accept them as a valid log. SQLite syncs a new header
+        // before it writes more.
         if size == 0 || needed <= size || size >= MAX_PREALLOCATED {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! What the writer's connection does: one transaction each.
+//! Operations of the writer connection, one transaction each.
 
 use std::ops::Deref;
 
@@ -15,8 +15,8 @@ use super::{checksum, read, to_sql};
 
 impl From<rusqlite::Error> for CommitError {
     fn from(error: rusqlite::Error) -> Self {
-        // SQLite gives the first for a full disk and a full file, the second when the index of its write-ahead log
-        // finds no room to grow. It has rolled back both times.
+        // SQLite returns the first code for a full disk or a full file. It returns the second code if the
+        // index of the write-ahead log cannot grow. In both cases it has rolled back.
         let full = error.sqlite_error().is_some_and(|error| {
             error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_SHMSIZE
         });
@@ -24,8 +24,8 @@ impl From<rusqlite::Error> for CommitError {
     }
 }
 
-/// A transaction that writes, by statements that are kept: who parses them for each small commit does little else. What is
-/// not committed is undone.
+/// A write transaction with cached statements: preparing them would dominate the cost of a small commit.
+/// Rolls back on drop unless committed.
 struct Transaction<'a>(&'a Connection);
 
 impl<'a> Transaction<'a> {
@@ -49,26 +49,26 @@ impl Deref for Transaction<'_> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // SQLite has undone it by itself after some errors.
+        // After some errors SQLite has already rolled back.
         if !self.0.is_autocommit()
             && let Err(error) = self.0.execute_batch("ROLLBACK")
         {
-            tracing::error!(%error, "a transaction could not be undone");
+            tracing::error!(%error, "could not roll back a transaction");
         }
     }
 }
 
-/// What a commit did.
+/// The result of a commit.
 pub(super) struct WriteOutcome {
-    /// The runs as they were stored, in the order of the batch.
+    /// The headers of the stored runs, in the order of the batch.
     pub(super) runs: Vec<RunHeader>,
-    /// The sessions that were erased.
+    /// The removals of the erased sessions.
     pub(super) erased: Vec<Removal>,
-    /// About how many bytes went to the write-ahead log.
+    /// The approximate bytes that were written to the write-ahead log.
     pub(super) written: u64,
 }
 
-/// `last_pos` is the last place that was given before.
+/// Commits a batch. `last_pos` is the last assigned position.
 pub(super) fn commit(
     connection: &Connection,
     room: &WalPrealloc,
@@ -94,7 +94,7 @@ pub(super) fn commit(
             log_stats::erase(&transaction, *session)?;
         }
         if !batch.erase.is_empty() {
-            // The places that go are not given again, should they have been the last.
+            // The erased positions may be the last ones. Store `last_pos`, so that they are not reused.
             set_position(&transaction, "last_pos", last_pos)?;
         }
         let runs = append(&transaction, batch, epoch, last_pos, time)?;
@@ -106,7 +106,8 @@ pub(super) fn commit(
     }
 }
 
-/// What is to go goes; or the first for which the transaction has to begin anew.
+/// Deletes the runs of all removals. Returns the first removal that found damage: the transaction must then
+/// be repeated.
 fn remove<'a>(
     transaction: &Connection,
     removals: impl IntoIterator<Item = &'a mut Removal>,
@@ -191,16 +192,16 @@ pub(super) fn set_position(transaction: &Connection, key: &str, pos: u64) -> Res
     transaction.execute("UPDATE meta SET value = ?2 WHERE key = ?1", params![key, to_sql(pos)]).map(drop)
 }
 
-/// About how many bytes a batch adds to the write-ahead log, with its runs as they are stored.
+/// The approximate bytes that a batch adds to the write-ahead log.
 fn wal_bytes(batch: &Batch, runs: &[RunHeader]) -> u64 {
-    /// A row or a record dirties a page of its own, and one of an index.
+    /// A row or a record changes a page of its own and a page of an index.
     const PAGE: u64 = 8192;
     let runs: u64 = runs.iter().map(|run| run.bytes + PAGE).sum();
     let puts: u64 = batch.puts.iter().map(|put| put.value.len() as u64 + PAGE).sum();
     runs + puts + PAGE
 }
 
-/// Each cut comes with what its log is.
+/// Prunes logs. Each cut is passed with the usage of its log.
 pub(super) fn prune(
     connection: &Connection,
     cuts: &[(Cut, LogUsage)],
@@ -229,19 +230,19 @@ pub(super) fn prune(
     }
 }
 
-/// Bytes that [`compact`] moves at most.
+/// The maximum bytes that one [`compact`] moves.
 pub(super) const COMPACT_BYTES: u64 = COMPACT_PAGES * 8192;
-/// Pages that it gives back.
+/// The maximum pages that one [`compact`] returns to the disk.
 const COMPACT_PAGES: u64 = 256;
 
-/// Whether there are free pages, which hold what was erased or dropped until they are given back.
+/// Whether the file has free pages. Free pages still contain deleted data.
 pub(super) fn has_free_pages(connection: &Connection) -> Result<bool, rusqlite::Error> {
     let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
     Ok(free > 0)
 }
 
-/// Gives some free pages at the end of the file back to the disk; true when there are more, `None` when a page cannot be
-/// moved because what leads to it is damaged. Nothing was moved then.
+/// Returns some free pages to the disk. True if more pages are free. `None` if a page could not be moved
+/// because of damage; nothing was moved then.
 pub(super) fn compact(connection: &Connection) -> Result<Option<bool>, CommitError> {
     if read::unless_malformed(vacuum(connection))?.is_none() {
         return Ok(None);

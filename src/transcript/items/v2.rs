@@ -1,4 +1,4 @@
-//! What v2 of ACP has beyond v1: whole messages that replace what was said, calls and terminals that grow.
+//! The updates that only ACP v2 has: complete messages, and growing tool calls and terminals.
 
 use super::{Body, ItemKey, Items, Source, body, boxed};
 use crate::acp::{RawObject, update};
@@ -9,9 +9,10 @@ use crate::transcript::parts::Output;
 use crate::transcript::tool_call::ToolCall;
 
 impl Items {
-    /// An update of a kind that only v2 has.
+    /// Folds an update of a kind that only v2 has.
     pub(super) fn update_v2(&mut self, kind: &str, object: &RawObject<'_>, source: Source<'_>) {
-        // The first of them is how the agent's work stands, and comes before everything else of a turn.
+        // In a v2 turn, `state_update` precedes all other updates, so null has the meaning of v2 from here
+        // on.
         self.null = Null::Clears;
         match kind {
             update::USER_MESSAGE => self.message(Role::User, object, source),
@@ -19,12 +20,12 @@ impl Items {
             update::AGENT_THOUGHT => self.message(Role::Thought, object, source),
             update::TOOL_CALL_CONTENT_CHUNK => self.tool_content(object, source),
             update::TERMINAL_UPDATE | update::TERMINAL_OUTPUT_CHUNK => self.terminal(object, source),
-            // How the agent's work stands is no item: status and end of the turn tell it.
+            // `state_update` is not an item. The status and the end of the turn show the state.
             _ => {}
         }
     }
 
-    /// A whole message. Without `content` what was said of it stays.
+    /// Folds a complete message. Without `content`, the existing content stays.
     fn message(&mut self, role: Role, object: &RawObject<'_>, source: Source<'_>) {
         let Some(id) = object.text("messageId").map(boxed) else { return };
         let new = || Body::Message { role, message_id: Some(id.clone()), content: Content::default() };
@@ -36,7 +37,7 @@ impl Items {
         }
     }
 
-    /// One more item of a call's content.
+    /// Appends an item to the content of a tool call.
     fn tool_content(&mut self, object: &RawObject<'_>, source: Source<'_>) {
         let Some(id) = object.text("toolCallId") else { return };
         let new = || Body::ToolCall(ToolCall::default());
@@ -46,7 +47,7 @@ impl Items {
         }
     }
 
-    /// One of the agent's own terminals, or more of its output.
+    /// Folds an update or output of an agent's terminal.
     fn terminal(&mut self, object: &RawObject<'_>, source: Source<'_>) {
         let Some(id) = object.text("terminalId") else { return };
         let new = || Body::Terminal(Members::default(), Output::default());
@@ -131,7 +132,7 @@ mod tests {
             [
                 r#"{"type":"tool_call","toolCall":{"toolCallId":"c","title":"T","content":[{"n":0}],"_meta":{"a":1}}}"#
             ],
-            "in v1 null says nothing"
+            "in v1 null keeps the member"
         );
     }
 

@@ -1,4 +1,4 @@
-//! Pages as people read them.
+//! Tests of the Markdown export.
 
 use super::*;
 use crate::transcript::TurnFold;
@@ -86,9 +86,9 @@ fn transcript_renders_as_markdown() {
     # A \<b\>title\</b\>
 
     - Agent: demo
-    - Folder: `/w`
+    - Directory: `/w`
     - Session: 01938c5e-7a3b-7c4d-8e5f-0123456789ab
-    - Begun: 2026-11-21T22:00:00.000Z
+    - Created: 2026-11-21T22:00:00.000Z
 
     ## Turn p1
 
@@ -134,9 +134,9 @@ fn transcript_renders_as_markdown() {
 
     > Again
 
-    *The agent lost what was said before: it begins afresh from here.*
+    *The agent lost the context of the conversation and starts anew.*
 
-    - *Request `_x/ask`: waits for an answer*
+    - *Request `_x/ask`: pending*
 
     *Failed (agent\_exited): It ended with code 1*
     ");

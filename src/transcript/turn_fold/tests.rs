@@ -1,11 +1,11 @@
-//! Turns from their events.
+//! Folds of turns.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::api::TurnItem;
 
-/// Folds events given as their type and the members of their own.
+/// Folds events that are given as type and members.
 fn fold(events: &[(&str, String)]) -> TurnFold {
     let mut fold = TurnFold::new();
     for (n, (kind, members)) in events.iter().enumerate() {
@@ -219,7 +219,7 @@ fn turn_is_bounded_and_marked_truncated() {
     for (n, (kind, members)) in [started(), output, call(1), say("The answer")].into_iter().enumerate() {
         fold.event(kind, data(n, kind, &members).as_bytes());
     }
-    assert_eq!(fold.text(), ("The answer".to_owned(), false), "the output of tools does not displace it");
+    assert_eq!(fold.text(), ("The answer".to_owned(), false), "tool output must not displace the answer");
 
     let ask = |n| ("request.created", format!(r#""requestId":"r{n}","method":"_x","params":{n}"#));
     assert!(bounded(&ask).truncated);
@@ -253,7 +253,7 @@ fn subagent_items_are_separate_from_agent_items() {
         update(r#""sessionUpdate":"subagent_update","sessionId":"x","title":null,"state":{"state":"idle"}"#),
         say("llo"),
     ];
-    assert_eq!(fold(&events).text().0, "He\n\nllo", "what is between the two is no chunk of the agent");
+    assert_eq!(fold(&events).text().0, "He\n\nllo", "an item between two chunks starts a new message");
     let turn = fold(&events).finish().unwrap();
     assert!(turn.plan.is_none() && turn.context_usage.is_none());
     insta::assert_snapshot!(items(&events).join("\n"), @r#"
@@ -389,7 +389,7 @@ fn open_tool_calls_are_settled_when_the_turn_ends() {
     let running = ended_with("agent.exited", "");
     assert!(
         running[0].contains(r#""status":"in_progress"}}"#),
-        "a running turn settles nothing: {}",
+        "a running turn settles no call: {}",
         running[0]
     );
 }

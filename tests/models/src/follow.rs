@@ -1,4 +1,4 @@
-//! Readers that follow a log while it is written: no wake-up is lost, no event is left out or given twice.
+//! Readers follow a log during writes: no wake-up is lost, and no event is missing or duplicated.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::store::MemoryStore;
 use crate::types::{Ids, Limits, SessionId, Tenant};
 
-/// A log in memory, so narrow that readers often find the next event only in the store.
+/// A log in memory with small limits, so that readers often read the next event from the store.
 pub(crate) fn log(tail_bytes: usize) -> EventLog {
     let limits = Limits {
         run_bytes: 400,
@@ -31,12 +31,12 @@ pub(crate) fn log(tail_bytes: usize) -> EventLog {
     };
     let store = Arc::new(MemoryStore::new(Ids::system()));
     let fatal = Box::new(|why: &str| panic!("{why}"));
-    EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown, fatal).expect("the writer starts")
+    EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown, fatal).expect("could not start the writer")
 }
 
 pub(crate) async fn open(log: &EventLog, number: u128) -> SessionLog {
     let id = SessionId::from_uuid(uuid::Uuid::from_u128(number));
-    log.session(&Tenant::default(), id).await.expect("the store reads")
+    log.session(&Tenant::default(), id).await.expect("could not read the store")
 }
 
 fn append_event(session: &SessionLog) -> u64 {
@@ -47,9 +47,9 @@ fn random_below(below: u64) -> u64 {
     shuttle::rand::thread_rng().gen_range(0..below)
 }
 
-/// Two sessions are written at once and followed from anywhere, alone and together, by the writer's word or a notifier's, by who is
-/// woken or who has an outlet; one of them is erased at its end. One of those who heed the notifier leaves whenever it likes,
-/// also while it waits.
+/// Two sessions are written concurrently, and one is erased at the end. Readers start at random cursors, of
+/// one session or of all. The writer or a notifier notifies them, and some have a direct sink. One reader is
+/// dropped at a random time, also during a wait.
 pub fn every_event_once() {
     const EVENTS: u64 = 6;
     block_on(async {
@@ -67,7 +67,7 @@ pub fn every_event_once() {
         for from in [random_below(EVENTS), random_below(EVENTS)] {
             let (session, notifier) = (second.clone(), Arc::clone(&notifier));
             tasks.push(spawn(async move {
-                // It begins wherever the log is by now, and is told where that was.
+                // The reader starts at a random cursor up to the committed seq.
                 let committed = session.committed();
                 let from = from.min(committed);
                 let mut reader = session.reader(Start::After(from));
@@ -108,7 +108,7 @@ pub fn every_event_once() {
                         assert!(session.committed() >= seq);
                     }
                 }
-                session.wait(EVENTS).await.expect("the log is open");
+                session.wait(EVENTS).await.expect("the log is closed");
                 if erase {
                     let last = Event { kind: "test", prompt: None, members: Members::default() };
                     assert_eq!(session.erase(&last, Records::new()), EVENTS + 1);
@@ -116,10 +116,10 @@ pub fn every_event_once() {
             }));
         }
         for task in tasks {
-            task.await.expect("it ends");
+            task.await.expect("a task panicked");
         }
         over.notify_one();
-        rings.await.expect("it ends");
+        rings.await.expect("the notifier panicked");
         log.close().await;
     });
 }
@@ -130,11 +130,12 @@ async fn yield_times(count: u64) {
     }
 }
 
-/// Gives back when `last` was given: each event once, in order, and once that the replay is over.
+/// Returns when `last` was received. Checks that each event arrives once and in order, and that `Ready`
+/// arrives once.
 async fn follow(mut reader: Reader, from: u64, committed: u64, last: u64) {
     let (mut next, mut ready) = (from + 1, None);
     while next <= last || ready.is_none() {
-        match reader.next().await.expect("the store reads") {
+        match reader.next().await.expect("could not read the store") {
             Item::Run(run) => {
                 for frame in run.events() {
                     assert_eq!(frame.seq, next);
@@ -142,38 +143,38 @@ async fn follow(mut reader: Reader, from: u64, committed: u64, last: u64) {
                 }
             }
             Item::Ready { last_seq } => {
-                assert!(ready.replace(last_seq).is_none(), "once");
+                assert!(ready.replace(last_seq).is_none(), "`Ready` must arrive once");
                 assert!(last_seq >= committed && last_seq + 1 == next, "{last_seq} of {committed}, next {next}");
             }
-            Item::Reset { .. } | Item::End => panic!("nothing was dropped"),
+            Item::Reset { .. } | Item::End => panic!("no event was pruned"),
         }
     }
 }
 
-/// A reader of a session that is erased comes to its end, after the last event.
+/// Reads an erased session to its end, which follows the last event.
 async fn wait_for_end(session: SessionLog, last: u64) {
     let mut reader = session.reader(Start::Beginning);
     let mut seen = 0;
     loop {
-        match reader.next().await.expect("the store reads") {
+        match reader.next().await.expect("could not read the store") {
             Item::Run(run) => {
-                assert!(run.first_seq > seen, "nothing is given twice");
+                assert!(run.first_seq > seen, "no event is duplicated");
                 let (from, to) = (run.first_seq, run.last_seq);
-                assert!(from == seen + 1 || to == last, "only an erase leaves something out: {from}-{to} after {seen}");
+                assert!(from == seen + 1 || to == last, "only an erase may skip events: {from}-{to} after {seen}");
                 seen = run.last_seq;
             }
             Item::Ready { .. } => {}
-            Item::Reset { .. } => panic!("an erase is no reset"),
+            Item::Reset { .. } => panic!("an erase must not cause a reset"),
             Item::End => return assert_eq!(seen, last),
         }
     }
 }
 
-/// What takes events while its reader waits, as a socket does: all that there are, or as far as it comes.
+/// A sink that receives events while its reader waits, like a socket: all events, or a random part.
 #[derive(Debug, Default)]
 struct ModelSink {
     place: Mutex<Option<TailCursor>>,
-    /// It stopped in the middle of something.
+    /// The sink stopped in the middle of an event.
     left: Mutex<bool>,
     taken: Mutex<u64>,
     last: u64,
@@ -220,7 +221,7 @@ impl DirectSink for ModelSink {
     }
 }
 
-/// A reader whose outlet takes what comes while it waits, and which stops waiting whenever it likes.
+/// A reader with a direct sink. The reader stops waiting at random times.
 async fn follow_with_sink(session: SessionLog, notifier: Arc<Notifier>, last: u64, erased: bool) {
     let taker = Arc::new(ModelSink { last, erased, ..ModelSink::default() });
     let mut reader = session.reader(Start::Beginning);
@@ -253,7 +254,7 @@ async fn follow_with_sink(session: SessionLog, notifier: Arc<Notifier>, last: u6
     }
 }
 
-/// The same over all sessions, in the order of their commits.
+/// Follows all sessions in commit order.
 async fn follow_global(mut reader: GlobalReader, erased: SessionId, mut left: BTreeMap<SessionId, u64>) {
     let wanted = left.clone();
     let mut last_pos = 0;
@@ -262,10 +263,10 @@ async fn follow_global(mut reader: GlobalReader, erased: SessionId, mut left: BT
             GlobalItem::Run(run) => {
                 for frame in run.events() {
                     let pos = run.pos(frame.seq);
-                    assert!(pos > last_pos, "places only grow");
+                    assert!(pos > last_pos, "positions must increase");
                     last_pos = pos;
-                    let left = left.get_mut(&run.session).expect("there are no others");
-                    // The erase comes after all events, and may leave out those that were not given yet.
+                    let left = left.get_mut(&run.session).expect("unknown session");
+                    // The erase follows all events. It may skip events that the reader has not received.
                     if frame.seq > wanted[&run.session] {
                         *left = 0;
                     } else {

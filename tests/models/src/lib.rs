@@ -1,8 +1,9 @@
-//! The gateway's own source under shuttle, which runs tasks and threads in many orders and fails when one of them hangs.
+//! The gateway's source under shuttle, which runs tasks and threads in many orders and fails on deadlocks.
 //!
-//! `src/eventlog/` and `src/session/requests.rs` are compiled here as they are, against stand-ins for what surrounds them: the
-//! standard library's locks and tokio's tasks are shuttle's, and a session's owner has no more than what the race is
-//! about. What depends on no order (the store in memory, the types, ACP) is the gateway's library.
+//! This crate compiles `src/eventlog/` and `src/session/requests.rs` unchanged and replaces their
+//! environment. Locks of the standard library and tasks of tokio come from shuttle. The session's actor
+//! contains only the code that the race needs. Code without concurrency (the store in memory, the types, ACP)
+//! comes from the gateway's library.
 
 extern crate model_std as std;
 
@@ -27,9 +28,9 @@ mod types {
     pub(crate) use acp_gateway::types::*;
 
     pub(crate) mod limits {
-        /// The models have few readers, and telling them is to take more than one step.
+        /// The models have few readers, and a pass must have several batches.
         pub(crate) const NOTIFY_BATCH: usize = 1;
-        /// Of one session there are fewer, of another there may be more.
+        /// One session has fewer readers than this, and the other one may have more.
         pub(crate) const MAX_WRITER_NOTIFICATIONS: usize = 2;
     }
 }
@@ -39,23 +40,23 @@ mod shutdown {
 
     use shuttle::future::JoinHandle;
 
-    /// Here a panic fails the model, and with it every lock.
+    /// In a model a panic fails the run, so a poisoned lock may panic too.
     pub(crate) fn lock_or_abort<G>(locked: Result<G, PoisonError<G>>) -> G {
-        locked.unwrap_or_else(|_| panic!("a lock was held by what panicked"))
+        locked.unwrap_or_else(|_| panic!("shared lock poisoned by a panic in another task"))
     }
 
-    /// Tasks and threads of the models. Nobody stops them.
+    /// Spawns tasks and threads of the models. They are never stopped.
     #[derive(Debug, Clone, Default)]
     pub struct Shutdown;
 
     impl Shutdown {
-        /// The log's upkeep (retention, a look at the disk) waits for a timer, and here there is none.
-        #[expect(clippy::unused_self, reason = "as the gateway's own")]
+        /// Drops the task: retention and the disk monitor wait for timers, which the models do not have.
+        #[expect(clippy::unused_self, reason = "same signature as in the gateway")]
         pub(crate) fn spawn<F: Future>(&self, task: F) {
             drop(task);
         }
 
-        #[expect(clippy::unused_self, reason = "as the gateway's own")]
+        #[expect(clippy::unused_self, reason = "same signature as in the gateway")]
         pub(crate) fn spawn_blocking<F, T>(&self, work: F) -> JoinHandle<T>
         where
             F: FnOnce() -> T + Send + 'static,

@@ -1,5 +1,5 @@
-//! The standard library for source that runs under shuttle: every lock and every atomic is a place where another task
-//! may come first.
+//! The standard library for source under shuttle. At every lock and every atomic operation shuttle may switch
+//! to another task.
 
 pub use ::std::*;
 

@@ -1,12 +1,12 @@
-//! tokio for source that runs under shuttle. Its channels and semaphores need no runtime and are its own; its tasks are
-//! shuttle's.
+//! tokio for source under shuttle. Channels and semaphores need no runtime and come from tokio. Tasks come
+//! from shuttle.
 
 pub use ::tokio::{select, sync, time};
 
 pub mod task {
     pub use shuttle::future::{JoinHandle, yield_now};
 
-    /// A place where another task may come first.
+    /// A point at which shuttle may switch to another task.
     pub async fn consume_budget() {
         yield_now().await;
     }

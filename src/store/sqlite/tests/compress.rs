@@ -1,11 +1,11 @@
-//! Runs that are packed: what they take, and how they lie beside those that are not.
+//! Compressed runs: their size, and files that contain compressed and uncompressed runs.
 
 use std::cell::Cell;
 
 use super::*;
 use crate::store::LogUsage;
 
-/// What the file says that its runs take, of one session or of all.
+/// The stored bytes of all runs in the file, of one session or of all.
 fn stored(place: &Place, number: Option<u8>) -> u64 {
     let file = schema::open_reader(&place.path()).unwrap();
     let of = number.map(|number| session(number).as_bytes().to_vec());
@@ -13,7 +13,7 @@ fn stored(place: &Place, number: Option<u8>) -> u64 {
     file.query_row(select, [of], |row| row.get(0)).map(from_sql).unwrap()
 }
 
-/// How many runs begin with this byte where they are stored.
+/// The number of runs whose stored frames begin with this byte.
 fn beginning_with(place: &Place, byte: u8) -> i64 {
     let file = schema::open_reader(&place.path()).unwrap();
     let select = "SELECT count(*) FROM run WHERE substr(frames, 1, 1) = ?1";
@@ -40,7 +40,7 @@ fn large_run_is_compressed_and_counted_by_stored_size() {
     };
     let batch = Batch { runs: runs.to_vec(), ..Batch::default() };
     let committed = store.commit(&batch).unwrap();
-    assert_eq!(committed.bytes, store.total_bytes(), "who commits is told what it takes");
+    assert_eq!(committed.bytes, store.total_bytes(), "a commit returns the stored size");
     assert_eq!((beginning_with(&place, 0), beginning_with(&place, b'i')), (2, 2));
     assert!(bytes(store.usage(session(2))) < said(2).len() as u64 / 3);
     let is_right = |store: &SqliteStore| {
@@ -61,7 +61,11 @@ fn large_run_is_compressed_and_counted_by_stored_size() {
     assert!(frames(&store, 1) == said(1) && frames(&store, 2) == said(2), "byte for byte");
     let all = store.read_all(0, usize::MAX, &|_, _| true).unwrap().runs;
     assert!(all.iter().map(|run| &run.frames).eq(runs.iter().map(|run| &run.frames)));
-    assert_eq!(seqs(&store.read(session(1), 333, 1).unwrap())[..2], [334, 335], "it is cut after any event");
+    assert_eq!(
+        seqs(&store.read(session(1), 333, 1).unwrap())[..2],
+        [334, 335],
+        "a compressed run can be split after any event"
+    );
 
     let pruned = store.prune(&[Cut { session: session(1), through: 500 }], 10).unwrap();
     assert_eq!((pruned.runs, pruned.bytes), (1, total - store.total_bytes()));
@@ -82,7 +86,7 @@ fn file_from_before_compression_is_readable_and_writable() {
     let old = [run(1, 1..=3), run(1, 4..=600), run(2, 1..=400), run(1, 601..=603)];
     append(&store, old.to_vec());
     drop(store);
-    // As version 2 stored them.
+    // Store the runs as version 2 did, without compression.
     let file = Connection::open(place.path()).unwrap();
     let mut pos = 0;
     for run in &old {
@@ -119,7 +123,7 @@ fn file_from_before_compression_is_readable_and_writable() {
     let kept = place.folder.path().join("events.sqlite.version-2");
     let version: i32 =
         Connection::open(kept).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    assert_eq!(version, 2, "what an earlier program can open stays beside it");
+    assert_eq!(version, 2, "a copy in the earlier format is kept");
 }
 
 #[test]
@@ -180,7 +184,7 @@ fn invalid_compression_is_damage_despite_valid_checksum() {
     }
 }
 
-/// `check_bytes` is about what a check does, and not about how little of the file says it.
+/// `check_bytes` limits the work of a check, not the size of the file.
 #[test]
 fn check_reports_limit_once() {
     let place = Place::new();

@@ -1,10 +1,10 @@
-//! Other bits than were written: where a session goes on, and what is in the way of what is to go.
+//! Flipped bits: the next seq of a session, and deletion of damaged runs.
 
 use super::*;
 
 const PAGE: usize = 8192;
 
-/// Changes rows of runs as a bit that flips does: the index has what was written.
+/// Changes rows of runs like a flipped bit does: the SQL index keeps the original values.
 fn update_without_index(place: &Place, sql: &str) {
     let index = |then: &str| {
         place.sql(&format!(
@@ -17,7 +17,7 @@ fn update_without_index(place: &Place, sql: &str) {
     index("");
 }
 
-/// Two sessions in turn; the first has the events 1 to 9, the last of them at place 15.
+/// Two interleaved sessions. The first has the events 1 to 9, the last of them at position 15.
 fn two_logs() -> Place {
     let place = Place::new();
     let store = place.store();
@@ -45,9 +45,9 @@ fn no_seq_is_reused_after_damage_to_last_run() {
         ("frames = x'00'", 9),
         ("frames = x'00', last_seq = 7", 9),
         ("session = zeroblob(16), crc = 0", 9),
-        // Of two seqs it is not known which was written.
+        // One of two seqs was written, so the larger one applies.
         ("first_seq = 8, crc = 0", 10),
-        // Nothing says how many there were.
+        // The number of events is unknown.
         ("session = zeroblob(16), first_seq = 8, crc = 0", 15),
         ("pos = 16", 16),
         ("pos = 14", 15),
@@ -59,11 +59,11 @@ fn no_seq_is_reused_after_damage_to_last_run() {
         let ends = store.bounds(session(1)).unwrap().unwrap();
         assert_eq!(ends.last_seq, last_seq, "{columns}");
         assert_eq!(store.usage(session(1)), Some(ends.clone()), "{columns}");
-        assert_eq!(store.bounds(session(1)).unwrap(), Some(ends), "{columns}: once corrected it is believed");
+        assert_eq!(store.bounds(session(1)).unwrap(), Some(ends), "{columns}: a corrected bound is stable");
         let other = store.bounds(session(2)).unwrap().unwrap().last_seq;
         assert_eq!(other, if columns.contains("SELECT") { 9 } else { 6 }, "{columns}");
         let places = append(&store, vec![run(1, last_seq + 1..=last_seq + 2), run(2, other + 1..=other + 1)]);
-        assert!(places[0] >= 17, "no place is given twice: {columns} {places:?}");
+        assert!(places[0] >= 17, "no position is reused: {columns} {places:?}");
         assert_eq!(seqs(&store.read(session(1), last_seq, 1000).unwrap()), [last_seq + 1, last_seq + 2]);
         assert_eq!(seqs(&store.read(session(2), other, 1000).unwrap()), [other + 1]);
     }
@@ -84,7 +84,7 @@ fn damaged_first_run_keeps_log_start() {
 #[test]
 fn lost_first_index_entry_keeps_log_start() {
     let place = two_logs();
-    // Session 1 from seq 1 on, at place 3: the index takes it for a run of another session.
+    // Session 1 from seq 1, at position 3. The changed entry belongs to another session.
     let mut bytes = fs::read(place.path()).unwrap();
     let entry = [&[1; 16][..], &[3]].concat();
     let found = bytes.chunks(PAGE).enumerate().find_map(|(at, page)| {
@@ -93,7 +93,7 @@ fn lost_first_index_entry_keeps_log_start() {
     bytes[found.unwrap()] ^= 1;
     fs::write(place.path(), bytes).unwrap();
     let store = place.store();
-    assert_eq!(store.read(session(1), 0, 1000).unwrap()[0].first_seq, 4, "the entry is lost");
+    assert_eq!(store.read(session(1), 0, 1000).unwrap()[0].first_seq, 4, "the index entry is lost");
     let ends = store.bounds(session(1)).unwrap().unwrap();
     assert_eq!((ends.first_seq, ends.last_seq), (1, 9));
     assert_eq!(store.usage(session(1)), Some(ends));
@@ -101,7 +101,7 @@ fn lost_first_index_entry_keeps_log_start() {
 
 #[test]
 fn wrong_index_entry_does_not_block_appends() {
-    // The entry of the last run, from seq 7 on at place 15, says 10, which is still to be given.
+    // The index entry of the last run (from seq 7, at position 15) has the seq 10, which is not used yet.
     let place = two_logs();
     let mut bytes = fs::read(place.path()).unwrap();
     let entry = [1, 1, 1, 7, 15];
@@ -129,7 +129,8 @@ fn session_continues_after_any_flipped_bit_in_last_run() {
         memchr::memmem::find(page, &[1; 16]).filter(|_| page[0] == 10).map(|found| at * PAGE + found)
     });
     let entry = entry.unwrap();
-    // What comes before the frames, from the size of the row and its place on; and the index's entry for the run.
+    // The bytes of the row before its frames, including its size and position, and the index entry of the
+    // run.
     let row = frames - 70..frames;
     let copy = Place::new();
     let (mut refused, mut went_on) = (0, 0);
@@ -153,13 +154,13 @@ fn session_continues_after_any_flipped_bit_in_last_run() {
     assert!(went_on > refused * 2, "{went_on} went on, {refused} were refused");
 }
 
-/// False when SQLite itself finds no sense in the file.
+/// Appends to both sessions. Returns false if SQLite itself rejects the file.
 fn accepts_append(store: &SqliteStore, what: &str) -> bool {
     let last = match store.bounds(session(1)) {
         Ok(log) => log.map_or(0, |log| log.last_seq),
         Err(error) => panic!("{what}: {error:?}"),
     };
-    assert!(last >= 9, "{what}: {last} would be given twice");
+    assert!(last >= 9, "{what}: a seq after {last} would be reused");
     let batch = Batch { runs: vec![run(1, last + 1..=last + 1), run(3, 1..=1)], ..Batch::default() };
     match store.commit(&batch) {
         Ok(committed) => {
@@ -171,23 +172,23 @@ fn accepts_append(store: &SqliteStore, what: &str) -> bool {
     }
 }
 
-/// Letters of each event that stand in the file also where the run is packed.
+/// Characters of each event that appear in the file even if the run is compressed.
 const NOISE: usize = 24;
 
 fn long(number: u8, seqs: std::ops::RangeInclusive<u64>) -> Run {
     noisy(number, seqs, NOISE)
 }
 
-/// A page in the middle of those that the second run of a session goes on in.
+/// The offset of a page in the middle of the overflow chain of a session's second run.
 fn overflow_page(bytes: &[u8], number: u8) -> usize {
-    // Its ends may have become one with what is around them.
+    // The ends of the noise may be part of an LZ4 match.
     let text = &noise_of(number, 1500, NOISE)[4..NOISE - 4];
     let mut pages = bytes.chunks(PAGE).enumerate();
     let holds = |page: &[u8]| page[0] != 13 && memchr::memmem::find(page, text.as_bytes()).is_some();
-    pages.find(|(_, page)| holds(page)).expect("the run is long").0 * PAGE
+    pages.find(|(_, page)| holds(page)).expect("the run has overflow pages").0 * PAGE
 }
 
-/// A log of three sessions with long runs, of which one of the first's goes on in pages that `spoil` changes.
+/// A log of three sessions with long runs. `spoil` changes an overflow page of the first session.
 fn long_runs(spoil: Corruption) -> Place {
     let place = Place::new();
     let store = place.store();
@@ -196,7 +197,10 @@ fn long_runs(spoil: Corruption) -> Place {
     }
     let heads = store.run_headers(Some(session(1)), 0, 3).unwrap();
     let frames = long(1, 1001..=2000).frames.len() as u64;
-    assert!((PAGE as u64 * 3..frames).contains(&heads[1].bytes), "it is packed, and long: {heads:?}");
+    assert!(
+        (PAGE as u64 * 3..frames).contains(&heads[1].bytes),
+        "the run must be compressed and have overflow pages: {heads:?}"
+    );
     drop(store);
     let mut bytes = fs::read(place.path()).unwrap();
     let page = overflow_page(&bytes, 1);
@@ -219,16 +223,16 @@ fn all_of(store: &SqliteStore, number: u8) -> Vec<u64> {
 /// Changes a file's bytes at a page.
 type Corruption = fn(&mut [u8], usize);
 
-/// What may become of a page that a run goes on in; its first four bytes lead to the next.
+/// Ways to damage an overflow page. The first four bytes of a page are the number of the next page.
 const CORRUPTIONS: [(&str, Corruption); 5] = [
-    ("it leads nowhere", |bytes, page| bytes[page..page + 4].fill(0xff)),
-    ("it is the end", |bytes, page| bytes[page..page + 4].fill(0)),
-    ("it leads to others", |bytes, page| {
+    ("next page does not exist", |bytes, page| bytes[page..page + 4].fill(0xff)),
+    ("chain ends early", |bytes, page| bytes[page..page + 4].fill(0)),
+    ("chain joins another chain", |bytes, page| {
         let other = overflow_page(bytes, 3) / PAGE + 1;
         bytes[page..page + 4].copy_from_slice(&u32::try_from(other).unwrap().to_be_bytes());
     }),
-    ("it is another's", |bytes, page| bytes.copy_within(0..PAGE, page)),
-    ("a bit of it flips", |bytes, page| bytes[page + 700] ^= 1),
+    ("page has other content", |bytes, page| bytes.copy_within(0..PAGE, page)),
+    ("one bit is flipped", |bytes, page| bytes[page + 700] ^= 1),
 ];
 
 #[test]
@@ -242,7 +246,7 @@ fn damaged_pages_do_not_block_erase() {
         for n in 0..20 {
             append(&store, vec![run(4, n * 500 + 1..=n * 500 + 500)]);
         }
-        assert!(!store.compact().unwrap(), "{what}: pages are not moved past damage");
+        assert!(!store.compact().unwrap(), "{what}: compaction is disabled after damage");
         assert_eq!(all_of(&store, 3), (1..=2002).collect::<Vec<_>>(), "{what}");
         assert_eq!(all_of(&store, 4), (1..=10_000).collect::<Vec<_>>(), "{what}");
         drop(store);
@@ -250,7 +254,11 @@ fn damaged_pages_do_not_block_erase() {
         let store = place.store();
         let checked = check(&store).unwrap_or_else(|error| panic!("{what}: {error:?}"));
         assert_eq!((checked.damaged, store.unclean_shutdown()), (1, false), "{what}");
-        assert_eq!(store.usage(session(1)).map(|log| log.runs), Some(1), "{what}: it is there again");
+        assert_eq!(
+            store.usage(session(1)).map(|log| log.runs),
+            Some(1),
+            "{what}: the damaged run is loaded again"
+        );
         store.commit(&erase).unwrap();
         assert_eq!(store.usage(session(1)), None, "{what}");
         assert_eq!(all_of(&store, 4), (1..=10_000).collect::<Vec<_>>(), "{what}");
@@ -263,7 +271,7 @@ fn damaged_pages_do_not_block_prune() {
         let place = long_runs(spoil);
         let store = place.store();
         let bytes = store.total_bytes();
-        // What goes of the first, which cannot be read, and of the second.
+        // The stored bytes of the deleted runs: of the first session, which is damaged, and of the second.
         let of = |number| -> u64 {
             store.run_headers(Some(session(number)), 0, 2).unwrap().iter().map(|head| head.bytes).sum()
         };

@@ -1,4 +1,4 @@
-//! The write-ahead log: its room, and what is left of it when nothing happens.
+//! The write-ahead log: preallocation, and idle checkpoints.
 
 use super::super::checkpoint::{IDLE, WAL_KEPT_BYTES};
 use super::*;
@@ -14,16 +14,16 @@ fn size(place: &Place) -> u64 {
 fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !holds() {
-        assert!(Instant::now() < deadline, "not so: {what}");
+        assert!(Instant::now() < deadline, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 fn wait_for_truncate(place: &Place) {
-    wait_until("it is cut", || size(place) == 0);
+    wait_until("the file is truncated", || size(place) == 0);
 }
 
-/// A store whose first rest is over, which cuts whatever an earlier life left.
+/// A store after its first idle checkpoint, which truncates the log of an earlier process.
 fn idle_store(place: &Place) -> SqliteStore {
     let store = place.store();
     append(&store, vec![run(9, 1..=1)]);
@@ -36,11 +36,11 @@ fn idle_checkpoint_keeps_wal_file_size() {
     let place = Place::new();
     let store = idle_store(&place);
     append(&store, vec![noisy(1, 1..=100, 1000)]);
-    assert_eq!(size(&place), store.wal_prealloc.written(), "no room before there is a header");
+    assert_eq!(size(&place), store.wal_prealloc.written(), "an empty file is not preallocated");
     append(&store, vec![run(2, 1..=1)]);
     let (room, first) = (size(&place), store.wal_prealloc.written());
     assert!(room > first);
-    // The file alone has it all.
+    // The main file contains all commits.
     let moved = || {
         let folder = tempfile::tempdir().unwrap();
         let alone = folder.path().join("events.sqlite");
@@ -50,13 +50,13 @@ fn idle_checkpoint_keeps_wal_file_size() {
             .query_row("SELECT count(*) FROM run", [], |row| row.get::<_, i64>(0))
             .is_ok_and(|runs| runs == 3)
     };
-    wait_until("it is moved", moved);
-    // What comes next overwrites what was moved.
+    wait_until("the checkpoint is complete", moved);
+    // The next commits overwrite the checkpointed frames.
     let mut seq = 101;
     let deadline = Instant::now() + Duration::from_secs(20);
     append(&store, vec![run(1, seq..=seq)]);
     while store.wal_prealloc.written() >= first {
-        assert!(Instant::now() < deadline, "it did not begin anew");
+        assert!(Instant::now() < deadline, "the write-ahead log did not restart");
         std::thread::sleep(2 * IDLE);
         seq += 1;
         append(&store, vec![run(1, seq..=seq)]);
@@ -65,7 +65,7 @@ fn idle_checkpoint_keeps_wal_file_size() {
     assert_eq!(seqs(&store.read(session(1), 99, 10_000).unwrap()), (100..=seq).collect::<Vec<_>>());
 }
 
-/// What a copy of all files of the log holds now.
+/// The content of the log's files.
 fn bytes_beside(place: &Place) -> Vec<u8> {
     ["", "-wal"]
         .iter()
@@ -77,7 +77,7 @@ fn bytes_beside(place: &Place) -> Vec<u8> {
 fn erased_bytes_leave_both_files_when_idle() {
     let place = Place::new();
     let store = place.store();
-    // On pages of their own, more than one step gives back, and on those that others are on too.
+    // Some events have pages of their own, more than one compaction step returns. Others share pages.
     append(&store, vec![noisy(1, 1..=260, 10_000), noisy(2, 1..=10, 1000), noisy(2, 11..=20, 1000)]);
     for seq in 1..30 {
         let (first, second) = (260 + seq, 20 + seq);
@@ -95,7 +95,7 @@ fn erased_bytes_leave_both_files_when_idle() {
     assert_eq!(there(), [true; 6]);
     store.commit(&Batch { erase: vec![session(1)], ..Batch::default() }).unwrap();
     wait_for_truncate(&place);
-    // What takes a free page writes what was on it.
+    // An append that reuses a free page writes the old content of that page to the write-ahead log.
     append(&store, vec![noisy(4, 1..=10, 1000)]);
     while store.compact().unwrap() {}
     wait_for_truncate(&place);
@@ -111,7 +111,7 @@ fn long_wal_is_truncated_when_idle() {
     let place = Place::new();
     let store = idle_store(&place);
     let reader = Connection::open(place.path()).unwrap();
-    // Whoever reads old pages keeps it from beginning anew.
+    // A reader of old pages prevents a restart.
     reader.execute_batch("BEGIN; SELECT count(*) FROM run").unwrap();
     let mut seq = 1;
     while size(&place) < 2 * u64::from(WAL_KEPT_BYTES) {
@@ -119,12 +119,12 @@ fn long_wal_is_truncated_when_idle() {
         seq += 10;
     }
     std::thread::sleep(2 * IDLE);
-    assert!(size(&place) >= 2 * u64::from(WAL_KEPT_BYTES), "it is read");
+    assert!(size(&place) >= 2 * u64::from(WAL_KEPT_BYTES), "the reader prevents truncation");
     reader.execute_batch("COMMIT").unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
     while size(&place) > 0 {
-        assert!(Instant::now() < deadline, "it was not cut");
-        // As retention does now and then.
+        assert!(Instant::now() < deadline, "the file was not truncated");
+        // Retention does this regularly.
         store.compact().unwrap();
         std::thread::sleep(2 * IDLE);
     }
@@ -145,6 +145,6 @@ fn commits_reuse_preallocated_wal() {
     assert!(store.wal_prealloc.written() <= size(&place));
     let mut head = [0; 4];
     File::open(wal(&place)).unwrap().read_exact(&mut head).unwrap();
-    assert_eq!(head[..3], [0x37, 0x7f, 0x06], "it is SQLite's");
+    assert_eq!(head[..3], [0x37, 0x7f, 0x06], "the file begins with SQLite's magic number");
     assert_eq!(seqs(&store.read(session(1), 198, 10_000).unwrap()), [199, 200]);
 }

@@ -1,4 +1,4 @@
-//! A session's owner, as far as `requests.rs` sees it.
+//! The session's actor, reduced to the parts that `requests.rs` uses.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ pub(super) struct EventLoop {
     pub(super) lease: Option<Lease>,
 }
 
-/// The process, and what it has read.
+/// The process and the answers that it read.
 #[derive(Clone)]
 pub(super) struct Lease(Arc<Process>);
 
@@ -52,16 +52,16 @@ pub(super) struct Process {
     heard: Mutex<Vec<AgentMessage>>,
 }
 
-/// An answer that the agent has read.
+/// An answer that the agent read.
 #[derive(Debug, Clone)]
 pub(super) struct AgentMessage {
     pub(super) id: String,
     pub(super) outcome: String,
-    /// What was durable then.
+    /// The committed seq at that time.
     pub(super) committed: u64,
 }
 
-/// The table that pairs requests with answers is the gateway's own.
+/// The table that matches requests and answers comes from the gateway.
 pub(super) struct Connection(Mutex<PendingTables<()>>);
 
 impl Lease {
@@ -77,26 +77,26 @@ impl Lease {
 
 impl Connection {
     pub(super) fn received(&self, raw_id: &str) -> IncomingId {
-        let raw = RawValue::from_string(raw_id.to_owned()).expect("it is JSON");
-        self.0.lock().expect("no one panics").register_request(raw)
+        let raw = RawValue::from_string(raw_id.to_owned()).expect("invalid JSON");
+        self.0.lock().expect("poisoned lock").register_request(raw)
     }
 
     pub(super) fn find(&self, raw_id: &RawValue) -> Option<IncomingId> {
-        self.0.lock().expect("no one panics").find_request(raw_id)
+        self.0.lock().expect("poisoned lock").find_request(raw_id)
     }
 }
 
 impl Process {
     pub(super) fn answer(&self, id: IncomingId, outcome: Result<&RawValue, &RawValue>) {
-        let Some(raw) = self.connection.0.lock().expect("no one panics").resolve_request(id) else { return };
+        let Some(raw) = self.connection.0.lock().expect("poisoned lock").resolve_request(id) else { return };
         let (Ok(outcome) | Err(outcome)) = outcome;
         let committed = self.log.committed();
         let heard = AgentMessage { id: raw.get().to_owned(), outcome: outcome.get().to_owned(), committed };
-        self.heard.lock().expect("no one panics").push(heard);
+        self.heard.lock().expect("poisoned lock").push(heard);
     }
 
     pub(super) fn agent_messages(&self) -> Vec<AgentMessage> {
-        self.heard.lock().expect("no one panics").clone()
+        self.heard.lock().expect("poisoned lock").clone()
     }
 }
 
@@ -124,6 +124,6 @@ impl Actor {
         self.send_answer(incoming, &refused);
     }
 
-    /// Files and terminals are not part of this.
+    /// Files and terminals are not part of the model.
     pub(super) fn cancel_serving(&self, _incoming: IncomingId) {}
 }

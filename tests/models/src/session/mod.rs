@@ -1,11 +1,10 @@
-//! What a session's owner decides about requests of its agent, from the gateway's source, with an owner that does
-//! nothing else.
+//! The decisions of a session about requests of its agent: the gateway's source with a minimal actor.
 
 mod actor;
 mod owner;
 mod record;
 mod refusal;
-#[expect(dead_code, reason = "other parts of a session use the rest")]
+#[expect(dead_code, reason = "other parts of a session use the remaining items")]
 #[path = "../../../../src/session/requests.rs"]
 mod requests;
 #[path = "../../../../src/session/encode.rs"]

@@ -1,5 +1,5 @@
-//! The race for one request: two tabs answer it, nobody does in time, the turn is cancelled, the agent takes it back or
-//! ends. Whatever comes first decides, and the agent hears one answer at most.
+//! The race for one request: two clients answer it, it expires, the turn is cancelled, or the agent withdraws
+//! it or exits. The first input decides, and the agent receives at most one answer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -18,16 +18,16 @@ use crate::eventlog::{Item, SessionLog, Start};
 use crate::follow;
 use crate::types::{Ids, Limits, Principal, PromptId, RequestId, Scopes, Tenant};
 
-/// The agent's own id of its request. Both requests have it: agents use ids again.
+/// The agent's id of its request. Both requests have the same id, because agents reuse ids.
 const AGENTS_ID: &str = "0";
 const PROMPT: PromptId = PromptId::FIRST;
 const REQUESTS: u32 = 2;
 
-/// What comes to the owner, from whomever.
+/// An input of the actor.
 enum Input {
     Look(RequestId, oneshot::Sender<Result<(), Refusal>>),
     Answer(&'static str, RequestId, oneshot::Sender<Result<u64, Refusal>>),
-    /// Time has passed.
+    /// The deadline passed.
     Late,
     Cancel,
     TakenBack,
@@ -35,7 +35,7 @@ enum Input {
     End,
 }
 
-/// Two requests, and everything that can end them at once.
+/// Two requests, and all inputs that can resolve them concurrently.
 pub fn first_answer_wins() {
     block_on(async {
         let log = follow::log(1000);
@@ -47,19 +47,19 @@ pub fn first_answer_wins() {
         let mut others = Vec::new();
         for input in [Input::Late, Input::Cancel, Input::TakenBack, Input::AgentEnds] {
             let inputs = inputs.clone();
-            others.push(spawn(async move { inputs.send(input).await.ok().expect("the owner is there") }));
+            others.push(spawn(async move { inputs.send(input).await.ok().expect("the actor ended") }));
         }
         let tabs = ["alice", "bob"].map(|name| spawn(tab(name, inputs.clone(), session.clone())));
         let mut told = Vec::new();
         for tab in tabs {
-            told.push(tab.await.expect("it ends"));
+            told.push(tab.await.expect("a client panicked"));
         }
         for other in others {
-            other.await.expect("it ends");
+            other.await.expect("a task panicked");
         }
-        inputs.send(Input::End).await.ok().expect("the owner is there");
-        owner.await.expect("it ends");
-        let events = reader.await.expect("it ends");
+        inputs.send(Input::End).await.ok().expect("the actor ended");
+        owner.await.expect("the actor panicked");
+        let events = reader.await.expect("the reader panicked");
         judge(&events, &told.concat(), &lease.process().agent_messages());
         log.close().await;
     });
@@ -78,22 +78,22 @@ fn actor(log: SessionLog, lease: Lease) -> Actor {
     }
 }
 
-/// The owner's loop: one input at a time, and after each what has become durable goes out.
+/// The actor's loop: it handles one input at a time, and then sends the answers that became durable.
 async fn run_actor(mut actor: Actor, mut inputs: mpsc::Receiver<Input>) {
     for wait in [Wait::AtMost(Duration::from_secs(60)), Wait::Turn] {
-        let lease = actor.event_loop.lease.as_ref().expect("it has just begun");
+        let lease = actor.event_loop.lease.as_ref().expect("no lease");
         let incoming = lease.process().connection.received(AGENTS_ID);
-        let params = RawValue::from_string(r#"{"sessionId":"s","options":[]}"#.to_owned()).expect("JSON");
+        let params = RawValue::from_string(r#"{"sessionId":"s","options":[]}"#.to_owned()).expect("invalid JSON");
         let method = acp::method::SESSION_REQUEST_PERMISSION;
         let offer = OfferedRequest { method, incoming, params, prompt: Some(PROMPT), subagent: None, wait };
-        assert!(actor.offer_request(offer).is_some(), "two may wait");
+        assert!(actor.offer_request(offer).is_some(), "two requests may be pending");
     }
     let mut commits = actor.log.commits();
     let mut over = false;
     while !over || !actor.outbox.is_empty() {
         tokio::select! {
             biased;
-            input = inputs.recv(), if !over => match input.expect("the race holds a sender") {
+            input = inputs.recv(), if !over => match input.expect("all senders were dropped") {
                 Input::Look(id, reply) => drop(reply.send(actor.pending(id).map(drop))),
                 Input::Answer(name, id, reply) => {
                     let outcome: Outcome = Ok(acp::selected(name));
@@ -106,19 +106,19 @@ async fn run_actor(mut actor: Actor, mut inputs: mpsc::Receiver<Input>) {
                 Input::Cancel => actor.cancel_requests(),
                 Input::TakenBack => {
                     let id = format!(r#"{{"requestId":{AGENTS_ID}}}"#);
-                    actor.cancelled_by_agent(&RawValue::from_string(id).expect("JSON"));
+                    actor.cancelled_by_agent(&RawValue::from_string(id).expect("invalid JSON"));
                 }
                 Input::AgentEnds => {
                     actor.withdraw_requests();
                     actor.turn = None;
                 }
                 Input::End => {
-                    // The turn is over: what of it still waits is withdrawn.
+                    // The turn has ended: withdraw its pending requests.
                     actor.withdraw_questions();
                     over = true;
                 }
             },
-            changed = commits.changed(), if !actor.outbox.is_empty() => changed.expect("the log is open"),
+            changed = commits.changed(), if !actor.outbox.is_empty() => changed.expect("the log is closed"),
         }
         actor.send_answers();
     }
@@ -128,7 +128,7 @@ fn principal(name: &str) -> Principal {
     Principal { id: name.into(), tenant: Tenant::default(), scopes: Scopes::default() }
 }
 
-/// What a tab was told: by whom a request was answered, for all that it knows.
+/// The result that a client received: the request was answered by this client, or was already resolved.
 #[derive(Debug, Clone)]
 struct Observed {
     tab: &'static str,
@@ -136,20 +136,20 @@ struct Observed {
     outcome: Result<u64, (Resolution, Option<String>)>,
 }
 
-/// A tab looks at each request and answers it, as the handle of a session does: the owner is asked twice.
+/// A client looks up each request and answers it, like a session handle: two inputs for the actor.
 async fn tab(name: &'static str, inputs: mpsc::Sender<Input>, log: SessionLog) -> Vec<Observed> {
     let mut told = Vec::new();
     for number in 1..=REQUESTS {
         let id = RequestId::new(number);
-        // Until the request is there: the log says so.
-        log.wait(number.into()).await.expect("the log is open");
+        // Wait until the request is committed.
+        log.wait(number.into()).await.expect("the log is closed");
         let (reply, looked) = oneshot::channel();
-        inputs.send(Input::Look(id, reply)).await.ok().expect("the owner is there");
-        let outcome = match looked.await.expect("an answer") {
+        inputs.send(Input::Look(id, reply)).await.ok().expect("the actor ended");
+        let outcome = match looked.await.expect("no reply") {
             Ok(()) => {
                 let (reply, answered) = oneshot::channel();
-                inputs.send(Input::Answer(name, id, reply)).await.ok().expect("the owner is there");
-                answered.await.expect("an answer")
+                inputs.send(Input::Answer(name, id, reply)).await.ok().expect("the actor ended");
+                answered.await.expect("no reply")
             }
             Err(refusal) => Err(refusal),
         };
@@ -158,14 +158,14 @@ async fn tab(name: &'static str, inputs: mpsc::Sender<Input>, log: SessionLog) -
                 assert_eq!(of, id);
                 (resolution, by)
             }
-            Refusal::NotFound(what) => panic!("{what} {id} is known"),
+            Refusal::NotFound(what) => panic!("{what} {id} must be known"),
         });
         told.push(Observed { tab: name, id, outcome });
     }
     told
 }
 
-/// How a request ended, as the log has it.
+/// The resolution of a request in the log.
 #[derive(Debug)]
 struct LoggedResolution {
     seq: u64,
@@ -174,34 +174,34 @@ struct LoggedResolution {
     by: Option<String>,
 }
 
-/// The resolutions in the log, up to the last that can come.
+/// Reads the log until all requests are resolved.
 async fn resolutions(log: SessionLog) -> Vec<LoggedResolution> {
     let mut reader = log.reader(Start::Beginning);
     let mut found: Vec<LoggedResolution> = Vec::new();
     while found.len() < REQUESTS as usize {
-        let Item::Run(run) = reader.next().await.expect("the store reads") else { continue };
+        let Item::Run(run) = reader.next().await.expect("could not read the store") else { continue };
         for frame in run.events().filter(|frame| frame.kind == "request.resolved") {
-            let event: serde_json::Value = serde_json::from_slice(frame.data).expect("an event is JSON");
+            let event: serde_json::Value = serde_json::from_slice(frame.data).expect("an event must be JSON");
             let text = |name: &str| event[name].as_str().map(str::to_owned);
             found.push(LoggedResolution {
                 seq: frame.seq,
-                id: text("requestId").expect("it has one"),
-                resolution: text("resolution").expect("it has one"),
+                id: text("requestId").expect("no request id"),
+                resolution: text("resolution").expect("no resolution"),
                 by: text("by"),
             });
         }
     }
-    // Whatever else was appended by then is committed with it or soon after; it holds no second resolution.
+    // Later events may still be committed, but none of them is a second resolution.
     found
 }
 
 fn judge(events: &[LoggedResolution], told: &[Observed], heard: &[AgentMessage]) {
-    assert_eq!(events.len(), REQUESTS as usize, "each ends once: {events:?}");
+    assert_eq!(events.len(), REQUESTS as usize, "each request is resolved once: {events:?}");
     for number in 1..=REQUESTS {
         let id = RequestId::new(number);
         let mut of = events.iter().filter(|event| event.id == id.to_string());
-        let event = of.next().expect("each request ends");
-        assert!(of.next().is_none(), "it ends once: {events:?}");
+        let event = of.next().expect("a request was not resolved");
+        assert!(of.next().is_none(), "a request was resolved twice: {events:?}");
         let mut winners = 0;
         for told in told.iter().filter(|told| told.id == id) {
             match &told.outcome {
@@ -210,19 +210,19 @@ fn judge(events: &[LoggedResolution], told: &[Observed], heard: &[AgentMessage])
                     assert_eq!((*seq, event.by.as_deref()), (event.seq, Some(told.tab)), "{told:?} {event:?}");
                 }
                 Err((resolution, by)) => {
-                    let known = serde_json::to_value(resolution).expect("a word");
+                    let known = serde_json::to_value(resolution).expect("a resolution must serialize");
                     assert_eq!(known.as_str(), Some(&*event.resolution), "{told:?} {event:?}");
-                    assert_eq!(by, &event.by, "who comes second hears who was first");
+                    assert_eq!(by, &event.by, "the second client must learn who answered first");
                 }
             }
         }
         assert_eq!(winners, u32::from(event.resolution == "answered"), "{told:?} {event:?}");
     }
-    assert_eq!(heard.len(), REQUESTS as usize, "one answer for each: {heard:?} {events:?}");
+    assert_eq!(heard.len(), REQUESTS as usize, "the agent must receive one answer for each request: {heard:?} {events:?}");
     assert!(heard.iter().all(|heard| heard.id == AGENTS_ID));
     for event in events.iter().filter(|event| event.resolution == "answered") {
-        let by = event.by.as_deref().expect("an answer is somebody's");
+        let by = event.by.as_deref().expect("an answer must name its client");
         let mut of = heard.iter().filter(|heard| heard.outcome.contains(by) && heard.committed >= event.seq);
-        assert!(of.next().is_some(), "the agent hears it once it is durable: {heard:?} {event:?}");
+        assert!(of.next().is_some(), "the agent must receive the answer after its commit: {heard:?} {event:?}");
     }
 }

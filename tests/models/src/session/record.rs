@@ -1,4 +1,4 @@
-//! The record of a request: that it is written with its event is all that matters here.
+//! The record of a request. The model only needs a record that is committed with its event.
 
 use crate::api::{PendingRequest, Resolution};
 use crate::eventlog::Records;

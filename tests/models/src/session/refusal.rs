@@ -1,4 +1,4 @@
-//! What an answer can meet.
+//! The errors of an answer.
 
 use crate::api::Resolution;
 use crate::types::RequestId;
