@@ -61,14 +61,18 @@ fn no_call_reads_more_of_a_large_file() {
     }
     assert_reads_little("a read of the short one", || store.read(session(2), 10, 4 * EVENT).unwrap());
     assert_reads_little("a read of all", || store.read_all(RUNS / 2, 10 * EVENT, &|_, _| true).unwrap());
-    assert_reads_little("a record", || store.get(Table::Prompt, b"001234").unwrap().expect("the record exists"));
+    assert_reads_little("a record", || {
+        store.get(Table::Prompt, b"001234").unwrap().expect("the record exists")
+    });
     let page = assert_reads_little("a scan", || store.scan(Table::Prompt, b"", Some(b"001000"), 20).unwrap());
     assert_eq!(page.len(), 20);
     assert_reads_little("an append", || {
         store.commit(&Batch { runs: vec![long_run(1, RUNS + 1)], ..Batch::default() })
     })
     .unwrap();
-    assert_reads_little("the headers of the oldest runs", || store.run_headers(Some(session(1)), 0, 16).unwrap());
+    assert_reads_little("the headers of the oldest runs", || {
+        store.run_headers(Some(session(1)), 0, 16).unwrap()
+    });
     let cut = Cut { session: session(1), through: 16 };
     let pruned = assert_reads_little("a prune", || store.prune(&[cut], 64).unwrap());
     assert_eq!(pruned.runs, 16);
