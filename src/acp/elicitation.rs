@@ -103,8 +103,8 @@ pub(super) fn validate_answer(params: &RawValue, result: &RawValue) -> Result<()
     match (action.as_deref(), asked) {
         (_, Err(error)) => one("", &error.to_string()),
         (Some("accept"), Ok(Some(form))) => {
-            let misfits = form.validate(content);
-            if misfits.is_empty() { Ok(()) } else { Err(misfits) }
+            let violations = form.validate(content);
+            if violations.is_empty() { Ok(()) } else { Err(violations) }
         }
         (Some("accept"), Ok(None)) if content.is_some() => {
             one("/content", "content is only allowed in the answer to a form")
@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn answers_are_validated_by_action_and_form() {
-        let misfits = |params: &str, result: &str| -> Vec<String> {
+        let violations = |params: &str, result: &str| -> Vec<String> {
             let checked = validate_answer(raw(params), raw(result));
-            checked.err().unwrap_or_default().into_iter().map(|misfit| misfit.pointer).collect()
+            checked.err().unwrap_or_default().into_iter().map(|violation| violation.pointer).collect()
         };
         for (result, form, url) in [
             (r#"{"action":"accept","content":{"n":1},"x":1}"#, None, Some("/content")),

@@ -91,12 +91,12 @@ mod tests {
     fn params_of_the_schema_are_parsed() {
         let read = v1::ReadTextFileRequest::new("s", "/w/a").line(2).limit(3);
         let read = serde_json::value::to_raw_value(&read).unwrap();
-        let peek = parse_read_text_file(&read).unwrap();
-        assert_eq!((&*peek.path, peek.line, peek.limit), ("/w/a", Some(2), Some(3)));
+        let view = parse_read_text_file(&read).unwrap();
+        assert_eq!((&*view.path, view.line, view.limit), ("/w/a", Some(2), Some(3)));
         let write = v1::WriteTextFileRequest::new("s", "/w/a", "é\n");
         let write = serde_json::value::to_raw_value(&write).unwrap();
-        let peek = parse_write_text_file(&write).unwrap();
-        assert_eq!((&*peek.path, &*peek.content), ("/w/a", "é\n"));
+        let view = parse_write_text_file(&write).unwrap();
+        assert_eq!((&*view.path, &*view.content), ("/w/a", "é\n"));
         let null =
             parse_read_text_file(raw(r#"{"sessionId":"s","path":"/a","line":null,"_meta":{}}"#)).unwrap();
         assert_eq!(null.line, None);

@@ -91,19 +91,19 @@ impl Form {
         };
         let at = |name: &str| format!("/content/{}", name.replace('~', "~0").replace('/', "~1"));
         let missing = self.required.iter().filter(|name| content.get(name).is_none());
-        let mut misfits: Vec<ValidationError> =
+        let mut violations: Vec<ValidationError> =
             missing.map(|name| ValidationError::new(at(name), "the form requires a value")).collect();
         for (name, value) in content.iter() {
             match self.fields.iter().find(|field| field.name == name) {
-                Some(field) => field.validate(value, &at(name), &mut misfits),
-                None => misfits.push(ValidationError::new(at(name), "the form has no such field")),
+                Some(field) => field.validate(value, &at(name), &mut violations),
+                None => violations.push(ValidationError::new(at(name), "the form has no such field")),
             }
-            if misfits.len() >= MAX_REPORTED_ERRORS {
-                misfits.truncate(MAX_REPORTED_ERRORS);
+            if violations.len() >= MAX_REPORTED_ERRORS {
+                violations.truncate(MAX_REPORTED_ERRORS);
                 break;
             }
         }
-        misfits
+        violations
     }
 }
 
@@ -138,16 +138,16 @@ impl Field {
         Ok(Self { name: name.to_owned(), validator: Some(validator) })
     }
 
-    fn validate(&self, value: &RawValue, at: &str, misfits: &mut Vec<ValidationError>) {
+    fn validate(&self, value: &RawValue, at: &str, violations: &mut Vec<ValidationError>) {
         let Some(validator) = &self.validator else { return };
         let Ok(value) = serde_json::from_str::<Value>(value.get()) else {
             let detail = "a string with a lone surrogate, or a number out of range";
-            return misfits.push(ValidationError::new(at, detail));
+            return violations.push(ValidationError::new(at, detail));
         };
         for error in validator.iter_errors(&value).take(MAX_REPORTED_ERRORS) {
             let mut detail = error.masked_with("the value").to_string();
             detail.truncate(detail.floor_char_boundary(MAX_ERROR_BYTES));
-            misfits.push(ValidationError::new(format!("{at}{}", error.instance_path()), detail));
+            violations.push(ValidationError::new(format!("{at}{}", error.instance_path()), detail));
         }
     }
 }

@@ -172,31 +172,31 @@ mod tests {
 
     #[test]
     fn only_offered_options_are_valid_answers() {
-        let peek = parse_permission(raw(PARAMS)).unwrap();
-        assert_eq!(peek.session_id, "s");
-        assert_eq!(peek.tool_call_id.as_deref(), Some("c:1"));
-        assert_eq!(peek.tool_kind.as_deref(), Some("execute"));
-        assert_eq!(peek.validate(&selected("yes")), Ok(()));
-        assert_eq!(peek.validate(&cancelled()), Ok(()));
+        let view = parse_permission(raw(PARAMS)).unwrap();
+        assert_eq!(view.session_id, "s");
+        assert_eq!(view.tool_call_id.as_deref(), Some("c:1"));
+        assert_eq!(view.tool_kind.as_deref(), Some("execute"));
+        assert_eq!(view.validate(&selected("yes")), Ok(()));
+        assert_eq!(view.validate(&cancelled()), Ok(()));
         let foreign = AnswerError::NotOffered { option_id: "allow".into() };
-        assert_eq!(peek.validate(&selected("allow")), Err(foreign));
+        assert_eq!(view.validate(&selected("allow")), Err(foreign));
         for wrong in ["null", "{}", r#"{"outcome":"selected"}"#, r#"{"outcome":{"outcome":"selected"}}"#] {
-            assert_eq!(peek.validate(raw(wrong)), Err(AnswerError::Malformed), "{wrong}");
+            assert_eq!(view.validate(raw(wrong)), Err(AnswerError::Malformed), "{wrong}");
         }
         let twice = r#"{"outcome":{"outcome":"cancelled","outcome":"selected","optionId":"yes"}}"#;
-        assert_eq!(peek.validate(raw(twice)), Err(AnswerError::Malformed));
+        assert_eq!(view.validate(raw(twice)), Err(AnswerError::Malformed));
     }
 
     #[test]
     fn policies_select_by_kind_and_never_approve_unasked() {
-        let peek = parse_permission(raw(PARAMS)).unwrap();
-        assert_eq!(peek.reject().get(), r#"{"outcome":{"outcome":"selected","optionId":"no"}}"#);
-        assert_eq!(peek.allow_once().unwrap().get(), selected("yes").get());
+        let view = parse_permission(raw(PARAMS)).unwrap();
+        assert_eq!(view.reject().get(), r#"{"outcome":{"outcome":"selected","optionId":"no"}}"#);
+        assert_eq!(view.allow_once().unwrap().get(), selected("yes").get());
         let one = r#"{"sessionId":"s","options":[{"optionId":"a","kind":"allow_always"},{"optionId":"b"}]}"#;
-        let peek = parse_permission(raw(one)).unwrap();
-        assert_eq!(peek.reject().get(), r#"{"outcome":{"outcome":"cancelled"}}"#);
-        assert!(peek.allow_once().is_none());
-        assert!(peek.tool_kind.is_none());
+        let view = parse_permission(raw(one)).unwrap();
+        assert_eq!(view.reject().get(), r#"{"outcome":{"outcome":"cancelled"}}"#);
+        assert!(view.allow_once().is_none());
+        assert!(view.tool_kind.is_none());
     }
 
     #[test]
@@ -208,8 +208,8 @@ mod tests {
         };
         let params = ask(r#"{"type":"tool_call","toolCall":{"toolCallId":"c","kind":"edit"}}"#);
         let _: v2::RequestPermissionRequest = serde_json::from_str(&params).unwrap();
-        let peek = parse_permission(raw(&params)).unwrap();
-        assert_eq!((peek.tool_call_id.as_deref(), peek.tool_kind.as_deref()), (Some("c"), Some("edit")));
+        let view = parse_permission(raw(&params)).unwrap();
+        assert_eq!((view.tool_call_id.as_deref(), view.tool_kind.as_deref()), (Some("c"), Some("edit")));
         for other in [
             r#"{"type":"command","command":"ls","cwd":"/","toolCall":{"kind":"edit"}}"#,
             r#"{"type":"_mine","toolCall":{"kind":"edit"}}"#,
@@ -217,8 +217,8 @@ mod tests {
             "null",
         ] {
             let params = ask(other);
-            let peek = parse_permission(raw(&params)).unwrap();
-            assert!(peek.tool_kind.is_none() && peek.offers("y"), "{other}");
+            let view = parse_permission(raw(&params)).unwrap();
+            assert!(view.tool_kind.is_none() && view.offers("y"), "{other}");
         }
         for answer in [selected("y"), cancelled()] {
             let typed: v2::RequestPermissionResponse = serde_json::from_str(answer.get()).unwrap();

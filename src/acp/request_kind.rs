@@ -73,7 +73,7 @@ impl RequestKind {
     pub fn timeout_reply(self, params: &RawValue) -> Outcome {
         match self {
             Self::Permission => Ok(permission::parse_permission(params)
-                .map_or_else(|_| permission::cancelled(), |peek| peek.reject())),
+                .map_or_else(|_| permission::cancelled(), |view| view.reject())),
             Self::Elicitation => Ok(elicitation::cancelled_result()),
             Self::Extension => Err(error(error_code::METHOD_NOT_FOUND, "no client answered in time")),
             _ => Err(error(error_code::INTERNAL, "no client answered in time")),
@@ -83,7 +83,7 @@ impl RequestKind {
     /// Validates the members of a client's result that the agent reads. Other members pass unchanged.
     pub fn validate(self, params: &RawValue, result: &RawValue) -> Result<(), Vec<ValidationError>> {
         match self {
-            Self::Permission => validate_permission(params, result).map_err(|misfit| vec![misfit]),
+            Self::Permission => validate_permission(params, result).map_err(|violation| vec![violation]),
             Self::Elicitation => elicitation::validate_answer(params, result),
             Self::Extension => Ok(()),
             Self::WriteFile | Self::EndTerminal if result.get() == "null" => Ok(()),
@@ -94,17 +94,17 @@ impl RequestKind {
                         "expected an object without repeated members",
                     )]);
                 };
-                let mut misfits = Vec::new();
-                self.validate_members(&object, &mut misfits);
-                if misfits.is_empty() { Ok(()) } else { Err(misfits) }
+                let mut violations = Vec::new();
+                self.validate_members(&object, &mut violations);
+                if violations.is_empty() { Ok(()) } else { Err(violations) }
             }
         }
     }
 
-    fn validate_members(self, object: &RawObject<'_>, misfits: &mut Vec<ValidationError>) {
+    fn validate_members(self, object: &RawObject<'_>, violations: &mut Vec<ValidationError>) {
         let mut need = |key: &str, fits: fn(&str) -> bool, what: &str| {
             if !object.get(key).is_some_and(|value| fits(value.get())) {
-                misfits.push(ValidationError::new(format!("/{key}"), format!("expected {what}")));
+                violations.push(ValidationError::new(format!("/{key}"), format!("expected {what}")));
             }
         };
         match self {
@@ -116,37 +116,37 @@ impl RequestKind {
                 match object.get("exitStatus").filter(|status| status.get() != "null") {
                     None => {}
                     Some(status) => match RawObject::parse(status) {
-                        Some(status) => validate_exit(&status, "/exitStatus", misfits),
+                        Some(status) => validate_exit(&status, "/exitStatus", violations),
                         None => {
-                            misfits.push(ValidationError::new("/exitStatus", "expected an object or null"));
+                            violations.push(ValidationError::new("/exitStatus", "expected an object or null"));
                         }
                     },
                 }
             }
-            Self::WaitForExit => validate_exit(object, "", misfits),
+            Self::WaitForExit => validate_exit(object, "", violations),
             _ => {}
         }
     }
 }
 
 /// Validates `exitCode` and `signal`. Both may be absent.
-fn validate_exit(status: &RawObject<'_>, at: &str, misfits: &mut Vec<ValidationError>) {
+fn validate_exit(status: &RawObject<'_>, at: &str, violations: &mut Vec<ValidationError>) {
     let code = status.get("exitCode").is_none_or(|code| is_null(code.get()) || is_exit_code(code.get()));
     if !code {
-        misfits.push(ValidationError::new(
+        violations.push(ValidationError::new(
             format!("{at}/exitCode"),
             "expected a whole number of at least 0, or null",
         ));
     }
     if !status.get("signal").is_none_or(|signal| is_null(signal.get()) || is_text(signal.get())) {
-        misfits.push(ValidationError::new(format!("{at}/signal"), "expected a string, or null"));
+        violations.push(ValidationError::new(format!("{at}/signal"), "expected a string, or null"));
     }
 }
 
 fn validate_permission(params: &RawValue, result: &RawValue) -> Result<(), ValidationError> {
-    let misfit = |error: &dyn std::error::Error| ValidationError::new("", error.to_string());
-    let peek = permission::parse_permission(params).map_err(|error| misfit(&error))?;
-    peek.validate(result).map_err(|error| misfit(&error))
+    let violation = |error: &dyn std::error::Error| ValidationError::new("", error.to_string());
+    let view = permission::parse_permission(params).map_err(|error| misfit(&error))?;
+    view.validate(result).map_err(|error| misfit(&error))
 }
 
 fn is_text(raw: &str) -> bool {

@@ -116,11 +116,11 @@ mod tests {
         let Ok(Message::Notification { method, params }) = jsonrpc::parse(line.as_bytes(), DEPTH) else {
             return None;
         };
-        let peek = parse_update(&params).ok().filter(|_| &*method == method::SESSION_UPDATE)?;
+        let view = parse_update(&params).ok().filter(|_| &*method == method::SESSION_UPDATE)?;
         let own = |text: &str| Some(text.to_owned());
-        let meta = peek.meta.map(|meta| meta.get().to_owned());
-        peek.more.is_none().then(|| {
-            [own(params.get()), own(&peek.session_id), own(peek.update.get()), own(&peek.kind), meta]
+        let meta = view.meta.map(|meta| meta.get().to_owned());
+        view.more.is_none().then(|| {
+            [own(params.get()), own(&view.session_id), own(view.update.get()), own(&view.kind), meta]
         })
     }
 

@@ -246,11 +246,11 @@ mod tests {
         let params = raw(
             r#"{"update":{"content":{"text":"\ud83d","n":1e400},"sessionUpdate":"agent_message_chunk"}, "sessionId":"a\u0062","_meta":{"k":1.10}}"#,
         );
-        let peek = parse_update(params).unwrap();
-        assert_eq!((peek.session_id.as_ref(), peek.kind.as_ref()), ("ab", "agent_message_chunk"));
-        assert_eq!(peek.meta.unwrap().get(), r#"{"k":1.10}"#);
-        assert!(peek.update.get().contains(r"\ud83d"));
-        assert!(peek.more.is_none());
+        let view = parse_update(params).unwrap();
+        assert_eq!((view.session_id.as_ref(), view.kind.as_ref()), ("ab", "agent_message_chunk"));
+        assert_eq!(view.meta.unwrap().get(), r#"{"k":1.10}"#);
+        assert!(view.update.get().contains(r"\ud83d"));
+        assert!(view.more.is_none());
     }
 
     #[test]
@@ -258,9 +258,9 @@ mod tests {
         let params = raw(
             r#"{"later":[1.10],"sessionId":"s","_meta":null,"update":{"sessionUpdate":"plan"},"\u0061": {"b" :1e400},"a":2}"#,
         );
-        let peek = parse_update(params).unwrap();
-        assert!(peek.meta.is_none());
-        assert_eq!(peek.more.unwrap().get(), r#"{"later":[1.10],"a":{"b" :1e400},"a":2}"#);
+        let view = parse_update(params).unwrap();
+        assert!(view.meta.is_none());
+        assert_eq!(view.more.unwrap().get(), r#"{"later":[1.10],"a":{"b" :1e400},"a":2}"#);
     }
 
     #[test]

@@ -243,9 +243,9 @@ impl Reader {
             }
         }
         if self.lines.partial_len() > 0 {
-            let noise = Inbound::InvalidLine { bytes: self.lines.partial_len() };
+            let invalid_line = Inbound::InvalidLine { bytes: self.lines.partial_len() };
             // The holder of the connection may have dropped the receiver.
-            drop(self.batches.send(Batch { messages: vec![noise], ..Batch::default() }).await);
+            drop(self.batches.send(Batch { messages: vec![invalid_line], ..Batch::default() }).await);
         }
         ReadEnd::EndOfFile
     }
@@ -303,7 +303,7 @@ impl Reader {
     }
 
     fn parse_line(&self, line: &[u8]) -> Inbound {
-        let noise = Inbound::InvalidLine { bytes: line.len() };
+        let invalid_line = Inbound::InvalidLine { bytes: line.len() };
         let message = jsonrpc::parse(line, self.limits.json_depth);
         let mut tables = lock_or_abort(self.tables.lock());
         match message {
@@ -317,11 +317,11 @@ impl Reader {
                         outcome.map_err(|error| without_secrets(error, &lock_or_abort(self.secrets.lock())));
                     Inbound::Response { call, outcome }
                 }
-                None => noise,
+                None => invalid_line,
             },
             Err(error) => {
                 tracing::debug!(%error, bytes = line.len(), "invalid JSON-RPC line from the agent");
-                noise
+                invalid_line
             }
         }
     }

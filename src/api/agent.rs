@@ -50,7 +50,7 @@ pub struct PoolFigures {
     /// without use.
     pub warm: usize,
     /// The number of idle processes: ready for any session, or reserved for the principal that used them last.
-    pub spare: usize,
+    pub idle_process: usize,
     /// The number of turns and sessions that wait for a process.
     pub waiting: usize,
     /// True if the agent keeps a session locked after `session/close`. The gateway detects this at run time.

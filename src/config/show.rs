@@ -137,13 +137,13 @@ impl TomlWriter<'_> {
         let (max, warm, idle) =
             (agent.pool.max_size, agent.pool.min_idle, duration_text(agent.pool.idle_timeout));
         let warm_for = duration_text(agent.pool.min_idle_for);
-        let spares = format!("warm = {warm}, warm_for = \"{warm_for}\"");
+        let idle_processes = format!("warm = {warm}, warm_for = \"{warm_for}\"");
         let no_load_idle = duration_text(agent.pool.no_load_idle_timeout);
         let no_load_reclaim = duration_text(agent.pool.no_load_reclaim_timeout);
         let no_load = format!(
             "no_load_idle_timeout = \"{no_load_idle}\", no_load_reclaim_timeout = \"{no_load_reclaim}\""
         );
-        self.value_line("pool", &format!("{{ max = {max}, {spares}, idle = \"{idle}\", {no_load} }}"));
+        self.value_line("pool", &format!("{{ max = {max}, {idle_processes}, idle = \"{idle}\", {no_load} }}"));
         let (start, silence) =
             (duration_text(agent.limits.start_timeout), duration_text(agent.limits.turn_idle_timeout));
         let line = size_text(agent.limits.max_line_bytes as u64);

@@ -113,7 +113,7 @@ impl Framer {
     fn refresh_header(&mut self, event: &Event<'_>, now: Timestamp) {
         let (kind, around) = (event.kind, &mut self.header);
         debug_assert!(
-            kind.bytes().all(|b| b.is_ascii_lowercase() || b == b'.'),
+            kind.bytes().all(|b| b.is_ascii_lowercase() || matches!(b, b'.' | b'_')),
             "event types are lower-case words joined by dots"
         );
         (around.prompt, around.time) = (event.prompt, now);

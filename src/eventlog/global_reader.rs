@@ -121,8 +121,8 @@ impl EventLog {
         start: GlobalStart,
     ) -> Result<GlobalReader, ReadError> {
         let shared = Arc::clone(&self.shared);
-        let mut ear = shared.last_pos.subscribe();
-        let target = ear.observe();
+        let mut subscription = shared.last_pos.subscribe();
+        let target = subscription.observe();
         let uses_session_starts = matches!(start, GlobalStart::Beginning | GlobalStart::Tail);
         let (mut cursor, mut reset) = match start {
             GlobalStart::Beginning => (0, None),
@@ -154,7 +154,7 @@ impl EventLog {
             _registration: ReaderRegistration::register(&shared, ReaderScope::Many(Arc::clone(&scope))),
             shared,
             scope,
-            subscription: ear,
+            subscription,
             cursor,
             target: Some(target),
             reset,
@@ -256,8 +256,8 @@ impl GlobalReader {
             self.target = None;
             return Step::Item(GlobalItem::Ready { last_pos: self.cursor });
         }
-        let told = self.subscription.observe();
-        if self.cursor < told {
+        let watermark = self.subscription.observe();
+        if self.cursor < watermark {
             return self.next_from_tails();
         }
         Step::Wait
@@ -337,14 +337,14 @@ impl GlobalReader {
     /// nothing.
     fn skip_to_scope(&mut self) {
         let Some(of) = &self.scope.sessions else { return };
-        let told = self.shared.last_pos.last();
+        let watermark = self.shared.last_pos.last();
         let next = of.iter().filter_map(|(session, floor)| {
             let log = self.shared.store.usage(*session)?;
             (log.last_pos > self.cursor.max(floor.pos))
                 .then_some(log.first_pos.saturating_sub(1).max(floor.pos))
         });
         // Stop at the published position: a named session may have newer commits.
-        self.cursor = self.cursor.max(next.min().unwrap_or(told).min(told));
+        self.cursor = self.cursor.max(next.min().unwrap_or(watermark).min(watermark));
     }
 
     /// Whether retention deleted events after the cursor.

@@ -121,8 +121,8 @@ impl TailCursor {
 
 impl Reader {
     pub(super) fn new(state: Arc<State>, start: Start) -> Self {
-        let mut ear = state.committed.subscribe();
-        let committed = ear.observe();
+        let mut subscription = state.committed.subscribe();
+        let committed = subscription.observe();
         let (cursor, reset) = match start {
             Start::Beginning => (0, None),
             Start::After(seq) if seq > committed => (0, Some(ResetReason::UnknownCursor)),
@@ -133,7 +133,7 @@ impl Reader {
         let following = ReaderRegistration::register(&state.shared, ReaderScope::One(state.id));
         Self {
             state,
-            subscription: ear,
+            subscription,
             cursor,
             target: Some(committed),
             reset,
@@ -292,7 +292,7 @@ impl Reader {
     /// Checks a page and returns the part that may be delivered: no events beyond the committed seq, and no
     /// gap without a reset.
     fn accept_page(&mut self, page: Option<Run>, requested_at: u64) -> Option<Item> {
-        let told = self.state.committed.last();
+        let watermark = self.state.committed.last();
         let erased = self.state.erased_at();
         let Some(run) = page else {
             // Retention never deletes the last run of a session, so only an erase leaves no runs.
@@ -304,7 +304,7 @@ impl Reader {
             return Some(self.skip_damage(requested_at));
         };
         let before = run.first_seq - 1;
-        let Some(run) = run.through(told) else {
+        let Some(run) = run.through(watermark) else {
             // An erase is durable but not published yet. Only an erase removes all published events, so
             // discard the rest of the tail: the next event is the last event of the session.
             self.cursor = before;

@@ -359,7 +359,7 @@ fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
     shared.growth.add(committed.bytes, &shared.limits);
     let bytes = transaction.bytes;
     let mut runs = transaction.batch.runs.into_iter().zip(&committed.positions);
-    let mut told = Vec::with_capacity(transaction.parts.len());
+    let mut watermark = Vec::with_capacity(transaction.parts.len());
     for part in transaction.parts {
         part.state.pending().committed(part.bytes);
         if part.run
@@ -367,12 +367,12 @@ fn publish(shared: &Shared, transaction: Transaction, committed: &Committed) {
         {
             let last_seq = run.last_seq;
             part.state.publish(Run { last_pos: *last_pos, ..run }, part.erase);
-            told.push((part.state, last_seq));
+            watermark.push((part.state, last_seq));
         }
     }
-    let alone = told.len() == 1 && transaction.writes.is_empty() && shared.queue.is_empty();
+    let alone = watermark.len() == 1 && transaction.writes.is_empty() && shared.queue.is_empty();
     // Only the last run of each session advances the watermark, so each session is notified once.
-    for (state, last_seq) in told.into_iter().rev() {
+    for (state, last_seq) in watermark.into_iter().rev() {
         state.committed.advance(last_seq, alone && bytes <= INLINE_NOTIFY_BYTES);
     }
     if let Some(last) = committed.positions.last() {

@@ -194,9 +194,9 @@ impl RequestHandler {
         self,
         request: hyper::Request<Incoming>,
     ) -> impl Future<Output = Result<hyper::Response<ResponseBody<Body>>, Infallible>> {
-        let Self { mut router, backlog, peer, activity, send_backlog, hijack: takeover, permit } = self;
+        let Self { mut router, backlog, peer, activity, send_backlog, hijack, permit } = self;
         let open = activity.begin(request.version(), !request.body().is_end_stream());
-        let hijack_permit = takeover.permit_for(&request);
+        let hijack_permit = hijack.permit_for(&request);
         let backlog = (request.version() == Version::HTTP_2).then_some(backlog);
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
@@ -214,7 +214,7 @@ impl RequestHandler {
             // The buffers of the connection are dropped, so they must not contain bytes of an earlier
             // response.
             if let Some(may_leave) = hijack_permit.filter(|_| send_backlog.is_empty())
-                && takeover.try_hijack(&mut response, may_leave)
+                && hijack.try_hijack(&mut response, may_leave)
             {
                 drop((response, open));
                 return std::future::pending().await;
@@ -234,7 +234,7 @@ async fn serve_connection(
 ) {
     let OpenSocket { stream, read_buf: early, activity } = begun;
     let Acceptor { limits, stream_workers: workers, shutdown, .. } = &listener.acceptor;
-    let (lent, takeover) = Hijack::wrap(stream, early);
+    let (lent, hijack) = Hijack::wrap(stream, early);
     let io = StallGuard::new(lent, limits.write_stall, activity.clone());
     let send_backlog = io.send_backlog();
     let answers = RequestHandler {
@@ -243,7 +243,7 @@ async fn serve_connection(
         peer,
         activity: activity.clone(),
         send_backlog: send_backlog.clone(),
-        hijack: takeover.clone(),
+        hijack: hijack.clone(),
         permit: permit.clone(),
     };
     let service = service_fn(move |request| answers.clone().handle(request));
@@ -253,7 +253,7 @@ async fn serve_connection(
     let (mut last_request, mut look) = (None, Instant::now() + limits.header);
     loop {
         tokio::select! {
-            ended = ended_or_hijacked(connection.as_mut(), &takeover) => {
+            ended = ended_or_hijacked(connection.as_mut(), &hijack) => {
                 if let Some(Err(error)) = ended {
                     tracing::debug!(%peer, error, "a connection ended with an error");
                 }
@@ -297,14 +297,14 @@ async fn serve_connection(
     }
     drop(connection);
     let home = ReturnPath { listener: Arc::clone(&listener), peer };
-    takeover.start_stream(permit, home, workers, limits, shutdown);
+    hijack.start_stream(permit, home, workers, limits, shutdown);
 }
 
 /// Returns `None` if a stream hijacks the connection.
-async fn ended_or_hijacked<C: Future>(mut connection: Pin<&mut C>, takeover: &Hijack) -> Option<C::Output> {
+async fn ended_or_hijacked<C: Future>(mut connection: Pin<&mut C>, hijack: &Hijack) -> Option<C::Output> {
     poll_fn(|context| match connection.as_mut().poll(context) {
         Poll::Ready(ended) => Poll::Ready(Some(ended)),
-        Poll::Pending if takeover.is_pending() => Poll::Ready(None),
+        Poll::Pending if hijack.is_pending() => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
     })
     .await

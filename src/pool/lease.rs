@@ -49,13 +49,13 @@ pub struct Lease {
 
 impl Lease {
     pub(super) fn new(
-        spare: IdleProcess,
+        idle_process: IdleProcess,
         id: u64,
         principal: Principal,
         recall: Arc<Notify>,
         pool: Pool,
     ) -> Self {
-        let IdleProcess { process, used_by, generation, .. } = spare;
+        let IdleProcess { process, used_by, generation, .. } = idle_process;
         let agent = process.spec.name.clone();
         Self { agent, process: Some(process), id, principal, recall, used_by, generation, pool }
     }

@@ -212,7 +212,7 @@ impl AgentState {
         }
         self.leases.values().any(|leased| holds(&leased.history))
             || self.stopping.values().any(holds)
-            || self.idle.iter().any(|spare| holds(&spare.history) && !spare.matches(waiter))
+            || self.idle.iter().any(|idle_process| holds(&idle_process.history) && !idle_process.matches(waiter))
     }
 
     /// Recalls the idle leases whose processes lock the sessions of blocked waiters.
@@ -230,34 +230,34 @@ impl AgentState {
 
     /// An idle process that no waiter can use and that locks sessions which others may need.
     fn idle_process_to_stop(&self) -> Option<usize> {
-        let blocks = |spare: &IdleProcess| {
+        let blocks = |idle_process: &IdleProcess| {
             self.queue
                 .iter()
-                .any(|w| self.is_blocked(w) && spare.has_requested_session(w) && !spare.matches(w))
+                .any(|w| self.is_blocked(w) && idle_process.has_requested_session(w) && !idle_process.matches(w))
         };
         self.idle
             .iter()
-            .position(|spare| (self.keeps_sessions_locked && !spare.history.is_empty()) || blocks(spare))
+            .position(|idle_process| (self.keeps_sessions_locked && !idle_process.history.is_empty()) || blocks(idle_process))
     }
 
     pub(super) fn next_step(&mut self, now: Instant, limits: &Limits) -> Step {
         self.queue.retain(|waiter| !waiter.reply.is_closed());
-        let outdated = |spare: &IdleProcess| {
-            spare.generation < self.generation(&spare.tenant) || !Arc::ptr_eq(&spare.process.spec, &self.spec)
+        let outdated = |idle_process: &IdleProcess| {
+            idle_process.generation < self.generation(&idle_process.tenant) || !Arc::ptr_eq(&idle_process.process.spec, &self.spec)
         };
-        if let Some(dead) = self.idle.iter().position(|spare| spare.process.has_ended() || outdated(spare)) {
+        if let Some(dead) = self.idle.iter().position(|idle_process| idle_process.process.has_ended() || outdated(idle_process)) {
             let dead = self.idle.swap_remove(dead);
             if dead.process.has_ended() && dead.used_by.is_none() {
                 self.prestart_crashes.record(now, limits);
             }
             return Step::Stop(dead);
         }
-        if let Some((at, spare)) = self.next_grant() {
+        if let Some((at, idle_process)) = self.next_grant() {
             let waiter = self.queue.remove(at).expect("the position is in the queue");
-            return Step::Grant(self.idle.swap_remove(spare), waiter);
+            return Step::Grant(self.idle.swap_remove(idle_process), waiter);
         }
-        if let Some(spare) = self.idle_process_to_stop() {
-            return Step::Stop(self.idle.swap_remove(spare));
+        if let Some(idle_process) = self.idle_process_to_stop() {
+            return Step::Stop(self.idle.swap_remove(idle_process));
         }
         self.recall_holders();
         let unblocked: Vec<&Waiter> = self.queue.iter().filter(|waiter| !self.is_blocked(waiter)).collect();
@@ -280,8 +280,8 @@ impl AgentState {
             self.recall(wanted.saturating_sub(coming).min(pressing), now);
             return Step::Wait;
         }
-        let spare = (self.unused_idle_count() + self.starting).saturating_sub(wanted);
-        let lacking = spare < self.min_idle(now);
+        let idle_process = (self.unused_idle_count() + self.starting).saturating_sub(wanted);
+        let lacking = idle_process < self.min_idle(now);
         let held_back =
             self.crashes.remaining_backoff(now).or(self.prestart_crashes.remaining_backoff(now)).is_some();
         if lacking && !held_back && self.live < self.spec.pool.max_size {
@@ -301,13 +301,13 @@ impl AgentState {
 
     /// The number of idle processes that any principal can use.
     fn unused_idle_count(&self) -> usize {
-        self.idle.iter().filter(|spare| self.is_unused(spare)).count()
+        self.idle.iter().filter(|idle_process| self.is_unused(idle_process)).count()
     }
 
-    fn is_unused(&self, spare: &IdleProcess) -> bool {
-        spare.used_by.is_none()
-            && spare.tenant == Tenant::default()
-            && spare.process.client_capabilities == self.spec.client_capabilities()
+    fn is_unused(&self, idle_process: &IdleProcess) -> bool {
+        idle_process.used_by.is_none()
+            && idle_process.tenant == Tenant::default()
+            && idle_process.process.client_capabilities == self.spec.client_capabilities()
     }
 
     /// The next waiter and its idle process. A waiter is skipped only if a starting process will serve it.
@@ -318,15 +318,15 @@ impl AgentState {
                 continue;
             }
             // The process that held the session has it in memory, or keeps it locked.
-            let held = |spare: &IdleProcess| spare.has_requested_session(waiter) && spare.matches(waiter);
-            let fits = |spare: &IdleProcess| {
-                spare.matches(waiter) && (!self.keeps_sessions_locked || spare.history.is_empty())
+            let held = |idle_process: &IdleProcess| idle_process.has_requested_session(waiter) && idle_process.matches(waiter);
+            let fits = |idle_process: &IdleProcess| {
+                idle_process.matches(waiter) && (!self.keeps_sessions_locked || idle_process.history.is_empty())
             };
             let held = self.idle.iter().position(held);
             // Prefer a used process: any principal can use an unused one.
-            let used = || self.idle.iter().position(|spare| spare.used_by.is_some() && fits(spare));
-            if let Some(spare) = held.or_else(used).or_else(|| self.idle.iter().position(fits)) {
-                return Some((at, spare));
+            let used = || self.idle.iter().position(|idle_process| idle_process.used_by.is_some() && fits(idle_process));
+            if let Some(idle_process) = held.or_else(used).or_else(|| self.idle.iter().position(fits)) {
+                return Some((at, idle_process));
             }
             coming = coming.checked_sub(1)?;
         }
@@ -352,7 +352,7 @@ impl AgentState {
     fn take_expired(&mut self, now: Instant) -> Option<IdleProcess> {
         let idle = self.spec.pool.idle_timeout;
         let surplus = self.unused_idle_count() > self.min_idle(now);
-        let over = |spare: &IdleProcess| now - spare.idle_since > idle && (surplus || !self.is_unused(spare));
+        let over = |idle_process: &IdleProcess| now - idle_process.idle_since > idle && (surplus || !self.is_unused(idle_process));
         let at = self.idle.iter().position(over)?;
         Some(self.idle.swap_remove(at))
     }

@@ -256,8 +256,8 @@ impl Pool {
             }
             match agent.next_step(Instant::now(), &self.inner.limits) {
                 Step::Wait => return,
-                Step::Grant(mut spare, waiter) => {
-                    if spare.used_by.is_none() {
+                Step::Grant(mut idle_process, waiter) => {
+                    if idle_process.used_by.is_none() {
                         agent.prestart_crashes = CrashBackoff::default();
                     }
                     state.next_id += 1;
@@ -266,14 +266,14 @@ impl Pool {
                         idle_since: None,
                         recall: Arc::clone(&recall),
                         releasing: false,
-                        tenant: spare.tenant.clone(),
-                        generation: spare.generation,
-                        spec: Arc::clone(&spare.process.spec),
-                        history: std::mem::take(&mut spare.history),
-                        can_load: spare.process.initialized.capabilities.can_restore(),
+                        tenant: idle_process.tenant.clone(),
+                        generation: idle_process.generation,
+                        spec: Arc::clone(&idle_process.process.spec),
+                        history: std::mem::take(&mut idle_process.history),
+                        can_load: idle_process.process.initialized.capabilities.can_restore(),
                     };
                     agent.leases.insert(id, leased);
-                    let lease = Lease::new(spare, id, waiter.principal, recall, self.clone());
+                    let lease = Lease::new(idle_process, id, waiter.principal, recall, self.clone());
                     // A drop of the lease needs the lock. Therefore another task drops a lease whose waiter is gone.
                     if let Err(unwanted) = waiter.reply.send(Ok(lease)) {
                         self.drop_in_background(unwanted);
@@ -289,10 +289,10 @@ impl Pool {
                     let name = name.clone();
                     self.inner.shutdown.spawn(async move { pool.launch(name, tenant, offer).await });
                 }
-                Step::Stop(spare) => {
+                Step::Stop(idle_process) => {
                     state.next_id += 1;
-                    agent.stopping.insert(state.next_id, spare.history);
-                    self.stop(name.clone(), spare.process, state.next_id);
+                    agent.stopping.insert(state.next_id, idle_process.history);
+                    self.stop(name.clone(), idle_process.process, state.next_id);
                 }
             }
         }
@@ -330,7 +330,7 @@ impl Pool {
         let mut leased =
             agent.leases.iter().filter(|(id, _)| **id != lease.id).map(|(_, leased)| &leased.history);
         let kept = leased.any(|held| held.contains(session))
-            || agent.idle.iter().any(|spare| spare.history.contains(session));
+            || agent.idle.iter().any(|idle_process| idle_process.history.contains(session));
         if kept && !agent.keeps_sessions_locked {
             agent.keeps_sessions_locked = true;
             tracing::warn!(
@@ -404,15 +404,15 @@ impl Pool {
             }
         }
         for name in names() {
-            let spares = {
+            let idle_processes = {
                 let mut state = self.state();
                 let agent = state.agents.get_mut(&name).expect("agents stay in the pool");
                 agent.queue.clear();
                 std::mem::take(&mut agent.idle)
             };
-            for spare in spares {
+            for idle_process in idle_processes {
                 // No lease follows, so the session history of this process is irrelevant.
-                self.stop(name.clone(), spare.process, 0);
+                self.stop(name.clone(), idle_process.process, 0);
             }
         }
     }

@@ -13,8 +13,8 @@ pub(super) fn check_answer(asked: &PendingRequest, answer: Answer) -> Result<Out
     let ask = RequestKind::from_method(&asked.method);
     match answer {
         Answer::Option(option) if ask == RequestKind::Permission => {
-            let peek = acp::parse_permission(&asked.params).map_err(|error| Refusal::internal(&error))?;
-            if peek.offers(&option) {
+            let view = acp::parse_permission(&asked.params).map_err(|error| Refusal::internal(&error))?;
+            if view.offers(&option) {
                 Ok(Ok(acp::selected(&option)))
             } else {
                 Err(invalid("/optionId", "the agent did not offer this option"))
@@ -47,8 +47,8 @@ fn check_result(
 ) -> Result<Outcome, Refusal> {
     match ask.validate(&asked.params, &result) {
         Ok(()) => Ok(Ok(acp::to_one_line(result))),
-        Err(misfits) => Err(Refusal::InvalidFields(
-            misfits
+        Err(violations) => Err(Refusal::InvalidFields(
+            violations
                 .into_iter()
                 .map(|ValidationError { pointer, detail }| FieldError {
                     pointer: format!("{at}{pointer}"),

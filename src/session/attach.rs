@@ -12,14 +12,13 @@ use super::refusal::{Refusal, agent_failure};
 use super::requirements;
 use super::restore::LostContext;
 use super::sign_in::LoadSignIn;
-use crate::acp::{self, ClientCapabilities, McpServer, SessionSetup, TraceContext};
+use crate::acp::{self, McpServer, SessionSetup, TraceContext};
 use crate::agent::AgentFailure;
 use crate::api::SessionState;
 use crate::api::event::{Context, DetachedReason, SessionAttached, SessionDetached};
 use crate::eventlog::Records;
 use crate::jsonrpc::RpcError;
 use crate::pool::{AcquireError, Disposition, Lease, LeaseActivity};
-use crate::types::ServedBy;
 use crate::types::limits::FOLDED_MEMBER_BYTES;
 
 impl Actor {
@@ -66,20 +65,6 @@ impl Actor {
             self.attachment = Attachment::Queued { since: Instant::now() };
         }
         Ok(())
-    }
-
-    /// Who serves the agent's files: the agent's setting, as narrowed by the client's policy.
-    pub(super) fn files_served_by(&self) -> ServedBy {
-        self.record.policy.files.map_or(self.spec.files, |wanted| wanted.min(self.spec.files))
-    }
-
-    /// Who serves the agent's terminals: the agent's setting, as narrowed by the client's policy.
-    pub(super) fn terminals_served_by(&self) -> ServedBy {
-        self.record.policy.terminals.map_or(self.spec.terminals, |wanted| wanted.min(self.spec.terminals))
-    }
-
-    fn offered_capabilities(&self) -> ClientCapabilities {
-        ClientCapabilities::new(self.files_served_by(), self.terminals_served_by())
     }
 
     pub(super) fn attach(&mut self, attaching: AttachWaiter) {

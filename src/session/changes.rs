@@ -75,7 +75,7 @@ impl Actor {
     pub(super) fn queue_call(
         &mut self,
         by: Principal,
-        wish: ClientCall,
+        client_call: ClientCall,
         trace: Option<TraceContext>,
         reply: Reply<(Box<RawValue>, u64)>,
     ) {
@@ -83,13 +83,13 @@ impl Actor {
             return send_reply(reply, Err(Refusal::Closed));
         }
         // A cancel ends work, so the quota does not apply to it.
-        let quota = if matches!(wish, ClientCall::Cancel(_)) { Ok(()) } else { self.check_quota() };
-        let allowed = quota.and_then(|()| self.check_call(&wish));
+        let quota = if matches!(client_call, ClientCall::Cancel(_)) { Ok(()) } else { self.check_quota() };
+        let allowed = quota.and_then(|()| self.check_call(&client_call));
         if let Err(refusal) = allowed.and_then(|()| self.reserve()) {
             return send_reply(reply, Err(refusal));
         }
         let deadline = Instant::now() + self.context.limits.settings_wait;
-        self.queued_calls.push(PendingCall { by, call: wish, trace, reply, deadline });
+        self.queued_calls.push(PendingCall { by, call: client_call, trace, reply, deadline });
     }
 
     /// Sends the calls that waited for a process. A process that is being stopped gets none.

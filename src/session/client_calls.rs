@@ -24,8 +24,8 @@ pub(super) struct OutgoingCall {
 
 impl Actor {
     /// Checks that do not need a process.
-    pub(super) fn check_call(&self, wish: &ClientCall) -> Result<(), Refusal> {
-        match wish {
+    pub(super) fn check_call(&self, client_call: &ClientCall) -> Result<(), Refusal> {
+        match client_call {
             ClientCall::Mode(_) | ClientCall::Forked(_) => Ok(()),
             ClientCall::Config { value, .. } => ConfigValue::parse(value).map(drop).map_err(|_| {
                 let detail = "expected one of the option's value ids, or a boolean".to_owned();
@@ -156,8 +156,8 @@ impl Actor {
         if let (Some(lease), Ok(forked)) = (&self.event_loop.lease, acp::NewSessionResult::parse(result)) {
             lease.record_session(&forked.session_id);
         }
-        let wish = ClientCall::Forked(result.to_owned());
-        let setting = PendingCall { by, call: wish, trace, reply, deadline };
+        let client_call = ClientCall::Forked(result.to_owned());
+        let setting = PendingCall { by, call: client_call, trace, reply, deadline };
         if self.record.own_folder && !self.record.shared_folder {
             self.record.shared_folder = true;
             // No event is appended, so the position up to which the record is exact stays the same.

@@ -28,12 +28,12 @@ impl Actor {
     /// Handles an elicitation. `own` is the params with the gateway's session id, if they contain one.
     pub(super) fn handle_elicitation(&mut self, incoming: IncomingId, params: &RawValue, own: Box<RawValue>) {
         let invalid = |actor: &Self, detail: &str| actor.refuse(incoming, error_code::INVALID_PARAMS, detail);
-        let peek = match acp::parse_elicitation(params) {
-            Ok(peek) => peek,
+        let view = match acp::parse_elicitation(params) {
+            Ok(view) => view,
             Err(error) => return invalid(self, &error.to_string()),
         };
         let subagent = self.subagent_of(params);
-        let named = peek.request_id.map(|raw| self.public_call_id(raw));
+        let named = view.request_id.map(|raw| self.public_call_id(raw));
         let params = match named {
             None if acp::has_session_id(params) => own,
             Some(Some(name)) => acp::replace_request_id(&own, &name),
@@ -45,7 +45,7 @@ impl Actor {
             }
         };
         let elicit = CheckedElicitation { params, prompt: self.running_turn(), subagent };
-        match peek.mode {
+        match view.mode {
             ElicitationMode::Url { elicitation_id } => {
                 self.elicitations.push_back(elicitation_id.into_owned());
                 if self.elicitations.len() > MAX_REMEMBERED {

@@ -402,11 +402,11 @@ impl SessionHandle {
     pub(super) async fn client_call(
         &self,
         by: &Principal,
-        wish: ClientCall,
+        client_call: ClientCall,
         trace: Option<TraceContext>,
     ) -> Result<Box<RawValue>, Refusal> {
         let by = by.clone();
-        let (now, seq) = self.request(|reply| Command::Call { by, call: wish, trace, reply }).await?;
+        let (now, seq) = self.request(|reply| Command::Call { by, call: client_call, trace, reply }).await?;
         self.wait_durable(seq).await?;
         Ok(now)
     }

@@ -26,7 +26,7 @@ const MAX_UNSAVED_EVENTS: usize = 10_000;
 
 impl Actor {
     pub(super) fn handle_batch(&mut self, mut batch: Batch) {
-        let (mut noise, now) = (InvalidOutput::default(), Instant::now());
+        let (mut invalid_line, now) = (InvalidOutput::default(), Instant::now());
         if let Some(turn) = &mut self.turn {
             turn.last_activity = now;
         }
@@ -44,16 +44,16 @@ impl Actor {
                 Inbound::Request { id, method, params } => self.handle_request(id, &method, &params),
                 Inbound::Response { call, outcome } => {
                     // The response may end the turn to which the preceding lines belong.
-                    self.append_invalid_output(std::mem::take(&mut noise));
+                    self.append_invalid_output(std::mem::take(&mut invalid_line));
                     self.handle_response(call, outcome);
                 }
                 Inbound::InvalidLine { bytes } => {
-                    noise.lines += 1;
-                    noise.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
+                    invalid_line.lines += 1;
+                    invalid_line.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
                 }
             }
         }
-        self.append_invalid_output(noise);
+        self.append_invalid_output(invalid_line);
     }
 
     /// Appends the leading chunks of the batch together, and returns their number. They all belong to one
@@ -134,24 +134,24 @@ impl Actor {
     }
 
     pub(super) fn handle_update(&mut self, params: &RawValue) {
-        let Ok(peek) = acp::parse_update(params) else {
+        let Ok(view) = acp::parse_update(params) else {
             return self.update_discarded("discarded an update that cannot be parsed");
         };
-        let subagent = match self.session_owner(&peek.session_id) {
+        let subagent = match self.session_owner(&view.session_id) {
             SessionOwner::ThisSession => None,
-            SessionOwner::Subagent => Some(&*peek.session_id),
+            SessionOwner::Subagent => Some(&*view.session_id),
             SessionOwner::Unknown => {
                 return self.update_discarded("discarded an update of an unknown session");
             }
         };
-        if peek.kind == acp::update::SUBAGENT {
-            self.subagent_announced(peek.update);
+        if view.kind == acp::update::SUBAGENT {
+            self.subagent_announced(view.update);
         }
         let takes_history = self.imports_history();
         let mut replayed = false;
         if let Attachment::SettingUp { method: AttachMethod::Load, skipped_updates: swallowed, .. } =
             &mut self.attachment
-            && acp::update::is_history(&peek.kind)
+            && acp::update::is_history(&view.kind)
         {
             if !takes_history {
                 *swallowed += 1;
@@ -159,7 +159,7 @@ impl Actor {
             }
             replayed = true;
         }
-        match self.trailing_replay(&peek.kind) {
+        match self.trailing_replay(&view.kind) {
             // The log already contains this history.
             Some(false) => return,
             Some(true) => replayed = true,
@@ -169,19 +169,19 @@ impl Actor {
             self.begin_history();
         }
         let records = if subagent.is_none() {
-            self.fold_changed |= self.fold.update(&peek.kind, peek.update);
-            self.track_work(&peek.kind, peek.update)
+            self.fold_changed |= self.fold.update(&view.kind, view.update);
+            self.track_work(&view.kind, view.update)
         } else {
             Records::default()
         };
-        let (prompt, late) = self.turn_of_update(acp::update::is_session_state(&peek.kind));
+        let (prompt, late) = self.turn_of_update(acp::update::is_session_state(&view.kind));
         let records = if self.unsaved_events < MAX_UNSAVED_EVENTS {
             records
         } else {
             self.with_session_records(records)
         };
-        let more = peek.more.as_deref();
-        let event = SessionUpdate { update: peek.update, meta: peek.meta, more, subagent, late, replayed };
+        let more = view.more.as_deref();
+        let event = SessionUpdate { update: view.update, meta: view.meta, more, subagent, late, replayed };
         self.append(prompt, &event, records);
         self.complete_if_work_ended();
     }

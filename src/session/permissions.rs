@@ -13,7 +13,7 @@ use crate::jsonrpc::IncomingId;
 
 impl Actor {
     pub(super) fn handle_permission(&mut self, incoming: IncomingId, params: &RawValue, own: Box<RawValue>) {
-        let Ok(peek) = acp::parse_permission(params) else {
+        let Ok(view) = acp::parse_permission(params) else {
             return self.refuse(
                 incoming,
                 error_code::INVALID_PARAMS,
@@ -21,10 +21,10 @@ impl Actor {
             );
         };
         // The request describes its tool call like an update does.
-        if let Some(call) = peek.tool_call {
+        if let Some(call) = view.tool_call {
             self.track_cancellable(acp::update::TOOL_CALL_UPDATE, call);
         }
-        let allowed = self.allows(peek.tool_kind.as_deref()).then(|| peek.allow_once()).flatten();
+        let allowed = self.allows(view.tool_kind.as_deref()).then(|| view.allow_once()).flatten();
         let prompt = self.running_turn();
         let offer = OfferedRequest {
             method: acp::method::SESSION_REQUEST_PERMISSION,

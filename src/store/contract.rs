@@ -34,11 +34,11 @@ pub(crate) fn noisy(number: u8, seqs: RangeInclusive<u64>, length: usize) -> Run
     let mut frames = String::new();
     for seq in seqs.clone() {
         let id = format!("e-{seq}");
-        let noise = match length {
+        let invalid_line = match length {
             0 => String::new(),
             length => format!(",\"x\":\"{}\"", noise_of(number, seq, length)),
         };
-        let data = format!("{{\"id\":\"{id}\",\"seq\":{seq},\"type\":\"test\",\"session\":{number}{noise}}}");
+        let data = format!("{{\"id\":\"{id}\",\"seq\":{seq},\"type\":\"test\",\"session\":{number}{invalid_line}}}");
         write!(frames, "id: {id}\nevent: test\ndata: {data}\n\n").expect("writing to a string cannot fail");
     }
     Run {

@@ -108,6 +108,35 @@ fn architecture_md_names_only_what_exists() {
     assert!(ghosts.is_empty(), "ARCHITECTURE.md names what does not exist: {ghosts:?}");
 }
 
+#[test]
+fn architecture_md_lists_functions_that_exist() {
+    let text = read(Path::new("ARCHITECTURE.md"));
+    let steps = path_steps(&text);
+    assert!(steps.len() > 15, "only {steps:?} were read as steps of the two paths");
+    let defines = |file: &str, function: &str| {
+        let signature = format!("fn {function}");
+        let follows = |rest: &str| rest.starts_with(['(', '<']);
+        read(Path::new(file)).split(&signature).skip(1).any(follows)
+    };
+    let missing: Vec<_> = steps.iter().filter(|(file, function)| !defines(file, function)).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md lists functions that do not exist: {missing:?}");
+}
+
+/// The rows below each header `| step | file | function |`.
+fn path_steps(text: &str) -> Vec<(String, String)> {
+    let mut steps = Vec::new();
+    let mut lines = text.lines();
+    while lines.any(|line| line == "| step | file | function |") {
+        let rows = lines.by_ref().skip(1).take_while(|line| line.starts_with('|'));
+        steps.extend(rows.filter_map(|row| {
+            let names: Vec<&str> = quoted(row).collect();
+            let [.., file, function] = names[..] else { return None };
+            Some((file.to_owned(), function.to_owned()))
+        }));
+    }
+    steps
+}
+
 /// The pieces of a text that stand between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)

@@ -12,7 +12,7 @@ fn form(properties: &Value) -> Form {
 
 /// Returns the pointers of all errors.
 fn error_pointers(form: &Form, content: &Value) -> Vec<String> {
-    form.validate(Some(&raw(content))).into_iter().map(|misfit| misfit.pointer).collect()
+    form.validate(Some(&raw(content))).into_iter().map(|violation| violation.pointer).collect()
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn errors_name_pointers_and_not_values() {
     });
     let form = Form::parse(&raw(&schema)).unwrap();
     let content = json!({ "name": "S3", "tags": ["x", "hush", "y", "hush"], "other": 1, "_meta": {} });
-    let misfits = form.validate(Some(&raw(&content)));
-    let mut pointers: Vec<&str> = misfits.iter().map(|misfit| &*misfit.pointer).collect();
+    let violations = form.validate(Some(&raw(&content)));
+    let mut pointers: Vec<&str> = violations.iter().map(|violation| &*violation.pointer).collect();
     pointers.sort_unstable();
     assert_eq!(
         pointers,
@@ -84,11 +84,11 @@ fn errors_name_pointers_and_not_values() {
             "/content/tags/3"
         ]
     );
-    assert!(misfits.iter().all(|misfit| !misfit.detail.contains("hush") && !misfit.detail.contains("S3")));
+    assert!(violations.iter().all(|violation| !violation.detail.contains("hush") && !violation.detail.contains("S3")));
     assert_eq!(form.validate(None).len(), 2, "both required fields are missing");
     for no_object in ["[]", "1", r#"{"name":"abc","name":"abcd","a/b~c":true}"#] {
-        let misfits = form.validate(Some(&RawValue::from_string(no_object.to_owned()).unwrap()));
-        assert_eq!(misfits.iter().map(|m| &*m.pointer).collect::<Vec<_>>(), ["/content"], "{no_object}");
+        let violations = form.validate(Some(&RawValue::from_string(no_object.to_owned()).unwrap()));
+        assert_eq!(violations.iter().map(|m| &*m.pointer).collect::<Vec<_>>(), ["/content"], "{no_object}");
     }
     let half = RawValue::from_string(r#"{"name":"\ud800","a/b~c":true}"#.to_owned()).unwrap();
     assert_eq!(form.validate(Some(&half))[0].pointer, "/content/name");

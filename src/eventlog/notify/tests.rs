@@ -12,109 +12,109 @@ use super::*;
 use crate::eventlog::tests::in_time;
 use crate::shutdown::Shutdown;
 
-fn run(herald: &Arc<Notifier>) {
-    let herald = Arc::clone(herald);
-    drop(Shutdown::new().spawn(async move { herald.run().await }));
+fn run(notifier: &Arc<Notifier>) {
+    let notifier = Arc::clone(notifier);
+    drop(Shutdown::new().spawn(async move { notifier.run().await }));
 }
 
 #[tokio::test]
 async fn subscriber_via_notifier_misses_nothing() {
-    let (told, herald) = (Watermark::new(1), Arc::new(Notifier::default()));
-    run(&herald);
-    let (mut plain, mut heeding) = (told.subscribe(), told.subscribe());
-    heeding.subscribe_via(&told, &herald, None);
+    let (watermark, notifier) = (Watermark::new(1), Arc::new(Notifier::default()));
+    run(&notifier);
+    let (mut plain, mut follower) = (watermark.subscribe(), watermark.subscribe());
+    follower.subscribe_via(&watermark, &notifier, None);
     for number in 2..100 {
         if number % 2 == 0 {
             // An advance before the wait is visible at once.
-            told.advance(number, false);
-            in_time(heeding.changed()).await;
+            watermark.advance(number, false);
+            in_time(follower.changed()).await;
         } else {
             let late = async {
                 tokio::task::yield_now().await;
-                told.advance(number, false);
+                watermark.advance(number, false);
             };
-            tokio::join!(in_time(heeding.changed()), late);
+            tokio::join!(in_time(follower.changed()), late);
         }
         in_time(plain.changed()).await;
-        assert_eq!((heeding.observe(), plain.observe()), (number, number));
+        assert_eq!((follower.observe(), plain.observe()), (number, number));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn lower_position_wakes_nobody() {
-    let (told, herald) = (Watermark::new(5), Arc::new(Notifier::default()));
-    let mut ear = told.subscribe();
-    ear.subscribe_via(&told, &herald, None);
-    told.advance(4, false);
-    told.advance(5, false);
+    let (watermark, notifier) = (Watermark::new(5), Arc::new(Notifier::default()));
+    let mut subscription = watermark.subscribe();
+    subscription.subscribe_via(&watermark, &notifier, None);
+    watermark.advance(4, false);
+    watermark.advance(5, false);
     let woken = async {
         tokio::select! {
-            () = herald.run() => {}
-            () = ear.changed() => {}
+            () = notifier.run() => {}
+            () = subscription.changed() => {}
         }
     };
     timeout(Duration::from_secs(1), woken).await.unwrap_err();
-    assert_eq!(told.last(), 5);
+    assert_eq!(watermark.last(), 5);
 }
 
 #[tokio::test]
 async fn wait_list_is_freed_with_last_subscriber() {
-    let (told, herald) = (Watermark::new(0), Arc::new(Notifier::default()));
-    run(&herald);
-    let (mut one, mut other) = (told.subscribe(), told.subscribe());
-    one.subscribe_via(&told, &herald, None);
-    other.subscribe_via(&told, &herald, None);
+    let (watermark, notifier) = (Watermark::new(0), Arc::new(Notifier::default()));
+    run(&notifier);
+    let (mut one, mut other) = (watermark.subscribe(), watermark.subscribe());
+    one.subscribe_via(&watermark, &notifier, None);
+    other.subscribe_via(&watermark, &notifier, None);
     drop(one);
-    told.advance(1, false);
+    watermark.advance(1, false);
     in_time(other.changed()).await;
-    assert_eq!((other.observe(), told.registrations().len()), (1, 1));
+    assert_eq!((other.observe(), watermark.registrations().len()), (1, 1));
     drop(other);
     // A queued pass holds the wait list until the notifier has run.
-    while Arc::strong_count(&told.registrations()[0].wait_list) > 1 {
+    while Arc::strong_count(&watermark.registrations()[0].wait_list) > 1 {
         tokio::task::yield_now().await;
     }
-    told.advance(2, false);
-    assert_eq!(told.registrations().len(), 0);
+    watermark.advance(2, false);
+    assert_eq!(watermark.registrations().len(), 0);
 }
 
 #[tokio::test]
 async fn all_waiters_wake_while_others_deregister() {
-    let (told, herald) = (Watermark::new(0), Arc::new(Notifier::default()));
-    run(&herald);
-    let mut ears: Vec<_> = (0..5 * AT_ONCE).map(|_| told.subscribe()).collect();
-    for ear in &mut ears {
-        ear.subscribe_via(&told, &herald, None);
+    let (watermark, notifier) = (Watermark::new(0), Arc::new(Notifier::default()));
+    run(&notifier);
+    let mut subscriptions: Vec<_> = (0..5 * AT_ONCE).map(|_| watermark.subscribe()).collect();
+    for subscription in &mut subscriptions {
+        subscription.subscribe_via(&watermark, &notifier, None);
     }
-    let bell = Arc::clone(&told.registrations()[0].wait_list);
+    let wait_list = Arc::clone(&watermark.registrations()[0].wait_list);
     for number in 1..4 {
-        let waits = ears.iter_mut().map(Subscription::changed);
+        let waits = subscriptions.iter_mut().map(Subscription::changed);
         let all = async { drop(futures_util::future::join_all(waits).await) };
         let late = async {
             tokio::task::yield_now().await;
-            told.advance(number, false);
+            watermark.advance(number, false);
         };
         tokio::join!(in_time(all), late);
-        for ear in &mut ears {
-            assert_eq!(ear.observe(), number);
+        for subscription in &mut subscriptions {
+            assert_eq!(subscription.observe(), number);
         }
         // New subscribers reuse the slots of dropped ones.
-        ears.truncate(4 * AT_ONCE);
-        ears.drain(..AT_ONCE / 2);
+        subscriptions.truncate(4 * AT_ONCE);
+        subscriptions.drain(..AT_ONCE / 2);
         let new = (0..AT_ONCE).map(|_| {
-            let mut ear = told.subscribe();
-            ear.subscribe_via(&told, &herald, None);
-            ear
+            let mut subscription = watermark.subscribe();
+            subscription.subscribe_via(&watermark, &notifier, None);
+            subscription
         });
-        ears.extend(new);
+        subscriptions.extend(new);
     }
     // Read before the assertion: a panic that poisons the lock would abort the process.
-    let seats = || {
-        let seats = bell.waiters();
-        (seats.all.len(), seats.free.len())
+    let waiters = || {
+        let waiters = wait_list.waiters();
+        (waiters.all.len(), waiters.free.len())
     };
     let taken = seats();
-    assert_eq!(taken, (ears.len(), 0), "free slots are reused");
-    ears.clear();
+    assert_eq!(taken, (subscriptions.len(), 0), "free slots are reused");
+    subscriptions.clear();
     let taken = seats();
     assert_eq!(taken, (0, 0), "no slots remain for dropped subscribers");
 }
@@ -176,10 +176,10 @@ impl<F: Future<Output = ()>> ManualPoll<F> {
 }
 
 /// Waits until the notifier has completed all passes.
-async fn wait_until_idle(told: &Watermark) {
-    let is_over = |hung: &Registration| *hung.wait_list.pass() == PassState::Idle;
+async fn wait_until_idle(watermark: &Watermark) {
+    let is_over = |registration: &Registration| *registration.wait_list.pass() == PassState::Idle;
     in_time(async {
-        while !told.registrations().iter().all(is_over) {
+        while !watermark.registrations().iter().all(is_over) {
             tokio::task::yield_now().await;
         }
     })
@@ -187,115 +187,115 @@ async fn wait_until_idle(told: &Watermark) {
 }
 
 fn subscribe_with_sink(
-    told: &Watermark,
-    herald: &Arc<Notifier>,
+    watermark: &Watermark,
+    notifier: &Arc<Notifier>,
     what: Vec<Delivery>,
 ) -> (Subscription, Arc<FakeSink>) {
-    let takes = Arc::new(FakeSink { deliveries: what.into(), ..FakeSink::default() });
-    let mut ear = told.subscribe();
-    ear.subscribe_via(told, herald, Some(Arc::<FakeSink>::clone(&takes)));
-    (ear, takes)
+    let sink = Arc::new(FakeSink { deliveries: what.into(), ..FakeSink::default() });
+    let mut subscription = watermark.subscribe();
+    subscription.subscribe_via(watermark, notifier, Some(Arc::<FakeSink>::clone(&sink)));
+    (subscription, sink)
 }
 
 #[tokio::test]
 async fn task_is_woken_when_sink_cannot_deliver() {
-    let (told, herald) = (Watermark::new(0), Arc::new(Notifier::default()));
-    run(&herald);
-    let (mut ear, takes) =
-        subscribe_with_sink(&told, &herald, vec![Delivery::WakeTask, Delivery::More, Delivery::CaughtUp]);
-    let mut moved = ManualPoll::new(ear.changed());
-    told.advance(1, false);
-    wait_until_idle(&told).await;
-    assert_eq!(takes.calls(), 0, "the task does not wait yet");
+    let (watermark, notifier) = (Watermark::new(0), Arc::new(Notifier::default()));
+    run(&notifier);
+    let (mut subscription, sink) =
+        subscribe_with_sink(&watermark, &notifier, vec![Delivery::WakeTask, Delivery::More, Delivery::CaughtUp]);
+    let mut moved = ManualPoll::new(subscription.changed());
+    watermark.advance(1, false);
+    wait_until_idle(&watermark).await;
+    assert_eq!(sink.calls(), 0, "the task does not wait yet");
     // An advance before the wait completes it.
     assert!(moved.poll());
     drop(moved);
-    assert_eq!(ear.observe(), 1);
+    assert_eq!(subscription.observe(), 1);
 
-    let mut moved = ManualPoll::new(ear.changed());
+    let mut moved = ManualPoll::new(subscription.changed());
     assert!(!moved.poll());
-    told.advance(2, false);
-    takes.wait_for_calls(1).await;
+    watermark.advance(2, false);
+    sink.wait_for_calls(1).await;
     assert!(!moved.is_woken(), "the sink delivered all");
-    told.advance(3, false);
-    takes.wait_for_calls(3).await;
+    watermark.advance(3, false);
+    sink.wait_for_calls(3).await;
     assert!(moved.is_woken(), "the sink delivered a part and then requested the task");
     assert!(moved.poll());
-    assert_eq!(takes.calls(), 3);
+    assert_eq!(sink.calls(), 3);
 }
 
 #[tokio::test]
 async fn few_sinks_are_notified_inline() {
-    let (told, herald) = (Watermark::new(0), Arc::new(Notifier::default()));
-    let mut all: Vec<_> = (0..FEW).map(|_| subscribe_with_sink(&told, &herald, Vec::new())).collect();
-    let mut waits: Vec<_> = all.iter_mut().map(|(ear, _)| ManualPoll::new(ear.changed())).collect();
+    let (watermark, notifier) = (Watermark::new(0), Arc::new(Notifier::default()));
+    let mut all: Vec<_> = (0..FEW).map(|_| subscribe_with_sink(&watermark, &notifier, Vec::new())).collect();
+    let mut waits: Vec<_> = all.iter_mut().map(|(subscription, _)| ManualPoll::new(subscription.changed())).collect();
     assert!(waits.iter_mut().all(|wait| !wait.poll()));
     drop(waits);
-    told.advance(1, true);
+    watermark.advance(1, true);
     assert!(
-        all.iter().all(|(_, takes)| takes.calls() == 1),
+        all.iter().all(|(_, sink)| sink.calls() == 1),
         "delivered inline: the notifier does not run yet"
     );
-    told.advance(2, false);
-    assert!(all.iter().all(|(_, takes)| takes.calls() == 1), "without `inline` the notifier delivers");
-    told.advance(3, true);
-    assert!(all.iter().all(|(_, takes)| takes.calls() == 1), "a queued pass belongs to the notifier");
-    run(&herald);
-    for (_, takes) in &all {
-        takes.wait_for_calls(2).await;
+    watermark.advance(2, false);
+    assert!(all.iter().all(|(_, sink)| sink.calls() == 1), "without `inline` the notifier delivers");
+    watermark.advance(3, true);
+    assert!(all.iter().all(|(_, sink)| sink.calls() == 1), "a queued pass belongs to the notifier");
+    run(&notifier);
+    for (_, sink) in &all {
+        sink.wait_for_calls(2).await;
     }
-    all.push(subscribe_with_sink(&told, &herald, Vec::new()));
-    told.advance(4, true);
-    assert!(all.iter().all(|(_, takes)| takes.calls() <= 2), "too many waiters for inline delivery");
-    for (_, takes) in &all[..FEW] {
-        takes.wait_for_calls(3).await;
+    all.push(subscribe_with_sink(&watermark, &notifier, Vec::new()));
+    watermark.advance(4, true);
+    assert!(all.iter().all(|(_, sink)| sink.calls() <= 2), "too many waiters for inline delivery");
+    for (_, sink) in &all[..FEW] {
+        sink.wait_for_calls(3).await;
     }
 }
 
 #[tokio::test]
 async fn inline_limit_counts_registered_waiters_of_all_threads() {
-    let told = Watermark::new(0);
-    let heralds = [Arc::new(Notifier::default()), Arc::new(Notifier::default())];
-    let sits = |number: usize| subscribe_with_sink(&told, &heralds[number % 2], Vec::new());
+    let watermark = Watermark::new(0);
+    let notifiers = [Arc::new(Notifier::default()), Arc::new(Notifier::default())];
+    let sits = |number: usize| subscribe_with_sink(&watermark, &notifiers[number % 2], Vec::new());
     let mut all: Vec<_> = (0..FEW + 3).map(sits).collect();
     let waits = |all: &mut Vec<(Subscription, Arc<FakeSink>)>| {
-        let mut waits: Vec<_> = all.iter_mut().map(|(ear, _)| ManualPoll::new(ear.changed())).collect();
+        let mut waits: Vec<_> = all.iter_mut().map(|(subscription, _)| ManualPoll::new(subscription.changed())).collect();
         assert!(waits.iter_mut().all(|wait| !wait.poll()));
     };
     let times = |all: &[(Subscription, Arc<FakeSink>)]| {
-        all.iter().map(|(_, takes)| takes.calls()).collect::<Vec<_>>()
+        all.iter().map(|(_, sink)| sink.calls()).collect::<Vec<_>>()
     };
     waits(&mut all);
-    told.advance(1, true);
+    watermark.advance(1, true);
     assert_eq!(
         times(&all),
         [0; FEW + 3],
         "each notifier has few waiters, but together they exceed the limit"
     );
-    heralds.iter().for_each(run);
-    for (_, takes) in &all {
-        takes.wait_for_calls(1).await;
+    notifiers.iter().for_each(run);
+    for (_, sink) in &all {
+        sink.wait_for_calls(1).await;
     }
-    wait_until_idle(&told).await;
+    wait_until_idle(&watermark).await;
     // The remaining subscribers keep their slots.
     drop(all.drain(..3));
-    told.advance(2, true);
+    watermark.advance(2, true);
     assert_eq!(times(&all), [2; FEW], "delivered inline");
 }
 
 #[tokio::test]
 async fn notifier_yields_between_batches() {
-    let herald = Arc::new(Notifier::default());
+    let notifier = Arc::new(Notifier::default());
     let places: Vec<_> = (0..3 * AT_ONCE).map(|_| Watermark::new(0)).collect();
-    let mut all: Vec<_> = places.iter().map(|told| subscribe_with_sink(told, &herald, Vec::new())).collect();
-    for (ear, _) in &mut all {
-        assert!(!ManualPoll::new(ear.changed()).poll());
+    let mut all: Vec<_> = places.iter().map(|watermark| subscribe_with_sink(watermark, &notifier, Vec::new())).collect();
+    for (subscription, _) in &mut all {
+        assert!(!ManualPoll::new(subscription.changed()).poll());
     }
-    for told in &places {
-        told.advance(1, false);
+    for watermark in &places {
+        watermark.advance(1, false);
     }
-    run(&herald);
-    let asked = || all.iter().filter(|(_, takes)| takes.calls() == 1).count();
+    run(&notifier);
+    let asked = || all.iter().filter(|(_, sink)| sink.calls() == 1).count();
     tokio::task::yield_now().await;
     let before = asked();
     assert!((1..=AT_ONCE).contains(&before), "{before} sinks were called before the first yield");
@@ -305,46 +305,46 @@ async fn notifier_yields_between_batches() {
 
 #[tokio::test]
 async fn inline_remainder_is_left_to_notifier() {
-    let (told, herald) = (Watermark::new(0), Arc::new(Notifier::default()));
-    let (mut ear, takes) = subscribe_with_sink(&told, &herald, vec![Delivery::More, Delivery::More]);
-    let mut moved = ManualPoll::new(ear.changed());
+    let (watermark, notifier) = (Watermark::new(0), Arc::new(Notifier::default()));
+    let (mut subscription, sink) = subscribe_with_sink(&watermark, &notifier, vec![Delivery::More, Delivery::More]);
+    let mut moved = ManualPoll::new(subscription.changed());
     assert!(!moved.poll());
-    told.advance(1, true);
-    assert_eq!(takes.calls(), 1);
-    run(&herald);
-    takes.wait_for_calls(3).await;
+    watermark.advance(1, true);
+    assert_eq!(sink.calls(), 1);
+    run(&notifier);
+    sink.wait_for_calls(3).await;
     assert!(!moved.is_woken());
 }
 
 #[tokio::test]
 async fn repeated_advances_coalesce_and_do_not_starve_others() {
-    let herald = Arc::new(Notifier::default());
+    let notifier = Arc::new(Notifier::default());
     let (much, little) = (Watermark::new(0), Watermark::new(0));
     let mut many: Vec<_> = (0..10 * AT_ONCE).map(|_| much.subscribe()).collect();
-    for ear in &mut many {
-        ear.subscribe_via(&much, &herald, None);
+    for subscription in &mut many {
+        subscription.subscribe_via(&much, &notifier, None);
     }
     let mut one = little.subscribe();
-    one.subscribe_via(&little, &herald, None);
+    one.subscribe_via(&little, &notifier, None);
     let woken = Cell::new(0);
-    let all = futures_util::future::join_all(many.iter_mut().map(async |ear| {
-        ear.changed().await;
+    let all = futures_util::future::join_all(many.iter_mut().map(async |subscription| {
+        subscription.changed().await;
         woken.set(woken.get() + 1);
     }));
-    let told = async {
+    let watermark = async {
         tokio::task::yield_now().await;
         for number in 1..1000 {
             much.advance(number, false);
         }
         little.advance(1, false);
-        assert_eq!(lock_or_abort(herald.queued.lock()).len(), 2);
-        run(&herald);
+        assert_eq!(lock_or_abort(notifier.queued.lock()).len(), 2);
+        run(&notifier);
     };
     let first = async {
         one.changed().await;
         woken.get()
     };
-    let (_, (), before) = tokio::join!(all, told, first);
+    let (_, (), before) = tokio::join!(all, watermark, first);
     assert!(before <= 2 * AT_ONCE, "{before} tasks were woken before the single reader");
     // The notifier has no queued pass left.
     while Arc::strong_count(&much.registrations()[0].wait_list) > 1 + many.len() {

@@ -103,7 +103,7 @@ async fn damage_resets_only_readers_of_that_session() {
     let only = |sessions: &[(u8, Option<u64>)]| {
         Some(sessions.iter().map(|(number, start)| (id(*number), *start)).collect::<HashMap<_, _>>())
     };
-    let told = |before| GlobalItem::Reset { reason: ResetReason::Damaged, before, session: Some(id(1)) };
+    let watermark = |before| GlobalItem::Reset { reason: ResetReason::Damaged, before, session: Some(id(1)) };
     for (sessions, start, resets, of_the_first, of_the_second) in [
         (None, GlobalStart::After(0), vec![told(6), told(10)], vec![1, 2, 7, 8, 9, 10], 10),
         (None, GlobalStart::After(5), vec![told(6), told(10)], vec![7, 8, 9, 10], 8),

@@ -173,8 +173,8 @@ async fn close_returns_with_full_disk() {
 #[tokio::test]
 async fn failed_store_is_fatal_and_publishes_nothing() {
     let store = Arc::new(FaultyStore::new(Outcome::Commit));
-    let (told, why) = mpsc::sync_channel(1);
-    let fatal: Fatal = Box::new(move |why| told.send(why.to_owned()).expect("the test dropped the receiver"));
+    let (watermark, why) = mpsc::sync_channel(1);
+    let fatal: Fatal = Box::new(move |why| watermark.send(why.to_owned()).expect("the test dropped the receiver"));
     let limits = Arc::new(Limits::default());
     let log = EventLog::start(store.clone(), Ids::system(), limits, Shutdown::new(), fatal).unwrap();
     let session = open(&log, 1).await;
@@ -192,7 +192,7 @@ async fn failed_store_is_fatal_and_publishes_nothing() {
 
 #[tokio::test]
 async fn writer_panic_is_fatal_and_unblocks_waiters() {
-    let (tell, told) = mpsc::sync_channel(1);
+    let (tell, watermark) = mpsc::sync_channel(1);
     let fatal: Fatal = Box::new(move |why| tell.send(why.to_owned()).expect("the test dropped the receiver"));
     let store = Arc::new(FaultyStore::new(Outcome::Panic));
     let log = EventLog::start(store, Ids::system(), Arc::default(), Shutdown::new(), fatal);
@@ -201,6 +201,6 @@ async fn writer_panic_is_fatal_and_unblocks_waiters() {
     let seq = say(&session, "");
     assert!(in_time(session.wait(seq)).await.is_err(), "an uncommitted event must not be reported");
     assert_eq!(in_time(log.write(Records::new())).await, Err(WriteError::Closed));
-    assert_eq!(told.recv_timeout(DEADLINE), Ok("the log writer panicked".to_owned()));
+    assert_eq!(watermark.recv_timeout(DEADLINE), Ok("the log writer panicked".to_owned()));
     in_time(log.close()).await;
 }

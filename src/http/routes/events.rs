@@ -37,9 +37,9 @@ async fn stream_or_page(
     form: Representation,
     wait: PreferWait,
 ) -> Result<Response, ApiError> {
-    if let Some(shape) = query.encoder(form) {
+    if let Some(encoder) = query.encoder(form) {
         let counted = gateway.streams().acquire(by)?;
-        return Ok(respond(gateway, by.admission(), counted, feed, shape, query.follow));
+        return Ok(respond(gateway, by.admission(), counted, feed, encoder, query.follow));
     }
     let wait = wait.duration(MAX_WAIT_SECONDS);
     // A held page counts as a stream.

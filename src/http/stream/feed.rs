@@ -161,13 +161,13 @@ impl Feed {
     }
 
     /// Whether the encoder uses the stored bytes of the selected events.
-    fn uses_stored_frames(&self, shape: Encoder) -> bool {
-        self.source.has_stored_ids() && shape == (Encoder::Sse { named: true })
+    fn uses_stored_frames(&self, encoder: Encoder) -> bool {
+        self.source.has_stored_ids() && encoder == (Encoder::Sse { named: true })
     }
 
     /// The cursor for direct delivery, if the client receives the stored bytes of all events.
-    pub(super) fn tail_cursor(&self, shape: Encoder) -> Option<TailCursor> {
-        if self.uses_stored_frames(shape) && self.passes_all() { self.source.tail_cursor() } else { None }
+    pub(super) fn tail_cursor(&self, encoder: Encoder) -> Option<TailCursor> {
+        if self.uses_stored_frames(encoder) && self.passes_all() { self.source.tail_cursor() } else { None }
     }
 
     /// Continues after the events that direct delivery has written.
@@ -179,8 +179,8 @@ impl Feed {
     }
 
     /// Encodes a run for the client. In the common case, this shares the stored bytes without a copy.
-    pub(super) fn write(&mut self, run: &Run, shape: Encoder) -> Bytes {
-        let stored = self.uses_stored_frames(shape);
+    pub(super) fn write(&mut self, run: &Run, encoder: Encoder) -> Bytes {
+        let stored = self.uses_stored_frames(encoder);
         if stored && self.passes_all() {
             self.client_cursor = run.last_seq;
             return run.frames.clone();
@@ -192,7 +192,7 @@ impl Feed {
             if stored {
                 out.extend_from_slice(frame.bytes);
             } else {
-                shape.encode_into(&mut out, Some(&self.source.id(&self.epoch, held)), frame.kind, frame.data);
+                encoder.encode_into(&mut out, Some(&self.source.id(&self.epoch, held)), frame.kind, frame.data);
             }
         }
         self.client_cursor = held;

@@ -51,10 +51,10 @@ impl ControlFrame<'_> {
         data
     }
 
-    pub(super) fn encode(&self, shape: Encoder) -> Bytes {
+    pub(super) fn encode(&self, encoder: Encoder) -> Bytes {
         let data = self.data();
         let mut out = BytesMut::with_capacity(data.len() + 96);
-        shape.encode_into(&mut out, self.id.as_deref(), self.kind, &data);
+        encoder.encode_into(&mut out, self.id.as_deref(), self.kind, &data);
         out.freeze()
     }
 }

@@ -11,9 +11,10 @@
 //! 1. `query`, `types`: the parameters of a request.
 //! 2. `source`, `feed`: the events that a client selects.
 //! 3. `frame`, `chunk`: their encoding.
-//! 4. `write_loop`, `socket`, `keep_alive`: the task of a stream, its sink and its timer.
+//! 4. `write_loop`, `socket`, `body_sink`, `keep_alive`: the task of a stream, its sinks and its timer.
 //! 5. `page`: the same events for clients that poll.
 
+mod body_sink;
 mod chunk;
 mod feed;
 mod write_loop;

@@ -1,7 +1,6 @@
 //! The loop that writes a feed to a client. It ends with the feed, with the key of the client, or with the
 //! gateway.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
@@ -14,6 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use tokio::task::coop::poll_proceed;
 use tracing::Instrument;
 
+use super::body_sink::BodySink;
 use super::feed::{End, Feed, Piece};
 use super::frame::{ControlFrame, Encoder};
 use super::keep_alive::{KeepAlive, ParkedKeepAlive};
@@ -22,7 +22,7 @@ use crate::api::Problem;
 use crate::api::event::{EndReason, ProblemFrame, ShutdownFrame};
 use crate::auth::Admission;
 use crate::eventlog::{DirectSink, NotReady, Notifier, ReadError, TailCursor};
-use crate::http::body::{ChunkSender, body_from};
+use crate::http::body::body_from;
 use crate::http::error::ApiError;
 use crate::http::limits::StreamGuard;
 use crate::http::state::Gateway;
@@ -63,12 +63,12 @@ pub(crate) fn respond(
     admission: &Arc<Admission>,
     counted: StreamGuard,
     feed: Feed,
-    shape: Encoder,
+    encoder: Encoder,
     follows: bool,
 ) -> Response {
     let stream = Box::new(Stream {
         feed,
-        encoder: shape,
+        encoder,
         follow: follows,
         gateway: gateway.clone(),
         admission: Arc::clone(admission),
@@ -87,7 +87,7 @@ pub(crate) fn respond(
         }
         .in_current_span()
     };
-    let mut response = stream_response(shape, body_from(body));
+    let mut response = stream_response(encoder, body_from(body));
     // A stream that ends with the log is an ordinary response. Its connection serves further requests.
     if follows {
         response.extensions_mut().insert(streaming);
@@ -104,12 +104,12 @@ fn spread_retry(ids: &Ids, from: u64, width: u16) -> u64 {
 /// Reports a temporary problem as a stream with a `problem` frame. A status would stop an EventSource from
 /// reconnecting.
 pub(crate) fn problem_response(problem: &Problem, ids: &Ids) -> Response {
-    let shape = Encoder::Sse { named: true };
+    let encoder = Encoder::Sse { named: true };
     let retry = spread_retry(ids, problem.retry_after_seconds.unwrap_or(1) * 1000, 1000);
     let own = ControlFrame::new(&ProblemFrame { problem }, ids.now());
-    let mut body = shape.encode_retry(retry).to_vec();
-    body.extend_from_slice(&own.encode(shape));
-    stream_response(shape, Body::from(body))
+    let mut body = encoder.encode_retry(retry).to_vec();
+    body.extend_from_slice(&own.encode(encoder));
+    stream_response(encoder, Body::from(body))
 }
 
 const SSE: &str = "text/event-stream";
@@ -120,8 +120,8 @@ pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == SSE || kind == NDJSON)
 }
 
-fn stream_response(shape: Encoder, body: Body) -> Response {
-    let kind = match shape {
+fn stream_response(encoder: Encoder, body: Body) -> Response {
+    let kind = match encoder {
         Encoder::Sse { .. } => SSE,
         Encoder::Ndjson => NDJSON,
     };
@@ -229,10 +229,10 @@ impl Stream {
                 drop(self);
                 return sink.finish();
             }
-            let Self { feed, keep_alive, encoder: shape, .. } = &mut *self;
+            let Self { feed, keep_alive, encoder, .. } = &mut *self;
             let gone = match step {
                 Step::Wait => {
-                    if let Some(place) = feed.tail_cursor(*shape) {
+                    if let Some(place) = feed.tail_cursor(*encoder) {
                         sink.park(Parked { tail_cursor: place, keep_alive: keep_alive.park() });
                     }
                     let wake = wait_for_wakeup(keep_alive, &mut sink, pin!(feed.source.changed())).await;
@@ -432,60 +432,6 @@ async fn wait_for_wakeup<W: StreamSink, F: Future + Unpin>(
         wire.poll_disconnected(context).map(|()| Wakeup::Disconnected)
     })
     .await
-}
-
-/// A sink that writes to the body of a response. The HTTP connection detects stalls and disconnects.
-struct BodySink {
-    out: ChunkSender,
-    pieces: VecDeque<Bytes>,
-}
-
-impl BodySink {
-    fn new(out: ChunkSender) -> Self {
-        Self { out, pieces: VecDeque::new() }
-    }
-}
-
-impl StreamSink for BodySink {
-    fn push(&mut self, piece: Bytes) {
-        self.pieces.push_back(piece);
-    }
-
-    fn is_full(&self) -> bool {
-        !self.pieces.is_empty()
-    }
-
-    fn end(&mut self) {}
-
-    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
-        while self.out.poll_empty().is_ready() {
-            match self.pieces.pop_front() {
-                Some(piece) => self.out.put(piece),
-                None => return Poll::Ready(Ok(())),
-            }
-        }
-        Poll::Pending
-    }
-
-    fn took_progress(&mut self) -> Option<bool> {
-        None
-    }
-
-    fn poll_disconnected(&mut self, _: &mut Context<'_>) -> Poll<()> {
-        Poll::Pending
-    }
-
-    fn direct_sink(&self) -> Option<Arc<dyn DirectSink>> {
-        None
-    }
-
-    fn park(&mut self, _: Parked) {}
-
-    fn unpark(&mut self) -> Option<Parked> {
-        None
-    }
-
-    fn finish(self) {}
 }
 
 #[cfg(test)]

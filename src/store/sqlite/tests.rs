@@ -222,9 +222,9 @@ fn foreign_file_is_rejected_unchanged() {
     place.sql("PRAGMA user_version = 4");
     refused("NewerVersion { found: 4, known: 3 }");
     place.sql("PRAGMA user_version = 3; PRAGMA application_id = 7");
-    refused("Foreign");
+    refused("NotALog");
     fs::write(place.path(), "not a database").unwrap();
-    refused("Foreign");
+    refused("NotALog");
 }
 
 #[test]

@@ -219,8 +219,8 @@ async fn a_sign_in_opens_what_was_locked_and_a_logout_locks_it_again() {
     let table = "[agents.demo]\nbuiltin = \"demo\"\npool = { max = 2, warm = 0 }\n\
                  env = { ACP_DEMO_SIGN_IN = \"required\" }\n";
     let gateway = Setup::default().table(table).start();
-    let wish = json!({ "agent": "demo" });
-    let create = || gateway.posted("/v1/sessions", &[], &wish);
+    let client_call = json!({ "agent": "demo" });
+    let create = || gateway.posted("/v1/sessions", &[], &client_call);
     let problem = create().await.problem(424, "agent_auth_required");
     assert_eq!(problem["authMethods"][0]["id"], "demo");
     let wanted = json!({ "methodId": "demo" });

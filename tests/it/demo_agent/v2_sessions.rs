@@ -107,8 +107,8 @@ async fn a_sign_in_and_a_logout_have_methods_of_their_own() {
     let table = "[agents.demo]\nbuiltin = \"demo\"\nprotocol = 2\npool = { max = 2, warm = 0 }\nterminal_auth = true\n\
                  env = { ACP_DEMO_SIGN_IN = \"required\" }\n";
     let gateway = Setup::default().table(table).start();
-    let wish = json!({ "agent": "demo" });
-    let create = || gateway.posted("/v1/sessions", &[], &wish);
+    let client_call = json!({ "agent": "demo" });
+    let create = || gateway.posted("/v1/sessions", &[], &client_call);
     let problem = create().await.problem(424, "agent_auth_required");
     let methods = &problem["authMethods"];
     assert_eq!((&methods[0]["methodId"], &methods[0]["type"]), (&json!("demo"), &json!("agent")));

@@ -167,11 +167,11 @@ async fn a_first_term_to_the_keeper_passes_on_and_a_second_kills() {
     let child = bench.start(&format!("{RUNAWAY} {script}")).await;
     line_of(&bench.path("ready")).await;
     let runaway = pid(&line_of(&bench.path("runaway")).await);
-    let keeper = bench.keeper();
-    kill_process(keeper, Signal::TERM).unwrap();
+    let supervisor = bench.keeper();
+    kill_process(supervisor, Signal::TERM).unwrap();
     assert_eq!(line_of(&bench.path("term")).await, "got");
     assert_eq!(child.exit(), None);
-    kill_process(keeper, Signal::TERM).unwrap();
+    kill_process(supervisor, Signal::TERM).unwrap();
     let exit = soon(child.exited()).await;
     assert_eq!(exit, signal("SIGKILL"));
     assert!(!alive(runaway));
@@ -246,11 +246,11 @@ async fn a_start_that_is_given_up_while_the_keeper_starts_leaves_nothing() {
     let mut start = begin(&bench);
     poll_once(&mut start).await;
     until("a keeper", || !bench.run_files().is_empty()).await;
-    let keeper = bench.keeper();
-    assert!(alive(keeper));
+    let supervisor = bench.keeper();
+    assert!(alive(supervisor));
     drop(start);
     assert_nothing_left(&bench).await;
-    assert!(!alive(keeper));
+    assert!(!alive(supervisor));
 }
 
 #[tokio::test]

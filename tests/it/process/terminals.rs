@@ -82,10 +82,10 @@ async fn it_runs_as_the_agent_does_and_has_what_was_asked_for() {
     assert_eq!(lines[6..9], ["0", "1", "2"], "{shown}");
     let (program, fields) = lines[9].split_once(' ').unwrap();
     let fields: Vec<&str> = fields.rsplit(')').next().unwrap().split_whitespace().collect();
-    let [_, keeper, group, session, tty, ..] = fields[..] else { panic!("{shown}") };
+    let [_, supervisor, group, session, tty, ..] = fields[..] else { panic!("{shown}") };
     assert_eq!(
         (group, session, tty),
-        (program, keeper, "0"),
+        (program, supervisor, "0"),
         "a group below a keeper, without a terminal of the machine"
     );
     soon(agent.stop()).await;
@@ -122,8 +122,8 @@ async fn what_cannot_be_started_says_why_and_leaves_nothing() {
     wrong.args = vec!["x".repeat(3 << 20)];
     let error = soon(agent.terminals().spawn(wrong)).await.unwrap_err();
     assert!(matches!(&error, SpawnError::Setup(_)), "{error:?}");
-    let keeper = bench.keeper().as_raw_pid();
-    let children = || fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
+    let supervisor = bench.keeper().as_raw_pid();
+    let children = || fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
     until("only the agent is left", || children().split_whitespace().count() == 1).await;
     soon(agent.stop()).await;
 }
@@ -178,8 +178,9 @@ async fn the_agent_s_end_is_the_terminals_end() {
             "dies" => kill_process(pid(&agent.pid().to_string()), Signal::KILL).unwrap(),
             "loses its keeper" => kill_process(bench.keeper(), Signal::KILL).unwrap(),
             _ => {
-                let keeper = bench.keeper().as_raw_pid();
-                let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
+                let supervisor = bench.keeper().as_raw_pid();
+                let children =
+                    fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
                 let program = agent.pid().to_string();
                 let other = children.split_whitespace().find(|child| **child != program).unwrap();
                 kill_process(pid(other), Signal::KILL).unwrap();
