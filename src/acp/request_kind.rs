@@ -118,7 +118,8 @@ impl RequestKind {
                     Some(status) => match RawObject::parse(status) {
                         Some(status) => validate_exit(&status, "/exitStatus", violations),
                         None => {
-                            violations.push(ValidationError::new("/exitStatus", "expected an object or null"));
+                            violations
+                                .push(ValidationError::new("/exitStatus", "expected an object or null"));
                         }
                     },
                 }

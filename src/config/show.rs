@@ -143,7 +143,10 @@ impl TomlWriter<'_> {
         let no_load = format!(
             "no_load_idle_timeout = \"{no_load_idle}\", no_load_reclaim_timeout = \"{no_load_reclaim}\""
         );
-        self.value_line("pool", &format!("{{ max = {max}, {idle_processes}, idle = \"{idle}\", {no_load} }}"));
+        self.value_line(
+            "pool",
+            &format!("{{ max = {max}, {idle_processes}, idle = \"{idle}\", {no_load} }}"),
+        );
         let (start, silence) =
             (duration_text(agent.limits.start_timeout), duration_text(agent.limits.turn_idle_timeout));
         let line = size_text(agent.limits.max_line_bytes as u64);

@@ -212,7 +212,10 @@ impl AgentState {
         }
         self.leases.values().any(|leased| holds(&leased.history))
             || self.stopping.values().any(holds)
-            || self.idle.iter().any(|idle_process| holds(&idle_process.history) && !idle_process.matches(waiter))
+            || self
+                .idle
+                .iter()
+                .any(|idle_process| holds(&idle_process.history) && !idle_process.matches(waiter))
     }
 
     /// Recalls the idle leases whose processes lock the sessions of blocked waiters.
@@ -231,21 +234,26 @@ impl AgentState {
     /// An idle process that no waiter can use and that locks sessions which others may need.
     fn idle_process_to_stop(&self) -> Option<usize> {
         let blocks = |idle_process: &IdleProcess| {
-            self.queue
-                .iter()
-                .any(|w| self.is_blocked(w) && idle_process.has_requested_session(w) && !idle_process.matches(w))
+            self.queue.iter().any(|w| {
+                self.is_blocked(w) && idle_process.has_requested_session(w) && !idle_process.matches(w)
+            })
         };
-        self.idle
-            .iter()
-            .position(|idle_process| (self.keeps_sessions_locked && !idle_process.history.is_empty()) || blocks(idle_process))
+        self.idle.iter().position(|idle_process| {
+            (self.keeps_sessions_locked && !idle_process.history.is_empty()) || blocks(idle_process)
+        })
     }
 
     pub(super) fn next_step(&mut self, now: Instant, limits: &Limits) -> Step {
         self.queue.retain(|waiter| !waiter.reply.is_closed());
         let outdated = |idle_process: &IdleProcess| {
-            idle_process.generation < self.generation(&idle_process.tenant) || !Arc::ptr_eq(&idle_process.process.spec, &self.spec)
+            idle_process.generation < self.generation(&idle_process.tenant)
+                || !Arc::ptr_eq(&idle_process.process.spec, &self.spec)
         };
-        if let Some(dead) = self.idle.iter().position(|idle_process| idle_process.process.has_ended() || outdated(idle_process)) {
+        if let Some(dead) = self
+            .idle
+            .iter()
+            .position(|idle_process| idle_process.process.has_ended() || outdated(idle_process))
+        {
             let dead = self.idle.swap_remove(dead);
             if dead.process.has_ended() && dead.used_by.is_none() {
                 self.prestart_crashes.record(now, limits);
@@ -318,13 +326,18 @@ impl AgentState {
                 continue;
             }
             // The process that held the session has it in memory, or keeps it locked.
-            let held = |idle_process: &IdleProcess| idle_process.has_requested_session(waiter) && idle_process.matches(waiter);
+            let held = |idle_process: &IdleProcess| {
+                idle_process.has_requested_session(waiter) && idle_process.matches(waiter)
+            };
             let fits = |idle_process: &IdleProcess| {
-                idle_process.matches(waiter) && (!self.keeps_sessions_locked || idle_process.history.is_empty())
+                idle_process.matches(waiter)
+                    && (!self.keeps_sessions_locked || idle_process.history.is_empty())
             };
             let held = self.idle.iter().position(held);
             // Prefer a used process: any principal can use an unused one.
-            let used = || self.idle.iter().position(|idle_process| idle_process.used_by.is_some() && fits(idle_process));
+            let used = || {
+                self.idle.iter().position(|idle_process| idle_process.used_by.is_some() && fits(idle_process))
+            };
             if let Some(idle_process) = held.or_else(used).or_else(|| self.idle.iter().position(fits)) {
                 return Some((at, idle_process));
             }
@@ -352,7 +365,9 @@ impl AgentState {
     fn take_expired(&mut self, now: Instant) -> Option<IdleProcess> {
         let idle = self.spec.pool.idle_timeout;
         let surplus = self.unused_idle_count() > self.min_idle(now);
-        let over = |idle_process: &IdleProcess| now - idle_process.idle_since > idle && (surplus || !self.is_unused(idle_process));
+        let over = |idle_process: &IdleProcess| {
+            now - idle_process.idle_since > idle && (surplus || !self.is_unused(idle_process))
+        };
         let at = self.idle.iter().position(over)?;
         Some(self.idle.swap_remove(at))
     }

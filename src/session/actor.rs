@@ -243,7 +243,9 @@ impl Actor {
                 let outcome = self.answer(&by, request, outcome);
                 send_reply(reply, outcome);
             }
-            Command::Call { by, call: client_call, trace, reply } => self.queue_call(by, client_call, trace, reply),
+            Command::Call { by, call: client_call, trace, reply } => {
+                self.queue_call(by, client_call, trace, reply)
+            }
             Command::KillTerminal { terminal, reply } => {
                 let outcome = self.kill_terminal(terminal);
                 send_reply(reply, outcome);

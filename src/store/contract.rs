@@ -38,7 +38,8 @@ pub(crate) fn noisy(number: u8, seqs: RangeInclusive<u64>, length: usize) -> Run
             0 => String::new(),
             length => format!(",\"x\":\"{}\"", noise_of(number, seq, length)),
         };
-        let data = format!("{{\"id\":\"{id}\",\"seq\":{seq},\"type\":\"test\",\"session\":{number}{invalid_line}}}");
+        let data =
+            format!("{{\"id\":\"{id}\",\"seq\":{seq},\"type\":\"test\",\"session\":{number}{invalid_line}}}");
         write!(frames, "id: {id}\nevent: test\ndata: {data}\n\n").expect("writing to a string cannot fail");
     }
     Run {

@@ -84,7 +84,11 @@ fn errors_name_pointers_and_not_values() {
             "/content/tags/3"
         ]
     );
-    assert!(violations.iter().all(|violation| !violation.detail.contains("hush") && !violation.detail.contains("S3")));
+    assert!(
+        violations
+            .iter()
+            .all(|violation| !violation.detail.contains("hush") && !violation.detail.contains("S3"))
+    );
     assert_eq!(form.validate(None).len(), 2, "both required fields are missing");
     for no_object in ["[]", "1", r#"{"name":"abc","name":"abcd","a/b~c":true}"#] {
         let violations = form.validate(Some(&RawValue::from_string(no_object.to_owned()).unwrap()));

@@ -201,8 +201,11 @@ fn subscribe_with_sink(
 async fn task_is_woken_when_sink_cannot_deliver() {
     let (watermark, notifier) = (Watermark::new(0), Arc::new(Notifier::default()));
     run(&notifier);
-    let (mut subscription, sink) =
-        subscribe_with_sink(&watermark, &notifier, vec![Delivery::WakeTask, Delivery::More, Delivery::CaughtUp]);
+    let (mut subscription, sink) = subscribe_with_sink(
+        &watermark,
+        &notifier,
+        vec![Delivery::WakeTask, Delivery::More, Delivery::CaughtUp],
+    );
     let mut moved = ManualPoll::new(subscription.changed());
     watermark.advance(1, false);
     wait_until_idle(&watermark).await;
@@ -228,14 +231,12 @@ async fn task_is_woken_when_sink_cannot_deliver() {
 async fn few_sinks_are_notified_inline() {
     let (watermark, notifier) = (Watermark::new(0), Arc::new(Notifier::default()));
     let mut all: Vec<_> = (0..FEW).map(|_| subscribe_with_sink(&watermark, &notifier, Vec::new())).collect();
-    let mut waits: Vec<_> = all.iter_mut().map(|(subscription, _)| ManualPoll::new(subscription.changed())).collect();
+    let mut waits: Vec<_> =
+        all.iter_mut().map(|(subscription, _)| ManualPoll::new(subscription.changed())).collect();
     assert!(waits.iter_mut().all(|wait| !wait.poll()));
     drop(waits);
     watermark.advance(1, true);
-    assert!(
-        all.iter().all(|(_, sink)| sink.calls() == 1),
-        "delivered inline: the notifier does not run yet"
-    );
+    assert!(all.iter().all(|(_, sink)| sink.calls() == 1), "delivered inline: the notifier does not run yet");
     watermark.advance(2, false);
     assert!(all.iter().all(|(_, sink)| sink.calls() == 1), "without `inline` the notifier delivers");
     watermark.advance(3, true);
@@ -259,12 +260,12 @@ async fn inline_limit_counts_registered_waiters_of_all_threads() {
     let sits = |number: usize| subscribe_with_sink(&watermark, &notifiers[number % 2], Vec::new());
     let mut all: Vec<_> = (0..FEW + 3).map(sits).collect();
     let waits = |all: &mut Vec<(Subscription, Arc<FakeSink>)>| {
-        let mut waits: Vec<_> = all.iter_mut().map(|(subscription, _)| ManualPoll::new(subscription.changed())).collect();
+        let mut waits: Vec<_> =
+            all.iter_mut().map(|(subscription, _)| ManualPoll::new(subscription.changed())).collect();
         assert!(waits.iter_mut().all(|wait| !wait.poll()));
     };
-    let times = |all: &[(Subscription, Arc<FakeSink>)]| {
-        all.iter().map(|(_, sink)| sink.calls()).collect::<Vec<_>>()
-    };
+    let times =
+        |all: &[(Subscription, Arc<FakeSink>)]| all.iter().map(|(_, sink)| sink.calls()).collect::<Vec<_>>();
     waits(&mut all);
     watermark.advance(1, true);
     assert_eq!(
@@ -287,7 +288,8 @@ async fn inline_limit_counts_registered_waiters_of_all_threads() {
 async fn notifier_yields_between_batches() {
     let notifier = Arc::new(Notifier::default());
     let places: Vec<_> = (0..3 * AT_ONCE).map(|_| Watermark::new(0)).collect();
-    let mut all: Vec<_> = places.iter().map(|watermark| subscribe_with_sink(watermark, &notifier, Vec::new())).collect();
+    let mut all: Vec<_> =
+        places.iter().map(|watermark| subscribe_with_sink(watermark, &notifier, Vec::new())).collect();
     for (subscription, _) in &mut all {
         assert!(!ManualPoll::new(subscription.changed()).poll());
     }
@@ -306,7 +308,8 @@ async fn notifier_yields_between_batches() {
 #[tokio::test]
 async fn inline_remainder_is_left_to_notifier() {
     let (watermark, notifier) = (Watermark::new(0), Arc::new(Notifier::default()));
-    let (mut subscription, sink) = subscribe_with_sink(&watermark, &notifier, vec![Delivery::More, Delivery::More]);
+    let (mut subscription, sink) =
+        subscribe_with_sink(&watermark, &notifier, vec![Delivery::More, Delivery::More]);
     let mut moved = ManualPoll::new(subscription.changed());
     assert!(!moved.poll());
     watermark.advance(1, true);

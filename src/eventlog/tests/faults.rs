@@ -18,7 +18,8 @@ fn unreadable() -> ReadError {
 /// Starts a log that sends its fatal error to a channel.
 fn start_to_fail(store: &Arc<FaultyStore>, limits: Limits) -> (EventLog, mpsc::Receiver<String>) {
     let (watermark, why) = mpsc::sync_channel(1);
-    let fatal: Fatal = Box::new(move |why| watermark.send(why.to_owned()).expect("the test dropped the receiver"));
+    let fatal: Fatal =
+        Box::new(move |why| watermark.send(why.to_owned()).expect("the test dropped the receiver"));
     let store: Arc<dyn EventStore> = Arc::clone(store) as _;
     let log = EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown::new(), fatal);
     (log.expect("could not start the writer"), why)

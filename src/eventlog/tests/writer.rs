@@ -174,7 +174,8 @@ async fn close_returns_with_full_disk() {
 async fn failed_store_is_fatal_and_publishes_nothing() {
     let store = Arc::new(FaultyStore::new(Outcome::Commit));
     let (watermark, why) = mpsc::sync_channel(1);
-    let fatal: Fatal = Box::new(move |why| watermark.send(why.to_owned()).expect("the test dropped the receiver"));
+    let fatal: Fatal =
+        Box::new(move |why| watermark.send(why.to_owned()).expect("the test dropped the receiver"));
     let limits = Arc::new(Limits::default());
     let log = EventLog::start(store.clone(), Ids::system(), limits, Shutdown::new(), fatal).unwrap();
     let session = open(&log, 1).await;

@@ -21,7 +21,7 @@ use crate::pool::PoolStats;
 pub(in crate::http) async fn list_agents(
     State(gateway): State<Gateway>,
     _by: Authorized<CanRead>,
-    NoQuery,
+    NoQuery: NoQuery,
 ) -> Json<AgentList> {
     let agents = gateway.catalogue.load().agents().map(|spec| agent_info(&gateway, spec)).collect();
     Json(AgentList { agents, next_cursor: None })
@@ -38,7 +38,7 @@ pub(in crate::http) async fn get_agent(
     State(gateway): State<Gateway>,
     _by: Authorized<CanRead>,
     AgentPath(name): AgentPath,
-    NoQuery,
+    NoQuery: NoQuery,
 ) -> Result<Json<Agent>, ApiError> {
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
     Ok(Json(agent_info(&gateway, &spec)))

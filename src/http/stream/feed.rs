@@ -192,7 +192,12 @@ impl Feed {
             if stored {
                 out.extend_from_slice(frame.bytes);
             } else {
-                encoder.encode_into(&mut out, Some(&self.source.id(&self.epoch, held)), frame.kind, frame.data);
+                encoder.encode_into(
+                    &mut out,
+                    Some(&self.source.id(&self.epoch, held)),
+                    frame.kind,
+                    frame.data,
+                );
             }
         }
         self.client_cursor = held;
