@@ -18,8 +18,8 @@ COPY . .
 COPY --from=web /web/dist web/dist
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked --bin acp-gateway \
-    && install -D -m 0755 target/release/acp-gateway /out/acp-gateway
+    cargo build --profile dist --locked --bin acp-gateway \
+    && install -D -m 0755 target/dist/acp-gateway /out/acp-gateway
 
 # Agents run as the gateway's user, and may read the environment of what this user runs, with every secret that the container was
 # given by it. Not so of a program that its user may execute but not read: the kernel closes its process to others from the start.

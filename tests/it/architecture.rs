@@ -137,6 +137,48 @@ fn path_steps(text: &str) -> Vec<(String, String)> {
     steps
 }
 
+/// Test modules that call the library. All others, those of prompts and streams among them, use a running gateway only,
+/// so that they hold whatever the modules and types of `src/` are called.
+const USE_THE_LIBRARY: [&str; 19] = [
+    "agents",
+    "architecture",
+    "config",
+    "cors",
+    "coverage",
+    "files",
+    "golden",
+    "keys",
+    "log",
+    "models",
+    "openapi",
+    "panics",
+    "policy",
+    "process",
+    "recipes",
+    "replays",
+    "route_walk",
+    "scale",
+    "store",
+];
+
+#[test]
+fn tests_of_prompts_and_streams_use_a_running_gateway_only() {
+    let mut found = BTreeSet::new();
+    for file in rust_files("tests/it") {
+        if read(&file).contains("acp_gateway::") || read(&file).contains("acp_gateway_models::") {
+            let below = file.strip_prefix("tests/it").expect("it was listed there");
+            let module = below.components().next().expect("it has a name").as_os_str().to_string_lossy();
+            found.insert(module.trim_end_matches(".rs").to_owned());
+        }
+    }
+    assert_eq!(found, USE_THE_LIBRARY.map(str::to_owned).into(), "left: modules that call the library");
+    let allocations = read(Path::new("tests/allocations/main.rs")).replace("acp_gateway::cli::main()", "");
+    assert!(
+        !allocations.contains("acp_gateway::"),
+        "the test of allocations starts the gateway and calls nothing"
+    );
+}
+
 /// The pieces of a text that stand between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)

@@ -11,8 +11,8 @@ use crate::measure::{Sample, Scale, measure};
 use crate::options::{Options, USAGE};
 use crate::results::{Line, Results};
 use crate::server::Scratch;
-use crate::targets::{self, GATEWAY, Places, Target};
-use crate::{Outcome, gate};
+use crate::targets::{self, GATEWAY, Gateway, Places, Target};
+use crate::{Outcome, compare, gate};
 
 pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
     let mut args = args.peekable();
@@ -44,12 +44,13 @@ fn bench(options: &Options) -> Outcome<bool> {
         scratch: scratch.path().to_owned(),
     };
     let targets = targets::all(&places);
+    let previous = options.previous.as_ref().map(|program| Gateway::previous(&root.join(program), &places));
     let results = if let Some(file) = &options.results {
         Results::read(file)?
     } else {
         raise_files()?;
         let results = Results::create(&below.join("results.jsonl"))?;
-        rounds(options, &targets, &places, results)?
+        rounds(options, &chosen(options, &targets, previous.as_ref())?, &places, results)?
     };
     report(options, &root, &Context { results: &results, targets: &targets, machine: machine(&results) })
 }
@@ -66,7 +67,7 @@ fn raise_files() -> Outcome {
 
 fn rounds(
     options: &Options,
-    targets: &[Box<dyn Target>],
+    chosen: &[&dyn Target],
     places: &Places,
     mut results: Results,
 ) -> Outcome<Results> {
@@ -82,7 +83,6 @@ fn rounds(
         }
     };
     let tests = if options.gate { gate::TESTS.to_vec() } else { options.tests.clone() };
-    let chosen = chosen(options, targets)?;
     for round in 0..options.rounds() {
         for &test in &tests {
             for place in 0..chosen.len() {
@@ -105,8 +105,13 @@ fn rounds(
     Ok(results)
 }
 
-/// The requested targets that are installed.
-fn chosen<'a>(options: &Options, targets: &'a [Box<dyn Target>]) -> Outcome<Vec<&'a dyn Target>> {
+/// The targets that were asked for and are there. The previous build comes next to the current one, so that both are
+/// measured at nearly the same time.
+fn chosen<'a>(
+    options: &Options,
+    targets: &'a [Box<dyn Target>],
+    previous: Option<&'a Gateway>,
+) -> Outcome<Vec<&'a dyn Target>> {
     let wanted: Vec<&str> = if options.gate {
         gate::TARGETS.to_vec()
     } else {
@@ -115,13 +120,22 @@ fn chosen<'a>(options: &Options, targets: &'a [Box<dyn Target>]) -> Outcome<Vec<
     if let Some(unknown) = wanted.iter().find(|name| !targets.iter().any(|target| target.name() == **name)) {
         return Err(format!("there is no target {unknown}").into());
     }
-    let mut chosen = Vec::new();
+    let mut chosen: Vec<&dyn Target> = Vec::new();
     for target in targets.iter().filter(|target| wanted.is_empty() || wanted.contains(&target.name())) {
         match target.missing() {
             None => chosen.push(target.as_ref()),
             Some(why) if target.gateway().is_some() => return Err(format!("the gateway is {why}").into()),
             Some(why) => eprintln!("{}: {why}", target.title()),
         }
+    }
+    if let Some(previous) = previous {
+        if let Some(why) = previous.missing() {
+            return Err(format!("{} is {why}: {}", previous.title(), previous.program().display()).into());
+        }
+        let current = chosen.iter().position(|target| target.name() == GATEWAY);
+        let current = current
+            .ok_or("nothing to compare with the previous build: acp-gateway is not among the targets")?;
+        chosen.insert(current + 1, previous);
     }
     Ok(chosen)
 }
@@ -133,7 +147,7 @@ fn say(line: &Line) {
     let complaint = sample.complaint.as_ref().map_or(String::new(), |complaint| format!(" - {complaint}"));
     let (complete, readers) = (sample.complete, sample.readers);
     println!(
-        "{round} {:<8} {target:<16} {complete}/{readers} {}{complaint}",
+        "{round} {:<11} {target:<15} {complete}/{readers} {}{complaint}",
         test.name(),
         figures.join(", ")
     );
@@ -145,6 +159,7 @@ fn report(options: &Options, root: &Path, context: &Context<'_>) -> Outcome<bool
         for wrong in &wrong {
             eprintln!("{wrong}");
         }
+        print_comparison(context.results);
         return Ok(wrong.is_empty());
     }
     println!("\n{}\n{}", document::goals(context.results), document::targets(context));
@@ -152,6 +167,7 @@ fn report(options: &Options, root: &Path, context: &Context<'_>) -> Outcome<bool
     {
         println!("{part}");
     }
+    let regressed = print_comparison(context.results);
     if options.write || options.results.is_some() || options.whole() {
         let path: PathBuf = root.join("docs/internals/performance.md");
         document::write(&path, context)?;
@@ -159,5 +175,14 @@ fn report(options: &Options, root: &Path, context: &Context<'_>) -> Outcome<bool
     }
     let (readers, complete) = context.results.completeness(None, GATEWAY);
     let missed = GOALS.iter().any(|goal| goal.verdict(context.results) == Verdict::Missed);
-    Ok(readers == complete && !(options.must && missed))
+    Ok(readers == complete && !(options.must && (missed || regressed)))
+}
+
+/// Prints the ratios to the previous build, if it was measured. Returns whether any figure is worse.
+fn print_comparison(results: &Results) -> bool {
+    let comparisons = compare::compare(results);
+    if !comparisons.is_empty() {
+        println!("{}", compare::table(&comparisons));
+    }
+    comparisons.iter().any(|comparison| comparison.verdict() == compare::Verdict::Worse)
 }

@@ -18,8 +18,8 @@ enum Against {
     Without,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Better {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Better {
     More,
     Less,
 }

@@ -6,6 +6,7 @@ mod agent;
 mod bridge;
 mod check;
 mod clock;
+mod compare;
 mod document;
 mod drive;
 mod gate;

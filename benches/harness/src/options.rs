@@ -8,14 +8,16 @@ use crate::measure::Test;
 pub(crate) const USAGE: &str = "scripts/bench [OPTION...]
   --quick            a fifth of everything, three rounds; writes no document
   --rounds N         so many rounds (5)
-  --tests A,B        only these: single, fan, paced, latency, prompt, many, idle, cold, replay, stalled, strict, growth
+  --tests A,B        only these: single, fan, paced, latency, prompt, many, idle, cold, replay, stalled, strict,
+                     allocations, growth
   --targets A,B      only these: raw-epoll, acp-gateway, acp-http, durable-streams, nchan, sandbox-agent, supergateway
   --sessions A,B     growth: look at so many sessions (1000,10000)
   --events A,B       growth: and at a session with so many events (10000,100000,1000000)
   --gateway PATH     another build of the gateway
+  --previous BUILD   also measure an earlier build, a commit or the path of a program, and print the ratios
   --write            write docs/internals/performance.md also when targets or tests were left out
   --results FILE     make the document from earlier results and measure nothing
-  --must             fail when the gateway does not reach what it must
+  --must             fail when the gateway misses a goal, or costs 5 % more than the previous build in any figure
   --gate             for the CI: only what noise cannot move, in a minute; fails beyond its bounds
   --peers            install what the gateway is compared with, as far as that is possible";
 
@@ -35,6 +37,8 @@ pub(crate) struct Options {
     pub(crate) gate: bool,
     pub(crate) root: PathBuf,
     pub(crate) gateway: PathBuf,
+    /// The program of an earlier build.
+    pub(crate) previous: Option<PathBuf>,
 }
 
 impl Options {
@@ -51,7 +55,8 @@ impl Options {
             must: false,
             gate: false,
             root: PathBuf::from("."),
-            gateway: PathBuf::from("target/release/acp-gateway"),
+            gateway: PathBuf::from("target/dist/acp-gateway"),
+            previous: None,
         };
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
@@ -68,6 +73,7 @@ impl Options {
                 "--results" => options.results = Some(value()?.into()),
                 "--root" => options.root = value()?.into(),
                 "--gateway" => options.gateway = value()?.into(),
+                "--previous" => options.previous = Some(value()?.into()),
                 _ => return Err(format!("there is no {arg}\n{USAGE}").into()),
             }
         }
@@ -104,6 +110,8 @@ fn numbers<T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>>
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn parsed(args: &str) -> Outcome<Options> {
@@ -113,17 +121,18 @@ mod tests {
     #[test]
     fn everything_but_growth_is_measured_unless_told_otherwise() {
         let options = parsed("").unwrap();
-        assert_eq!((options.rounds(), options.tests.len(), options.whole()), (5, 11, true));
+        assert_eq!((options.rounds(), options.tests.len(), options.whole()), (5, 12, true));
         assert!(!options.tests.contains(&Test::Growth));
         let options = parsed("--quick --tests idle,single --rounds 7 --events 5,6").unwrap();
         assert_eq!((options.rounds(), options.whole()), (7, false));
         assert_eq!(options.tests, [Test::Single, Test::Idle]);
         assert_eq!(options.events, [5, 6]);
+        assert_eq!(parsed("--previous a/b").unwrap().previous.as_deref(), Some(Path::new("a/b")));
     }
 
     #[test]
     fn what_is_not_understood_is_said() {
-        for args in ["--tests nothing", "--rounds", "--rounds x", "--fast"] {
+        for args in ["--tests nothing", "--rounds", "--rounds x", "--previous", "--fast"] {
             assert!(parsed(args).is_err(), "{args}");
         }
     }

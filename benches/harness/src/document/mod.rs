@@ -14,7 +14,7 @@ use crate::results::Results;
 use crate::targets::Target;
 
 pub(crate) use machine::describe as describe_machine;
-pub(crate) use tables::{gateway, goals, growth, targets};
+pub(crate) use tables::{GROWTH, gateway, goals, growth, targets};
 
 /// The input of the tables besides the results.
 pub(crate) struct Context<'a> {

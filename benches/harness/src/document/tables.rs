@@ -97,7 +97,7 @@ pub(crate) fn targets(context: &Context<'_>) -> String {
 
 /// More results of the gateway with their spread. `None` if there are none.
 pub(crate) fn gateway(results: &Results) -> Option<String> {
-    const FIGURES: [(&str, Test, &str); 13] = [
+    const FIGURES: [(&str, Test, &str); 17] = [
         ("latency at 1000/s, p99.9, us", Test::Latency, "p999_us"),
         ("at the same pace, writing and syncing 16 KiB, p50, us", Test::Latency, "sync_us"),
         ("prompt to first event, p99, us", Test::Prompt, "p99_us"),
@@ -111,6 +111,10 @@ pub(crate) fn gateway(results: &Results) -> Option<String> {
         ("replay x 10 from disk, CPU s/M", Test::Replay, "disk_cpu_per_m"),
         ("100 readers beside 10 that never read, deliveries/s", Test::Stalled, "events_s"),
         ("1 x 1000, MB/s", Test::Fan, "mb_s"),
+        ("allocations for an event at full speed", Test::Allocations, "burst_calls"),
+        ("bytes allocated for an event at full speed", Test::Allocations, "burst_bytes"),
+        ("allocations for an event at 1000/s", Test::Allocations, "paced_calls"),
+        ("bytes allocated for an event at 1000/s", Test::Allocations, "paced_bytes"),
     ];
     let mut text = String::from("| | median | least | most |\n|---|---|---|---|\n");
     let mut any = false;
@@ -124,7 +128,7 @@ pub(crate) fn gateway(results: &Results) -> Option<String> {
 }
 
 /// The growth measurements: the name in results, and the title in the table.
-const GROWTH: [(&str, &str); 9] = [
+pub(crate) const GROWTH: [(&str, &str); 9] = [
     ("list_ms", "the first page of sessions, ms"),
     ("open_ms", "the session by its id, ms"),
     ("prompt_us", "prompt to first event, us"),

@@ -1,5 +1,6 @@
 //! The measurements. Each one starts a new server, so that no cache affects the next one.
 
+mod allocations;
 mod cold;
 mod growth;
 mod replay;
@@ -46,12 +47,14 @@ pub(crate) enum Test {
     Stalled,
     /// The syntax of the stream, and consecutive ids.
     Strict,
-    /// The cost of more sessions and longer logs.
+    /// The cost of an event asks of the allocator.
+    Allocations,
+    /// What more sessions and longer logs.
     Growth,
 }
 
 impl Test {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Single,
         Self::Fan,
         Self::Paced,
@@ -63,6 +66,7 @@ impl Test {
         Self::Replay,
         Self::Stalled,
         Self::Strict,
+        Self::Allocations,
         Self::Growth,
     ];
 
@@ -79,6 +83,7 @@ impl Test {
             Self::Replay => "replay",
             Self::Stalled => "stalled",
             Self::Strict => "strict",
+            Self::Allocations => "allocations",
             Self::Growth => "growth",
         }
     }
@@ -177,6 +182,9 @@ pub(crate) fn measure(
             run(1, Plan { strict: true, ..Plan::new(50, Prompt::burst(less(20_000))) })
         }
         Test::Strict => Ok(None),
+        Test::Allocations => {
+            target.gateway().map(|gateway| allocations::measure(gateway, less, folder)).transpose()
+        }
         Test::Growth => target.gateway().map(|gateway| growth::measure(gateway, scale, folder)).transpose(),
     }
 }
@@ -236,9 +244,15 @@ fn described(report: &Report) -> Sample {
 fn prompt(target: &dyn Target, folder: &Path, times: usize) -> Outcome<Sample> {
     with(target, folder, |running| {
         let session = running.session(0)?;
+        let workers = running.workers();
+        let before = proc::cpu(&workers);
         let latency = load::first_events(&session, times)?;
-        Ok(Sample { readers: 1, complete: 1, ..Sample::default() }
-            .with([("p50_us", latency.quantile(0.5)), ("p99_us", latency.quantile(0.99))]))
+        let cpu = (proc::cpu(&workers) - before) as f64 / 1e3;
+        Ok(Sample { readers: 1, complete: 1, ..Sample::default() }.with([
+            ("p50_us", latency.quantile(0.5)),
+            ("p99_us", latency.quantile(0.99)),
+            ("cpu_us", cpu / times as f64),
+        ]))
     })
 }
 

@@ -2,66 +2,90 @@
 //!
 //! Only the limits per client, session and hour are raised, because one client with one key simulates a thousand.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use super::{Amounts, GATEWAY, Places, Running, STREAM, Session, Target, absent};
+use super::config::{ConfigFlavor, FLAVORS};
+use super::{Amounts, GATEWAY, PREVIOUS, Places, Running, STREAM, Session, Target, absent};
 use crate::server::{Server, free_port};
 use crate::{Outcome, http};
 
 /// A key for these runs only. It is used only on loopback.
 const KEY: &str = "bench-key-0123456789abcdef0123456789abcdef0123456789";
 
-const LIMITS: &str = "[limits]
-streams = 100000
-live_sessions = 100000
-connections = 100000
-connections_per_address = 100000
-prompts_per_minute = 10000000
-requests_per_minute = 10000000
-session_events_per_hour = 1000000000
-session_bytes_per_hour = \"1TiB\"
-";
-
 /// The maximum number of agent processes: enough for a hundred concurrent sessions.
 const PROCESSES: usize = 256;
 
-#[derive(Debug)]
+/// A build of the gateway.
+#[derive(Debug, Clone)]
 pub(crate) struct Gateway {
-    places: Places,
+    name: &'static str,
+    title: &'static str,
+    program: PathBuf,
+    agent: PathBuf,
     processes: usize,
+    /// Detected before the first start.
+    flavor: OnceLock<ConfigFlavor>,
+    /// Further variables of its environment.
+    environment: Vec<(&'static str, OsString)>,
 }
 
 impl Gateway {
-    pub(crate) fn new(places: Places) -> Self {
-        Self { places, processes: PROCESSES }
+    /// The build under test.
+    pub(crate) fn current(places: &Places) -> Self {
+        Self::new(GATEWAY, "acp-gateway", &places.gateway, places)
+    }
+
+    /// An earlier build, measured for comparison.
+    pub(crate) fn previous(program: &Path, places: &Places) -> Self {
+        Self::new(PREVIOUS, "the previous build", program, places)
+    }
+
+    fn new(name: &'static str, title: &'static str, program: &Path, places: &Places) -> Self {
+        Self {
+            name,
+            title,
+            program: program.to_owned(),
+            agent: places.agent(),
+            processes: PROCESSES,
+            flavor: OnceLock::new(),
+            environment: Vec::new(),
+        }
     }
 
     /// A pool with so few processes that sessions must share them.
     pub(crate) fn crowded(&self) -> Self {
-        Self { places: self.places.clone(), processes: 8 }
+        Self { processes: 8, ..self.clone() }
     }
 
-    /// Starts the gateway on a directory, possibly with existing data. It may not answer yet.
+    /// With further environment variables.
+    pub(crate) fn with_environment<const N: usize>(&self, variables: [(&'static str, OsString); N]) -> Self {
+        Self { environment: variables.into(), ..self.clone() }
+    }
+
+    fn flavor(&self, folder: &Path) -> Outcome<ConfigFlavor> {
+        if let Some(flavor) = self.flavor.get() {
+            return Ok(*flavor);
+        }
+        let flavor = ConfigFlavor::detect(&self.program, folder, FLAVORS)?;
+        Ok(*self.flavor.get_or_init(|| flavor))
+    }
+
+    /// Starts the program on a folder and keeps the data of earlier starts. The program may not answer yet.
     pub(crate) fn launch(&self, folder: &Path) -> Outcome<(Server, SocketAddr)> {
         let path = |name: &str| folder.join(name);
-        fs::write(path("key"), KEY)?;
-        let agent = json!(self.places.agent());
-        let agent = format!(
-            "[agents.synthetic]\ncommand = {agent}\npool = {{ max = {}, warm = 1 }}\n",
-            self.processes
-        );
-        fs::write(path("gateway.toml"), format!("{agent}\n{LIMITS}"))?;
+        let (key, config, data) = (path("key"), path("gateway.toml"), path("data"));
+        fs::write(&key, KEY)?;
+        fs::write(&config, self.flavor(folder)?.render(&self.agent, self.processes))?;
         let address = free_port()?;
         let listen = address.to_string();
-        let config = path("gateway.toml");
-        let data = path("data");
         let command: [&OsStr; 8] = [
-            self.places.gateway.as_ref(),
+            self.program.as_ref(),
             "serve".as_ref(),
             "--listen".as_ref(),
             listen.as_ref(),
@@ -70,12 +94,12 @@ impl Gateway {
             "--data".as_ref(),
             data.as_ref(),
         ];
-        let key = path("key");
-        let environment = [
+        let mut environment = vec![
             ("HOME", folder.as_os_str()),
             ("ACP_GATEWAY_ADMIN_KEY_FILE", key.as_os_str()),
             ("RUST_LOG", "error".as_ref()),
         ];
+        environment.extend(self.environment.iter().map(|(name, value)| (*name, value.as_os_str())));
         Ok((Server::start(&command, &environment, path("gateway.log"))?, address))
     }
 
@@ -85,19 +109,23 @@ impl Gateway {
         Ok(Up { server, address })
     }
 
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// The size of the program in MiB.
     pub(crate) fn size(&self) -> Outcome<f64> {
-        Ok(fs::metadata(&self.places.gateway)?.len() as f64 / f64::from(1 << 20))
+        Ok(fs::metadata(&self.program)?.len() as f64 / f64::from(1 << 20))
     }
 }
 
 impl Target for Gateway {
     fn name(&self) -> &'static str {
-        GATEWAY
+        self.name
     }
 
     fn title(&self) -> String {
-        "acp-gateway".to_owned()
+        self.title.to_owned()
     }
 
     fn amounts(&self) -> Amounts {
@@ -112,7 +140,7 @@ impl Target for Gateway {
     }
 
     fn missing(&self) -> Option<String> {
-        absent(&self.places.gateway)
+        absent(&self.program)
     }
 
     fn start(&self, folder: &Path) -> Outcome<Box<dyn Running>> {

@@ -3,6 +3,7 @@
 mod acp_http;
 mod alone;
 mod bridged;
+mod config;
 mod durable_streams;
 mod gateway;
 mod nchan;
@@ -22,6 +23,7 @@ pub(crate) use gateway::{Gateway, Up as GatewayUp};
 
 pub(crate) const LIMIT: &str = "raw-epoll";
 pub(crate) const GATEWAY: &str = "acp-gateway";
+pub(crate) const PREVIOUS: &str = "previous";
 
 /// The locations of all programs.
 #[derive(Debug, Clone)]
@@ -122,7 +124,7 @@ impl fmt::Debug for Session {
 pub(crate) fn all(places: &Places) -> Vec<Box<dyn Target>> {
     vec![
         Box::new(raw_epoll::RawEpoll(places.clone())),
-        Box::new(Gateway::new(places.clone())),
+        Box::new(Gateway::current(places)),
         Box::new(acp_http::AcpHttp(places.clone())),
         Box::new(durable_streams::DurableStreams(places.clone())),
         Box::new(nchan::Nchan(places.clone())),
