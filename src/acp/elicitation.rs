@@ -214,8 +214,8 @@ mod tests {
             ("null", Some(""), Some("")),
             (r#"{"action":"cancel","action":"accept"}"#, Some(""), Some("")),
         ] {
-            assert_eq!(misfits(FORM, result), Vec::from_iter(form), "{result}");
-            assert_eq!(misfits(URL, result), Vec::from_iter(url), "{result}");
+            assert_eq!(violations(FORM, result), Vec::from_iter(form), "{result}");
+            assert_eq!(violations(URL, result), Vec::from_iter(url), "{result}");
         }
     }
 }

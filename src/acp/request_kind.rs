@@ -146,8 +146,8 @@ fn validate_exit(status: &RawObject<'_>, at: &str, violations: &mut Vec<Validati
 
 fn validate_permission(params: &RawValue, result: &RawValue) -> Result<(), ValidationError> {
     let violation = |error: &dyn std::error::Error| ValidationError::new("", error.to_string());
-    let view = permission::parse_permission(params).map_err(|error| misfit(&error))?;
-    view.validate(result).map_err(|error| misfit(&error))
+    let view = permission::parse_permission(params).map_err(|error| violation(&error))?;
+    view.validate(result).map_err(|error| violation(&error))
 }
 
 fn is_text(raw: &str) -> bool {

@@ -244,7 +244,7 @@ impl Actor {
                 send_reply(reply, outcome);
             }
             Command::Call { by, call: client_call, trace, reply } => {
-                self.queue_call(by, client_call, trace, reply)
+                self.queue_call(by, client_call, trace, reply);
             }
             Command::KillTerminal { terminal, reply } => {
                 let outcome = self.kill_terminal(terminal);

@@ -112,10 +112,10 @@ async fn all_waiters_wake_while_others_deregister() {
         let waiters = wait_list.waiters();
         (waiters.all.len(), waiters.free.len())
     };
-    let taken = seats();
+    let taken = waiters();
     assert_eq!(taken, (subscriptions.len(), 0), "free slots are reused");
     subscriptions.clear();
-    let taken = seats();
+    let taken = waiters();
     assert_eq!(taken, (0, 0), "no slots remain for dropped subscribers");
 }
 

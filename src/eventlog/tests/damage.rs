@@ -103,15 +103,15 @@ async fn damage_resets_only_readers_of_that_session() {
     let only = |sessions: &[(u8, Option<u64>)]| {
         Some(sessions.iter().map(|(number, start)| (id(*number), *start)).collect::<HashMap<_, _>>())
     };
-    let watermark = |before| GlobalItem::Reset { reason: ResetReason::Damaged, before, session: Some(id(1)) };
+    let reset = |before| GlobalItem::Reset { reason: ResetReason::Damaged, before, session: Some(id(1)) };
     for (sessions, start, resets, of_the_first, of_the_second) in [
-        (None, GlobalStart::After(0), vec![told(6), told(10)], vec![1, 2, 7, 8, 9, 10], 10),
-        (None, GlobalStart::After(5), vec![told(6), told(10)], vec![7, 8, 9, 10], 8),
+        (None, GlobalStart::After(0), vec![reset(6), reset(10)], vec![1, 2, 7, 8, 9, 10], 10),
+        (None, GlobalStart::After(5), vec![reset(6), reset(10)], vec![7, 8, 9, 10], 8),
         (None, GlobalStart::After(10), vec![], vec![7, 8, 9, 10], 6),
         (
             only(&[(1, None), (2, None)]),
             GlobalStart::Beginning,
-            vec![told(6), told(10)],
+            vec![reset(6), reset(10)],
             vec![1, 2, 7, 8, 9, 10],
             10,
         ),
@@ -120,7 +120,7 @@ async fn damage_resets_only_readers_of_that_session() {
         (
             only(&[(1, Some(3)), (2, Some(9))]),
             GlobalStart::Beginning,
-            vec![told(6), told(10)],
+            vec![reset(6), reset(10)],
             vec![7, 8, 9, 10],
             1,
         ),

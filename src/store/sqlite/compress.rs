@@ -87,7 +87,7 @@ pub fn decompress(stored: &[u8]) -> Option<Bytes> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::contract::{invalid_line, run, session};
+    use super::super::super::contract::{noise, run, session};
     use super::super::checksum;
     use super::*;
 
