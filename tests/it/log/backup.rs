@@ -183,7 +183,7 @@ async fn a_restore_takes_no_log_from_a_gateway_and_no_file_that_is_none() {
     let text = gateway.path("text");
     std::fs::write(&text, "not a log").expect("the folder is ours");
     for (file, why) in
-        [(&bad, "damaged"), (&text, "not a log of this program"), (&gateway.path("none"), "No such file")]
+        [(&bad, "damaged"), (&text, "is not an event log of acp-gateway"), (&gateway.path("none"), "No such file")]
     {
         let told = said(&run(&gateway, &["restore", text_of(file)]), false);
         assert!(told.contains(why), "{told}");
