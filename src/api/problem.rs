@@ -76,7 +76,7 @@ codes! {
     Draining = "draining", 503, true, "The gateway is shutting down";
     /// The key lacks a scope, the `Origin` of the page is not allowed, or the configuration forbids the operation.
     Forbidden = "forbidden", 403, false, "Not allowed";
-    /// The `Host` of the request is not a name of the gateway (`public_url`).
+    /// The `Host` of the request is not a name of the gateway (`server.public_url`).
     HostRefused = "host_refused", 421, false, "Not a name of this gateway";
     /// The first request with this `Idempotency-Key` has no response yet. Retry later.
     IdempotencyInFlight = "idempotency_in_flight", 409, true, "The first request is still in flight";

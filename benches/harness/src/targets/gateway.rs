@@ -16,15 +16,15 @@ use crate::{Outcome, http};
 /// A key for these runs only. It is used only on loopback.
 const KEY: &str = "bench-key-0123456789abcdef0123456789abcdef0123456789";
 
-const LIMITS: &str = "[limits]
-streams = 100000
-live_sessions = 100000
-connections = 100000
-connections_per_address = 100000
-prompts_per_minute = 10000000
-requests_per_minute = 10000000
-session_events_per_hour = 1000000000
-session_bytes_per_hour = \"1TiB\"
+const LIMITS: &str = "\
+limits.per_key.max_streams = 100000
+limits.per_key.max_live_sessions = 100000
+server.max_connections = 100000
+server.max_connections_per_address = 100000
+limits.per_key.max_prompts_per_minute = 10000000
+limits.per_key.max_requests_per_minute = 10000000
+limits.per_session.max_events_per_hour = 1000000000
+limits.per_session.max_bytes_per_hour = \"1TiB\"
 ";
 
 /// The maximum number of agent processes: enough for a hundred concurrent sessions.
@@ -52,10 +52,10 @@ impl Gateway {
         fs::write(path("key"), KEY)?;
         let agent = json!(self.places.agent());
         let agent = format!(
-            "[agents.synthetic]\ncommand = {agent}\npool = {{ max = {}, warm = 1 }}\n",
+            "[agents.synthetic]\ncommand = {agent}\npool = {{ max_size = {}, min_idle = 1 }}\n",
             self.processes
         );
-        fs::write(path("gateway.toml"), format!("{agent}\n{LIMITS}"))?;
+        fs::write(path("gateway.toml"), format!("{LIMITS}\n{agent}"))?;
         let address = free_port()?;
         let listen = address.to_string();
         let config = path("gateway.toml");
