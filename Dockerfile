@@ -38,11 +38,11 @@ LABEL org.opencontainers.image.title="acp-gateway" \
     org.opencontainers.image.description="An HTTP and SSE gateway that exposes ACP agents to web apps" \
     org.opencontainers.image.licenses="Apache-2.0"
 # The address is that of the container. A bind beyond loopback is refused until the operator says who guards it:
-# --insecure-http when the port is published on loopback only, behind_proxy in the configuration otherwise.
+# --insecure-http when the port is published on loopback only, server.trusted_proxies in the configuration otherwise.
 ENV ACP_GATEWAY_DATA=/data \
     ACP_GATEWAY_LISTEN=0.0.0.0:8080 \
     ACP_GATEWAY__WORKSPACES__ROOT=/workspaces \
-    ACP_GATEWAY__LIMITS__DRAIN=30s
+    ACP_GATEWAY__TIMEOUTS__DRAIN_TIMEOUT=30s
 USER 10001:10001
 WORKDIR /data
 VOLUME ["/data", "/workspaces"]
@@ -68,7 +68,7 @@ LABEL org.opencontainers.image.title="acp-gateway" \
 ENV ACP_GATEWAY_DATA=/data \
     ACP_GATEWAY_LISTEN=0.0.0.0:8080 \
     ACP_GATEWAY__WORKSPACES__ROOT=/workspaces \
-    ACP_GATEWAY__LIMITS__DRAIN=30s
+    ACP_GATEWAY__TIMEOUTS__DRAIN_TIMEOUT=30s
 USER 10001:10001
 WORKDIR /data
 VOLUME ["/data", "/workspaces"]

@@ -30,16 +30,16 @@ start_gateway() {
   port=$(free_port)
   url=http://127.0.0.1:$port
   # Room for all sessions that the requests make: a call that waits for a process of a full pool is most of the time of a run.
-  printf '[agents.demo]\nbuiltin = "demo"\npool = { max = 256, warm = 2, idle = "2s" }\n' >"$scratch/config.toml"
+  printf '[agents.demo]\nbuiltin = "demo"\npool = { max_size = 256, min_idle = 2, idle_timeout = "2s" }\n' >"$scratch/config.toml"
   (umask 077; "$PYTHON" -c 'import secrets; print(secrets.token_hex(32))' >"$key_file")
   key=$(<"$key_file")
   # The limits per principal are for people; here one key sends more in a minute than anyone would.
   env -i PATH=/usr/local/bin:/usr/bin:/bin HOME="$scratch" \
     ACP_GATEWAY_ADMIN_KEY_FILE="$key_file" \
-    ACP_GATEWAY__LIMITS__REQUESTS_PER_MINUTE=1000000 \
-    ACP_GATEWAY__LIMITS__PROMPTS_PER_MINUTE=1000000 \
-    ACP_GATEWAY__LIMITS__LIVE_SESSIONS=10000 \
-    ACP_GATEWAY__LIMITS__STREAMS=10000 \
+    ACP_GATEWAY__LIMITS__PER_KEY__MAX_REQUESTS_PER_MINUTE=1000000 \
+    ACP_GATEWAY__LIMITS__PER_KEY__MAX_PROMPTS_PER_MINUTE=1000000 \
+    ACP_GATEWAY__LIMITS__PER_KEY__MAX_LIVE_SESSIONS=10000 \
+    ACP_GATEWAY__LIMITS__PER_KEY__MAX_STREAMS=10000 \
     "$BINARY" serve --config "$scratch/config.toml" --data "$scratch/data" --listen "127.0.0.1:$port" >"$scratch/stdout" 2>"$scratch/stderr" &
   gateway=$!
   for ((tries = 0; tries < 300; tries++)); do

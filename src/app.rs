@@ -96,11 +96,11 @@ async fn check_after_unclean_shutdown(
         return Ok(());
     }
     let bytes = store.size()?;
-    let check_first = bytes <= limits.check_bytes;
+    let check_first = bytes <= limits.max_start_check_bytes;
     tracing::warn!(bytes, first = check_first, "the log was not closed cleanly; checking it");
     let (started, stop) = oneshot::channel();
     let (long, is_long) = oneshot::channel();
-    let (checked, max_bytes) = (Arc::clone(store), limits.check_bytes);
+    let (checked, max_bytes) = (Arc::clone(store), limits.max_start_check_bytes);
     let running = shutdown.spawn_blocking(move || {
         // The receiver is gone if the gateway already serves.
         checked.check(|stop| drop(started.send(stop)), max_bytes, || long.send(()).unwrap_or_default())
@@ -204,7 +204,7 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     }));
     listener.set_nonblocking(true).map_err(StartError::Listener)?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Listener)?;
-    let proxies = config.behind_proxy.clone();
+    let proxies = config.trusted_proxies.clone();
     let workers = http::StreamWorkers::start().map_err(StartError::StreamWorkers)?;
     let acceptor = http::Acceptor {
         limits: Arc::clone(&limits),
@@ -234,7 +234,7 @@ fn open_files(config: &Config) -> Option<OpenFiles> {
     let raised =
         raised.inspect_err(|error| tracing::warn!(%error, "could not raise the limit of open files")).ok()?;
     let processes = config.agents.values().map(|agent| agent.pool.max_size).sum::<usize>();
-    let connections = config.limits.connections;
+    let connections = config.limits.max_connections;
     let wanted = connections + processes * FILES_PER_PROCESS + BASE_FILES;
     if let Some(limit) = raised.insufficient_for(wanted) {
         tracing::warn!(
@@ -243,7 +243,7 @@ fn open_files(config: &Config) -> Option<OpenFiles> {
             connections,
             processes,
             "the hard limit of open files is too low for the configured connections and agents: raise it (LimitNOFILE= of \
-             systemd, --ulimit nofile= of a container, ulimit -Hn), or lower limits.connections"
+             systemd, --ulimit nofile= of a container, ulimit -Hn), or lower server.max_connections"
         );
     }
     Some(raised)
@@ -272,7 +272,11 @@ impl Gateway {
                 return Err(LogFailure(reason));
             }
         }
-        let drain = limits.drain + limits.drain_cancel + limits.drain_stdin + limits.drain_term + DRAIN_SLACK;
+        let drain = limits.drain_timeout
+            + limits.drain_cancel_timeout
+            + limits.drain_stdin_timeout
+            + limits.drain_term_timeout
+            + DRAIN_SLACK;
         if !shutdown.wait_for_tasks(drain).await {
             shutdown.abort();
             shutdown.wait_for_tasks(DRAIN_SLACK).await;
@@ -289,6 +293,6 @@ fn policy_options(config: &Config, bound: SocketAddr) -> PolicyOptions {
         bound,
         public_origin: config.public_url.clone(),
         allowed_origins: config.allowed_origins.clone(),
-        proxies: config.behind_proxy.clone(),
+        proxies: config.trusted_proxies.clone(),
     }
 }

@@ -35,9 +35,9 @@ impl Gateway {
         let path = |name: &str| place.folder.join(name);
         fs::write(path("key"), KEY)?;
         let agent = json!(env!("CARGO_BIN_EXE_fake-agent"));
-        let many = "requests_per_minute = 1000000\nprompts_per_minute = 1000000\nlogs_bytes = \"1TiB\"\n\
-            free_disk_percent = 0\nsession_events_per_hour = 1000000000\nsession_bytes_per_hour = \"1TiB\"\n";
-        let config = format!("[agents.fake]\ncommand = {agent}\n[limits]\n{many}{limits}\n");
+        let many = "limits.per_key.max_requests_per_minute = 1000000\nlimits.per_key.max_prompts_per_minute = 1000000\nretention.max_total_bytes = \"1TiB\"\n\
+            retention.min_free_disk_percent = 0\nlimits.per_session.max_events_per_hour = 1000000000\nlimits.per_session.max_bytes_per_hour = \"1TiB\"\n";
+        let config = format!("{many}{limits}\n[agents.fake]\ncommand = {agent}\n");
         fs::write(path("gateway.toml"), config)?;
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let began = Instant::now();

@@ -177,7 +177,7 @@ fn turn(gateway: &Gateway, session: &str, prompt: &str) -> Outcome {
 /// The duration of a small turn while retention deletes most events of the long session, and without other work.
 fn pruning(place: &Place, report: &mut dyn FnMut(&Value) -> Outcome) -> Outcome {
     let quiet = turns(&Gateway::start(place, "")?, None)?;
-    let gateway = Gateway::start(place, "session_log_bytes = \"1MiB\"")?;
+    let gateway = Gateway::start(place, "retention.max_session_bytes = \"1MiB\"")?;
     // The write triggers retention, so there is no wait for its interval.
     let busy = turns(&gateway, Some("flood n=2000 size=64"))?;
     gateway.stop()?;

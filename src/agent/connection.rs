@@ -93,9 +93,9 @@ impl ReadEnd {
         match self {
             Self::EndOfFile => None,
             Self::LineTooLong { cap } => Some(format!("a line on its stdout was longer than {cap} bytes")),
-            Self::StartupOutputTooLarge { cap } => Some(format!(
-                "it wrote more than {cap} bytes before it answered initialize (limits.start_output_bytes)"
-            )),
+            Self::StartupOutputTooLarge { cap } => {
+                Some(format!("it wrote more than {cap} bytes before it answered initialize"))
+            }
             Self::TooManyInvalidLines { per_minute } => {
                 Some(format!("it wrote more than {per_minute} lines a minute that are not JSON-RPC"))
             }
@@ -118,14 +118,14 @@ impl Connection {
         shutdown: &Shutdown,
     ) -> (Self, mpsc::Receiver<Batch>) {
         let tables = Arc::new(Mutex::new(PendingTables::default()));
-        let (batches, receiver) = mpsc::channel(limits.batches);
+        let (batches, receiver) = mpsc::channel(limits.max_queued_batches);
         let (over, watch) = watch::channel(None);
         let secrets = Arc::new(Mutex::new(secrets.to_vec()));
         let reader = Reader {
             tables: Arc::clone(&tables),
             lines: LineDecoder::new(line_cap),
             batches,
-            invalid_lines: InvalidLineLimiter::new(limits.bad_lines_per_minute),
+            invalid_lines: InvalidLineLimiter::new(limits.max_invalid_lines_per_minute),
             secrets: Arc::clone(&secrets),
             startup_bytes: Some(0),
             limits: Arc::clone(limits),
@@ -255,8 +255,8 @@ impl Reader {
         let block = self.lines.take_block();
         if let Some(bytes) = &mut self.startup_bytes {
             *bytes += block.len();
-            if *bytes > self.limits.start_output_bytes {
-                return Err(ReadEnd::StartupOutputTooLarge { cap: self.limits.start_output_bytes });
+            if *bytes > self.limits.max_start_output_bytes {
+                return Err(ReadEnd::StartupOutputTooLarge { cap: self.limits.max_start_output_bytes });
             }
         }
         // One check for all lines. If it fails, the parser checks each line.
@@ -274,7 +274,7 @@ impl Reader {
             };
             batch.bytes += line.len();
             let update =
-                if text { UpdateLine::scan(&block, line.clone(), self.limits.json_depth) } else { None };
+                if text { UpdateLine::scan(&block, line.clone(), self.limits.max_json_depth) } else { None };
             let message = update.map_or_else(|| self.parse_line(&block[line]), Inbound::Update);
             let bad = matches!(message, Inbound::InvalidLine { .. });
             if matches!(message, Inbound::Response { .. }) {
@@ -283,9 +283,11 @@ impl Reader {
             batch.messages.push(message);
             if bad && self.startup_bytes.is_none() && !self.invalid_lines.record() {
                 drop(self.batches.send(batch).await);
-                return Err(ReadEnd::TooManyInvalidLines { per_minute: self.limits.bad_lines_per_minute });
+                return Err(ReadEnd::TooManyInvalidLines {
+                    per_minute: self.limits.max_invalid_lines_per_minute,
+                });
             }
-            if batch.bytes >= self.limits.batch_bytes
+            if batch.bytes >= self.limits.max_batch_bytes
                 && !self.send(std::mem::replace(&mut batch, empty())).await
             {
                 return Ok(false);
@@ -304,7 +306,7 @@ impl Reader {
 
     fn parse_line(&self, line: &[u8]) -> Inbound {
         let invalid_line = Inbound::InvalidLine { bytes: line.len() };
-        let message = jsonrpc::parse(line, self.limits.json_depth);
+        let message = jsonrpc::parse(line, self.limits.max_json_depth);
         let mut tables = lock_or_abort(self.tables.lock());
         match message {
             Ok(Message::Notification { method, params }) => Inbound::Notification { method, params },

@@ -59,7 +59,7 @@ pub enum AgentFailure {
     #[error("the agent did not answer {method} in time")]
     Timeout { method: String },
     /// The start timeout of the agent's entry expired.
-    #[error("the agent did not answer initialize within {timeout:?} (agents.{agent}.limits.start)")]
+    #[error("the agent did not answer initialize within {timeout:?} (agents.{agent}.start_timeout)")]
     StartTimeout { agent: AgentName, timeout: Duration },
 }
 

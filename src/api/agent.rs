@@ -39,7 +39,7 @@ pub struct Agent {
 #[serde(rename_all = "camelCase")]
 pub struct PoolFigures {
     /// The maximum number of processes.
-    pub max: usize,
+    pub max_size: usize,
     /// The number of processes that run or start.
     pub processes: usize,
     /// The number of processes that start.
@@ -48,9 +48,9 @@ pub struct PoolFigures {
     pub leased: usize,
     /// The target number of idle processes. It is 0 while the agent requires a sign-in, and after a long time
     /// without use.
-    pub warm: usize,
+    pub min_idle: usize,
     /// The number of idle processes: ready for any session, or reserved for the principal that used them last.
-    pub idle_process: usize,
+    pub idle: usize,
     /// The number of turns and sessions that wait for a process.
     pub waiting: usize,
     /// True if the agent keeps a session locked after `session/close`. The gateway detects this at run time.

@@ -63,17 +63,17 @@ impl GatewayLimits {
     /// Combines the limits of the gateway with the limits of one principal.
     pub fn of(limits: &Limits, principal: &EffectiveLimits) -> Self {
         Self {
-            body_bytes: limits.body_bytes,
-            prompt_bytes: limits.prompt_bytes,
-            file_bytes: limits.file_bytes,
-            queued_prompts: limits.queued_prompts,
-            pending_requests: limits.pending_requests,
+            body_bytes: limits.max_body_bytes,
+            prompt_bytes: limits.max_prompt_bytes,
+            file_bytes: limits.max_file_bytes,
+            queued_prompts: limits.max_session_queued_prompts,
+            pending_requests: limits.max_pending_requests,
             prompts_per_minute: principal.get(PrincipalLimit::Prompts),
             requests_per_minute: principal.get(PrincipalLimit::Requests),
             streams: principal.get(PrincipalLimit::Streams),
             live_sessions: principal.get(PrincipalLimit::LiveSessions),
             max_queued_prompts: principal.get(PrincipalLimit::QueuedPrompts),
-            idempotency_seconds: limits.idempotency.as_secs(),
+            idempotency_seconds: limits.idempotency_key_max_age.as_secs(),
         }
     }
 }

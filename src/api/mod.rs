@@ -42,8 +42,8 @@ pub use request::{
 };
 pub use rpc::{RpcCall, RpcResult};
 pub use session::{
-    BulkResult, BulkResults, PermissionPolicy, Session, SessionList, SessionPolicy, SessionState,
-    SessionSummary, Unanswered,
+    BulkResult, BulkResults, OnTimeout, PermissionPolicy, Session, SessionList, SessionPolicy, SessionState,
+    SessionSummary,
 };
 pub use session_input::{CreateSession, McpServer, SessionPatch};
 pub use settings::{ConfigOptions, Modes, SetConfigOption, SetMode};

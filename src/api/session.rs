@@ -169,7 +169,7 @@ pub struct BulkResults {
 /// The action for a permission request that is not answered in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Unanswered {
+pub enum OnTimeout {
     Reject,
     Wait,
 }
@@ -180,11 +180,11 @@ pub enum Unanswered {
 pub struct PermissionPolicy {
     /// The action after the timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unanswered: Option<Unanswered>,
+    pub on_timeout: Option<OnTimeout>,
     /// The time in seconds that a request waits for an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 86_400)]
-    pub after_seconds: Option<u64>,
+    pub timeout_seconds: Option<u64>,
     /// Kinds of tool calls that the gateway allows without a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,

@@ -82,7 +82,7 @@ impl Credential {
 /// Why the policy rejects a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
-    #[error("the host name is not a name of this gateway: set public_url")]
+    #[error("the host name is not a name of this gateway: set server.public_url")]
     MisdirectedRequest,
     #[error("pages of this origin must not use this gateway: add the origin to allowed_origins")]
     OriginForbidden,
@@ -92,6 +92,6 @@ pub enum AdmissionError {
     InvalidKey,
     #[error("this ticket is not valid: create a new one")]
     InvalidTicket,
-    #[error("too many invalid keys from this address (`limits.bad_keys_per_minute`)")]
+    #[error("too many invalid keys from this address (`auth.max_failed_keys_per_minute`)")]
     TooManyInvalidKeys { retry_after: Duration },
 }

@@ -45,7 +45,7 @@ impl Policy {
             proxies: options.proxies.clone(),
             keys,
             tickets,
-            failures: FailureLimiter::new(limits.bad_keys_per_minute),
+            failures: FailureLimiter::new(limits.max_failed_keys_per_minute),
         }
     }
 

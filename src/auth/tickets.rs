@@ -118,9 +118,9 @@ impl Tickets {
         let tickets = Self(Arc::new(Inner {
             store,
             ids,
-            unused_ttl: limits.ticket_unused,
-            reconnect_ttl: limits.ticket_after,
-            max_per_principal: limits.tickets,
+            unused_ttl: limits.ticket_unused_timeout,
+            reconnect_ttl: limits.ticket_idle_timeout,
+            max_per_principal: limits.max_tickets,
             tickets: Mutex::default(),
             store_lock: Mutex::default(),
             flush_requested: Notify::new(),

@@ -66,8 +66,15 @@ struct Options {
 enum Command {
     /// Run the gateway (the default command)
     Serve,
-    /// Check the configuration and print its effective values, with secrets hidden
-    Check,
+    /// Check the configuration and print the values that are set, with secrets hidden
+    Check {
+        /// Print the defaults too
+        #[arg(long)]
+        all: bool,
+        /// Print a sample file with every key instead
+        #[arg(long, conflicts_with = "all")]
+        sample: bool,
+    },
     /// Create, change, list and revoke keys, also while the gateway runs
     #[command(subcommand)]
     Key(keys::KeyCommand),
@@ -124,7 +131,7 @@ pub fn main() -> ExitCode {
     }
     let done = match command {
         Command::Serve => serve::run(&line.options),
-        Command::Check => check::run(&line.options),
+        Command::Check { all, sample } => check::run(&line.options, all, sample),
         Command::Key(command) => keys::run(&command, &line.options),
         Command::Backup { file } => backup::backup(&file, &line.options),
         Command::Restore { file } => backup::restore(&file, &line.options),

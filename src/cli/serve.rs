@@ -34,7 +34,7 @@ enum BindError {
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let source = options.config_source();
     let config = source.load()?;
-    telemetry::init(config.log.as_deref())?;
+    telemetry::init(config.log_filter.as_deref())?;
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }

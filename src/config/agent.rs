@@ -185,9 +185,7 @@ impl Agent {
         if let Some(pool) = section.take("pool") {
             agent.pool = read_pool(pool)?;
         }
-        if let Some(limits) = section.take("limits") {
-            agent.limits = read_limits(limits)?;
-        }
+        agent.limits = read_limits(&mut section)?;
         agent.launch = read_launch(section)?;
         Ok(agent)
     }
@@ -245,12 +243,12 @@ const TOOL_KINDS: [&str; 10] =
 fn read_permissions(field: Field) -> Result<Permissions, ConfigError> {
     let mut section = field.section()?;
     let mut permissions = Permissions::default();
-    if let Some(unanswered) = section.take("unanswered") {
+    if let Some(on_timeout) = section.take("on_timeout") {
         permissions.on_timeout =
-            unanswered.choice(&[("reject", OnTimeout::Reject), ("wait", OnTimeout::Wait)])?;
+            on_timeout.choice(&[("reject", OnTimeout::Reject), ("wait", OnTimeout::Wait)])?;
     }
-    if let Some(after) = section.take("after") {
-        permissions.timeout = read_positive_duration(&after)?;
+    if let Some(timeout) = section.take("timeout") {
+        permissions.timeout = read_positive_duration(&timeout)?;
     }
     if let Some(allow) = section.take("allow") {
         let kinds = TOOL_KINDS.map(|kind| (kind, kind));
@@ -264,26 +262,28 @@ fn read_permissions(field: Field) -> Result<Permissions, ConfigError> {
 fn read_pool(field: Field) -> Result<Pool, ConfigError> {
     let mut section = field.section()?;
     let mut pool = Pool::default();
-    if let Some(max) = section.take("max") {
-        pool.max_size = max.count()?;
+    if let Some(max_size) = section.take("max_size") {
+        pool.max_size = max_size.count()?;
         if pool.max_size == 0 {
-            return Err(max.invalid("must be more than 0"));
+            return Err(max_size.invalid("must be more than 0"));
         }
     }
-    match section.take("warm") {
-        Some(warm) => {
-            pool.min_idle = warm.count()?;
+    match section.take("min_idle") {
+        Some(min_idle) => {
+            pool.min_idle = min_idle.count()?;
             if pool.min_idle > pool.max_size {
-                return Err(warm.invalid(format!("must be at most `max`, which is {}", pool.max_size)));
+                return Err(
+                    min_idle.invalid(format!("must be at most `max_size`, which is {}", pool.max_size))
+                );
             }
         }
         None => pool.min_idle = pool.min_idle.min(pool.max_size),
     }
-    if let Some(warm_for) = section.take("warm_for") {
-        pool.min_idle_for = read_positive_duration(&warm_for)?;
+    if let Some(time) = section.take("min_idle_for") {
+        pool.min_idle_for = read_positive_duration(&time)?;
     }
-    if let Some(idle) = section.take("idle") {
-        pool.idle_timeout = read_positive_duration(&idle)?;
+    if let Some(timeout) = section.take("idle_timeout") {
+        pool.idle_timeout = read_positive_duration(&timeout)?;
     }
     if let Some(timeout) = section.take("no_load_idle_timeout") {
         pool.no_load_idle_timeout = read_positive_duration(&timeout)?;
@@ -295,22 +295,20 @@ fn read_pool(field: Field) -> Result<Pool, ConfigError> {
     Ok(pool)
 }
 
-fn read_limits(field: Field) -> Result<AgentLimits, ConfigError> {
-    let mut section = field.section()?;
+fn read_limits(section: &mut Section) -> Result<AgentLimits, ConfigError> {
     let mut limits = AgentLimits::default();
-    if let Some(start) = section.take("start") {
-        limits.start_timeout = read_positive_duration(&start)?;
+    if let Some(timeout) = section.take("start_timeout") {
+        limits.start_timeout = read_positive_duration(&timeout)?;
     }
-    if let Some(line) = section.take("line") {
-        limits.max_line_bytes = line.size()?;
+    if let Some(bytes) = section.take("max_line_bytes") {
+        limits.max_line_bytes = bytes.size()?;
         if limits.max_line_bytes < 1024 {
-            return Err(line.invalid("must be at least 1KiB"));
+            return Err(bytes.invalid("must be at least 1KiB"));
         }
     }
-    if let Some(silence) = section.take("silence") {
-        limits.turn_idle_timeout = read_positive_duration(&silence)?;
+    if let Some(timeout) = section.take("turn_idle_timeout") {
+        limits.turn_idle_timeout = read_positive_duration(&timeout)?;
     }
-    section.finish()?;
     Ok(limits)
 }
 

@@ -22,9 +22,13 @@ pub struct Flags {
 const KEY_PREFIX: &str = "ACP_GATEWAY__";
 const VARIABLE_PREFIX: &str = "ACP_GATEWAY_";
 const CONFIG_VARIABLE: &str = "ACP_GATEWAY_CONFIG";
+const LOG_FILTER: &str = "telemetry.log_filter";
 /// Variables with a short name, and their keys.
-const SHORT_VARIABLES: [(&str, &str); 3] =
-    [("ACP_GATEWAY_DATA", "data"), ("ACP_GATEWAY_LISTEN", "listen"), ("ACP_GATEWAY_LOG", "log")];
+const SHORT_VARIABLES: [(&str, &str); 3] = [
+    ("ACP_GATEWAY_DATA", "server.data_dir"),
+    ("ACP_GATEWAY_LISTEN", "server.listen"),
+    ("ACP_GATEWAY_LOG", LOG_FILTER),
+];
 /// The prefixes of the variables that Kubernetes sets for a service named `acp-gateway`.
 const SERVICE_LINKS: [&str; 2] = ["ACP_GATEWAY_SERVICE_", "ACP_GATEWAY_PORT"];
 
@@ -45,22 +49,21 @@ pub(super) fn merge_layers(flags: &Flags, environment: &Environment) -> Result<N
 
 fn from_flags(flags: &Flags) -> Result<Node, ConfigError> {
     let mut tree = Node::table(Origin::Default);
-    let mut set = |key: &str, flag, value| {
-        insert(&mut tree, &[key.to_owned()], &Node { value, origin: Origin::Flag(flag) })
-    };
+    let mut set =
+        |key: &str, flag, value| insert(&mut tree, &dotted(key), &Node { value, origin: Origin::Flag(flag) });
     if let Some(data) = &flags.data {
         let data = data.to_str().ok_or(ConfigError::Invalid {
             origin: Origin::Flag("--data"),
-            key: "data".to_owned(),
+            key: "server.data_dir".to_owned(),
             reason: "not UTF-8".to_owned(),
         })?;
-        set("data", "--data", Value::String(data.to_owned()))?;
+        set("server.data_dir", "--data", Value::String(data.to_owned()))?;
     }
     if let Some(listen) = &flags.listen {
-        set("listen", "--listen", Value::String(listen.clone()))?;
+        set("server.listen", "--listen", Value::String(listen.clone()))?;
     }
     if flags.insecure_http {
-        set("insecure_http", "--insecure-http", Value::Boolean(true))?;
+        set("server.insecure_http", "--insecure-http", Value::Boolean(true))?;
     }
     Ok(tree)
 }
@@ -69,14 +72,14 @@ fn from_environment(environment: &Environment) -> Result<Node, ConfigError> {
     let mut tree = Node::table(Origin::Default);
     if let Some(filter) = environment.get("RUST_LOG").and_then(|filter| filter.to_str()) {
         let origin = Origin::Environment("RUST_LOG".into());
-        insert(&mut tree, &["log".to_owned()], &Node { value: Value::Untyped(filter.to_owned()), origin })?;
+        insert(&mut tree, &dotted(LOG_FILTER), &Node { value: Value::Untyped(filter.to_owned()), origin })?;
     }
     for (name, value) in environment.iter().filter(|(name, _)| name.starts_with(VARIABLE_PREFIX)) {
         let origin = Origin::Environment(Arc::from(name));
         let key = if let Some(key) = name.strip_prefix(KEY_PREFIX) {
             segments(key)
         } else if let Some((_, key)) = SHORT_VARIABLES.iter().find(|(short, _)| *short == name) {
-            Some(vec![(*key).to_owned()])
+            Some(dotted(key))
         } else if [CONFIG_VARIABLE, admin_key::FILE_VARIABLE, admin_key::HASH_VARIABLE].contains(&name)
             || SERVICE_LINKS.iter().any(|link| name.starts_with(link))
         {
@@ -107,7 +110,7 @@ fn strip_variable_prefix(name: &str) -> Option<&str> {
     name.strip_prefix(VARIABLE_PREFIX)
 }
 
-/// Converts `LIMITS__BODY_BYTES` to `limits.body_bytes`. Names below `env` and `headers` keep their case.
+/// Converts `SERVER__MAX_BODY_BYTES` to `server.max_body_bytes`. Names below `env` and `headers` keep their case.
 fn segments(key: &str) -> Option<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     let mut rest = key;
@@ -126,6 +129,10 @@ fn segments(key: &str) -> Option<Vec<String>> {
             }
         }
     }
+}
+
+fn dotted(key: &str) -> Vec<String> {
+    key.split('.').map(str::to_owned).collect()
 }
 
 fn insert(tree: &mut Node, key: &[String], node: &Node) -> Result<(), ConfigError> {

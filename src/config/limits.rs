@@ -1,48 +1,118 @@
-//! `[limits]`: every limit of `types/limits.rs`, with its field name as the key.
+//! The keys of `types/limits.rs`: the limits that an operator sets, and the internal limits.
+//!
+//! Internal limits have no key in a release build. The section `[testing]` of debug builds sets them in tests.
 
 use super::error::ConfigError;
-use super::section::{Field, Section};
+use super::key::{Key, KeyDefault};
+use super::section::Field;
+#[cfg(debug_assertions)]
+use super::section::Section;
 use super::units::{duration_text, size_text};
+#[cfg(debug_assertions)]
 use crate::types::Limits;
 
-/// Reads and lists all limits. The pattern names each field, so the compiler reports a field that is missing
-/// here.
+/// Declares both groups. The pattern names each field, so the compiler reports a field that is missing here.
 macro_rules! limits {
-    ($($kind:ident: $($name:ident),+;)+) => {
-        pub(super) fn read(mut section: Section) -> Result<Limits, ConfigError> {
-            let mut limits = Limits::default();
-            let Limits { $($($name),+),+ } = &mut limits;
-            $($(if let Some(field) = section.take(stringify!($name)) {
-                *$name = $kind::read(&field)?;
-            })+)+
-            section.finish()?;
-            Ok(limits)
-        }
+    (
+        operator { $([$section:literal] { $($name:ident = $field:ident: $kind:ident, $comment:literal;)+ })+ }
+        internal { $($internal_kind:ident: $($internal:ident),+;)+ }
+    ) => {
+        pub(super) const KEYS: &[Key] = &[$($(Key {
+            section: $section,
+            name: stringify!($name),
+            comment: $comment,
+            default: KeyDefault::Fixed,
+            local: true,
+            read: |config, field| {
+                config.limits.$field = $kind::read(&field)?;
+                Ok(())
+            },
+            show: |config| Some($kind::show(config.limits.$field)),
+        }),+),+];
 
-        /// Returns the names and the values in the syntax of the file.
-        pub(super) fn shown(limits: &Limits) -> Vec<(&'static str, String)> {
-            let Limits { $($($name),+),+ } = limits;
-            vec![$($((stringify!($name), $kind::show(*$name))),+),+]
+        #[cfg(debug_assertions)]
+        pub(super) fn read_testing(mut section: Section, limits: &mut Limits) -> Result<(), ConfigError> {
+            let Limits { $($($internal),+,)+ $($($field: _),+),+ } = limits;
+            $($(if let Some(field) = section.take(stringify!($internal)) {
+                *$internal = $internal_kind::read(&field)?;
+            })+)+
+            section.finish()
         }
     };
 }
 
 limits! {
-    time: header, connection_idle, body, write_stall, session_new, session_load, restore_timeout, replay_quiet_interval, replay_quiet_timeout, call, visit_wait, sign_in, cancel, cancel_total, stdin_stall, idempotency,
-        ticket_unused, ticket_after, link_key_unused, backoff_min, backoff_max, breaker_window, spawn, log_age, line_wait, settings_wait, delete_wait,
-        clock_jump, tombstone, keep_alive, session_idle, client_answer, extension_answer, terminal_alone,
-        queued_prompt_max_age;
-    time_or_none: clock_settle, stop_stdin, stop_term, stop_kill, drain_stdin, drain_term, drain, drain_cancel;
-    size: sign_in_bytes, socket_bytes, body_bytes, prompt_bytes, file_bytes, file_wanted_bytes, attached_text_bytes, batch_bytes, pending_bytes, run_bytes, transaction_bytes, stderr_bytes, start_output_bytes,
-        tail_bytes, tails_bytes, store_page_bytes, read_ahead_bytes, pages_bytes, session_bytes_per_hour, check_bytes, session_log_bytes, logs_bytes, http_buffer_bytes, send_buffer_bytes, stream_buffer_bytes, h2_header_bytes, connection_unsent_bytes, unsent_bytes, page_bytes,
-        terminal_bytes, terminal_max_bytes, terminals_bytes, terminal_log_bytes;
-    size_or_none: free_disk_bytes, disk_reserve_bytes;
-    count: session_events_per_hour, breaker_crashes, named_keys, link_keys, tickets, file_answers, file_names, json_depth, batches, commands,
-        bad_lines_per_minute, stdin_lines, stdin_reserved, writes, early_updates, pending_requests, line_places, prompts_per_minute,
-        requests_per_minute, streams, live_sessions, max_queued_prompts, connections, connections_per_address,
-        bad_keys_per_minute, store_readers, h2_streams, h2_unauthenticated_streams, h2_pending_resets;
-    count_or_none: queued_prompts, terminals;
-    percent: free_disk_percent;
+    operator {
+        ["server"] {
+            max_connections = max_connections: count, "Open connections. Further connections are refused.";
+            max_connections_per_address = max_connections_per_address: count, "Open connections from one address. A TLS proxy is exempt.";
+            max_body_bytes = max_body_bytes: size, "The size of a request body. A larger body fails with 413.";
+            max_prompt_bytes = max_prompt_bytes: size, "The size of a body with a prompt or an answer. A larger body fails with 413.";
+            max_file_bytes = max_file_bytes: size, "The size of an uploaded file, and of a file that an agent reads or writes through the gateway.";
+        }
+        ["auth"] {
+            link_key_idle_timeout = link_key_idle_timeout: time, "The lifetime of an unused link key. After it, requests fail with 401.";
+            max_failed_keys_per_minute = max_failed_keys_per_minute: count, "Wrong keys from one address. Beyond it, requests from there fail with 429.";
+        }
+        ["limits.per_key"] {
+            max_requests_per_minute = max_requests_per_minute: count, "Requests in a minute. Beyond it, requests fail with 429.";
+            max_prompts_per_minute = max_prompts_per_minute: count, "Prompts in a minute. Beyond it, prompts fail with 429.";
+            max_streams = max_streams: count, "Open event streams and held responses. Beyond it, requests fail with 429.";
+            max_live_sessions = max_live_sessions: count, "Sessions with a process or waiting for one. Beyond it, requests fail with 429.";
+            max_queued_prompts = max_queued_prompts: count, "Prompts and calls that wait for a process of one agent. Beyond it, they fail with 429.";
+        }
+        ["limits.per_session"] {
+            max_queued_prompts = max_session_queued_prompts: count_or_none, "Prompts that wait in the session. Beyond it, prompts fail with 429.";
+            max_pending_requests = max_pending_requests: count, "Requests of the agent without an answer. Beyond it, the agent receives an error.";
+            max_terminals = max_terminals: count_or_none, "Terminals that the gateway runs. Beyond it, the agent receives an error.";
+            max_bytes_per_hour = max_session_bytes_per_hour: size, "Bytes that the session may log in an hour. Beyond it, the turn fails and prompts fail with 429.";
+            max_events_per_hour = max_session_events_per_hour: count, "Events that the session may log in an hour. Beyond it, the turn fails and prompts fail with 429.";
+        }
+        ["timeouts"] {
+            session_new_timeout = session_new_timeout: time, "Creating or resuming a session at the agent. Then the request fails with 504.";
+            session_load_timeout = session_load_timeout: time, "Loading a session with its history at the agent. Then the request fails with 504.";
+            restore_timeout = restore_timeout: time, "Retries to restore a session. Then the turn fails with a retryable error.";
+            call_timeout = call_timeout: time, "A call to an agent outside a session. Then the call fails with 504.";
+            cancel_timeout = cancel_timeout: time, "A cancelled turn. Then the gateway stops the agent's process.";
+            sign_in_timeout = sign_in_timeout: time, "A sign-in to an agent. Then the call fails with 504, and a terminal closes.";
+            queue_timeout = queue_timeout: time, "Waiting for a process of an agent. Then the request fails with 504.";
+            client_answer_timeout = client_answer_timeout: time, "A file or terminal request to clients. Then the agent receives an error.";
+            drain_timeout = drain_timeout: time_or_none, "Running turns during a shutdown. Then the gateway cancels them.";
+            queued_prompt_max_age = queued_prompt_max_age: time, "The age of a queued prompt after a restart. An older prompt fails with `prompt_expired`.";
+            keep_alive_interval = keep_alive_interval: time, "The interval between keep-alive comments on a quiet stream.";
+        }
+        ["retention"] {
+            max_session_bytes = max_session_log_bytes: size, "The stored size of a session's log. Beyond it, the oldest events are deleted.";
+            max_total_bytes = max_total_log_bytes: size, "The stored size of all logs. Beyond it, the oldest events of the largest logs are deleted.";
+            max_age = max_log_age: time, "The age of a session's log after its last event. Older logs are deleted.";
+            deleted_max_age = deleted_max_age: time, "How long `session.deleted` remains on /v1/events, at most `max_age`.";
+            idempotency_key_max_age = idempotency_key_max_age: time, "How long the gateway remembers an `Idempotency-Key`.";
+            min_free_disk_bytes = min_free_disk_bytes: size_or_none, "Free disk space. Below it, prompts, new sessions and /readyz fail with 507.";
+            min_free_disk_percent = min_free_disk_percent: percent, "The same in percent of the disk. The larger value applies.";
+            disk_reserve_bytes = disk_reserve_bytes: size_or_none, "Disk space that the gateway reserves, to commit the ends of turns on a full disk.";
+        }
+        ["cache"] {
+            max_tail_bytes = max_tail_bytes: size, "Recent events of all sessions in memory. Beyond it, readers read from the disk.";
+            max_read_cache_bytes = max_read_cache_bytes: size, "The cache for readers of older events.";
+        }
+    }
+    internal {
+        time: header_timeout, connection_idle_timeout, body_timeout, write_stall_timeout, replay_quiet_interval, replay_quiet_timeout,
+            short_lease_timeout, cancel_total_timeout, stdin_stall_timeout, ticket_unused_timeout, ticket_idle_timeout, min_backoff, max_backoff,
+            breaker_window, spawn_timeout, settings_queue_timeout, upstream_delete_timeout, clock_jump_threshold, session_idle_timeout,
+            extension_answer_timeout, terminal_idle_timeout;
+        time_or_none: clock_settle_timeout, stop_stdin_timeout, stop_term_timeout, stop_kill_timeout, drain_stdin_timeout, drain_term_timeout,
+            drain_cancel_timeout;
+        size: max_sign_in_output_bytes, max_websocket_message_bytes, max_pending_write_bytes, max_attached_text_bytes, max_batch_bytes,
+            max_uncommitted_bytes, max_run_bytes, max_transaction_bytes, max_stderr_bytes, max_start_output_bytes, max_session_tail_bytes,
+            store_page_bytes, read_ahead_bytes, max_start_check_bytes, max_http_buffer_bytes, send_buffer_bytes, stream_send_buffer_bytes,
+            max_h2_header_bytes, max_connection_unsent_bytes, max_unsent_bytes, max_page_bytes, default_terminal_bytes, max_terminal_bytes,
+            max_total_terminal_bytes, max_terminal_log_bytes;
+        count: max_breaker_crashes, max_named_keys, max_link_keys, max_tickets, max_file_requests, max_search_names, max_json_depth,
+            max_queued_batches, max_queued_commands, max_invalid_lines_per_minute, max_stdin_lines, max_reserved_stdin_lines,
+            max_queued_writes, max_pre_attach_updates, max_queue_places, max_store_readers, max_h2_streams, max_h2_unauthenticated_streams,
+            max_h2_pending_resets;
+    }
 }
 
 fn require_non_zero<T: PartialEq + Default>(field: &Field, value: T) -> Result<T, ConfigError> {

@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use super::agent::Agent;
 use super::environment::{ChildEnvironment, Environment};
 use super::error::ConfigError;
+use super::key::Key;
 use super::layers::{Flags, merge_layers};
-use super::listen::{self, Listen};
+#[cfg(debug_assertions)]
+use super::limits;
+use super::listen::Listen;
 use super::node::{Node, Origin, Value};
-use super::section::Field;
-use super::{Config, DataDir, Workspaces, admin_key, known_agents, limits, mcp, origin};
+use super::section::{Field, Section};
+use super::{Config, DataDir, admin_key, keys, known_agents, mcp, settings};
 use crate::types::{AgentName, Limits};
 
 /// Reads and validates the whole configuration for the gateway. `on_path` returns true if a program with this
@@ -38,9 +41,7 @@ pub struct LocalConfig {
 /// Reads the configuration of a command that runs next to a gateway.
 pub fn load_local(flags: &Flags, environment: &Environment) -> Result<LocalConfig, ConfigError> {
     let mut root = Field::new("", merge_layers(flags, environment)?).section()?;
-    let data = read_data(root.take("data"), environment)?;
-    let listen = read_listen(root.take("listen"))?;
-    let limits = read_limits(root.take("limits"))?;
+    let Config { listen, data, limits, .. } = read_settings(&mut root, environment, |key| key.local)?;
     Ok(LocalConfig { listen, data, limits })
 }
 
@@ -54,47 +55,48 @@ fn read(
     tree.origins("", &mut origins);
     let mut root = Field::new("", tree).section()?;
 
-    let data = read_data(root.take("data"), environment)?;
-    let listen = read_listen(root.take("listen"))?;
-    let public_url = root.take("public_url").map(|field| origin::read_public_url(&field)).transpose()?;
-    let allowed_origins = parse_each(root.take("allowed_origins"), origin::read)?;
-    let behind_proxy = parse_each(root.take("behind_proxy"), Field::parse)?;
-    let insecure_http = root.take("insecure_http").map_or(Ok(false), |field| field.boolean())?;
-    let workspaces = read_workspaces(root.take("workspaces"), flags, &data)?;
-    let mut mcp = BTreeMap::new();
+    let mut config = read_settings(&mut root, environment, |_| true)?;
+    config.origins = origins;
+    add_workspaces(&mut config, flags)?;
     for (name, field) in root.take("mcp").map_or(Ok(Vec::new()), Field::entries)? {
         name.parse::<AgentName>().map_err(|_| field.invalid("a server's name has 1 to 64 characters of a-z, 0-9, '_' and '-', and begins with a letter or a digit"))?;
-        mcp.insert(name, mcp::read(field, environment)?);
+        config.mcp.insert(name, mcp::read(field, environment)?);
     }
-    let mut agents = BTreeMap::new();
     for (name, field) in root.take("agents").map_or(Ok(Vec::new()), Field::entries)? {
         let name = name.parse::<AgentName>().map_err(|error| field.invalid(error.to_string()))?;
-        agents.insert(name, Agent::read(field, environment)?);
+        config.agents.insert(name, Agent::read(field, environment)?);
     }
-    if agents.is_empty() {
-        agents = known_agents::default_agents(!listen.is_exposed(), on_path, environment);
+    if config.agents.is_empty() {
+        config.agents = known_agents::default_agents(!config.listen.is_exposed(), on_path, environment);
     }
-    let limits = read_limits(root.take("limits"))?;
-    let log = root.take("log").map(|field| field.string().map(str::to_owned)).transpose()?;
-    root.finish()?;
+    root.finish().map_err(keys::suggest_section)?;
+    config.admin_key = admin_key::read(environment)?;
+    config.child_environment = ChildEnvironment::from_environment(environment);
+    Ok(config)
+}
 
-    Ok(Config {
-        listen,
-        data,
-        public_url,
-        allowed_origins,
-        behind_proxy,
-        insecure_http,
-        workspaces,
-        mcp,
-        agents,
-        limits,
-        admin_key: admin_key::read(environment)?,
-        log,
-        child_environment: ChildEnvironment::from_environment(environment),
-        warnings: Vec::new(),
-        origins,
-    })
+/// Reads the wanted keys of all sections except agents and MCP servers. The other values are the defaults.
+fn read_settings(
+    root: &mut Section,
+    environment: &Environment,
+    wanted: impl Fn(&Key) -> bool,
+) -> Result<Config, ConfigError> {
+    // An empty path is no valid value. Thus it marks a directory that the configuration does not set.
+    let unset = PathBuf::new();
+    let mut config = Config::with_defaults(DataDir::new(unset.clone()));
+    config.workspaces.root.clone_from(&unset);
+    keys::read(root, &mut config, wanted)?;
+    #[cfg(debug_assertions)]
+    if let Some(field) = root.take("testing") {
+        limits::read_testing(field.section()?, &mut config.limits)?;
+    }
+    if config.data.path() == unset {
+        config.data = default_data(environment)?;
+    }
+    if config.workspaces.root == unset {
+        config.workspaces.root = config.data.workspaces();
+    }
+    Ok(config)
 }
 
 /// A listener that other machines can reach requires TLS in a proxy, or an explicit opt-out.
@@ -110,30 +112,15 @@ fn check_exposure(config: &mut Config) -> Result<(), ConfigError> {
         ));
         return Ok(());
     }
-    if !config.behind_proxy.is_empty() {
+    if !config.trusted_proxies.is_empty() {
         return Ok(());
     }
     let reason = format!(
         "{address} is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with \
-         behind_proxy = [\"10.0.0.1\"], or use --insecure-http to send keys unencrypted"
+         server.trusted_proxies = [\"10.0.0.1\"], or use --insecure-http to send keys unencrypted"
     );
-    let origin = config.origins.get("listen").cloned().unwrap_or(Origin::Default);
-    Err(ConfigError::Invalid { origin, key: "listen".to_owned(), reason })
-}
-
-fn read_listen(field: Option<Field>) -> Result<Listen, ConfigError> {
-    field.map_or(Ok(Listen::default()), |field| listen::read(&field))
-}
-
-fn read_limits(field: Option<Field>) -> Result<Limits, ConfigError> {
-    field.map_or(Ok(Limits::default()), |field| limits::read(field.section()?))
-}
-
-fn read_data(field: Option<Field>, environment: &Environment) -> Result<DataDir, ConfigError> {
-    match field {
-        Some(field) => Ok(DataDir::new(read_folder(&field)?)),
-        None => default_data(environment),
-    }
+    let origin = config.origins.get("server.listen").cloned().unwrap_or(Origin::Default);
+    Err(ConfigError::Invalid { origin, key: "server.listen".to_owned(), reason })
 }
 
 fn default_data(environment: &Environment) -> Result<DataDir, ConfigError> {
@@ -143,50 +130,16 @@ fn default_data(environment: &Environment) -> Result<DataDir, ConfigError> {
     folder.map(|folder| DataDir::new(folder.join("acp-gateway"))).ok_or(ConfigError::NoDataFolder)
 }
 
-fn read_workspaces(field: Option<Field>, flags: &Flags, data: &DataDir) -> Result<Workspaces, ConfigError> {
-    let mut workspaces = Workspaces { root: data.workspaces(), allow: Vec::new() };
-    if let Some(field) = field {
-        let mut section = field.section()?;
-        if let Some(root) = section.take("root") {
-            workspaces.root = read_folder(&root)?;
-        }
-        workspaces.allow = parse_each(section.take("allow"), read_existing_folder)?;
-        section.finish()?;
-    }
+/// Adds the directories of the command line.
+fn add_workspaces(config: &mut Config, flags: &Flags) -> Result<(), ConfigError> {
     for path in &flags.workspaces {
-        let node = Node { value: Value::String(path_text(path)?), origin: Origin::Flag("--workspace") };
-        workspaces.allow.push(read_existing_folder(&Field::new("workspaces.allow", node))?);
+        let origin = Origin::Flag("--workspace");
+        let node = Node { value: Value::String(path_text(path)?), origin: origin.clone() };
+        let folder = settings::read_existing_folder(&Field::new("workspaces.allow", node))?;
+        config.workspaces.allow.push(folder);
+        config.origins.entry("workspaces.allow".to_owned()).or_insert(origin);
     }
-    Ok(workspaces)
-}
-
-fn parse_each<T>(
-    field: Option<Field>,
-    read: impl Fn(&Field) -> Result<T, ConfigError>,
-) -> Result<Vec<T>, ConfigError> {
-    field.map_or(Ok(Vec::new()), Field::list)?.iter().map(read).collect()
-}
-
-/// Reads a directory. A file requires an absolute path; a path on the command line is relative to the current
-/// directory.
-fn read_folder(field: &Field) -> Result<PathBuf, ConfigError> {
-    let path = Path::new(field.string()?);
-    if path.is_absolute() {
-        return Ok(path.to_owned());
-    }
-    if matches!(field.origin(), Origin::File { .. }) || path.as_os_str().is_empty() {
-        return Err(field.invalid("must be an absolute path"));
-    }
-    std::path::absolute(path).map_err(|error| field.invalid(error.to_string()))
-}
-
-fn read_existing_folder(field: &Field) -> Result<PathBuf, ConfigError> {
-    let path = read_folder(field)?;
-    if path.is_dir() {
-        Ok(path)
-    } else {
-        Err(field.invalid(format!("{} is not a directory", path.display())))
-    }
+    Ok(())
 }
 
 fn path_text(path: &Path) -> Result<String, ConfigError> {

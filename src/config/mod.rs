@@ -6,13 +6,15 @@
 //! The order of precedence is defaults < file < environment < flags. No file in the current directory is read
 //! implicitly.
 //!
-//! Read `load` first, then `layers`, `node` and `section`, then the modules of the single sections.
+//! Read `load` first, then `layers`, `node` and `section`. `key` and `keys` define the table of keys, whose rows are in
+//! `settings` and `limits`. `show` and `sample` print it. The other modules read single sections.
 
 mod admin_key;
 mod agent;
-mod restart_required;
 mod environment;
 mod error;
+mod key;
+mod keys;
 mod known_agents;
 mod layers;
 mod limits;
@@ -21,9 +23,13 @@ mod load;
 mod mcp;
 mod node;
 mod origin;
+mod restart_required;
+mod sample;
 mod secret;
 mod section;
+mod settings;
 mod show;
+mod toml_text;
 mod units;
 
 use std::collections::BTreeMap;
@@ -39,8 +45,9 @@ pub use listen::Listen;
 pub use load::{LocalConfig, load, load_local};
 pub use mcp::McpServer;
 pub use node::Origin;
+pub use sample::{reference, sample};
 pub use secret::{Secret, SecretText};
-pub use show::show;
+pub use show::{Shown, show};
 
 /// The validated configuration.
 #[derive(Debug, Clone)]
@@ -52,7 +59,7 @@ pub struct Config {
     /// Origins of other pages that may use the gateway, in the form of a browser.
     pub allowed_origins: Vec<String>,
     /// Proxies whose `X-Forwarded-For` header is trusted.
-    pub behind_proxy: Vec<Network>,
+    pub trusted_proxies: Vec<Network>,
     pub insecure_http: bool,
     pub workspaces: Workspaces,
     pub mcp: BTreeMap<String, McpServer>,
@@ -61,13 +68,36 @@ pub struct Config {
     /// SHA-256 of the operator's admin key. If it is set, the gateway creates no link key.
     pub admin_key: Option<[u8; 32]>,
     /// The log filter in the syntax of `tracing`.
-    pub log: Option<String>,
+    pub log_filter: Option<String>,
     /// The part of the gateway's environment that children may receive.
     pub child_environment: ChildEnvironment,
     /// Warnings about permitted but risky settings.
     pub warnings: Vec<String>,
     /// The origin of each key that is set, by its dotted name.
     origins: BTreeMap<String, Origin>,
+}
+
+impl Config {
+    /// Returns the defaults, without an agent, for a data directory.
+    fn with_defaults(data: DataDir) -> Self {
+        Self {
+            workspaces: Workspaces { root: data.workspaces(), allow: Vec::new() },
+            listen: Listen::default(),
+            data,
+            public_url: None,
+            allowed_origins: Vec::new(),
+            trusted_proxies: Vec::new(),
+            insecure_http: false,
+            mcp: BTreeMap::new(),
+            agents: BTreeMap::new(),
+            limits: Limits::default(),
+            admin_key: None,
+            log_filter: None,
+            child_environment: ChildEnvironment::default(),
+            warnings: Vec::new(),
+            origins: BTreeMap::new(),
+        }
+    }
 }
 
 /// The directories in which sessions may work.

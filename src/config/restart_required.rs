@@ -1,48 +1,14 @@
 //! Configuration changes that apply only after a restart.
 
-use super::{Config, limits};
-use crate::types::PrincipalLimit;
+use super::{Config, keys};
 
 impl Config {
-    /// Lists the keys whose values differ in `next` and apply only after a restart.
+    /// Lists the keys whose values differ in `next` and apply only after a restart. A reload applies agents, MCP
+    /// servers and the admin key, which are not in the table of keys.
     pub fn changes_that_need_restart(&self, next: &Self) -> Vec<String> {
-        let Self {
-            listen,
-            data,
-            public_url,
-            allowed_origins,
-            behind_proxy,
-            insecure_http,
-            workspaces,
-            limits,
-            log,
-            // A reload applies these keys.
-            agents: _,
-            mcp: _,
-            admin_key: _,
-            // The environment of the start determines these fields, or they are not keys.
-            child_environment: _,
-            warnings: _,
-            origins: _,
-        } = self;
-        let keys = [
-            ("listen", listen != &next.listen),
-            ("data", data != &next.data),
-            ("public_url", public_url != &next.public_url),
-            ("allowed_origins", allowed_origins != &next.allowed_origins),
-            ("behind_proxy", behind_proxy != &next.behind_proxy),
-            ("insecure_http", insecure_http != &next.insecure_http),
-            ("workspaces.root", workspaces.root != next.workspaces.root),
-            ("workspaces.allow", workspaces.allow != next.workspaces.allow),
-            ("log", log != &next.log),
-        ];
-        let differing = keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key.to_owned());
-        let shown = limits::shown(limits).into_iter().zip(limits::shown(&next.limits));
-        let of_principals = |name: &str| PrincipalLimit::ALL.iter().any(|limit| limit.key() == name);
-        let limits = shown
-            .filter(|(ours, theirs)| ours != theirs && !of_principals(ours.0))
-            .map(|((name, _), _)| format!("limits.{name}"));
-        differing.chain(limits).collect()
+        let differing =
+            keys::all().filter(|key| !key.is_reloadable() && (key.show)(self) != (key.show)(next));
+        differing.map(super::key::Key::path).collect()
     }
 }
 
@@ -60,28 +26,28 @@ mod tests {
             load(&flags, &[("HOME", "/")].into_iter().collect(), &|_| false).unwrap()
         };
         let first = read("");
-        let taken =
-            "[agents.a]\ncommand = \"a\"\n[mcp.docs]\nurl = \"https://mcp.example\"\n[limits]\nstreams = 3\n";
+        let taken = "[agents.a]\ncommand = \"a\"\n[mcp.docs]\nurl = \"https://mcp.example\"\n[limits.per_key]\nmax_streams = 3\n";
         assert_eq!(first.changes_that_need_restart(&read(taken)), Vec::<String>::new());
         let here = folder.path().display();
         let all = format!(
-            "listen = \"127.0.0.1:1\"\ndata = \"{here}\"\npublic_url = \"https://a.example\"\n\
-             allowed_origins = [\"https://b.example\"]\nbehind_proxy = [\"10.0.0.1\"]\ninsecure_http = true\n\
-             log = \"debug\"\n[workspaces]\nroot = \"{here}/root\"\nallow = [\"{here}\"]\n[limits]\ndrain = \"9s\"\n"
+            "[server]\nlisten = \"127.0.0.1:1\"\ndata_dir = \"{here}\"\npublic_url = \"https://a.example\"\n\
+             trusted_proxies = [\"10.0.0.1\"]\ninsecure_http = true\n[auth]\nallowed_origins = [\"https://b.example\"]\n\
+             [telemetry]\nlog_filter = \"debug\"\n[workspaces]\nroot = \"{here}/root\"\nallow = [\"{here}\"]\n\
+             [timeouts]\ndrain_timeout = \"9s\"\n"
         );
         assert_eq!(
             first.changes_that_need_restart(&read(&all)),
             [
-                "listen",
-                "data",
-                "public_url",
-                "allowed_origins",
-                "behind_proxy",
-                "insecure_http",
+                "server.listen",
+                "server.data_dir",
+                "server.public_url",
+                "server.trusted_proxies",
+                "server.insecure_http",
+                "auth.allowed_origins",
                 "workspaces.root",
                 "workspaces.allow",
-                "log",
-                "limits.drain"
+                "telemetry.log_filter",
+                "timeouts.drain_timeout",
             ]
         );
     }

@@ -7,41 +7,50 @@ use super::agent::{Agent, Home, Launch, OnTimeout};
 use super::mcp::McpServer;
 use super::node::Origin;
 use super::secret::{Secret, describe};
+use super::toml_text::{key, list, quoted};
 use super::units::{duration_text, size_text};
-use super::{Config, limits};
+use super::{Config, keys};
 use crate::types::ServedBy;
 
+/// Which values [`show`] prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// The values that the file, the environment or flags set, and what identifies each agent.
+    Set,
+    All,
+}
+
 /// Returns the configuration as TOML. Each line ends with a comment that names the origin of its value.
-pub fn show(config: &Config) -> String {
-    let mut page = TomlWriter { text: String::new(), origins: &config.origins, section: String::new() };
+pub fn show(config: &Config, shown: Shown) -> String {
+    let mut page =
+        TomlWriter { text: String::new(), origins: &config.origins, section: "", header: None, shown };
     for warning in &config.warnings {
         page.write_line(&format!("# warning: {warning}"));
     }
-    page.value_line("listen", &quoted(&config.listen.address.to_string()));
-    page.value_line("data", &path(config.data.path()));
-    page.optional_line("public_url", config.public_url.as_deref());
-    page.value_line("allowed_origins", &list(&config.allowed_origins));
-    page.value_line("behind_proxy", &list(&config.behind_proxy));
-    page.value_line("insecure_http", &config.insecure_http.to_string());
-    page.optional_line("log", config.log.as_deref());
     if config.admin_key.is_some() {
         page.write_line("# The environment sets an admin key; the gateway creates no link key.");
     }
-    page.section("workspaces");
-    page.value_line("root", &path(&config.workspaces.root));
-    let allow: Vec<_> = config.workspaces.allow.iter().map(|root| root.display().to_string()).collect();
-    page.value_line("allow", &list(&allow));
-    for (name, server) in &config.mcp {
-        page.section(&format!("mcp.{name}"));
-        page.mcp_server_lines(server);
+    for (section, _) in keys::SECTIONS {
+        page.section(section);
+        for key in keys::of_section(section) {
+            if let Some(value) = (key.show)(config) {
+                page.value_line(key.name, &value);
+            }
+        }
     }
-    for (name, agent) in &config.agents {
-        page.section(&format!("agents.{name}"));
+    let agents: Vec<_> =
+        config.agents.iter().map(|(name, agent)| (format!("agents.{name}"), agent)).collect();
+    for (section, agent) in &agents {
+        page.section(section);
         page.agent_lines(agent);
     }
-    page.section("limits");
-    for (name, value) in limits::shown(&config.limits) {
-        page.value_line(name, &value);
+    let servers: Vec<_> = config.mcp.iter().map(|(name, server)| (format!("mcp.{name}"), server)).collect();
+    for (section, server) in &servers {
+        page.section(section);
+        page.mcp_server_lines(server);
+    }
+    if shown == Shown::Set {
+        page.write_line("\n# All other keys have their defaults. `acp-gateway check --all` prints them.");
     }
     page.text
 }
@@ -49,34 +58,44 @@ pub fn show(config: &Config) -> String {
 struct TomlWriter<'a> {
     text: String,
     origins: &'a BTreeMap<String, Origin>,
-    section: String,
+    section: &'a str,
+    /// The header of the section, until its first line is printed.
+    header: Option<String>,
+    shown: Shown,
 }
 
-impl TomlWriter<'_> {
+impl<'a> TomlWriter<'a> {
     fn write_line(&mut self, line: &str) {
+        if let Some(header) = self.header.take() {
+            writeln!(self.text, "{header}").expect("writing to a string does not fail");
+        }
         writeln!(self.text, "{line}").expect("writing to a string does not fail");
     }
 
-    fn section(&mut self, name: &str) {
-        self.write_line(&format!("\n[{name}]"));
-        name.clone_into(&mut self.section);
+    fn section(&mut self, name: &'a str) {
+        self.header = Some(format!("\n[{name}]"));
+        self.section = name;
     }
 
+    /// Prints a value if it is set, or if all values are wanted.
     fn value_line(&mut self, name: &str, value: &str) {
-        let key = if self.section.is_empty() { name.to_owned() } else { format!("{}.{name}", self.section) };
-        let origin = self.origin(&key);
-        self.write_line(&format!("{name} = {value}  # {origin}"));
+        let origin = self.origin(&format!("{}.{name}", self.section));
+        if origin.is_some() || self.shown == Shown::All {
+            let origin = origin.unwrap_or_else(|| Origin::Default.to_string());
+            self.write_line(&format!("{name} = {value}  # {origin}"));
+        }
     }
 
-    fn optional_line(&mut self, name: &str, value: Option<&str>) {
-        if let Some(value) = value {
-            self.value_line(name, &quoted(value));
-        }
+    /// Prints a value also if it is not set, because other keys of the section need it.
+    fn required_line(&mut self, name: &str, value: &str) {
+        let shown = std::mem::replace(&mut self.shown, Shown::All);
+        self.value_line(name, value);
+        self.shown = shown;
     }
 
     /// Returns the origins of the key and of all keys below it. An inline table is one line in the output but
     /// has many keys.
-    fn origin(&self, key: &str) -> String {
+    fn origin(&self, key: &str) -> Option<String> {
         let below = format!("{key}.");
         let mut origins: Vec<_> = self
             .origins
@@ -85,7 +104,7 @@ impl TomlWriter<'_> {
             .map(|(_, origin)| origin.to_string())
             .collect();
         origins.dedup();
-        if origins.is_empty() { Origin::Default.to_string() } else { origins.join(", ") }
+        (!origins.is_empty()).then(|| origins.join(", "))
     }
 
     fn mcp_server_lines(&mut self, server: &McpServer) {
@@ -93,14 +112,14 @@ impl TomlWriter<'_> {
             McpServer::Http { url, headers } => ("http", url, headers),
             McpServer::Sse { url, headers } => ("sse", url, headers),
             McpServer::Stdio { command, args, env } => {
-                self.value_line("command", &quoted(command));
+                self.required_line("command", &quoted(command));
                 self.value_line("args", &list(args));
                 self.value_line("env", &table(env));
                 return;
             }
         };
         self.value_line("type", &quoted(kind));
-        self.value_line("url", &quoted(url));
+        self.required_line("url", &quoted(url));
         self.value_line("headers", &table(headers));
     }
 
@@ -112,49 +131,58 @@ impl TomlWriter<'_> {
             ));
         }
         match &agent.launch {
-            Launch::Demo => self.value_line("builtin", "\"demo\""),
+            Launch::Demo => self.required_line("builtin", "\"demo\""),
             Launch::Command { command, args } => {
-                self.value_line("command", &quoted(command));
-                self.value_line("args", &list(args));
+                self.required_line("command", &quoted(command));
+                self.required_line("args", &list(args));
             }
         }
-        self.value_line("env", &table(&agent.env));
-        self.value_line("home", if agent.home == Home::Private { "\"own\"" } else { "\"user\"" });
-        self.value_line("files", served_by(agent.files));
-        self.value_line("terminals", served_by(agent.terminals));
-        let permissions = &agent.permissions;
-        let unanswered = if permissions.on_timeout == OnTimeout::Reject { "reject" } else { "wait" };
-        let after = duration_text(permissions.timeout);
-        let allow = list(&permissions.allow);
-        self.value_line(
-            "permissions",
-            &format!("{{ unanswered = \"{unanswered}\", after = \"{after}\", allow = {allow} }}"),
-        );
-        self.value_line("meta", &list(&agent.meta));
-        self.value_line("rpc", &list(&agent.rpc));
-        self.value_line("terminal_auth", &agent.terminal_auth.to_string());
-        self.value_line("protocol", &agent.protocol.to_string());
-        let (max, warm, idle) =
-            (agent.pool.max_size, agent.pool.min_idle, duration_text(agent.pool.idle_timeout));
-        let warm_for = duration_text(agent.pool.min_idle_for);
-        let idle_processes = format!("warm = {warm}, warm_for = \"{warm_for}\"");
-        let no_load_idle = duration_text(agent.pool.no_load_idle_timeout);
-        let no_load_reclaim = duration_text(agent.pool.no_load_reclaim_timeout);
-        let no_load = format!(
-            "no_load_idle_timeout = \"{no_load_idle}\", no_load_reclaim_timeout = \"{no_load_reclaim}\""
-        );
-        self.value_line(
-            "pool",
-            &format!("{{ max = {max}, {idle_processes}, idle = \"{idle}\", {no_load} }}"),
-        );
-        let (start, silence) =
-            (duration_text(agent.limits.start_timeout), duration_text(agent.limits.turn_idle_timeout));
-        let line = size_text(agent.limits.max_line_bytes as u64);
-        self.value_line(
-            "limits",
-            &format!("{{ start = \"{start}\", line = \"{line}\", silence = \"{silence}\" }}"),
-        );
+        for (name, value) in agent_values(agent) {
+            if agent.discovered && matches!(name, "env" | "home") {
+                self.required_line(name, &value);
+            } else {
+                self.value_line(name, &value);
+            }
+        }
     }
+}
+
+/// Returns the keys of an agent's entry, except those that start it, and their values.
+pub(super) fn agent_values(agent: &Agent) -> Vec<(&'static str, String)> {
+    let duration = |time| format!("\"{}\"", duration_text(time));
+    let (permissions, pool, limits) = (&agent.permissions, &agent.pool, &agent.limits);
+    let on_timeout = if permissions.on_timeout == OnTimeout::Reject { "reject" } else { "wait" };
+    let home = if agent.home == Home::Private { "\"own\"" } else { "\"user\"" };
+    let permissions = format!(
+        "{{ on_timeout = \"{on_timeout}\", timeout = {}, allow = {} }}",
+        duration(permissions.timeout),
+        list(&permissions.allow)
+    );
+    let pool = format!(
+        "{{ max_size = {}, min_idle = {}, min_idle_for = {}, idle_timeout = {}, no_load_idle_timeout = {}, \
+         no_load_reclaim_timeout = {} }}",
+        pool.max_size,
+        pool.min_idle,
+        duration(pool.min_idle_for),
+        duration(pool.idle_timeout),
+        duration(pool.no_load_idle_timeout),
+        duration(pool.no_load_reclaim_timeout)
+    );
+    vec![
+        ("env", table(&agent.env)),
+        ("home", home.to_owned()),
+        ("files", served_by(agent.files).to_owned()),
+        ("terminals", served_by(agent.terminals).to_owned()),
+        ("permissions", permissions),
+        ("meta", list(&agent.meta)),
+        ("rpc", list(&agent.rpc)),
+        ("terminal_auth", agent.terminal_auth.to_string()),
+        ("protocol", agent.protocol.to_string()),
+        ("pool", pool),
+        ("start_timeout", duration(limits.start_timeout)),
+        ("turn_idle_timeout", duration(limits.turn_idle_timeout)),
+        ("max_line_bytes", format!("\"{}\"", size_text(limits.max_line_bytes as u64))),
+    ]
 }
 
 fn served_by(served: ServedBy) -> &'static str {
@@ -165,19 +193,6 @@ fn served_by(served: ServedBy) -> &'static str {
     }
 }
 
-fn quoted(text: &str) -> String {
-    toml::Value::from(text).to_string()
-}
-
-fn path(path: &std::path::Path) -> String {
-    quoted(&path.display().to_string())
-}
-
-fn list<T: ToString>(items: &[T]) -> String {
-    let items: Vec<_> = items.iter().map(|item| quoted(&item.to_string())).collect();
-    format!("[{}]", items.join(", "))
-}
-
 fn table(secrets: &BTreeMap<String, Secret>) -> String {
     if secrets.is_empty() {
         return "{}".to_owned();
@@ -185,9 +200,4 @@ fn table(secrets: &BTreeMap<String, Secret>) -> String {
     let entries: Vec<_> =
         secrets.iter().map(|(name, secret)| format!("{} = {}", key(name), describe(secret))).collect();
     format!("{{ {} }}", entries.join(", "))
-}
-
-fn key(name: &str) -> String {
-    let bare = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-    if bare { name.to_owned() } else { quoted(name) }
 }

@@ -157,8 +157,8 @@ pub(super) async fn watch(shared: Arc<Shared>) {
 
 /// Whether the free space is below the configured limits.
 fn is_low(disk: Disk, limits: &Limits) -> bool {
-    let part = disk.total / 100 * limits.free_disk_percent;
-    disk.free < part.max(limits.free_disk_bytes)
+    let part = disk.total / 100 * limits.min_free_disk_percent;
+    disk.free < part.max(limits.min_free_disk_bytes)
 }
 
 #[cfg(test)]
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn larger_limit_applies() {
-        let limits = Limits { free_disk_percent: 5, free_disk_bytes: 1000, ..Limits::default() };
+        let limits = Limits { min_free_disk_percent: 5, min_free_disk_bytes: 1000, ..Limits::default() };
         assert!(is_low(Disk { free: 999, total: 10_000 }, &limits));
         assert!(!is_low(Disk { free: 1000, total: 10_000 }, &limits));
         assert!(is_low(Disk { free: 4_999, total: 100_000 }, &limits));

@@ -142,8 +142,8 @@ impl EventLog {
             reported_damage: Mutex::default(),
             sessions: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
-            reads: Arc::new(Semaphore::new(limits.store_readers.max(1))),
-            writes: Semaphore::new(limits.writes.max(1)),
+            reads: Arc::new(Semaphore::new(limits.max_store_readers.max(1))),
+            writes: Semaphore::new(limits.max_queued_writes.max(1)),
             closed: CancellationToken::new(),
             limits,
         });
@@ -228,10 +228,10 @@ impl EventLog {
         self.shared.alarms.disk_space()
     }
 
-    /// Returns up to `limit` sessions whose last event is older than `limits.log_age`. Retention has already
+    /// Returns up to `limit` sessions whose last event is older than `retention.max_age`. Retention has already
     /// deleted all their runs except the last. The session's owner erases the session.
     pub fn expired(&self, limit: usize) -> Vec<(Tenant, SessionId)> {
-        let old = self.shared.expired_before(self.shared.limits.log_age);
+        let old = self.shared.expired_before(self.shared.limits.max_log_age);
         let expired = self.shared.store.usages(limit, &|log| log.last_time < old);
         expired.into_iter().map(|log| (log.tenant, log.session)).collect()
     }

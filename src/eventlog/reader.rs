@@ -268,7 +268,8 @@ impl Reader {
                 std::mem::replace(&mut self.sequential, true) && self.cursor >= self.read_ahead_seq;
             let runs = self.state.shared.shutdown.spawn_blocking(move || {
                 let limits = &state.shared.limits;
-                let ahead = if reads_on { limits.read_ahead_bytes.min(limits.pages_bytes / 4) } else { 0 };
+                let ahead =
+                    if reads_on { limits.read_ahead_bytes.min(limits.max_read_cache_bytes / 4) } else { 0 };
                 let bytes = ahead.max(limits.store_page_bytes);
                 let runs =
                     coalesce(state.shared.store.read(state.id, cursor, bytes)?, limits.store_page_bytes);

@@ -35,7 +35,7 @@ impl Growth {
     pub(super) fn add(&self, bytes: u64, limits: &Limits) {
         const PART: u64 = 8;
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes >= limits.session_log_bytes.min(limits.logs_bytes) / PART {
+        if before + bytes >= limits.max_session_log_bytes.min(limits.max_total_log_bytes) / PART {
             self.bytes.store(0, Ordering::Relaxed);
             self.threshold_reached.notify_one();
         }
@@ -49,14 +49,14 @@ impl Growth {
 /// Keeps the logs within their limits until the log closes.
 pub(super) async fn run(shared: Arc<Shared>) {
     // Tombstones live for days, and each pass reads all of them.
-    let tombstones = (shared.limits.tombstone / 24).min(TOMBSTONE_INTERVAL);
+    let tombstones = (shared.limits.deleted_max_age / 24).min(TOMBSTONE_INTERVAL);
     let mut tombstones_at = Instant::now();
     loop {
         tokio::select! {
             () = shared.closed.cancelled() => return,
             () = shared.shutdown.drain_started() => return,
             () = shared.growth.wait_for_threshold() => {}
-            () = tokio::time::sleep(PASS_INTERVAL.min(shared.limits.log_age / 2)) => {}
+            () = tokio::time::sleep(PASS_INTERVAL.min(shared.limits.max_log_age / 2)) => {}
         }
         shared.read_cache().evict_if_unused();
         let forget = Instant::now() >= tombstones_at;
@@ -79,7 +79,7 @@ pub(super) async fn pass(shared: &Shared, tombstones: bool) -> Result<(), ReadEr
         delete_tombstones(shared).await?;
     }
     drop_old(shared).await;
-    drop_from_large(shared, shared.limits.session_log_bytes).await?;
+    drop_from_large(shared, shared.limits.max_session_log_bytes).await?;
     if let Some(level) = target_log_bytes(shared) {
         drop_from_large(shared, level).await?;
     }
@@ -89,7 +89,7 @@ pub(super) async fn pass(shared: &Shared, tombstones: bool) -> Result<(), ReadEr
 
 /// Deletes expired tombstones, together with the last events of their sessions.
 async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
-    let old = shared.expired_before(shared.limits.tombstone);
+    let old = shared.expired_before(shared.limits.deleted_max_age);
     let mut after = None;
     loop {
         let store = Arc::clone(&shared.store);
@@ -117,7 +117,7 @@ async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
 }
 
 async fn drop_old(shared: &Shared) {
-    let old = shared.expired_before(shared.limits.log_age);
+    let old = shared.expired_before(shared.limits.max_log_age);
     loop {
         let logs = shared.store.usages(STEP, &|log| log.runs > 1 && log.last_time < old);
         let cuts: Vec<Cut> = logs.iter().map(all_but_the_last).collect();
@@ -144,7 +144,8 @@ async fn drop_from_large(shared: &Shared, limit: u64) -> Result<(), ReadError> {
 
 /// The size to which the largest logs must shrink, so that all logs together are within their limit.
 fn target_log_bytes(shared: &Shared) -> Option<u64> {
-    let over = shared.store.total_bytes().checked_sub(shared.limits.logs_bytes).filter(|over| *over > 0)?;
+    let over =
+        shared.store.total_bytes().checked_sub(shared.limits.max_total_log_bytes).filter(|over| *over > 0)?;
     let sizes = RefCell::new(Vec::new());
     shared.store.usages(1, &|log| {
         sizes.borrow_mut().extend((log.runs > 1).then_some(log.bytes));

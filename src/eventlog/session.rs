@@ -73,13 +73,13 @@ impl State {
     pub(super) fn publish(self: &Arc<Self>, run: Run, erase: bool) {
         let last_seq = run.last_seq;
         let limits = &self.shared.limits;
-        let dropped = self.tail().push(run.clone(), limits.tail_bytes);
+        let dropped = self.tail().push(run.clone(), limits.max_session_tail_bytes);
         let evicted = {
             let mut tails = self.shared.tails();
             for pos in dropped {
                 tails.remove(pos);
             }
-            tails.push(Arc::downgrade(self), run, limits.tails_bytes)
+            tails.push(Arc::downgrade(self), run, limits.max_tail_bytes)
         };
         for (state, pos) in evicted {
             if let Some(state) = state.upgrade() {
@@ -107,7 +107,7 @@ impl State {
         // Check under the lock of the cache: a prune updates the store first and then invalidates the cache.
         let first = self.shared.store.usage(self.id).map_or(u64::MAX, |log| log.first_seq);
         for run in runs.iter().filter(|run| run.first_seq >= first) {
-            pages.add(run.clone(), self.shared.limits.pages_bytes);
+            pages.add(run.clone(), self.shared.limits.max_read_cache_bytes);
         }
     }
 }
@@ -146,7 +146,7 @@ impl SessionLog {
         let shared = &self.state.shared;
         let now = shared.ids.now();
         let mut pending = self.state.pending();
-        let seq = pending.append(event, records, now, shared.limits.run_bytes);
+        let seq = pending.append(event, records, now, shared.limits.max_run_bytes);
         self.enter_queue(pending);
         seq
     }
@@ -156,7 +156,7 @@ impl SessionLog {
         let shared = &self.state.shared;
         let now = shared.ids.now();
         let mut pending = self.state.pending();
-        pending.append_all(events, now, shared.limits.run_bytes);
+        pending.append_all(events, now, shared.limits.max_run_bytes);
         self.enter_queue(pending);
     }
 
@@ -203,7 +203,7 @@ impl SessionLog {
         self.state.committed.last()
     }
 
-    /// Bytes that are not committed yet. The owner stops accepting input above `limits.pending_bytes`.
+    /// Bytes that are not committed yet. The owner stops accepting input above `Limits::max_uncommitted_bytes`.
     pub fn pending_bytes(&self) -> usize {
         self.state.pending().bytes()
     }

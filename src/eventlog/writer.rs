@@ -257,7 +257,7 @@ fn gather(shared: &Shared) -> Next {
             Some(Job::Maintenance(upkeep)) => return Next::Maintenance(upkeep),
             None => break,
         }
-        if alone || transaction.bytes >= shared.limits.transaction_bytes {
+        if alone || transaction.bytes >= shared.limits.max_transaction_bytes {
             break;
         }
     }

@@ -235,7 +235,7 @@ async fn serve_connection(
     let OpenSocket { stream, read_buf: early, activity } = begun;
     let Acceptor { limits, stream_workers: workers, shutdown, .. } = &listener.acceptor;
     let (lent, hijack) = Hijack::wrap(stream, early);
-    let io = StallGuard::new(lent, limits.write_stall, activity.clone());
+    let io = StallGuard::new(lent, limits.write_stall_timeout, activity.clone());
     let send_backlog = io.send_backlog();
     let answers = RequestHandler {
         router: listener.router.clone(),
@@ -250,7 +250,7 @@ async fn serve_connection(
     // Boxed separately, because moving a future into another one doubles its size.
     let mut connection = Box::pin(listener.builder.serve_connection_with_upgrades(TokioIo::new(io), service));
     let (mut ending, mut asked, mut draining) = (false, false, false);
-    let (mut last_request, mut look) = (None, Instant::now() + limits.header);
+    let (mut last_request, mut look) = (None, Instant::now() + limits.header_timeout);
     loop {
         tokio::select! {
             ended = ended_or_hijacked(connection.as_mut(), &hijack) => {
@@ -286,7 +286,7 @@ async fn serve_connection(
                     Some(next) => (look, asked) = (next, false),
                     // The first step is a graceful shutdown, so that a request on its way is not lost.
                     None if !asked => {
-                        let wait = if activity.is_multiplexed() { limits.write_stall } else { GOAWAY_GRACE };
+                        let wait = if activity.is_multiplexed() { limits.write_stall_timeout } else { GOAWAY_GRACE };
                         (look, asked, ending) = (now + wait, true, true);
                         connection.as_mut().graceful_shutdown();
                     }
@@ -332,7 +332,7 @@ fn set_socket_options(stream: &TcpStream, limits: &Limits) {
     let set = stream.set_nodelay(true).and_then(|()| {
         sockopt::set_socket_send_buffer_size(stream, limits.send_buffer_bytes)?;
         sockopt::set_socket_keepalive(stream, true)?;
-        sockopt::set_tcp_keepidle(stream, limits.write_stall)?;
+        sockopt::set_tcp_keepidle(stream, limits.write_stall_timeout)?;
         Ok(())
     });
     if let Err(error) = set {
@@ -341,23 +341,24 @@ fn set_socket_options(stream: &TcpStream, limits: &Limits) {
 }
 
 fn builder(limits: &Limits, shutdown: &Shutdown) -> Builder<H2Executor> {
-    let mut builder = Builder::new(H2Executor { shutdown: shutdown.clone(), stall: limits.write_stall });
+    let mut builder =
+        Builder::new(H2Executor { shutdown: shutdown.clone(), stall: limits.write_stall_timeout });
     builder
         .http1()
         .timer(TokioTimer::new())
         // [`Activity`] distinguishes the time limit of a head from that of an idle connection.
         .header_read_timeout(None)
-        .max_buf_size(limits.http_buffer_bytes)
+        .max_buf_size(limits.max_http_buffer_bytes)
         .keep_alive(true);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.h2_streams)
-        .max_pending_accept_reset_streams(limits.h2_pending_resets)
-        .max_header_list_size(limits.h2_header_bytes)
-        .max_send_buf_size(limits.http_buffer_bytes)
-        .keep_alive_interval(limits.keep_alive)
-        .keep_alive_timeout(limits.header);
+        .max_concurrent_streams(limits.max_h2_streams)
+        .max_pending_accept_reset_streams(limits.max_h2_pending_resets)
+        .max_header_list_size(limits.max_h2_header_bytes)
+        .max_send_buf_size(limits.max_http_buffer_bytes)
+        .keep_alive_interval(limits.keep_alive_interval)
+        .keep_alive_timeout(limits.header_timeout);
     builder
 }
 
@@ -424,8 +425,8 @@ struct ConnectionGuard {
 impl Connections {
     fn new(acceptor: &Acceptor) -> Self {
         Self(Arc::new(ConnectionCounts {
-            max: acceptor.limits.connections,
-            max_per_address: acceptor.limits.connections_per_address,
+            max: acceptor.limits.max_connections,
+            max_per_address: acceptor.limits.max_connections_per_address,
             proxies: acceptor.proxies.clone(),
             open: Mutex::default(),
         }))

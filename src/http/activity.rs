@@ -82,20 +82,24 @@ impl Activity {
     pub(super) fn next_check(&self, limits: &Limits, crowded: bool) -> Option<Instant> {
         let now = Instant::now();
         // Until then a head may begin, or connection slots may become scarce.
-        let soon = now + limits.header;
+        let soon = now + limits.header_timeout;
         self.request_deadline(limits, crowded).map_or(Some(soon), |end| (now < end).then_some(end.min(soon)))
     }
 
     /// The time by which a request must arrive. `None` while a request is open.
     pub(super) fn request_deadline(&self, limits: &Limits, crowded: bool) -> Option<Instant> {
         let open = self.lock();
-        let idle = if crowded { limits.header.min(limits.connection_idle) } else { limits.connection_idle };
+        let idle = if crowded {
+            limits.header_timeout.min(limits.connection_idle_timeout)
+        } else {
+            limits.connection_idle_timeout
+        };
         match *open {
             ActivityState { requests: 1.., .. } => None,
-            ActivityState { version: None, idle_since, .. } => Some(idle_since + limits.header),
+            ActivityState { version: None, idle_since, .. } => Some(idle_since + limits.header_timeout),
             // With HTTP/2, arriving bytes need not be a head.
             ActivityState { head_since: Some(since), .. } if !open.is_multiplexed() => {
-                Some(since + limits.header)
+                Some(since + limits.header_timeout)
             }
             ActivityState { idle_since, .. } => Some(idle_since + idle),
         }
@@ -131,7 +135,7 @@ mod tests {
 
     fn limits() -> Limits {
         let (header, connection_idle) = (Duration::from_secs(10), Duration::from_secs(100));
-        Limits { header, connection_idle, ..Limits::default() }
+        Limits { header_timeout: header, connection_idle_timeout: connection_idle, ..Limits::default() }
     }
 
     /// The number of seconds until a request must arrive.

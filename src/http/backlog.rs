@@ -46,7 +46,7 @@ impl GlobalBacklog {
     }
 
     pub(super) fn connection(&self) -> ConnectionBacklog {
-        let streams = self.0.limits.h2_unauthenticated_streams as usize;
+        let streams = self.0.limits.max_h2_unauthenticated_streams as usize;
         ConnectionBacklog(Arc::new(ConnectionState {
             total: Arc::clone(&self.0),
             bytes: AtomicUsize::new(0),
@@ -77,7 +77,7 @@ impl ConnectionBacklog {
             let released = total.released.notified();
             let (own, all) = (bytes.load(Ordering::Relaxed), total.bytes.load(Ordering::Relaxed));
             let limits = &total.limits;
-            if own == 0 || (own < limits.connection_unsent_bytes && all < limits.unsent_bytes) {
+            if own == 0 || (own < limits.max_connection_unsent_bytes && all < limits.max_unsent_bytes) {
                 return UnsentBytes { connection: Some(self.clone()), bytes: 0, _permit: permit };
             }
             released.await;
@@ -132,7 +132,7 @@ mod tests {
 
     #[tokio::test]
     async fn connection_over_its_unsent_limit_waits_for_its_responses() {
-        let backlog = backlog(Limits { connection_unsent_bytes: 100, ..Limits::default() });
+        let backlog = backlog(Limits { max_connection_unsent_bytes: 100, ..Limits::default() });
         let (one, other) = (backlog.connection(), backlog.connection());
         let mut first = one.admit().await;
         first.set(100);
@@ -147,7 +147,7 @@ mod tests {
 
     #[tokio::test]
     async fn global_unsent_limit_blocks_only_connections_with_unsent_bytes() {
-        let backlog = backlog(Limits { unsent_bytes: 100, ..Limits::default() });
+        let backlog = backlog(Limits { max_unsent_bytes: 100, ..Limits::default() });
         let (one, other) = (backlog.connection(), backlog.connection());
         let (mut first, mut second) = (one.admit().await, other.admit().await);
         first.set(60);
@@ -160,7 +160,7 @@ mod tests {
 
     #[tokio::test]
     async fn unauthenticated_connection_runs_few_concurrent_requests() {
-        let backlog = backlog(Limits { h2_unauthenticated_streams: 2, ..Limits::default() });
+        let backlog = backlog(Limits { max_h2_unauthenticated_streams: 2, ..Limits::default() });
         let connection = backlog.connection();
         let open = (connection.admit().await, connection.admit().await);
         assert!(connection.admit().now_or_never().is_none());

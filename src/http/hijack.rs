@@ -191,7 +191,7 @@ impl Hijack {
         let (read_buf, sent_more) = (std::mem::take(&mut handoff.read_buf), handoff.sent_more);
         drop(handoff);
         if let (Some(socket), Some(PendingStream { stream, head, reusable })) = (socket, asks) {
-            let buffer = limits.stream_buffer_bytes.min(limits.send_buffer_bytes);
+            let buffer = limits.stream_send_buffer_bytes.min(limits.send_buffer_bytes);
             if let Err(error) = rustix::net::sockopt::set_socket_send_buffer_size(&socket, buffer) {
                 tracing::debug!(%error, "could not set the send buffer size of a socket");
             }

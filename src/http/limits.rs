@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn streams_are_limited_per_principal_until_they_end() {
-        let streams = Streams::new(PrincipalLimits::new(&Limits { streams: 2, ..Limits::default() }));
+        let streams = Streams::new(PrincipalLimits::new(&Limits { max_streams: 2, ..Limits::default() }));
         let first = streams.acquire(&principal("a")).unwrap();
         let _second = streams.acquire(&principal("a")).unwrap();
         assert!(streams.acquire(&principal("a")).is_err());
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn each_principal_has_its_own_bucket_with_its_limit() {
-        let limits = PrincipalLimits::new(&Limits { prompts_per_minute: 2, ..Limits::default() });
+        let limits = PrincipalLimits::new(&Limits { max_prompts_per_minute: 2, ..Limits::default() });
         let rates = RateLimits::new(limits.clone());
         assert!(rates.check_prompt(&principal("a")).is_ok());
         assert!(rates.check_prompt(&principal("a")).is_ok());
@@ -168,7 +168,7 @@ mod tests {
         assert!(refused.problem().retry_after_seconds.is_some_and(|seconds| (1..=30).contains(&seconds)));
         assert!(rates.check_prompt(&principal("b")).is_ok());
         assert!(rates.check_request(&principal("a")).is_ok());
-        limits.set_defaults(&Limits { prompts_per_minute: 3, ..Limits::default() });
+        limits.set_defaults(&Limits { max_prompts_per_minute: 3, ..Limits::default() });
         assert!(rates.check_prompt(&principal("a")).is_ok());
     }
 }

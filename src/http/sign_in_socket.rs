@@ -88,8 +88,8 @@ impl SignInSocket {
         let (limits, shutdown) = (Arc::clone(&self.gateway.limits), self.gateway.shutdown.clone());
         // The future is created once, because each new one looks up all keys.
         let mut key_ended = pin!(self.admission.wait_key_ended());
-        let mut timed_out = pin!(sleep_until(Instant::now() + limits.sign_in));
-        let mut ping_timer = tokio::time::interval(limits.keep_alive);
+        let mut timed_out = pin!(sleep_until(Instant::now() + limits.sign_in_timeout));
+        let mut ping_timer = tokio::time::interval(limits.keep_alive_interval);
         let Terminal { output, input, command } = &mut self.sign_in.terminal;
         let mut state = RelayState {
             output_bytes: 0,
@@ -107,7 +107,7 @@ impl SignInSocket {
                 () = shutdown.drain_started() => Event::End(End::Draining),
                 () = key_ended.as_mut() => Event::End(problem(ApiError::key_ended().into_problem())),
                 () = timed_out.as_mut() => Event::End(timeout(TOO_LONG)),
-                () = sleep_until(state.last_progress + limits.stdin_stall), if typing => {
+                () = sleep_until(state.last_progress + limits.stdin_stall_timeout), if typing => {
                     Event::End(timeout("the sign-in command does not read its input"))
                 }
                 exit = command.exited(), if !state.output_open => {
@@ -126,7 +126,7 @@ impl SignInSocket {
                 }
                 Event::Output(bytes) => {
                     state.output_bytes += bytes;
-                    if state.output_bytes > limits.sign_in_bytes {
+                    if state.output_bytes > limits.max_sign_in_output_bytes {
                         let detail = "the sign-in command exceeded its output limit";
                         return problem(Problem::new(ProblemCode::TooLarge, detail));
                     }

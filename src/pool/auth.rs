@@ -109,7 +109,7 @@ impl Pool {
         method: &str,
         params: &RawValue,
     ) -> Result<(), AgentFailure> {
-        let limit = self.limits().call;
+        let limit = self.limits().call_timeout;
         if process.initialized.capabilities.auth.status {
             let empty = RawValue::from_string("{}".to_owned()).expect("an object");
             let status = process.call(auth::STATUS, &empty, limit).await;

@@ -18,7 +18,7 @@ impl CrashBackoff {
         self.recent.push_back(now);
         self.evict_old(now, limits);
         let doublings = u32::try_from(self.recent.len().saturating_sub(1)).unwrap_or(u32::MAX).min(16);
-        let wait = limits.backoff_min.saturating_mul(1 << doublings).min(limits.backoff_max);
+        let wait = limits.min_backoff.saturating_mul(1 << doublings).min(limits.max_backoff);
         self.not_before = Some(now + wait);
     }
 
@@ -41,7 +41,11 @@ impl CrashBackoff {
     /// The time until the breaker closes, or `None` if it is closed.
     pub fn breaker_open_for(&mut self, now: Instant, limits: &Limits) -> Option<Duration> {
         self.evict_old(now, limits);
-        if self.recent.len() < limits.breaker_crashes as usize { None } else { self.remaining_backoff(now) }
+        if self.recent.len() < limits.max_breaker_crashes as usize {
+            None
+        } else {
+            self.remaining_backoff(now)
+        }
     }
 }
 
@@ -73,7 +77,7 @@ mod tests {
         crashes.record(Instant::now(), &limits);
         assert_eq!(
             crashes.remaining_backoff(Instant::now()),
-            Some(limits.backoff_min),
+            Some(limits.min_backoff),
             "old crashes do not count"
         );
     }

@@ -80,7 +80,7 @@ impl Pool {
         place: &mut PendingLease,
         spec: &AgentSpec,
     ) -> Result<Lease, ShortLeaseError> {
-        let patience = self.limits().visit_wait;
+        let patience = self.limits().short_lease_timeout;
         let end = Instant::now() + spec.limits.start_timeout + patience;
         loop {
             let waited = tokio::time::timeout(patience, place.lease()).await;

@@ -66,7 +66,7 @@ impl Pool {
         id: Uuid,
         method: TerminalAuth,
     ) -> Result<(), AcquireError> {
-        let until = Instant::now() + self.limits().ticket_unused;
+        let until = Instant::now() + self.limits().ticket_unused_timeout;
         let mut state = self.state();
         let agent = state.agents.get_mut(&spec.name).filter(|agent| agent.configured);
         let agent = agent.ok_or(AcquireError::NoSuchAgent)?;

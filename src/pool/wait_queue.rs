@@ -25,7 +25,7 @@ pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);
 pub enum AcquireError {
     #[error("no agent with this name is configured")]
     NoSuchAgent,
-    #[error("the wait queue of this agent is full (limit {max}, `limits.line_places`); retry later")]
+    #[error("the wait queue of this agent is full (limit {max}); retry later")]
     QueueFull { max: usize, retry_after: Duration },
     #[error("all processes of this agent are busy; retry later")]
     Busy { retry_after: Duration },
@@ -204,7 +204,7 @@ impl Pool {
             }
             line.last_requested_at = Instant::now();
             line.queue.retain(|waiter| !waiter.reply.is_closed());
-            let max = self.inner.limits.line_places;
+            let max = self.inner.limits.max_queue_places;
             if line.queue.len() >= max {
                 return Err(AcquireError::QueueFull { max, retry_after: RETRY_AFTER });
             }

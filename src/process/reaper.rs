@@ -165,11 +165,11 @@ impl Reaper {
         let limits = &self.limits;
         match step {
             StopStep::Running => Duration::ZERO,
-            StopStep::ClosingStdin if draining => limits.drain_stdin,
-            StopStep::ClosingStdin => limits.stop_stdin,
-            StopStep::Terminating if draining => limits.drain_term,
-            StopStep::Terminating => limits.stop_term,
-            StopStep::Killing => limits.stop_kill,
+            StopStep::ClosingStdin if draining => limits.drain_stdin_timeout,
+            StopStep::ClosingStdin => limits.stop_stdin_timeout,
+            StopStep::Terminating if draining => limits.drain_term_timeout,
+            StopStep::Terminating => limits.stop_term_timeout,
+            StopStep::Killing => limits.stop_kill_timeout,
             StopStep::KillingSupervisor => FINAL_WAIT,
         }
     }

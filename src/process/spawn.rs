@@ -40,7 +40,7 @@ pub enum SpawnError {
     Supervisor(#[source] io::Error),
     #[error("the supervisor failed before the program started: {0}")]
     Setup(String),
-    #[error("the supervisor did not start the program in time (`limits.spawn`)")]
+    #[error("the supervisor did not start the program in time")]
     Timeout,
 }
 
@@ -132,7 +132,7 @@ impl Spawner {
         let mut supervisor = self.spawn_supervisor("watch", &spec, theirs, Stdio::piped)?;
         let stdout = supervisor.stdout.take().expect("stdout is a pipe");
         let stderr_pipe = supervisor.stderr.take().expect("stderr is a pipe");
-        let stderr = StderrTail::new(self.limits.stderr_bytes, spec.secrets);
+        let stderr = StderrTail::new(self.limits.max_stderr_bytes, spec.secrets);
         let drain = self.shutdown.spawn_isolated(stderr.clone().drain(stderr_pipe));
         let (close_stdin, stalled) = (CancellationToken::new(), CancellationToken::new());
         let (stdin, stdin_task) =
@@ -188,7 +188,7 @@ impl Spawner {
         kill_switch: &KillSwitch,
         program: PathBuf,
     ) -> Result<u32, SpawnError> {
-        let error = match await_report(control, self.limits.spawn, program).await {
+        let error = match await_report(control, self.limits.spawn_timeout, program).await {
             Ok(pid) => return Ok(pid),
             Err(error) => error,
         };

@@ -82,10 +82,10 @@ impl StdinTask {
         close: CancellationToken,
         stalled: CancellationToken,
     ) -> (StdinWriter, Self) {
-        let reserved = limits.stdin_reserved;
-        let (lines_in, lines) = mpsc::channel(limits.stdin_lines + reserved);
+        let reserved = limits.max_reserved_stdin_lines;
+        let (lines_in, lines) = mpsc::channel(limits.max_stdin_lines + reserved);
         let writer = StdinWriter { lines: lines_in, reserved };
-        (writer, Self { pipe, lines, close, stalled, stall_timeout: limits.stdin_stall })
+        (writer, Self { pipe, lines, close, stalled, stall_timeout: limits.stdin_stall_timeout })
     }
 
     /// Returns, which closes the pipe, after a close request, after the child has closed its end, or after a
@@ -147,7 +147,7 @@ mod tests {
 
     #[tokio::test]
     async fn lines_keep_their_order_and_some_places_are_reserved() {
-        let limits = Limits { stdin_lines: 2, stdin_reserved: 1, ..Limits::default() };
+        let limits = Limits { max_stdin_lines: 2, max_reserved_stdin_lines: 1, ..Limits::default() };
         let (writer, task, mut receiver, close, _) = parts(&limits);
         writer.send(Bytes::from_static(b"1\n")).unwrap();
         writer.send(Bytes::from_static(b"2\n")).unwrap();
@@ -165,13 +165,13 @@ mod tests {
 
     #[tokio::test]
     async fn stalled_reader_is_reported() {
-        let limits = Limits { stdin_stall: Duration::from_millis(50), ..Limits::default() };
+        let limits = Limits { stdin_stall_timeout: Duration::from_millis(50), ..Limits::default() };
         let (writer, task, receiver, _close, stalled) = parts(&limits);
         writer.send(Bytes::from(vec![b'x'; 1 << 20])).unwrap();
         let began = tokio::time::Instant::now();
         task.run().await;
         assert!(stalled.is_cancelled());
-        assert!(began.elapsed() >= limits.stdin_stall);
+        assert!(began.elapsed() >= limits.stdin_stall_timeout);
         drop(receiver);
     }
 

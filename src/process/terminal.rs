@@ -87,7 +87,7 @@ impl Terminals {
         limits: &Limits,
         shutdown: &Shutdown,
     ) -> Self {
-        let start_limit = limits.spawn;
+        let start_limit = limits.spawn_timeout;
         Self { requests: Arc::new(orders), secrets, start_timeout: start_limit, shutdown: shutdown.clone() }
     }
 

@@ -116,7 +116,7 @@ impl Actor {
         self.next_queued();
         loop {
             let listen = WakeConditions {
-                batches: self.log.pending_bytes() < self.context.limits.pending_bytes
+                batches: self.log.pending_bytes() < self.context.limits.max_uncommitted_bytes
                     && !self.pauses_output(),
                 commits: self.waits_for_commit(),
                 draining: self.drain_at.is_none(),
@@ -215,7 +215,7 @@ impl Actor {
                 send_reply(reply, outcome.map(|seq| (self.snapshot(), seq)));
             }
             Command::Attach { trace, reply } => {
-                let deadline = Instant::now() + self.context.limits.settings_wait;
+                let deadline = Instant::now() + self.context.limits.settings_queue_timeout;
                 self.attach(AttachWaiter { trace, reply, deadline });
             }
             Command::Close { by, trace, reply } => {
@@ -333,7 +333,7 @@ impl Actor {
     fn waits_for_commit(&self) -> bool {
         !self.outbox.is_empty()
             || self.turn.as_ref().is_some_and(|turn| turn.call.is_none())
-            || self.log.pending_bytes() >= self.context.limits.pending_bytes
+            || self.log.pending_bytes() >= self.context.limits.max_uncommitted_bytes
     }
 
     /// Sends the data that has become durable.
@@ -401,7 +401,7 @@ impl Actor {
     /// Begins the drain. A running turn has a limited time to end before it is cancelled. Prompts that were
     /// not sent to the agent wait for the next start.
     pub(super) fn drain(&mut self) {
-        self.drain_at = Some(Instant::now() + self.context.limits.drain);
+        self.drain_at = Some(Instant::now() + self.context.limits.drain_timeout);
         self.return_unsent();
         if self.turn.is_none() {
             self.detach_for_drain();

@@ -47,7 +47,7 @@ impl Actor {
             }
             _ if served_by == ServedBy::Gateway => self.serve_terminal(incoming, method, params),
             _ => {
-                let limit = self.context.limits.client_answer;
+                let limit = self.context.limits.client_answer_timeout;
                 // A command may run for hours, and only the client that runs it knows its state.
                 let wait = match ask {
                     RequestKind::WaitForExit => Wait::WhileFollowed(limit),
@@ -79,7 +79,8 @@ impl Actor {
         if !self.log.has_reader() {
             return self.refuse_method(incoming, method);
         }
-        let (prompt, wait) = (self.running_turn(), Wait::AtMost(self.context.limits.extension_answer));
+        let (prompt, wait) =
+            (self.running_turn(), Wait::AtMost(self.context.limits.extension_answer_timeout));
         self.offer_request(OfferedRequest { method, incoming, params, prompt, subagent, wait });
     }
 

@@ -52,7 +52,7 @@ impl SessionRegistry {
         let supported = |initialized: &InitializeResult| initialized.capabilities.session.list;
         let mut visit = context.pool.short_lease_for(method::SESSION_LIST, spec, by, supported).await?;
         let params = acp::list_sessions(cwd.as_deref(), cursor, trace);
-        let result = visit.call(method::SESSION_LIST, &params, context.limits.call).await?;
+        let result = visit.call(method::SESSION_LIST, &params, context.limits.call_timeout).await?;
         visit.release_untouched();
         let Some(listing) = SessionListing::parse(&result) else {
             let detail = "invalid result of session/list: not a list of sessions".to_owned();

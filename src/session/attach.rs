@@ -137,7 +137,8 @@ impl Actor {
             _ => acp::new_session(setup, trace),
         };
         let limits = &self.context.limits;
-        let limit = if by == AttachMethod::Load { limits.session_load } else { limits.session_new };
+        let limit =
+            if by == AttachMethod::Load { limits.session_load_timeout } else { limits.session_new_timeout };
         // If stdin is closed, the batches report the end of the process.
         if let Ok(call) = lease.process().connection.call(by.method(self.dialect()), &params) {
             let deadline = Instant::now() + limit;
@@ -445,7 +446,7 @@ impl Actor {
         });
         match asked {
             Some((call, closes)) => {
-                let deadline = Instant::now() + self.context.limits.stop_stdin;
+                let deadline = Instant::now() + self.context.limits.stop_stdin_timeout;
                 self.attachment = Attachment::Releasing { call, deadline, closes };
             }
             None => self.finish_detach(Disposition::Stop),

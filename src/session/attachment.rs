@@ -77,7 +77,7 @@ impl PreAttachBuffer {
     pub(super) fn push(&mut self, params: Box<RawValue>, limits: &Limits) {
         self.bytes += params.get().len();
         self.updates.push_back(params);
-        while self.updates.len() > limits.early_updates || self.bytes > limits.batch_bytes {
+        while self.updates.len() > limits.max_pre_attach_updates || self.bytes > limits.max_batch_bytes {
             let Some(oldest) = self.updates.pop_front() else { return };
             self.bytes -= oldest.get().len();
             if let Some(dropped) = self.discarded.increment() {
@@ -135,7 +135,7 @@ impl Actor {
         match &self.attachment {
             Attachment::Detached => None,
             Attachment::Queued { since } => {
-                let end = *since + self.context.limits.line_wait;
+                let end = *since + self.context.limits.queue_timeout;
                 Some(self.restore_deadline().map_or(end, |restore| restore.min(end)))
             }
             Attachment::Retrying { at } => Some(*at),

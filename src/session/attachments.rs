@@ -38,7 +38,7 @@ pub(super) async fn append_attachments(
     // These are the capabilities of the last attached process. A session had a process when it was created.
     let takes =
         record.prompt_capabilities.as_deref().map(PromptCapabilities::parse_any_version).unwrap_or_default();
-    let (room, text) = (context.limits.prompt_bytes, context.limits.attached_text_bytes);
+    let (room, text) = (context.limits.max_prompt_bytes, context.limits.max_attached_text_bytes);
     let work = move || {
         let mut chooser = BlockBuilder {
             accepts: takes,

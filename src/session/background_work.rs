@@ -161,7 +161,7 @@ impl Actor {
     /// When to stop waiting for the response to the prompt after its work has ended.
     pub(super) fn work_deadline(&self) -> Option<Instant> {
         let (at, _) = self.turn.as_ref()?.work.ended.as_ref()?;
-        Some(*at + self.context.limits.cancel)
+        Some(*at + self.context.limits.cancel_timeout)
     }
 
     /// Whether the agent acknowledged the prompt and is idle. ACP then requires no reaction to a cancel.

@@ -88,7 +88,7 @@ impl Actor {
         if let Err(refusal) = allowed.and_then(|()| self.reserve()) {
             return send_reply(reply, Err(refusal));
         }
-        let deadline = Instant::now() + self.context.limits.settings_wait;
+        let deadline = Instant::now() + self.context.limits.settings_queue_timeout;
         self.queued_calls.push(PendingCall { by, call: client_call, trace, reply, deadline });
     }
 
@@ -150,7 +150,7 @@ impl Actor {
     /// Rejects clients that only need a process sooner than turns, which may wait in the pool's queue for
     /// longer. While a process is starting, the wait goes on: the start has its own limit.
     fn expire_waiters(&mut self, now: Instant) {
-        let wait = self.context.limits.settings_wait;
+        let wait = self.context.limits.settings_queue_timeout;
         let overdue = |deadline: Instant| now >= deadline;
         let waits = self
             .queued_calls

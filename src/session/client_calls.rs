@@ -102,8 +102,8 @@ impl Actor {
         }
         let limits = &self.context.limits;
         let limit = match setting.call {
-            ClientCall::Forked(_) => limits.stop_stdin,
-            _ => limits.session_new,
+            ClientCall::Forked(_) => limits.stop_stdin_timeout,
+            _ => limits.session_new_timeout,
         };
         setting.deadline = Instant::now() + limit;
         match connection.call(&method, &params) {

@@ -76,8 +76,8 @@ pub(super) fn kib(bytes: usize) -> u32 {
 impl ClientMethods {
     pub(super) fn new(done: mpsc::Sender<Completion>, limits: &Limits) -> Self {
         let files = FileBounds {
-            answers: Arc::new(Semaphore::new(limits.file_answers.min(Semaphore::MAX_PERMITS))),
-            request_kib: Arc::new(Semaphore::new(kib(limits.file_wanted_bytes) as usize)),
+            answers: Arc::new(Semaphore::new(limits.max_file_requests.min(Semaphore::MAX_PERMITS))),
+            request_kib: Arc::new(Semaphore::new(kib(limits.max_pending_write_bytes) as usize)),
         };
         Self { completions: done, process: 0, open: HashMap::new(), files }
     }
@@ -126,7 +126,7 @@ impl Actor {
         entry: RunningWork,
         work: impl Future<Output = Option<WorkOutput>> + Send + 'static,
     ) {
-        if self.client_methods.open.len() >= self.context.limits.pending_requests {
+        if self.client_methods.open.len() >= self.context.limits.max_pending_requests {
             return self.refuse(incoming, error_code::INTERNAL, "too many requests are in progress");
         }
         let (served, process) = (self.client_methods.completions.clone(), self.client_methods.process);

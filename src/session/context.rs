@@ -77,7 +77,7 @@ impl Context {
     ) -> Self {
         let (in_flight, live, takes) = (InFlight::default(), LiveSessions::default(), Adoptions::default());
         let forgetting = Arc::new(Semaphore::new(1));
-        let scrollbacks = ScrollbackBudget::new(limits.terminals_bytes);
+        let scrollbacks = ScrollbackBudget::new(limits.max_total_terminal_bytes);
         Self {
             log,
             pool,

@@ -29,7 +29,7 @@ impl Actor {
             workspaces: self.context.workspaces.clone(),
             cwd: PathBuf::from(&self.record.cwd),
             additional: self.record.additional_directories.iter().map(PathBuf::from).collect(),
-            max_bytes: self.context.limits.file_bytes,
+            max_bytes: self.context.limits.max_file_bytes,
         };
         let bounds = &self.client_methods.files;
         let Ok(wanted) = Arc::clone(&bounds.request_kib).try_acquire_many_owned(kib(params.get().len()))

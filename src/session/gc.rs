@@ -31,7 +31,7 @@ pub(super) async fn run(registry: SessionRegistry) {
         if Instant::now() < keys_at {
             continue;
         }
-        keys_at = Instant::now() + registry.context().limits.idempotency / 24;
+        keys_at = Instant::now() + registry.context().limits.idempotency_key_max_age / 24;
         if let Err(refusal) = delete_expired_keys(&registry).await {
             tracing::warn!(%refusal, "could not delete expired idempotency keys");
         }

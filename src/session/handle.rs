@@ -205,7 +205,7 @@ impl SessionHandle {
     /// A page of turns, newest first, before the turn `before`. It ends early if it needs many log reads.
     pub async fn prompts(&self, before: Option<PromptId>, limit: usize) -> Result<PromptList, Refusal> {
         let (mut prompts, mut next_cursor) = (Vec::new(), None);
-        let (mut read, enough) = (0, 4 * self.registry.context().limits.page_bytes);
+        let (mut read, enough) = (0, 4 * self.registry.context().limits.max_page_bytes);
         for number in self.turns_before(before).await? {
             if prompts.len() == limit || read >= enough {
                 next_cursor = prompts.last().map(|prompt: &Prompt| prompt.prompt_id.to_string());

@@ -105,7 +105,7 @@ pub(super) async fn claim(
     if before.as_ref().is_some_and(|record| record.body_hash != key.body_hash) {
         return Err(Refusal::IdempotencyMismatch);
     }
-    let expires_at = context.log.expiry().latest_now().after(context.limits.idempotency);
+    let expires_at = context.log.expiry().latest_now().after(context.limits.idempotency_key_max_age);
     let claim = Claim { record_key, body_hash: key.body_hash, expires_at, key: key.key.clone() };
     Ok(Claimed { flight, claim, previous: before })
 }

@@ -51,14 +51,16 @@ impl Actor {
     pub(super) fn answer_wait(&self) -> Wait {
         let entry = &self.spec.permissions;
         let narrowed = self.record.policy.permissions.as_ref();
-        let unanswered = match narrowed.and_then(|policy| policy.unanswered) {
-            Some(api::Unanswered::Reject) => OnTimeout::Reject,
-            Some(api::Unanswered::Wait) | None => entry.on_timeout,
+        let on_timeout = match narrowed.and_then(|policy| policy.on_timeout) {
+            Some(api::OnTimeout::Reject) => OnTimeout::Reject,
+            Some(api::OnTimeout::Wait) | None => entry.on_timeout,
         };
-        let after = narrowed.and_then(|policy| policy.after_seconds).map(Duration::from_secs);
-        match unanswered {
+        let timeout = narrowed.and_then(|policy| policy.timeout_seconds).map(Duration::from_secs);
+        match on_timeout {
             OnTimeout::Wait => Wait::Turn,
-            OnTimeout::Reject => Wait::AtMost(after.map_or(entry.timeout, |after| after.min(entry.timeout))),
+            OnTimeout::Reject => {
+                Wait::AtMost(timeout.map_or(entry.timeout, |timeout| timeout.min(entry.timeout)))
+            }
         }
     }
 

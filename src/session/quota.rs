@@ -45,7 +45,8 @@ impl Quota {
 
     /// When the session may write again, if the quota is exceeded.
     pub(super) fn exceeded_until(&self, limits: &Limits, now: Instant) -> Option<Instant> {
-        let much = self.bytes > limits.session_bytes_per_hour || self.events > limits.session_events_per_hour;
+        let much = self.bytes > limits.max_session_bytes_per_hour
+            || self.events > limits.max_session_events_per_hour;
         Some(self.since + HOUR).filter(|until| much && *until > now)
     }
 }
@@ -107,7 +108,7 @@ impl Actor {
     pub(super) fn unload_at(&self) -> Option<Instant> {
         let idle = !self.is_open() && matches!(self.attachment, Attachment::Detached);
         // The back-off after crashes is stored in memory only, so the session stays loaded until the back-off ends.
-        let idle_until = self.last_command_at + self.context.limits.session_idle;
+        let idle_until = self.last_command_at + self.context.limits.session_idle_timeout;
         idle.then(|| self.crashes.backoff_until().map_or(idle_until, |until| until.max(idle_until)))
     }
 
@@ -124,8 +125,11 @@ mod tests {
 
     #[test]
     fn hour_starts_at_first_event() {
-        let limits =
-            Limits { session_bytes_per_hour: 10_000, session_events_per_hour: 3, ..Limits::default() };
+        let limits = Limits {
+            max_session_bytes_per_hour: 10_000,
+            max_session_events_per_hour: 3,
+            ..Limits::default()
+        };
         let start = Instant::now();
         let mut quota = Quota::new();
         let at = |minutes| start + Duration::from_mins(minutes);

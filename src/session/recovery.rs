@@ -57,10 +57,10 @@ fn owner(record: &SessionRecord) -> Principal {
 impl Actor {
     /// Creates an actor without a process, and its entry.
     pub(super) fn new(context: &Context, log: SessionLog, record: SessionRecord) -> (Self, ActorEntry) {
-        let (sender, commands) = mpsc::channel(context.limits.commands);
+        let (sender, commands) = mpsc::channel(context.limits.max_queued_commands);
         let (ended, ends) = watch::channel(0);
-        let (done, served) = mpsc::channel(context.limits.commands);
-        let (news, terminals) = mpsc::channel(context.limits.batches);
+        let (done, served) = mpsc::channel(context.limits.max_queued_commands);
+        let (news, terminals) = mpsc::channel(context.limits.max_queued_batches);
         let inputs = EventLoop {
             commands,
             has_handles: true,

@@ -20,7 +20,7 @@ pub enum Refusal {
     Closed,
     #[error("turn {0} is running; wait, cancel it, or send queue: true")]
     TurnRunning(PromptId),
-    #[error("too many queued prompts (limit {0}, `limits.queued_prompts`)")]
+    #[error("too many queued prompts (limit {0}, `limits.per_session.max_queued_prompts`)")]
     QueueFull(usize),
     #[error("request {id} is already resolved")]
     RequestResolved { id: RequestId, resolution: Resolution, by: Option<String> },
@@ -46,7 +46,7 @@ pub enum Refusal {
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
     #[error(
-        "the session's hourly write quota is exceeded (`limits.session_bytes_per_hour`, `limits.session_events_per_hour`)"
+        "the session's hourly write quota is exceeded (`limits.per_session.max_bytes_per_hour`, `limits.per_session.max_events_per_hour`)"
     )]
     Quota(Duration),
     #[error("the agent crashed too often in turns of this session; prompts are refused for {} s", .0.as_secs().max(1))]

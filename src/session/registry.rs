@@ -312,7 +312,7 @@ impl SessionRegistry {
             Origin::New | Origin::Adopted => actor.fold.person_title.clone_from(&actor.record.title),
         }
         let (reply, created) = tokio::sync::oneshot::channel();
-        let deadline = Instant::now() + context.limits.settings_wait;
+        let deadline = Instant::now() + context.limits.settings_queue_timeout;
         drop(slot.commands.try_send(Command::Create(CreateWaiter { origin, claim, trace, reply, deadline })));
         // Other clients can find the session only after its creation succeeded.
         slot.visible.store(false, Ordering::Release);
@@ -480,10 +480,10 @@ fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result
         }
     }
     let Some(permissions) = &policy.permissions else { return Ok(()) };
-    let waits = permissions.unanswered == Some(api::Unanswered::Wait);
+    let waits = permissions.on_timeout == Some(api::OnTimeout::Wait);
     if waits && spec.permissions.on_timeout == OnTimeout::Reject {
         return Err(invalid(
-            "/policy/permissions/unanswered",
+            "/policy/permissions/onTimeout",
             "the agent's entry rejects unanswered requests",
         ));
     }

@@ -75,7 +75,7 @@ impl Actor {
     /// Offers a request to clients. If too many requests are open, rejects it and returns `None`.
     pub(super) fn offer_request(&mut self, offer: OfferedRequest<'_>) -> Option<RequestId> {
         let OfferedRequest { method, incoming, params, prompt, subagent, wait } = offer;
-        if self.requests.len() >= self.context.limits.pending_requests {
+        if self.requests.len() >= self.context.limits.max_pending_requests {
             self.refuse(incoming, error_code::INTERNAL, "too many requests wait for an answer");
             return None;
         }
@@ -254,7 +254,7 @@ impl Actor {
             let followed = self.log.has_reader();
             let Some(pending) = self.requests.get_mut(&id) else { continue };
             if pending.kind == RequestKind::WaitForExit && followed {
-                pending.deadline = Some(now + self.context.limits.client_answer);
+                pending.deadline = Some(now + self.context.limits.client_answer_timeout);
                 continue;
             }
             let outcome = pending.kind.timeout_reply(&pending.request.params);

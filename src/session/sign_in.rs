@@ -58,10 +58,10 @@ impl Actor {
                 let home = process.spec.home.path().to_string_lossy();
                 let setup =
                     SessionSetup { cwd: &home, mcp_servers: &[], additional_directories: &[], meta: None };
-                (acp::method::SESSION_NEW, acp::new_session(setup, None), limits.session_new)
+                (acp::method::SESSION_NEW, acp::new_session(setup, None), limits.session_new_timeout)
             }
             LoadSignIn::KeyChecked => {
-                (self.dialect().login_method(), auth::authenticate(sign_in, None), limits.call)
+                (self.dialect().login_method(), auth::authenticate(sign_in, None), limits.call_timeout)
             }
             LoadSignIn::SignedIn => return self.setup_rejected(refusal),
         };

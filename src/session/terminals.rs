@@ -178,14 +178,14 @@ impl Actor {
             return self.refuse_terminal(incoming);
         }
         let limits = &self.context.limits;
-        let limit = asked.output_byte_limit.map_or(limits.terminal_bytes, |wanted| {
-            usize::try_from(wanted).unwrap_or(usize::MAX).min(limits.terminal_max_bytes)
+        let limit = asked.output_byte_limit.map_or(limits.default_terminal_bytes, |wanted| {
+            usize::try_from(wanted).unwrap_or(usize::MAX).min(limits.max_terminal_bytes)
         });
         let id = TerminalId::new(self.record.last_terminal + 1);
         self.record.last_terminal += 1;
         let scrollback = Scrollback::new(limit, self.context.scrollback_budget.clone());
         let news = self.terminals.events.clone();
-        let (terminal, follower) = started.follow(id, scrollback, limits.terminal_log_bytes, news);
+        let (terminal, follower) = started.follow(id, scrollback, limits.max_terminal_log_bytes, news);
         self.context.shutdown.spawn_isolated(follower);
         let prompt = self.running_turn();
         let CreateTerminal { command, args, .. } = asked;
@@ -211,7 +211,7 @@ impl Actor {
     }
 
     fn is_at_terminal_limit(&self) -> bool {
-        self.terminals.open.len() >= self.context.limits.terminals
+        self.terminals.open.len() >= self.context.limits.max_terminals
     }
 
     fn refuse_terminal(&self, incoming: IncomingId) {
@@ -308,7 +308,7 @@ impl Actor {
     /// The deadline of commands that outlive their turn.
     pub(super) fn terminal_deadline(&self) -> Option<Instant> {
         let held = self.terminals.open.values().any(|open| open.is_running() && open.terminal.is_alive());
-        (held && self.turn.is_none()).then(|| self.idle_since + self.context.limits.terminal_alone)
+        (held && self.turn.is_none()).then(|| self.idle_since + self.context.limits.terminal_idle_timeout)
     }
 
     pub(super) fn check_terminal_deadline(&mut self, now: Instant) {

@@ -75,8 +75,8 @@ impl Actor {
         let ahead = running.or_else(|| self.queue.front().map(|queued| queued.record.prompt_id));
         match ahead {
             Some(prompt) if !queue => return Err(Refusal::TurnRunning(prompt)),
-            Some(_) if self.queue.len() >= self.context.limits.queued_prompts => {
-                return Err(Refusal::QueueFull(self.context.limits.queued_prompts));
+            Some(_) if self.queue.len() >= self.context.limits.max_session_queued_prompts => {
+                return Err(Refusal::QueueFull(self.context.limits.max_session_queued_prompts));
             }
             Some(_) => {}
             None => self.reserve()?,
@@ -372,11 +372,11 @@ impl Actor {
         let turn = self.turn.as_ref()?;
         let limits = &self.context.limits;
         match turn.cancelled_at {
-            Some(at) if turn.stopping => Some(at + limits.cancel_total),
+            Some(at) if turn.stopping => Some(at + limits.cancel_total_timeout),
             Some(at) => {
                 // The graceful stop must fit into the time that a drain may take.
-                let drain = self.drain_at.map(|drain_at| drain_at.max(at) + limits.drain_cancel);
-                drain.into_iter().chain([at + limits.cancel]).min()
+                let drain = self.drain_at.map(|drain_at| drain_at.max(at) + limits.drain_cancel_timeout);
+                drain.into_iter().chain([at + limits.cancel_timeout]).min()
             }
             None if turn.call.is_some() && !self.agent_is_waiting() => {
                 Some(turn.last_activity + self.spec.limits.turn_idle_timeout)

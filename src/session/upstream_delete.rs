@@ -28,13 +28,13 @@ pub(super) fn request_delete(
             let mut visit = context.pool.short_lease(&spec, &owner, Priority::NoReclaim).await.ok()?;
             if visit.initialized().capabilities.session.delete {
                 let params = acp::delete_session(&id, trace.as_ref());
-                visit.call(method::SESSION_DELETE, &params, context.limits.call).await.ok()?;
+                visit.call(method::SESSION_DELETE, &params, context.limits.call_timeout).await.ok()?;
             }
             visit.release_untouched();
             Some(())
         };
         let deleted = tokio::select! {
-            told = tokio::time::timeout(context.limits.delete_wait, asked) => told.ok().flatten(),
+            told = tokio::time::timeout(context.limits.upstream_delete_timeout, asked) => told.ok().flatten(),
             () = shutdown.drain_started() => None,
         };
         if deleted.is_none() {

@@ -59,7 +59,7 @@ impl Expiry {
     /// the difference counts as a jump.
     pub fn starting_from(ids: Ids, limits: &Limits, last: Option<Timestamp>) -> Self {
         let (wall, at) = (ids.now().as_millis(), ids.monotonic());
-        let (jump, settle) = (limits.clock_jump, limits.clock_settle);
+        let (jump, settle) = (limits.clock_jump_threshold, limits.clock_settle_timeout);
         let mut seen = ClockState { last_wall: wall, last_monotonic: at, jumps: VecDeque::new() };
         let by = last.map_or(0, |last| wall.saturating_sub(last.as_millis()));
         if by.saturating_abs() > millis(jump) {

@@ -28,13 +28,13 @@ impl PrincipalLimit {
     pub const ALL: [Self; 5] =
         [Self::Requests, Self::Prompts, Self::Streams, Self::LiveSessions, Self::QueuedPrompts];
 
-    /// The key in `[limits]`, which is also the name of the quota policy.
+    /// The key in `[limits.per_key]`, which is also the name of the quota policy.
     pub const fn key(self) -> &'static str {
         match self {
-            Self::Requests => "requests_per_minute",
-            Self::Prompts => "prompts_per_minute",
-            Self::Streams => "streams",
-            Self::LiveSessions => "live_sessions",
+            Self::Requests => "max_requests_per_minute",
+            Self::Prompts => "max_prompts_per_minute",
+            Self::Streams => "max_streams",
+            Self::LiveSessions => "max_live_sessions",
             Self::QueuedPrompts => "max_queued_prompts",
         }
     }
@@ -79,10 +79,10 @@ impl Defaults {
     fn new(limits: &Limits) -> Self {
         let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Self(PrincipalLimit::ALL.map(|limit| match limit {
-            PrincipalLimit::Requests => limits.requests_per_minute,
-            PrincipalLimit::Prompts => limits.prompts_per_minute,
-            PrincipalLimit::Streams => whole(limits.streams),
-            PrincipalLimit::LiveSessions => whole(limits.live_sessions),
+            PrincipalLimit::Requests => limits.max_requests_per_minute,
+            PrincipalLimit::Prompts => limits.max_prompts_per_minute,
+            PrincipalLimit::Streams => whole(limits.max_streams),
+            PrincipalLimit::LiveSessions => whole(limits.max_live_sessions),
             PrincipalLimit::QueuedPrompts => whole(limits.max_queued_prompts),
         }))
     }
@@ -91,10 +91,10 @@ impl Defaults {
 impl Limits {
     /// Copies the limits of principals from `next`. A reload can change these limits while the gateway runs.
     pub fn copy_principal_limits(&mut self, next: &Self) {
-        self.requests_per_minute = next.requests_per_minute;
-        self.prompts_per_minute = next.prompts_per_minute;
-        self.streams = next.streams;
-        self.live_sessions = next.live_sessions;
+        self.max_requests_per_minute = next.max_requests_per_minute;
+        self.max_prompts_per_minute = next.max_prompts_per_minute;
+        self.max_streams = next.max_streams;
+        self.max_live_sessions = next.max_live_sessions;
         self.max_queued_prompts = next.max_queued_prompts;
     }
 }
@@ -200,7 +200,7 @@ impl fmt::Display for LimitExceeded {
         if self.set_by_key {
             write!(f, "set with the key: `key update --{}`)", self.limit.flag())
         } else {
-            write!(f, "`limits.{}`)", self.limit.key())
+            write!(f, "`limits.per_key.{}`)", self.limit.key())
         }
     }
 }
@@ -265,12 +265,12 @@ mod tests {
 
     #[test]
     fn key_limits_override_defaults_for_one_principal() {
-        let limits = PrincipalLimits::new(&Limits { streams: 5, ..Limits::default() });
+        let limits = PrincipalLimits::new(&Limits { max_streams: 5, ..Limits::default() });
         let of_alice = KeyLimits::default().with(&[(PrincipalLimit::Streams, Some(1))]);
         limits.set_key_limits(HashMap::from([((Tenant::default(), "alice".into()), of_alice)]));
         let streams = |id: &str| limits.effective(&principal(id)).get(PrincipalLimit::Streams);
         assert_eq!((streams("alice"), streams("bob")), (1, 5));
-        assert!(limits.set_defaults(&Limits { streams: 9, ..Limits::default() }));
+        assert!(limits.set_defaults(&Limits { max_streams: 9, ..Limits::default() }));
         assert_eq!((streams("alice"), streams("bob")), (1, 9));
         let exceeded = |id: &str| {
             limits.effective(&principal(id)).exceeded(PrincipalLimit::Streams, Duration::from_millis(1200))
@@ -280,9 +280,9 @@ mod tests {
             own.to_string(),
             "too many open streams (limit 1, set with the key: `key update --max-streams`)"
         );
-        assert_eq!(common.to_string(), "too many open streams (limit 9, `limits.streams`)");
-        assert_eq!(common.policy(), "\"streams\";q=9;qu=\"concurrent-requests\"");
-        assert_eq!(common.remaining(), "\"streams\";r=0;t=2");
+        assert_eq!(common.to_string(), "too many open streams (limit 9, `limits.per_key.max_streams`)");
+        assert_eq!(common.policy(), "\"max_streams\";q=9;qu=\"concurrent-requests\"");
+        assert_eq!(common.remaining(), "\"max_streams\";r=0;t=2");
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
         let limits = KeyLimits::default()
             .with(&[(PrincipalLimit::Requests, Some(7)), (PrincipalLimit::QueuedPrompts, Some(1))]);
         let stored = serde_json::to_string(&limits).unwrap();
-        assert_eq!(stored, r#"{"max_queued_prompts":1,"requests_per_minute":7}"#);
+        assert_eq!(stored, r#"{"max_queued_prompts":1,"max_requests_per_minute":7}"#);
         assert_eq!(serde_json::from_str::<KeyLimits>(&stored).unwrap(), limits);
         assert_eq!(serde_json::from_str::<KeyLimits>(r#"{"later":3}"#).unwrap(), KeyLimits::default());
     }

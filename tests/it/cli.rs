@@ -305,7 +305,7 @@ fn commands_beside_a_gateway_need_no_secret_of_its_agents() {
     let file = data.path().join("gateway.toml");
     let secret = "{ from_env = \"NOT_HERE\" }";
     let text = format!(
-        "listen = \"127.0.0.1:9\"\n[agents.a]\ncommand = \"npx\"\nenv = {{ KEY = {secret} }}\n\
+        "server.listen = \"127.0.0.1:9\"\n[agents.a]\ncommand = \"npx\"\nenv = {{ KEY = {secret} }}\n\
          [mcp.b]\nurl = \"https://b.example\"\nheaders = {{ Authorization = {{ from_file = \"/not/here\" }} }}\n"
     );
     fs::write(&file, text).unwrap();
@@ -367,7 +367,7 @@ fn a_gateway_whose_file_was_replaced_goes_on_as_it_was() {
     let program = data.path().join("acp-gateway");
     copy_to(&program);
     let config = data.path().join("gateway.toml");
-    fs::write(&config, "[agents.demo]\nbuiltin = \"demo\"\npool = { max = 1, warm = 0 }\n").unwrap();
+    fs::write(&config, "[agents.demo]\nbuiltin = \"demo\"\npool = { max_size = 1, min_idle = 0 }\n").unwrap();
     #[expect(clippy::disallowed_methods, reason = "a test drives the real program")]
     let mut serve = Command::new(&program);
     serve.args(["--listen", "127.0.0.1:0", "--config"]).arg(&config).env_clear().stdin(Stdio::null());

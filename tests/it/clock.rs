@@ -61,7 +61,10 @@ async fn keyed(gateway: &Gateway, session: &str, key: &str, text: &str) -> (Stat
 #[tokio::test]
 async fn turns_keys_tickets_and_streams_outlive_every_jump_of_the_clock() {
     let clock = Clock::new();
-    let gateway = clock.start(Setup::fake(&[]).limits("keep_alive = \"200ms\"\nprompts_per_minute = 1000"));
+    let gateway =
+        clock.start(Setup::fake(&[]).settings(
+            "timeouts.keep_alive_interval = \"200ms\"\nlimits.per_key.max_prompts_per_minute = 1000",
+        ));
     let session = gateway.session("fake").await;
     let follower = Follower::start(&gateway, &session);
     let events = format!("/v1/sessions/{session}/events");
@@ -109,7 +112,7 @@ async fn turns_keys_tickets_and_streams_outlive_every_jump_of_the_clock() {
 #[tokio::test]
 async fn a_drain_takes_its_time_whatever_the_clock_says() {
     let clock = Clock::new();
-    let setup = Setup::fake(&[]).limits("drain = \"1s\"\ndrain_cancel = \"10s\"\nclock_jump = \"1m\"");
+    let setup = Setup::fake(&[]).settings("timeouts.drain_timeout = \"1s\"\ntesting.drain_cancel_timeout = \"10s\"\ntesting.clock_jump_threshold = \"1m\"");
     let mut gateway = clock.start(setup);
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "slow chunks=10000 ms=20").await;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use acp_gateway::config::{
-    self, Config, ConfigError, Environment, Flags, Home, Launch, McpServer, OnTimeout,
+    self, Config, ConfigError, Environment, Flags, Home, Launch, McpServer, OnTimeout, Shown,
 };
 
 const DATA: (&str, &str) = ("ACP_GATEWAY_DATA", "/data");
@@ -62,10 +62,14 @@ fn the_whole_file_of_the_documentation_is_read() {
     fs::write(&token, "t0ken-from-a-file\n").unwrap();
     let file = format!(
         r#"
+        [server]
         listen = "127.0.0.1:9000"
         public_url = "https://gateway.example"
+        trusted_proxies = ["10.0.0.1", "10.1.0.0/16"]
+        max_body_bytes = "2MiB"
+
+        [auth]
         allowed_origins = ["https://app.example"]
-        behind_proxy = ["10.0.0.1", "10.1.0.0/16"]
 
         [workspaces]
         root = "/workspaces"
@@ -86,24 +90,27 @@ fn the_whole_file_of_the_documentation_is_read() {
         home = "user"
         files = "off"
         terminals = "off"
-        permissions = {{ unanswered = "wait", after = "1h30m", allow = ["read", "search"] }}
+        permissions = {{ on_timeout = "wait", timeout = "1h30m", allow = ["read", "search"] }}
         meta = []
-        pool = {{ max = 4, warm = 0, idle = "5m" }}
-        limits = {{ start = "90s", line = "32MiB", silence = "1h" }}
+        pool = {{ max_size = 4, min_idle = 0, idle_timeout = "5m" }}
+        start_timeout = "90s"
+        max_line_bytes = "32MiB"
+        turn_idle_timeout = "1h"
 
         [agents.demo]
         builtin = "demo"
 
-        [limits]
-        body_bytes = "2MiB"
-        keep_alive = "500ms"
-        queued_prompts = 0
+        [timeouts]
+        keep_alive_interval = "500ms"
+
+        [limits.per_session]
+        max_queued_prompts = 0
         "#,
         token.display()
     );
     let config = load(&file, &[("ANTHROPIC_API_KEY", "sk-from-the-environment")]).unwrap();
     assert_eq!(config.public_url.as_deref(), Some("https://gateway.example"));
-    assert!(config.behind_proxy[1].contains("10.1.2.3".parse().unwrap()));
+    assert!(config.trusted_proxies[1].contains("10.1.2.3".parse().unwrap()));
     let McpServer::Http { headers, .. } = &config.mcp["docs"] else { panic!("{:?}", config.mcp) };
     assert_eq!(headers["Authorization"].expose(), "t0ken-from-a-file");
     let claude = &config.agents[&"claude".parse().unwrap()];
@@ -112,12 +119,12 @@ fn the_whole_file_of_the_documentation_is_read() {
     assert_eq!(claude.permissions.timeout, Duration::from_mins(90));
     assert_eq!((claude.pool.max_size, claude.pool.min_idle, claude.limits.max_line_bytes), (4, 0, 32 << 20));
     assert_eq!(config.agents[&"demo".parse().unwrap()].launch, Launch::Demo);
-    assert_eq!(config.limits.body_bytes, 2 << 20);
-    assert_eq!(config.limits.keep_alive, Duration::from_millis(500));
-    assert_eq!(config.limits.queued_prompts, 0);
+    assert_eq!(config.limits.max_body_bytes, 2 << 20);
+    assert_eq!(config.limits.keep_alive_interval, Duration::from_millis(500));
+    assert_eq!(config.limits.max_session_queued_prompts, 0);
 
     // What nobody may see is nowhere: not in `check`, not in a debug print.
-    let shown = config::show(&config);
+    let shown = config::show(&config, Shown::Set);
     for text in [&shown, &format!("{config:?}")] {
         assert!(!text.contains("sk-from") && !text.contains("t0ken"), "{text}");
     }
@@ -130,57 +137,63 @@ fn the_whole_file_of_the_documentation_is_read() {
     let without_origins = |text: &str| {
         text.lines().map(|line| line.split("  # ").next().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(without_origins(&config::show(&again)), without_origins(&shown));
+    assert_eq!(without_origins(&config::show(&again, Shown::Set)), without_origins(&shown));
 }
 
 #[test]
 fn every_mistake_in_a_file_names_its_key_and_line() {
     insta::assert_snapshot!(mistakes(&[
-        "lisen = \"127.0.0.1:1\"",
-        "\n\n[limits]\nbody_byte = 1",
+        "[server]\nlisen = \"127.0.0.1:1\"",
+        "\n\n[server]\nmax_body_byte = 1",
         "[agents.claude]\ncomand = \"npx\"",
         "[agents.claude]\nargs = []",
         "[agents.claude]\ncommand = \"npx\"\npool = { maximum = 3 }",
         "[agents.\"Claude Code\"]\ncommand = \"npx\"",
         "zzz = 1",
-        "listen = 8080",
-        "listen = \"gateway.example:80\"",
-        "listen = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"",
-        "listen = ",
-        "allowed_origins = \"https://app.example\"",
-        "allowed_origins = [\"https://app.example\", \"*\"]",
-        "allowed_origins = [\"https://App.example/\"]",
-        "allowed_origins = [\"null\"]",
-        "public_url = \"https://gateway.example/acp\"",
-        "behind_proxy = [\"proxy\"]",
-        "insecure_http = \"yes\"",
+        "public_url = \"https://a.example\"",
+        "[limits]\nmax_streams = 1",
+        "[timeouts]\nmax_age = \"1d\"",
+        "[server]\nlisten = 8080",
+        "[server]\nlisten = \"gateway.example:80\"",
+        "[server]\nlisten = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"",
+        "[server]\nlisten = ",
+        "[auth]\nallowed_origins = \"https://app.example\"",
+        "[auth]\nallowed_origins = [\"https://app.example\", \"*\"]",
+        "[auth]\nallowed_origins = [\"https://App.example/\"]",
+        "[auth]\nallowed_origins = [\"null\"]",
+        "[server]\npublic_url = \"https://gateway.example/acp\"",
+        "[server]\ntrusted_proxies = [\"proxy\"]",
+        "[server]\ninsecure_http = \"yes\"",
         "[workspaces]\nroot = \"code\"",
         "[workspaces]\nallow = [\"/does/not/exist\"]",
         "agents = 1",
-        "log = 1.5",
+        "[telemetry]\nlog_filter = 1.5",
     ]), @r#"
-    gateway.toml:1: unknown key `lisen`; did you mean `listen`?
-    gateway.toml:4: unknown key `limits.body_byte`; did you mean `body_bytes`?
+    gateway.toml:2: unknown key `server.lisen`; did you mean `listen`?
+    gateway.toml:4: unknown key `server.max_body_byte`; did you mean `max_body_bytes`?
     gateway.toml:2: unknown key `agents.claude.comand`; did you mean `command`?
     gateway.toml:1: `agents.claude` needs `command`
-    gateway.toml:3: unknown key `agents.claude.pool.maximum`; did you mean `max`?
+    gateway.toml:3: unknown key `agents.claude.pool.maximum`
     gateway.toml:1: `agents.Claude Code`: an agent's name has 1 to 64 characters of a-z, 0-9, '_' and '-', and begins with a letter or a digit
     gateway.toml:1: unknown key `zzz`
-    gateway.toml:1: `listen` must be a string, not a number
-    gateway.toml:1: `listen`: "gateway.example:80" is not an address and a port such as "127.0.0.1:8080"
-    gateway.toml:2: duplicate key
-    gateway.toml:1: string values must be quoted, expected literal string
-    gateway.toml:1: `allowed_origins` must be a list such as ["a", "b"], not a string
-    gateway.toml:1: `allowed_origins[1]`: not an origin such as "https://app.example"; wildcards and null are not supported
-    gateway.toml:1: `allowed_origins[0]`: must have the form of a browser: "https://app.example"
-    gateway.toml:1: `allowed_origins[0]`: not an origin such as "https://app.example"; wildcards and null are not supported
-    gateway.toml:1: `public_url`: not a URL such as "https://gateway.example" (scheme, host, port; no path)
-    gateway.toml:1: `behind_proxy[0]`: "proxy": not an IP address or a range such as 10.0.0.0/8
-    gateway.toml:1: `insecure_http` must be true or false, not a string
+    gateway.toml:1: unknown key `public_url`; did you mean `server.public_url`?
+    gateway.toml:2: unknown key `limits.max_streams`; did you mean `limits.per_key.max_streams`?
+    gateway.toml:2: unknown key `timeouts.max_age`; did you mean `retention.max_age`?
+    gateway.toml:2: `server.listen` must be a string, not a number
+    gateway.toml:2: `server.listen`: "gateway.example:80" is not an address and a port such as "127.0.0.1:8080"
+    gateway.toml:3: duplicate key
+    gateway.toml:2: string values must be quoted, expected literal string
+    gateway.toml:2: `auth.allowed_origins` must be a list such as ["a", "b"], not a string
+    gateway.toml:2: `auth.allowed_origins[1]`: not an origin such as "https://app.example"; wildcards and null are not supported
+    gateway.toml:2: `auth.allowed_origins[0]`: must have the form of a browser: "https://app.example"
+    gateway.toml:2: `auth.allowed_origins[0]`: not an origin such as "https://app.example"; wildcards and null are not supported
+    gateway.toml:2: `server.public_url`: not a URL such as "https://gateway.example" (scheme, host, port; no path)
+    gateway.toml:2: `server.trusted_proxies[0]`: "proxy": not an IP address or a range such as 10.0.0.0/8
+    gateway.toml:2: `server.insecure_http` must be true or false, not a string
     gateway.toml:2: `workspaces.root`: must be an absolute path
     gateway.toml:2: `workspaces.allow[0]`: /does/not/exist is not a directory
     gateway.toml:1: `agents` must be a table, not a number
-    gateway.toml:1: `log` must be a string, not a fraction
+    gateway.toml:2: `telemetry.log_filter` must be a string, not a fraction
     "#);
 }
 
@@ -208,15 +221,15 @@ fn every_mistake_about_an_agent_is_told() {
         "command = \"npx\"\nenv = { KEY = { from_file = \"relative\" } }",
         "command = \"npx\"\nenv = { KEY = { from_fil = \"/x\" } }",
         "command = \"npx\"\nenv = { KEY = {} }",
-        "command = \"npx\"\npermissions = { unanswered = \"allow\" }",
+        "command = \"npx\"\npermissions = { on_timeout = \"allow\" }",
         "command = \"npx\"\npermissions = { allow = [\"reed\"] }",
-        "command = \"npx\"\npermissions = { after = \"10\" }",
-        "command = \"npx\"\npool = { max = 0 }",
-        "command = \"npx\"\npool = { max = 2, warm = 3 }",
-        "command = \"npx\"\npool = { max = -1 }",
-        "command = \"npx\"\nlimits = { line = \"16 cats\" }",
-        "command = \"npx\"\nlimits = { line = 16 }",
-        "command = \"npx\"\nlimits = { start = 60 }",
+        "command = \"npx\"\npermissions = { timeout = \"10\" }",
+        "command = \"npx\"\npool = { max_size = 0 }",
+        "command = \"npx\"\npool = { max_size = 2, min_idle = 3 }",
+        "command = \"npx\"\npool = { max_size = -1 }",
+        "command = \"npx\"\nmax_line_bytes = \"16 cats\"",
+        "command = \"npx\"\nmax_line_bytes = 16",
+        "command = \"npx\"\nstart_timeout = 60",
         "command = \"n\\u0000px\"",
     ]
     .iter()
@@ -243,15 +256,15 @@ fn every_mistake_about_an_agent_is_told() {
     gateway.toml:3: `agents.a.env.KEY.from_file`: relative: not an absolute path
     gateway.toml:3: unknown key `agents.a.env.KEY.from_fil`; did you mean `from_file`?
     gateway.toml:3: `agents.a.env.KEY`: needs either from_env or from_file
-    gateway.toml:3: `agents.a.permissions.unanswered`: must be "reject" or "wait", not "allow"
+    gateway.toml:3: `agents.a.permissions.on_timeout`: must be "reject" or "wait", not "allow"
     gateway.toml:3: `agents.a.permissions.allow[0]`: must be "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode" or "other", not "reed"
-    gateway.toml:3: `agents.a.permissions.after`: not a time such as "500ms", "10m" or "1h30m", at most 3650d
-    gateway.toml:3: `agents.a.pool.max`: must be more than 0
-    gateway.toml:3: `agents.a.pool.warm`: must be at most `max`, which is 2
-    gateway.toml:3: `agents.a.pool.max`: must be a whole number, at least 0
-    gateway.toml:3: `agents.a.limits.line`: not a size such as "16MiB"
-    gateway.toml:3: `agents.a.limits.line`: must be at least 1KiB
-    gateway.toml:3: `agents.a.limits.start` must be a time such as "10m", not a number
+    gateway.toml:3: `agents.a.permissions.timeout`: not a time such as "500ms", "10m" or "1h30m", at most 3650d
+    gateway.toml:3: `agents.a.pool.max_size`: must be more than 0
+    gateway.toml:3: `agents.a.pool.min_idle`: must be at most `max_size`, which is 2
+    gateway.toml:3: `agents.a.pool.max_size`: must be a whole number, at least 0
+    gateway.toml:3: `agents.a.max_line_bytes`: not a size such as "16MiB"
+    gateway.toml:3: `agents.a.max_line_bytes`: must be at least 1KiB
+    gateway.toml:3: `agents.a.start_timeout` must be a time such as "10m", not a number
     gateway.toml:2: `agents.a.command`: a NUL byte is not allowed
     "#);
 }
@@ -259,18 +272,18 @@ fn every_mistake_about_an_agent_is_told() {
 #[test]
 fn every_mistake_about_limits_and_servers_is_told() {
     insta::assert_snapshot!(mistakes(&[
-        "[limits]\nbody_bytes = 0",
-        "[limits]\nbody_bytes = \"1 MiBs\"",
-        "[limits]\nbody_bytes = true",
-        "[limits]\nkeep_alive = \"0s\"",
-        "[limits]\nkeep_alive = 15",
-        "[limits]\nlog_age = \"4000d\"",
-        "[limits]\nbatches = 0",
-        "[limits]\nstreams = \"many\"",
-        "[limits]\nstreams = -1",
-        "[limits]\nbreaker_crashes = 5000000000",
-        "[limits]\nfree_disk_percent = 101",
-        "[limits]\nstreams = 99999999999999999999",
+        "[server]\nmax_body_bytes = 0",
+        "[server]\nmax_body_bytes = \"1 MiBs\"",
+        "[server]\nmax_body_bytes = true",
+        "[timeouts]\nkeep_alive_interval = \"0s\"",
+        "[timeouts]\nkeep_alive_interval = 15",
+        "[retention]\nmax_age = \"4000d\"",
+        "[testing]\nmax_queued_batches = 0",
+        "[limits.per_key]\nmax_streams = \"many\"",
+        "[limits.per_key]\nmax_streams = -1",
+        "[testing]\nmax_breaker_crashes = 5000000000",
+        "[retention]\nmin_free_disk_percent = 101",
+        "[limits.per_key]\nmax_streams = 99999999999999999999",
         "[mcp.docs]\nurl = \"file:///etc/passwd\"",
         "[mcp.docs]\nurl = \"https://a\"\ncommand = \"b\"",
         "[mcp.docs]\nargs = []",
@@ -280,18 +293,18 @@ fn every_mistake_about_limits_and_servers_is_told() {
         "[mcp.docs]\ncommand = \"b\"\nheaders = {}",
         "[mcp.\"a b\"]\ncommand = \"b\"",
     ]), @r#"
-    gateway.toml:2: `limits.body_bytes`: must be more than 0
-    gateway.toml:2: `limits.body_bytes`: not a size such as "16MiB"
-    gateway.toml:2: `limits.body_bytes` must be a size such as "16MiB", not a boolean
-    gateway.toml:2: `limits.keep_alive`: must be more than 0
-    gateway.toml:2: `limits.keep_alive` must be a time such as "10m", not a number
-    gateway.toml:2: `limits.log_age`: not a time such as "500ms", "10m" or "1h30m", at most 3650d
-    gateway.toml:2: `limits.batches`: must be more than 0
-    gateway.toml:2: `limits.streams` must be a whole number, not a string
-    gateway.toml:2: `limits.streams`: must be a whole number, at least 0
-    gateway.toml:2: `limits.breaker_crashes`: the number is too large
-    gateway.toml:2: `limits.free_disk_percent`: must be at most 100
-    gateway.toml:2: `limits.streams` must be a whole number, not a number with more than 64 bits
+    gateway.toml:2: `server.max_body_bytes`: must be more than 0
+    gateway.toml:2: `server.max_body_bytes`: not a size such as "16MiB"
+    gateway.toml:2: `server.max_body_bytes` must be a size such as "16MiB", not a boolean
+    gateway.toml:2: `timeouts.keep_alive_interval`: must be more than 0
+    gateway.toml:2: `timeouts.keep_alive_interval` must be a time such as "10m", not a number
+    gateway.toml:2: `retention.max_age`: not a time such as "500ms", "10m" or "1h30m", at most 3650d
+    gateway.toml:2: `testing.max_queued_batches`: must be more than 0
+    gateway.toml:2: `limits.per_key.max_streams` must be a whole number, not a string
+    gateway.toml:2: `limits.per_key.max_streams`: must be a whole number, at least 0
+    gateway.toml:2: `testing.max_breaker_crashes`: the number is too large
+    gateway.toml:2: `retention.min_free_disk_percent`: must be at most 100
+    gateway.toml:2: `limits.per_key.max_streams` must be a whole number, not a number with more than 64 bits
     gateway.toml:2: `mcp.docs.url`: not a URL that begins with https:// or http://
     gateway.toml:1: `mcp.docs`: has both url and command; remove one of them
     gateway.toml:1: `mcp.docs` needs `url` or `command`
@@ -306,18 +319,18 @@ fn every_mistake_about_limits_and_servers_is_told() {
 #[test]
 fn every_mistake_in_the_environment_is_told() {
     let told = [
-        ("ACP_GATEWAY__LIMITS__BODY_BYTE", "1"),
-        ("ACP_GATEWAY__LIMITS__BODY_BYTES", "lots"),
+        ("ACP_GATEWAY__SERVER__MAX_BODY_BYTE", "1"),
+        ("ACP_GATEWAY__SERVER__MAX_BODY_BYTES", "lots"),
         ("ACP_GATEWAY__LIMITS", "1"),
         ("ACP_GATEWAY__", "1"),
-        ("ACP_GATEWAY__LIMITS____BODY", "1"),
+        ("ACP_GATEWAY__SERVER____MAX_BODY", "1"),
         ("ACP_GATEWAY_LISTN", "127.0.0.1:1"),
         ("ACP_GATEWAY_ADMIN_KEY", "secret-value"),
         ("ACP_GATEWAY_LISTEN", "127.0.0.1"),
-        ("ACP_GATEWAY__ALLOWED_ORIGINS", "https://app.example"),
-        ("ACP_GATEWAY__INSECURE_HTTP", "1"),
+        ("ACP_GATEWAY__AUTH__ALLOWED_ORIGINS", "https://app.example"),
+        ("ACP_GATEWAY__SERVER__INSECURE_HTTP", "1"),
         ("ACP_GATEWAY_DATA", ""),
-        ("ACP_GATEWAY__LISTEN__PORT", "1"),
+        ("ACP_GATEWAY__SERVER__LISTEN__PORT", "1"),
         ("ACP_GATEWAY__AGENTS__A__ENV__KEY", "secret-value"),
         ("ACP_GATEWAY_ADMIN_KEY_HASH", "secret-value"),
         ("ACP_GATEWAY_ADMIN_KEY_FILE", "/does/not/exist"),
@@ -326,25 +339,25 @@ fn every_mistake_in_the_environment_is_told() {
     .iter()
     .fold(String::new(), |mut text, variable| {
         // One of them needs another beside it.
-        let beside = variable.0.contains("LISTEN__").then_some(("ACP_GATEWAY__LISTEN", ""));
+        let beside = variable.0.contains("LISTEN__").then_some(("ACP_GATEWAY__SERVER__LISTEN", ""));
         let variables: Vec<_> = [*variable].into_iter().chain(beside).collect();
         writeln!(text, "{}", mistake("", &variables)).unwrap();
         text
     });
     assert!(!told.contains("secret-value"), "{told}");
     insta::assert_snapshot!(told, @r#"
-    ACP_GATEWAY__LIMITS__BODY_BYTE: unknown key `limits.body_byte`; did you mean `body_bytes`?
-    ACP_GATEWAY__LIMITS__BODY_BYTES: `limits.body_bytes`: not a size such as "16MiB"
+    ACP_GATEWAY__SERVER__MAX_BODY_BYTE: unknown key `server.max_body_byte`; did you mean `max_body_bytes`?
+    ACP_GATEWAY__SERVER__MAX_BODY_BYTES: `server.max_body_bytes`: not a size such as "16MiB"
     ACP_GATEWAY__LIMITS: `limits` must be a table, not a string
     ACP_GATEWAY__: unknown variable
-    ACP_GATEWAY__LIMITS____BODY: unknown variable
+    ACP_GATEWAY__SERVER____MAX_BODY: unknown variable
     ACP_GATEWAY_LISTN: unknown variable; did you mean `ACP_GATEWAY_LISTEN`?
     ACP_GATEWAY_ADMIN_KEY: unknown variable; did you mean `ACP_GATEWAY_ADMIN_KEY_HASH`?
-    ACP_GATEWAY_LISTEN: `listen`: "127.0.0.1" is not an address and a port such as "127.0.0.1:8080"
-    ACP_GATEWAY__ALLOWED_ORIGINS: `allowed_origins` must be a list such as ["a", "b"], not a string
-    ACP_GATEWAY__INSECURE_HTTP: `insecure_http` must be true or false, not a string
-    ACP_GATEWAY_DATA: `data`: must be an absolute path
-    ACP_GATEWAY__LISTEN__PORT: `listen.port`: ACP_GATEWAY__LISTEN is not a table
+    ACP_GATEWAY_LISTEN: `server.listen`: "127.0.0.1" is not an address and a port such as "127.0.0.1:8080"
+    ACP_GATEWAY__AUTH__ALLOWED_ORIGINS: `auth.allowed_origins` must be a list such as ["a", "b"], not a string
+    ACP_GATEWAY__SERVER__INSECURE_HTTP: `server.insecure_http` must be true or false, not a string
+    ACP_GATEWAY_DATA: `server.data_dir`: must be an absolute path
+    ACP_GATEWAY__SERVER__LISTEN__PORT: `server.listen.port`: ACP_GATEWAY__SERVER__LISTEN is not a table
     ACP_GATEWAY__AGENTS__A__ENV__KEY: `agents.a` needs `command`
     ACP_GATEWAY_ADMIN_KEY_HASH: not a SHA-256 hash of 64 hex digits
     ACP_GATEWAY_ADMIN_KEY_FILE: cannot be read: No such file or directory (os error 2)
@@ -354,65 +367,69 @@ fn every_mistake_in_the_environment_is_told() {
 
 #[test]
 fn flags_win_over_the_environment_and_the_environment_over_the_file() {
-    let file = "listen = \"127.0.0.1:1\"\n[limits]\nstreams = 1\nbody_bytes = 1\n[agents.a]\ncommand = \"x\"\npool = { max = 5, warm = 2 }";
+    let file = "[server]\nlisten = \"127.0.0.1:1\"\nmax_body_bytes = 1\n[limits.per_key]\nmax_streams = 1\n[agents.a]\ncommand = \"x\"\npool = { max_size = 5, min_idle = 2 }";
     let variables = [
         ("ACP_GATEWAY_LISTEN", "127.0.0.1:2"),
-        ("ACP_GATEWAY__LIMITS__STREAMS", "2"),
-        ("ACP_GATEWAY__AGENTS__A__POOL__MAX", "6"),
+        ("ACP_GATEWAY__LIMITS__PER_KEY__MAX_STREAMS", "2"),
+        ("ACP_GATEWAY__AGENTS__A__POOL__MAX_SIZE", "6"),
         ("ACP_GATEWAY__AGENTS__A__ARGS", "[\"--fast\", \"-v\"]"),
         ("ACP_GATEWAY__AGENTS__A__ENV__Mixed__Case", "kept as it is"),
         ("ACP_GATEWAY__AGENTS__B", "{ command = \"y\" }"),
         ("ACP_GATEWAY__AGENTS__B__HOME", "user"),
-        ("ACP_GATEWAY__ALLOWED_ORIGINS", "[\"https://app.example\"]"),
+        ("ACP_GATEWAY__AUTH__ALLOWED_ORIGINS", "[\"https://app.example\"]"),
         // Kubernetes sets these for a service of this name.
         ("ACP_GATEWAY_SERVICE_HOST", "10.0.0.1"),
         ("ACP_GATEWAY_PORT_8080_TCP_ADDR", "10.0.0.1"),
     ];
     let config = load(file, &variables).unwrap();
     assert_eq!(config.listen.address.port(), 2);
-    assert_eq!((config.limits.streams, config.limits.body_bytes), (2, 1));
+    assert_eq!((config.limits.max_streams, config.limits.max_body_bytes), (2, 1));
     let a = &config.agents[&"a".parse().unwrap()];
     assert_eq!((a.pool.max_size, a.pool.min_idle), (6, 2));
     assert_eq!(a.launch, Launch::Command { command: "x".into(), args: vec!["--fast".into(), "-v".into()] });
     assert_eq!(a.env["Mixed__Case"].expose(), "kept as it is");
     assert_eq!(config.agents[&"b".parse().unwrap()].home, Home::User);
     assert_eq!(config.allowed_origins, ["https://app.example"]);
-    let shown = config::show(&config);
+    let shown = config::show(&config, Shown::Set);
     assert!(!shown.contains("kept as it is"), "{shown}");
-    assert!(shown.contains("streams = 2  # ACP_GATEWAY__LIMITS__STREAMS\n"), "{shown}");
+    assert!(shown.contains("max_streams = 2  # ACP_GATEWAY__LIMITS__PER_KEY__MAX_STREAMS\n"), "{shown}");
 
     let flags =
         Flags { listen: Some("localhost:3".into()), data: Some("/elsewhere".into()), ..Flags::default() };
     let config = load_with(file, &variables, flags).unwrap();
     assert_eq!(config.listen.address.to_string(), "127.0.0.1:3");
     assert_eq!(config.data.path(), Path::new("/elsewhere"));
-    assert!(config::show(&config).contains("data = \"/elsewhere\"  # --data\n"));
+    assert!(config::show(&config, Shown::Set).contains("data_dir = \"/elsewhere\"  # --data\n"));
 }
 
 #[test]
 fn a_bind_that_others_reach_needs_a_proxy_or_a_word() {
-    let mut told =
-        mistakes(&["listen = \"0.0.0.0:8080\"", "\nlisten = \"[::]:8080\"", "listen = \"192.168.1.5:80\""]);
+    let mut told = mistakes(&[
+        "server.listen = \"0.0.0.0:8080\"",
+        "\nserver.listen = \"[::]:8080\"",
+        "server.listen = \"192.168.1.5:80\"",
+    ]);
     told.push_str(&mistake("", &[("ACP_GATEWAY_LISTEN", "0.0.0.0:80")]));
     insta::assert_snapshot!(told, @r#"
-    gateway.toml:1: `listen`: 0.0.0.0:8080 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with behind_proxy = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
-    gateway.toml:2: `listen`: [::]:8080 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with behind_proxy = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
-    gateway.toml:1: `listen`: 192.168.1.5:80 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with behind_proxy = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
-    ACP_GATEWAY_LISTEN: `listen`: 0.0.0.0:80 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with behind_proxy = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
+    gateway.toml:1: `server.listen`: 0.0.0.0:8080 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with server.trusted_proxies = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
+    gateway.toml:2: `server.listen`: [::]:8080 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with server.trusted_proxies = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
+    gateway.toml:1: `server.listen`: 192.168.1.5:80 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with server.trusted_proxies = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
+    ACP_GATEWAY_LISTEN: `server.listen`: 0.0.0.0:80 is reachable from other machines, and the gateway itself has no TLS: configure the TLS proxy with server.trusted_proxies = ["10.0.0.1"], or use --insecure-http to send keys unencrypted
     "#);
     for fine in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "localhost:1"] {
-        assert!(load(&format!("listen = \"{fine}\""), &[]).is_ok(), "{fine}");
+        assert!(load(&format!("server.listen = \"{fine}\""), &[]).is_ok(), "{fine}");
     }
-    let proxied = load("listen = \"0.0.0.0:8080\"\nbehind_proxy = [\"10.0.0.1\"]", &[]).unwrap();
+    let proxied =
+        load("server.listen = \"0.0.0.0:8080\"\nserver.trusted_proxies = [\"10.0.0.1\"]", &[]).unwrap();
     assert_eq!(proxied.warnings, Vec::<String>::new());
     let flags = Flags { insecure_http: true, ..Flags::default() };
-    let both = "listen = \"0.0.0.0:8080\"\nbehind_proxy = [\"10.0.0.1\"]";
+    let both = "server.listen = \"0.0.0.0:8080\"\nserver.trusted_proxies = [\"10.0.0.1\"]";
     assert_eq!(
         load_with(both, &[], flags.clone()).unwrap().warnings.len(),
         1,
         "then the proxy guards nothing"
     );
-    let insecure = load_with("listen = \"0.0.0.0:8080\"", &[], flags).unwrap();
+    let insecure = load_with("server.listen = \"0.0.0.0:8080\"", &[], flags).unwrap();
     insta::assert_snapshot!(insecure.warnings.join("\n"), @"0.0.0.0:8080 is reachable from other machines without TLS: anyone on the network path can read and use the keys");
 }
 

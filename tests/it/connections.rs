@@ -31,7 +31,7 @@ async fn until_closed(stream: &mut TcpStream) -> Vec<u8> {
 
 fn hurried() -> Gateway {
     Setup::fake(&[])
-        .limits("header = \"1s\"\nbody = \"1s\"\nwrite_stall = \"1s\"\nkeep_alive = \"200ms\"")
+        .settings("testing.header_timeout = \"1s\"\ntesting.body_timeout = \"1s\"\ntesting.write_stall_timeout = \"1s\"\ntimeouts.keep_alive_interval = \"200ms\"")
         .start()
 }
 
@@ -69,8 +69,8 @@ async fn ask(stream: &mut TcpStream, gateway: &Gateway) {
 
 #[tokio::test]
 async fn who_has_asked_may_rest_for_longer_and_has_no_more_time_for_a_head() {
-    let limits = "header = \"1s\"\nconnection_idle = \"4s\"";
-    let gateway = Setup::fake(&[]).limits(limits).start();
+    let limits = "testing.header_timeout = \"1s\"\ntesting.connection_idle_timeout = \"4s\"";
+    let gateway = Setup::fake(&[]).settings(limits).start();
     let mut resting = connect(&gateway).await;
     ask(&mut resting, &gateway).await;
     tokio::time::sleep(LIMIT * 2).await;
@@ -79,7 +79,9 @@ async fn who_has_asked_may_rest_for_longer_and_has_no_more_time_for_a_head() {
     assert_eq!(until_closed(&mut resting).await, b"");
     assert!(began.elapsed() >= LIMIT * 4, "{:?}", began.elapsed());
 
-    let gateway = Setup::fake(&[]).limits("header = \"1s\"\nconnection_idle = \"2m\"").start();
+    let gateway = Setup::fake(&[])
+        .settings("testing.header_timeout = \"1s\"\ntesting.connection_idle_timeout = \"2m\"")
+        .start();
     let mut dribbling = connect(&gateway).await;
     ask(&mut dribbling, &gateway).await;
     dribbling.write_all(b"GET /v1 HTTP/1.1\r\nhost: localhost\r\nx-slow: ").await.expect("it is open");
@@ -92,8 +94,8 @@ async fn who_has_asked_may_rest_for_longer_and_has_no_more_time_for_a_head() {
 
 #[tokio::test]
 async fn while_places_are_few_nobody_rests_for_long() {
-    let limits = "header = \"1s\"\nconnection_idle = \"2m\"\nconnections_per_address = 4";
-    let gateway = Setup::fake(&[]).limits(limits).start();
+    let limits = "testing.header_timeout = \"1s\"\ntesting.connection_idle_timeout = \"2m\"\nserver.max_connections_per_address = 4";
+    let gateway = Setup::fake(&[]).settings(limits).start();
     let mut resting = Vec::new();
     for _ in 0..3 {
         let mut stream = connect(&gateway).await;
@@ -272,7 +274,7 @@ async fn smuggled_and_oversized_requests_are_refused_by_the_parser() {
 
 #[tokio::test]
 async fn one_address_has_only_so_many_connections() {
-    let gateway = Setup::fake(&[]).limits("connections_per_address = 4").start();
+    let gateway = Setup::fake(&[]).settings("server.max_connections_per_address = 4").start();
     let mut held = Vec::new();
     for _ in 0..4 {
         held.push(connect(&gateway).await);

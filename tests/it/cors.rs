@@ -27,8 +27,8 @@ fn readable_by(response: &Response) -> Option<&str> {
 #[tokio::test]
 async fn a_page_that_is_listed_may_read_refusals_too() {
     let gateway = Setup::fake(&[])
-        .top("allowed_origins = [\"https://app.example\"]")
-        .limits("streams = 1\nbad_keys_per_minute = 2")
+        .settings("auth.allowed_origins = [\"https://app.example\"]")
+        .settings("limits.per_key.max_streams = 1\nauth.max_failed_keys_per_minute = 2")
         .start();
     let session = gateway.session("fake").await;
     let http = &gateway.http;
@@ -121,8 +121,8 @@ async fn cors_allows_and_exposes_every_header_of_the_api() {
         "strict-transport-security",
     ];
     let gateway = Setup::fake(&[])
-        .top("allowed_origins = [\"https://app.example\"]")
-        .limits("requests_per_minute = 30")
+        .settings("auth.allowed_origins = [\"https://app.example\"]")
+        .settings("limits.per_key.max_requests_per_minute = 30")
         .start();
     let url = |path: &str| format!("{}{path}", gateway.url);
     let asked = gateway.http.request(Method::OPTIONS, url("/v1/sessions"));

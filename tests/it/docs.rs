@@ -14,25 +14,6 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The public fields of the struct that begins with `head`.
-fn fields<'a>(source: &'a str, head: &str) -> Vec<&'a str> {
-    let (_, body) = source.split_once(head).expect("the struct is there");
-    body.lines()
-        .take_while(|line| !line.starts_with('}'))
-        .filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(':').map(|(name, _)| name))
-        .collect()
-}
-
-#[test]
-fn every_limit_is_in_the_configuration_reference() {
-    let source = read("src/types/limits.rs");
-    let limits = fields(&source, "pub struct Limits {");
-    assert!(limits.len() > 50, "only {limits:?}");
-    let page = read("docs/reference/configuration.md");
-    let missing: Vec<&&str> = limits.iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
-    assert!(missing.is_empty(), "docs/reference/configuration.md does not describe {missing:?}");
-}
-
 #[test]
 fn every_problem_code_is_in_the_problem_reference_with_its_status() {
     let page = read("docs/reference/problems.md");

@@ -121,7 +121,8 @@ async fn it_follows_two_sessions_through_a_kill_and_a_drain() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let state = folder.path().join("state");
     let state = state.to_str().expect("UTF-8");
-    let mut gateway = Setup::fake(&["--resume", "--state", state]).limits("drain = \"200ms\"").start();
+    let mut gateway =
+        Setup::fake(&["--resume", "--state", state]).settings("timeouts.drain_timeout = \"200ms\"").start();
     let (one, two) = (gateway.session("fake").await, gateway.session("fake").await);
     let other = gateway.session("fake").await;
     let ticket = ticket(&gateway).await;

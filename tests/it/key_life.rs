@@ -10,7 +10,8 @@ use crate::support::gateway::command;
 use crate::support::{Events, Gateway, Setup, eventually};
 
 /// The tests ask more often than a person may.
-const LIMITS: &str = "requests_per_minute = 100000\nbad_keys_per_minute = 100000\n";
+const LIMITS: &str =
+    "limits.per_key.max_requests_per_minute = 100000\nauth.max_failed_keys_per_minute = 100000\n";
 
 pub(crate) fn key_command(gateway: &Gateway, args: &[&str]) -> String {
     let mut command = command(env!("CARGO_BIN_EXE_acp-gateway"));
@@ -37,7 +38,7 @@ fn by(gateway: &Gateway, key: &str, method: Method, path: &str) -> RequestBuilde
 
 #[tokio::test]
 async fn any_key_may_learn_what_it_may_do() {
-    let gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let gateway = Setup::fake(&[]).settings(LIMITS).start();
     for scope in ["read", "prompt", "approve"] {
         let key = key(&gateway, scope, scope).await;
         let answer = Answer::of(by(&gateway, &key, Method::GET, "/v1")).await;
@@ -50,7 +51,7 @@ async fn any_key_may_learn_what_it_may_do() {
 
 #[tokio::test]
 async fn files_need_the_scope_of_their_name() {
-    let gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     let path = format!("/v1/sessions/{session}/files");
     for (name, scopes, may) in [("alice", "read,prompt,approve", false), ("bob", "files", true)] {
@@ -71,7 +72,7 @@ async fn files_need_the_scope_of_their_name() {
 
 #[tokio::test]
 async fn waits_and_streams_end_with_their_key() {
-    let gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     let key = key(&gateway, "bob", "read,prompt").await;
     let path = format!("/v1/sessions/{session}");
@@ -107,7 +108,7 @@ async fn waits_and_streams_end_with_their_key() {
 
 #[tokio::test]
 async fn a_wait_counts_as_a_stream() {
-    let gateway = Setup::fake(&[]).limits(&format!("{LIMITS}streams = 1")).start();
+    let gateway = Setup::fake(&[]).settings(&format!("{LIMITS}limits.per_key.max_streams = 1")).start();
     let (one, two) = (gateway.session("fake").await, gateway.session("fake").await);
     let turn = format!("/v1/sessions/{one}/prompts/p1");
     let hang: Value = json!({ "prompt": "hang" });

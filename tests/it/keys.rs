@@ -31,7 +31,7 @@ const DAY: Duration = Duration::from_hours(24);
 
 /// The hand's steps are believed at once.
 fn no_settling() -> Limits {
-    Limits { clock_settle: Duration::ZERO, ..Limits::default() }
+    Limits { clock_settle_timeout: Duration::ZERO, ..Limits::default() }
 }
 
 struct House {
@@ -112,7 +112,7 @@ fn names_that_mean_something_else_are_refused() {
 #[test]
 fn named_keys_are_bounded_and_link_keys_replace_the_oldest() {
     let house = House::new();
-    let keys = house.keys_with(&Limits { named_keys: 2, link_keys: 2, ..no_settling() });
+    let keys = house.keys_with(&Limits { max_named_keys: 2, max_link_keys: 2, ..no_settling() });
     keys.create(&new_key("a")).unwrap();
     keys.create(&new_key("b")).unwrap();
     assert!(matches!(keys.create(&new_key("c")), Err(CreateKeyError::TooMany(2))));

@@ -40,8 +40,8 @@ fn refused(answer: Answer, status: u16, code: &str, words: &[&str], policy: &str
 
 #[tokio::test]
 async fn a_refusal_names_the_configuration_key_and_the_quota() {
-    let limits = "requests_per_minute = 20\nprompts_per_minute = 1\nstreams = 1\nlive_sessions = 1";
-    let gateway = Setup::fake(&["--state", "state"]).limits(limits).start();
+    let limits = "limits.per_key.max_requests_per_minute = 20\nlimits.per_key.max_prompts_per_minute = 1\nlimits.per_key.max_streams = 1\nlimits.per_key.max_live_sessions = 1";
+    let gateway = Setup::fake(&["--state", "state"]).settings(limits).start();
     let session = gateway.session("fake").await;
     let prompts = format!("/v1/sessions/{session}/prompts");
     assert_eq!(gateway.posted(&prompts, &[], &json!({ "prompt": "hang" })).await.status, 202);
@@ -50,17 +50,29 @@ async fn a_refusal_names_the_configuration_key_and_the_quota() {
         answer,
         429,
         "rate_limited",
-        &["prompts", "limits.prompts_per_minute", "limit 1"],
-        "\"prompts_per_minute\";q=1;w=60",
+        &["prompts", "limits.per_key.max_prompts_per_minute", "limit 1"],
+        "\"max_prompts_per_minute\";q=1;w=60",
     );
     let answer = gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake" })).await;
-    let policy = "\"live_sessions\";q=1;qu=\"sessions\"";
-    refused(answer, 429, "rate_limited", &["live sessions", "limits.live_sessions", "limit 1"], policy);
+    let policy = "\"max_live_sessions\";q=1;qu=\"sessions\"";
+    refused(
+        answer,
+        429,
+        "rate_limited",
+        &["live sessions", "limits.per_key.max_live_sessions", "limit 1"],
+        policy,
+    );
     let mut open = gateway.events(&format!("/v1/sessions/{session}/events")).await;
     open.until("ready").await;
     let held = gateway.request(Method::GET, &format!("{prompts}/p1")).header("prefer", "wait=60");
-    let policy = "\"streams\";q=1;qu=\"concurrent-requests\"";
-    refused(Answer::of(held).await, 429, "rate_limited", &["streams", "limits.streams", "limit 1"], policy);
+    let policy = "\"max_streams\";q=1;qu=\"concurrent-requests\"";
+    refused(
+        Answer::of(held).await,
+        429,
+        "rate_limited",
+        &["streams", "limits.per_key.max_streams", "limit 1"],
+        policy,
+    );
     let answer = loop {
         let answer = gateway.call(Method::GET, "/v1").await;
         if answer.status != 200 {
@@ -71,15 +83,15 @@ async fn a_refusal_names_the_configuration_key_and_the_quota() {
         answer,
         429,
         "rate_limited",
-        &["requests", "limits.requests_per_minute", "limit 20"],
-        "\"requests_per_minute\";q=20;w=60",
+        &["requests", "limits.per_key.max_requests_per_minute", "limit 20"],
+        "\"max_requests_per_minute\";q=20;w=60",
     );
 }
 
 #[tokio::test]
 async fn the_wait_queue_has_room_for_others_when_one_principal_has_filled_its_part() {
-    let setup = Setup::fake_with(&["--state", "state"], "pool = { max = 1, warm = 0 }");
-    let gateway = setup.limits("max_queued_prompts = 1").start();
+    let setup = Setup::fake_with(&["--state", "state"], "pool = { max_size = 1, min_idle = 0 }");
+    let gateway = setup.settings("limits.per_key.max_queued_prompts = 1").start();
     let alice = key(&gateway, "alice", "read,prompt").await;
     let made = async |key: &str| {
         let request = by(&gateway, key, Method::POST, "/v1/sessions").json(&json!({ "agent": "fake" }));
@@ -98,7 +110,7 @@ async fn the_wait_queue_has_room_for_others_when_one_principal_has_filled_its_pa
     assert_eq!(prompt(&alice, &sessions[0], "hello").await.status, 202);
     let policy = "\"max_queued_prompts\";q=1;qu=\"prompts\"";
     let answer = prompt(&alice, &sessions[1], "hello").await;
-    refused(answer, 429, "queue_full", &["wait", "limits.max_queued_prompts", "limit 1"], policy);
+    refused(answer, 429, "queue_full", &["wait", "limits.per_key.max_queued_prompts", "limit 1"], policy);
     assert_eq!(
         gateway.prompt(&other, "hello").await["status"],
         "running",
@@ -139,7 +151,7 @@ async fn limits_of_a_key_are_its_principals_own() {
     let open = stream(&gateway, &alice, "/v1/events").await;
     assert_eq!(open.status(), 200);
     let held = by(&gateway, &alice, Method::GET, "/v1/events?after=tail").header("prefer", "wait=60");
-    let policy = "\"streams\";q=1;qu=\"concurrent-requests\"";
+    let policy = "\"max_streams\";q=1;qu=\"concurrent-requests\"";
     refused(
         Answer::of(held).await,
         429,
@@ -210,15 +222,24 @@ async fn key_updates_apply_to_a_running_gateway_within_a_second() {
 
 #[tokio::test]
 async fn default_limits_change_with_a_reload() {
-    let gateway = Setup::fake(&[]).limits("streams = 1\ndrain = \"7s\"").run_by(&["setsid"]).start();
+    let gateway = Setup::fake(&[])
+        .settings("limits.per_key.max_streams = 1\ntimeouts.drain_timeout = \"7s\"")
+        .run_by(&["setsid"])
+        .start();
     let bob = key(&gateway, "bob", "read").await;
     assert_eq!(limits(&gateway, &bob).await["streams"], 1);
     let first = stream(&gateway, &bob, "/v1/events").await;
     assert_eq!(first.status(), 200);
     let file = gateway.path("config.toml");
     let text = std::fs::read_to_string(&file).expect("its configuration");
-    std::fs::write(&file, text.replace("streams = 1", "streams = 2\nprompts_per_minute = 9"))
-        .expect("the folder is ours");
+    std::fs::write(
+        &file,
+        text.replace(
+            "limits.per_key.max_streams = 1",
+            "limits.per_key.max_streams = 2\nlimits.per_key.max_prompts_per_minute = 9",
+        ),
+    )
+    .expect("the folder is ours");
     gateway.signal(Signal::HUP);
     eventually("the new limit holds", PATIENCE, || async {
         (limits(&gateway, &bob).await["streams"] == 2).then_some(())

@@ -17,7 +17,7 @@ mod retention;
 mod versions;
 
 /// The tests ask more often than a person may.
-const LIMITS: &str = "requests_per_minute = 100000\nprompts_per_minute = 100000\nlive_sessions = 200\n";
+const LIMITS: &str = "limits.per_key.max_requests_per_minute = 100000\nlimits.per_key.max_prompts_per_minute = 100000\nlimits.per_key.max_live_sessions = 200\n";
 
 fn file(gateway: &Gateway) -> PathBuf {
     gateway.path("data/private/log.sqlite")

@@ -6,6 +6,7 @@ mod asks;
 mod cli;
 mod clock;
 mod config;
+mod config_reference;
 mod connections;
 mod container;
 mod coverage;

@@ -36,6 +36,7 @@ async fn the_gateway_raises_its_limit_and_its_agents_get_the_former_one() {
 
 #[tokio::test]
 async fn a_limit_that_is_enough_is_not_warned_of() {
-    let gateway = under("ulimit -Sn 300; ulimit -Hn 2000", Setup::fake(&[]).limits("connections = 1000"));
+    let gateway =
+        under("ulimit -Sn 300; ulimit -Hn 2000", Setup::fake(&[]).settings("server.max_connections = 1000"));
     assert!(!gateway.log().contains("limit of open files"), "{}", gateway.log());
 }

@@ -23,7 +23,7 @@ const PEER: &str = "203.0.113.9:5000";
 
 fn gate(bound: &str, public: Option<&str>) -> Gate {
     let ids = Ids::system();
-    let limits = Limits { bad_keys_per_minute: 2, ..Limits::default() };
+    let limits = Limits { max_failed_keys_per_minute: 2, ..Limits::default() };
     let store = Arc::new(MemoryStore::new(ids.clone()));
     let keys = Keys::open(store.clone(), ids.clone(), &limits, None).unwrap();
     let tickets = Tickets::open(store, ids, &limits, &keys).unwrap();
@@ -327,7 +327,8 @@ fn a_ticket_holds_while_its_stream_lives_and_a_while_after() {
     let path = "/v1/events";
     let (short, long) = (Duration::from_millis(20), Duration::from_hours(1));
     let tickets = |unused, after| {
-        let limits = Limits { ticket_unused: unused, ticket_after: after, ..Limits::default() };
+        let limits =
+            Limits { ticket_unused_timeout: unused, ticket_idle_timeout: after, ..Limits::default() };
         let store = Arc::new(MemoryStore::new(Ids::system()));
         let tickets = Tickets::open(store, Ids::system(), &limits, &gate.keys).unwrap();
         let ticket = tickets.issue(&holder, vec![path.to_owned()]).unwrap().ticket;
@@ -364,7 +365,7 @@ fn tickets_of_one_principal_are_bounded() {
     let used = gate.tickets.issue(&holder, vec![path.to_owned()]).unwrap().ticket;
     let stream = gate.tickets.open_stream(&used, path).unwrap();
     let unused = gate.tickets.issue(&holder, vec![path.to_owned()]).unwrap().ticket;
-    for _ in 0..Limits::default().tickets {
+    for _ in 0..Limits::default().max_tickets {
         gate.tickets.issue(&holder, vec![path.to_owned()]).unwrap();
     }
     assert!(gate.tickets.open_stream(&unused, path).is_err());

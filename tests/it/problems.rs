@@ -109,7 +109,9 @@ async fn a_client_that_brings_a_command_is_forbidden() {
 
 #[tokio::test]
 async fn only_json_is_taken_and_not_too_much_of_it() {
-    let gateway = Setup::fake(&[]).limits("body_bytes = \"4KiB\"\nprompt_bytes = \"8KiB\"").start();
+    let gateway = Setup::fake(&[])
+        .settings("server.max_body_bytes = \"4KiB\"\nserver.max_prompt_bytes = \"8KiB\"")
+        .start();
     for media in [
         "text/plain",
         "application/x-www-form-urlencoded",
@@ -197,7 +199,9 @@ async fn other_methods_are_told_and_the_clients_request_id_comes_back() {
 
 #[tokio::test]
 async fn limits_of_a_key_are_429_with_retry_after() {
-    let gateway = Setup::fake(&[]).limits("requests_per_minute = 5\nstreams = 1").start();
+    let gateway = Setup::fake(&[])
+        .settings("limits.per_key.max_requests_per_minute = 5\nlimits.per_key.max_streams = 1")
+        .start();
     let mut last = gateway.request(Method::GET, "/v1").send().await.expect("an answer");
     for _ in 0..10 {
         last = gateway.request(Method::GET, "/v1").send().await.expect("an answer");

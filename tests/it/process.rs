@@ -33,7 +33,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::with(Limits { stop_stdin: STEP, stop_term: STEP, ..Limits::default() })
+        Self::with(Limits { stop_stdin_timeout: STEP, stop_term_timeout: STEP, ..Limits::default() })
     }
 
     fn with(limits: Limits) -> Self {
@@ -255,7 +255,7 @@ async fn no_descriptor_but_the_three_is_inherited() {
 
 #[tokio::test]
 async fn stderr_is_drained_bounded_and_without_secrets() {
-    let limits = Limits { stderr_bytes: 4096, ..Limits::default() };
+    let limits = Limits { max_stderr_bytes: 4096, ..Limits::default() };
     let bench = Bench::with(limits);
     let mut spec = bench.shell(
         "head -c 3000000 /dev/zero | tr '\\0' 'x' >&2; printf 'the key is s3c' >&2; sleep 0.1; \

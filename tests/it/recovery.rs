@@ -14,7 +14,7 @@ mod kills;
 mod queued;
 
 /// The tests ask more often than a person may.
-const LIMITS: &str = "requests_per_minute = 100000\nprompts_per_minute = 100000\nlive_sessions = 200\n";
+const LIMITS: &str = "limits.per_key.max_requests_per_minute = 100000\nlimits.per_key.max_prompts_per_minute = 100000\nlimits.per_key.max_live_sessions = 200\n";
 
 /// Ends of turns by turn; each event names its turn.
 fn ends(events: &[Value]) -> HashMap<&str, Vec<&Value>> {
@@ -49,7 +49,7 @@ async fn turn_with_strays(gateway: &Gateway, session: &str) -> Vec<u32> {
 
 #[tokio::test]
 async fn nothing_that_an_agent_started_outlives_a_killed_gateway() {
-    let mut gateway = Setup::fake(&["--ignore-term", "--ignore-eof"]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&["--ignore-term", "--ignore-eof"]).settings(LIMITS).start();
     let mut told = Vec::new();
     for _ in 0..2 {
         let session = gateway.session("fake").await;
@@ -92,7 +92,7 @@ async fn sessions_outlive_a_restart_and_take_their_next_prompt() {
         .agent("resumes", fake, &["--state", &state("resumes"), "--resume"], "")
         .agent("loads", fake, &["--state", &state("loads")], "")
         .agent("forgets", fake, &["--no-load"], "")
-        .limits(LIMITS)
+        .settings(LIMITS)
         .start();
     let mut sessions = Vec::new();
     for (agent, by, context) in

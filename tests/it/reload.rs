@@ -37,7 +37,7 @@ async fn reload(gateway: &Gateway, config: &str, says: &str) {
 }
 
 fn agent(name: &str, args: &str) -> String {
-    format!("[agents.{name}]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max = 4, warm = 0 }}\n")
+    format!("[agents.{name}]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max_size = 4, min_idle = 0 }}\n")
 }
 
 async fn pid(gateway: &Gateway, session: &str) -> u32 {
@@ -130,9 +130,15 @@ async fn a_configuration_with_a_mistake_changes_nothing_and_fixed_keys_are_named
     }
     assert_eq!(pid(&gateway, &session).await, process, "the process goes on");
 
-    let other = format!("public_url = \"https://elsewhere.example\"\n{first}[limits]\ndrain = \"7s\"\n");
+    let other = format!(
+        "server.public_url = \"https://elsewhere.example\"\ntimeouts.drain_timeout = \"7s\"\n{first}"
+    );
     reload(&gateway, &other, RELOADED).await;
-    assert!(gateway.log().contains("\"keys\":\"public_url, limits.drain\""), "{}", gateway.log());
+    assert!(
+        gateway.log().contains("\"keys\":\"server.public_url, timeouts.drain_timeout\""),
+        "{}",
+        gateway.log()
+    );
     assert_eq!(pid(&gateway, &session).await, process, "its entry has not changed");
 }
 

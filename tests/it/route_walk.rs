@@ -84,7 +84,7 @@ impl Operation {
 
 #[tokio::test]
 async fn without_a_right_key_nothing_is_told() {
-    let gateway = Setup::fake(&[]).limits("bad_keys_per_minute = 1000").start();
+    let gateway = Setup::fake(&[]).settings("auth.max_failed_keys_per_minute = 1000").start();
     for operation in operations().iter().filter(|operation| !operation.is_public()) {
         let refused = StatusCode::UNAUTHORIZED;
         operation.refused(operation.request(&gateway), refused, "unauthorized").await;

@@ -21,7 +21,7 @@ mod readers;
 mod storm;
 
 /// The tests ask more often than a person may.
-const LIMITS: &str = "requests_per_minute = 1000000\nprompts_per_minute = 1000000\nlive_sessions = 200\n";
+const LIMITS: &str = "limits.per_key.max_requests_per_minute = 1000000\nlimits.per_key.max_prompts_per_minute = 1000000\nlimits.per_key.max_live_sessions = 200\n";
 const FLOOD: u64 = 100_000;
 /// What is measured here is not measured beside another one of these tests.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -78,8 +78,8 @@ async fn flood(gateway: &Gateway, session: &str) -> u64 {
 async fn a_reader_that_stalls_costs_nothing_and_misses_nothing() {
     let _alone = ALONE.lock().await;
     // The stall must not be cut off for its length: that is another test's matter.
-    let limits = format!("{LIMITS}write_stall = \"10m\"");
-    let gateway = Setup::fake(&[]).limits(&limits).start();
+    let limits = format!("{LIMITS}testing.write_stall_timeout = \"10m\"");
+    let gateway = Setup::fake(&[]).settings(&limits).start();
     let session = gateway.session("fake").await;
     let events = format!("/v1/sessions/{session}/events?after=tail");
     let idle = procfs::resident(gateway.pid());
@@ -138,8 +138,8 @@ async fn sixty_on_four(name: &str, args: &[&str]) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let state = folder.path().join("state");
     let args = [args, &["--state", state.to_str().expect("UTF-8")]].concat();
-    let pool = format!("pool = {{ max = {PROCESSES}, warm = 0 }}");
-    let gateway = Setup::default().agent("fake", fake, &args, &pool).limits(LIMITS).start();
+    let pool = format!("pool = {{ max_size = {PROCESSES}, min_idle = 0 }}");
+    let gateway = Setup::default().agent("fake", fake, &args, &pool).settings(LIMITS).start();
     let gateway = Arc::new(gateway);
     let pid = gateway.pid();
     let program = Path::new(fake).canonicalize().expect("it is there");

@@ -170,9 +170,9 @@ async fn whatever_clients_do_in_whatever_order_the_session_is_as_its_model() {
     const SESSIONS: usize = 32;
     const AT_ONCE: usize = 4;
     let limits = format!(
-        "queued_prompts = {QUEUE}\nprompts_per_minute = 10000\nbreaker_crashes = 1000\nbackoff_max = \"10ms\"\nbackoff_min = \"1ms\""
+        "limits.per_session.max_queued_prompts = {QUEUE}\nlimits.per_key.max_prompts_per_minute = 10000\ntesting.max_breaker_crashes = 1000\ntesting.max_backoff = \"10ms\"\ntesting.min_backoff = \"1ms\""
     );
-    let gateway = Setup::fake(&[]).limits(&limits).start();
+    let gateway = Setup::fake(&[]).settings(&limits).start();
     let mut runner = TestRunner::deterministic();
     let strategy = steps();
     let mut asked = 0;

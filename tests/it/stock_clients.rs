@@ -101,7 +101,9 @@ async fn follows(client: impl AsyncFn(&Gateway, &str) -> Client) {
     let state = state.to_str().expect("UTF-8");
     // Keep-alives come in the middle of everything.
     let setup = Setup::fake(&["--resume", "--state", state]);
-    let mut gateway = setup.limits("drain = \"200ms\"\nkeep_alive = \"100ms\"").start();
+    let mut gateway = setup
+        .settings("timeouts.drain_timeout = \"200ms\"\ntimeouts.keep_alive_interval = \"100ms\"")
+        .start();
     let session = gateway.session("fake").await;
     let mut client = client(&gateway, &session).await;
     client.until_event("ready", 1);
@@ -251,7 +253,7 @@ fn reuse(kind: &str, gateway: &Gateway, session: &str) -> Value {
 
 #[tokio::test]
 async fn clients_that_keep_connections_send_the_next_request_over_that_of_a_stream() {
-    let gateway = Setup::fake(&[]).limits("prompts_per_minute = 1000").start();
+    let gateway = Setup::fake(&[]).settings("limits.per_key.max_prompts_per_minute = 1000").start();
     let session = gateway.session("fake").await;
     assert_eq!(reuse("fetch", &gateway, &session)["turns"], 20);
     // Its only connection carries all of them: streams do not cost it.

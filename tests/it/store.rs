@@ -23,7 +23,7 @@ use disk::Disk;
 /// The store's file in a gateway's folder.
 const LOG: &str = "data/private/log.sqlite";
 /// The tests ask more often than a person may.
-const LIMITS: &str = "requests_per_minute = 100000\nprompts_per_minute = 100000\nlive_sessions = 200\n";
+const LIMITS: &str = "limits.per_key.max_requests_per_minute = 100000\nlimits.per_key.max_prompts_per_minute = 100000\nlimits.per_key.max_live_sessions = 200\n";
 
 /// A gateway, and the disk that its store is on.
 fn on_disk(setup: Setup) -> (Gateway, Disk) {

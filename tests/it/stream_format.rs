@@ -36,7 +36,7 @@ fn objects(text: &str) -> Vec<Value> {
 }
 
 async fn with_a_turn() -> (Gateway, String) {
-    let gateway = Setup::fake(&[]).limits("keep_alive = \"100ms\"").start();
+    let gateway = Setup::fake(&[]).settings("timeouts.keep_alive_interval = \"100ms\"").start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "hello").await;
     (gateway, session)
@@ -189,7 +189,7 @@ async fn a_shutdown_and_a_refusal_have_their_retry_in_the_same_block() {
         "{text}"
     );
 
-    let gateway = Setup::fake(&[]).limits("streams = 1").start();
+    let gateway = Setup::fake(&[]).settings("limits.per_key.max_streams = 1").start();
     let first = gateway.events("/v1/events").await;
     let text = open(&gateway, "/v1/events", SSE, None).await.text().await.expect("a body");
     assert!(text.starts_with("retry: ") && text.matches("\n\n").count() == 1, "{text}");

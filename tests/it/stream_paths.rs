@@ -69,7 +69,7 @@ async fn a_turn_begins_and_streams_in_one_request_and_is_not_begun_twice() {
 
 #[tokio::test]
 async fn a_ticket_opens_a_stream_path_and_refusals_come_in_the_stream() {
-    let gateway = Setup::fake(&[]).limits("streams = 1").start();
+    let gateway = Setup::fake(&[]).settings("limits.per_key.max_streams = 1").start();
     let session = gateway.session("fake").await;
     let path = format!("/v1/sessions/{session}/events/stream");
     let (status, ticket) = gateway.post("/v1/tickets", &json!({ "paths": [path] })).await;

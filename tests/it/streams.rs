@@ -144,7 +144,7 @@ async fn types_and_names_are_the_clients_choice() {
 
 #[tokio::test]
 async fn a_stream_that_filters_a_busy_log_gives_signs_of_life() {
-    let gateway = Setup::fake(&[]).limits("keep_alive = \"100ms\"").start();
+    let gateway = Setup::fake(&[]).settings("timeouts.keep_alive_interval = \"100ms\"").start();
     let session = gateway.session("fake").await;
     let path = format!("/v1/sessions/{session}/events");
     let mut stream = gateway.events(&format!("{path}?types=prompt.completed")).await;
@@ -164,7 +164,7 @@ async fn a_stream_that_filters_a_busy_log_gives_signs_of_life() {
 
 #[tokio::test]
 async fn a_stream_to_which_much_is_said_needs_no_signs_of_life() {
-    let gateway = Setup::fake(&[]).limits("keep_alive = \"8s\"").start();
+    let gateway = Setup::fake(&[]).settings("timeouts.keep_alive_interval = \"8s\"").start();
     let session = gateway.session("fake").await;
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;
     stream.until("ready").await;
@@ -350,7 +350,7 @@ async fn a_gateway_that_stops_tells_its_streams_when_to_come_back() {
 
 #[tokio::test]
 async fn a_page_of_an_origin_that_is_listed_may_read_and_no_other() {
-    let gateway = Setup::fake(&[]).top("allowed_origins = [\"https://app.example\"]").start();
+    let gateway = Setup::fake(&[]).settings("auth.allowed_origins = [\"https://app.example\"]").start();
     let url = format!("{}/v1/sessions", gateway.url);
     let preflight = |origin: &'static str| {
         let request = gateway.http.request(Method::OPTIONS, &url).header("origin", origin);

@@ -101,7 +101,7 @@ async fn a_child_may_ask_for_permission() {
 
 #[tokio::test]
 async fn a_process_that_serves_another_session_brings_nothing_of_the_last_one() {
-    let gateway = Setup::fake_with(&["--close"], "pool = { max = 1, warm = 0 }").start();
+    let gateway = Setup::fake_with(&["--close"], "pool = { max_size = 1, min_idle = 0 }").start();
     let first = gateway.session("fake").await;
     let pid = gateway.turn(&first, "pid").await["text"].clone();
     raw(&gateway, &first, &[named("$SESSION", "c1"), said("c1", "first")]).await;

@@ -293,7 +293,7 @@ async fn a_stream_is_whole_and_the_last_answer_when_a_request_came_with_its_own_
 
 #[tokio::test]
 async fn an_answer_that_streams_in_a_drain_does_not_say_close() {
-    let mut gateway = Setup::fake(&[]).limits("drain = \"5s\"").start();
+    let mut gateway = Setup::fake(&[]).settings("timeouts.drain_timeout = \"5s\"").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "slow chunks=2000 ms=1").await;
     let to = gateway.address();
@@ -321,7 +321,7 @@ async fn an_answer_that_streams_in_a_drain_does_not_say_close() {
 
 #[tokio::test]
 async fn heads_that_are_wrong_large_or_late_get_no_stream() {
-    let gateway = Setup::fake(&[]).limits("header = \"1s\"").start();
+    let gateway = Setup::fake(&[]).settings("testing.header_timeout = \"1s\"").start();
     let session = gateway.session("fake").await;
     let (to, path) = (gateway.address(), events(&session));
     let large = format!("{STREAM}x-large: {}\r\n", "x".repeat(100_000));
@@ -367,7 +367,7 @@ async fn sip(socket: &mut TcpStream, heads: [&str; 2], bytes: usize, pause: Dura
 #[tokio::test]
 async fn an_answer_of_one_piece_is_not_cut_while_its_client_takes_it() {
     let gateway = Setup::fake(&[])
-        .limits("header = \"1s\"\nwrite_stall = \"1s\"\nsend_buffer_bytes = \"32KiB\"")
+        .settings("testing.header_timeout = \"1s\"\ntesting.write_stall_timeout = \"1s\"\ntesting.send_buffer_bytes = \"32KiB\"")
         .start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "flood n=350 size=4000").await;
@@ -417,7 +417,7 @@ async fn taken(stream: &mut Lean, turns: usize, pause: Duration) -> Vec<serde_js
 
 #[tokio::test]
 async fn a_stream_of_many_pieces_is_the_log_to_the_byte_however_slowly_it_is_taken() {
-    let gateway = Setup::fake(&[]).limits("send_buffer_bytes = \"8KiB\"").start();
+    let gateway = Setup::fake(&[]).settings("testing.send_buffer_bytes = \"8KiB\"").start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "flood n=600 size=1000").await;
     let mut stream = follows(&gateway, &session).await;
@@ -426,7 +426,7 @@ async fn a_stream_of_many_pieces_is_the_log_to_the_byte_however_slowly_it_is_tak
 
 #[tokio::test]
 async fn what_comes_while_streams_wait_is_the_log_to_the_byte_however_slowly_it_is_taken() {
-    let gateway = Setup::fake(&[]).limits("send_buffer_bytes = \"8KiB\"").start();
+    let gateway = Setup::fake(&[]).settings("testing.send_buffer_bytes = \"8KiB\"").start();
     // The writer tells one of them itself, and other threads tell many.
     for count in [1, 6] {
         let session = gateway.session("fake").await;

@@ -192,7 +192,7 @@ async fn nothing_runs_where_the_policy_says_off() {
 
 #[tokio::test]
 async fn a_session_has_so_many_terminals_and_no_more() {
-    let gateway = Setup::fake_with(&[], SERVED).limits("terminals = 2").start();
+    let gateway = Setup::fake_with(&[], SERVED).settings("limits.per_session.max_terminals = 2").start();
     let session = gateway.session("fake").await;
     let steps = json!([shell("sleep 60"), shell("exit"), shell("exit"), "release", shell("exit"), "wait"]);
     let came = play(&gateway, &session, &steps).await;

@@ -154,7 +154,7 @@ struct OneTicketFixture {
 impl OneTicketFixture {
     fn new() -> Self {
         let fixture = Fixture::new();
-        let limits = Limits { tickets: 1, ..Limits::default() };
+        let limits = Limits { max_tickets: 1, ..Limits::default() };
         let store: Arc<dyn EventStore> = fixture.store.clone();
         let keys = Keys::open(Arc::clone(&store), fixture.ids.clone(), &limits, None).unwrap();
         let tickets = Tickets::open(store, fixture.ids.clone(), &limits, &keys).unwrap();

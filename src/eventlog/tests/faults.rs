@@ -8,7 +8,13 @@ use crate::store::{Cut, ReadError};
 
 /// Limits that make readers read everything from the store.
 fn no_tails() -> Limits {
-    Limits { tail_bytes: 1, tails_bytes: 1, store_page_bytes: 300, pages_bytes: 1, ..Limits::default() }
+    Limits {
+        max_session_tail_bytes: 1,
+        max_tail_bytes: 1,
+        store_page_bytes: 300,
+        max_read_cache_bytes: 1,
+        ..Limits::default()
+    }
 }
 
 fn unreadable() -> ReadError {

@@ -93,15 +93,25 @@ async fn sessions_are_merged_in_commit_order() {
 
 #[tokio::test]
 async fn store_and_tails_yield_same_events() {
-    both_ways(Limits { tail_bytes: 1, tails_bytes: 1, store_page_bytes: 300, ..Limits::default() }).await;
+    both_ways(Limits {
+        max_session_tail_bytes: 1,
+        max_tail_bytes: 1,
+        store_page_bytes: 300,
+        ..Limits::default()
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn global_reader_sees_no_gap_and_no_duplicate() {
     const EVENTS: u64 = 300;
     for tail_bytes in [1, 2000, 1 << 20] {
-        let log =
-            memory_log(Limits { tail_bytes, store_page_bytes: 700, run_bytes: 500, ..Limits::default() });
+        let log = memory_log(Limits {
+            max_session_tail_bytes: tail_bytes,
+            store_page_bytes: 700,
+            max_run_bytes: 500,
+            ..Limits::default()
+        });
         let mut reader = log.global_reader(everything(), GlobalStart::Tail).await.unwrap();
         let mut sessions = Vec::new();
         for number in 1..=4 {

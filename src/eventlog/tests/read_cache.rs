@@ -8,8 +8,8 @@ const EVENTS: u64 = 200;
 
 fn behind_the_tail() -> Limits {
     Limits {
-        tail_bytes: 1,
-        run_bytes: 400,
+        max_session_tail_bytes: 1,
+        max_run_bytes: 400,
         store_page_bytes: 600,
         read_ahead_bytes: 2000,
         ..Limits::default()
@@ -78,7 +78,7 @@ async fn concurrent_readers_read_each_page_once() {
 #[tokio::test]
 async fn cache_is_bounded_and_evicted_when_unused() {
     let store = Arc::new(FaultyStore::new(Outcome::Commit));
-    let (log, session) = written(&store, Limits { pages_bytes: 3000, ..behind_the_tail() }).await;
+    let (log, session) = written(&store, Limits { max_read_cache_bytes: 3000, ..behind_the_tail() }).await;
     replays(&session).await;
     replays(&session).await;
     let bytes = || log.shared.read_cache().bytes();
@@ -132,7 +132,7 @@ async fn prune_invalidates_cache() {
 #[tokio::test]
 async fn evicted_page_is_read_again_alone() {
     let store = Arc::new(FaultyStore::new(Outcome::Commit));
-    let (log, session) = written(&store, Limits { pages_bytes: 8000, ..behind_the_tail() }).await;
+    let (log, session) = written(&store, Limits { max_read_cache_bytes: 8000, ..behind_the_tail() }).await;
     let mut slow = session.reader(Start::Beginning);
     while log.shared.read_cache().bytes() <= 1200 {
         next_seqs(&mut slow).await;

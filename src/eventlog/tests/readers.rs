@@ -8,12 +8,12 @@ use crate::store::SqliteStore;
 /// Small limits, so that readers often read the store, split runs and find evicted tails.
 fn tight(run_bytes: usize, tail_bytes: usize, page_bytes: usize) -> Limits {
     Limits {
-        run_bytes,
-        tail_bytes,
-        tails_bytes: 2 * tail_bytes,
+        max_run_bytes: run_bytes,
+        max_session_tail_bytes: tail_bytes,
+        max_tail_bytes: 2 * tail_bytes,
         store_page_bytes: page_bytes,
         read_ahead_bytes: 3 * page_bytes,
-        pages_bytes: 5 * page_bytes,
+        max_read_cache_bytes: 5 * page_bytes,
         ..Limits::default()
     }
 }
@@ -115,7 +115,7 @@ async fn dropped_next_future_loses_nothing() {
 async fn stalled_reader_costs_nothing_and_catches_up() {
     const EVENTS: u64 = 100_000;
     let limits = Limits::default();
-    let bound = limits.tail_bytes + limits.run_bytes;
+    let bound = limits.max_session_tail_bytes + limits.max_run_bytes;
     let log = memory_log(limits);
     let session = open(&log, 1).await;
     let mut stalled = session.reader(Start::Beginning);

@@ -26,7 +26,7 @@ struct Aging {
 impl Aging {
     /// The expiry clock accepts each jump of the manual clock at once.
     fn new(mut limits: Limits) -> Self {
-        limits.clock_settle = Duration::ZERO;
+        limits.clock_settle_timeout = Duration::ZERO;
         Self::settling(limits)
     }
 
@@ -65,7 +65,8 @@ impl Aging {
 
 #[tokio::test]
 async fn large_log_is_pruned_and_readers_are_reset() {
-    let aging = Aging::new(Limits { session_log_bytes: 10_000, tail_bytes: 1, ..Limits::default() });
+    let aging =
+        Aging::new(Limits { max_session_log_bytes: 10_000, max_session_tail_bytes: 1, ..Limits::default() });
     let large = aging.fill(1, 200).await;
     aging.fill(2, 10).await;
     let mut lagging = large.reader(Start::After(2));
@@ -98,7 +99,7 @@ async fn large_log_is_pruned_and_readers_are_reset() {
 
 #[tokio::test]
 async fn total_limit_prunes_largest_logs() {
-    let aging = Aging::new(Limits { logs_bytes: 20_000, ..Limits::default() });
+    let aging = Aging::new(Limits { max_total_log_bytes: 20_000, ..Limits::default() });
     aging.fill(1, 10).await;
     aging.fill(2, 60).await;
     aging.fill(3, 30).await;
@@ -116,7 +117,7 @@ async fn total_limit_prunes_largest_logs() {
 
 #[tokio::test]
 async fn large_logs_shrink_to_same_size() {
-    let aging = Aging::new(Limits { logs_bytes: 30_000, ..Limits::default() });
+    let aging = Aging::new(Limits { max_total_log_bytes: 30_000, ..Limits::default() });
     for (number, events) in [(1, 90), (2, 60), (3, 20)] {
         aging.fill(number, events).await;
     }

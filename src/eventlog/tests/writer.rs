@@ -21,7 +21,7 @@ async fn held(limits: Limits) -> (Arc<FaultyStore>, EventLog) {
 
 #[tokio::test]
 async fn flood_does_not_delay_other_sessions() {
-    let limits = Limits { run_bytes: 1000, transaction_bytes: 20_000, ..Limits::default() };
+    let limits = Limits { max_run_bytes: 1000, max_transaction_bytes: 20_000, ..Limits::default() };
     let (store, log) = held(limits).await;
     let (flood, calm) = (open(&log, 1).await, open(&log, 2).await);
     let member = format!("\"x\":\"{}\"", "x".repeat(100));
@@ -45,7 +45,8 @@ async fn flood_does_not_delay_other_sessions() {
 
 #[tokio::test]
 async fn transaction_is_bounded_and_large_event_is_alone() {
-    let (store, log) = held(Limits { run_bytes: 500, transaction_bytes: 2000, ..Limits::default() }).await;
+    let (store, log) =
+        held(Limits { max_run_bytes: 500, max_transaction_bytes: 2000, ..Limits::default() }).await;
     let large = format!("\"x\":\"{}\"", "x".repeat(5000));
     let mut sessions = Vec::new();
     for number in 1..=8 {
@@ -71,7 +72,7 @@ async fn transaction_is_bounded_and_large_event_is_alone() {
 
 #[tokio::test]
 async fn records_commit_with_event_and_last_change_wins() {
-    let (store, log) = held(Limits { run_bytes: 400, ..Limits::default() }).await;
+    let (store, log) = held(Limits { max_run_bytes: 400, ..Limits::default() }).await;
     let session = open(&log, 1).await;
     let records = || Records::new();
     session.append(&event(""), records().put(Table::Request, "r1", "open").put(Table::Fold, "f", "1"));

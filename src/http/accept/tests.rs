@@ -52,7 +52,7 @@ fn aborted_connections_do_not_end_the_accept_queue() {
 
 #[test]
 fn connections_are_limited_in_total_and_per_address_except_proxies() {
-    let limits = Limits { connections: 4, connections_per_address: 2, ..Limits::default() };
+    let limits = Limits { max_connections: 4, max_connections_per_address: 2, ..Limits::default() };
     let connections = Connections::new(&acceptor(limits, vec!["10.0.0.0/8".parse().unwrap()]));
     let take = |address: &str| connections.acquire(address.parse().unwrap());
     let first = take("192.0.2.1").unwrap();

@@ -27,7 +27,7 @@ use crate::types::Limits;
 pub(crate) trait JsonInput: DeserializeOwned {
     /// The size limit of the body, in bytes.
     fn max_bytes(limits: &Limits) -> usize {
-        limits.body_bytes
+        limits.max_body_bytes
     }
 }
 
@@ -44,13 +44,13 @@ impl JsonInput for SetMode {}
 impl JsonInput for RequestAnswer {
     /// A client that serves files sends a complete file in its answer.
     fn max_bytes(limits: &Limits) -> usize {
-        limits.prompt_bytes
+        limits.max_prompt_bytes
     }
 }
 
 impl JsonInput for CreatePrompt {
     fn max_bytes(limits: &Limits) -> usize {
-        limits.prompt_bytes
+        limits.max_prompt_bytes
     }
 }
 
@@ -73,8 +73,9 @@ impl<T: JsonInput> FromRequest<Gateway> for JsonBody<T> {
                 "the body must be application/json",
             ));
         }
-        let bytes = collect(&parts.headers, body, T::max_bytes(&gateway.limits), gateway.limits.body).await?;
-        let value = parse(&bytes, gateway.limits.json_depth)?;
+        let bytes =
+            collect(&parts.headers, body, T::max_bytes(&gateway.limits), gateway.limits.body_timeout).await?;
+        let value = parse(&bytes, gateway.limits.max_json_depth)?;
         Ok(Self { value, bytes })
     }
 }

@@ -101,12 +101,12 @@ struct DisplayNames {
 
 fn pool_figures(figures: &PoolStats) -> PoolFigures {
     PoolFigures {
-        max: figures.max_size,
+        max_size: figures.max_size,
         processes: figures.live,
         starting: figures.starting,
         leased: figures.leased,
-        warm: figures.min_idle,
-        idle_process: figures.idle,
+        min_idle: figures.min_idle,
+        idle: figures.idle,
         waiting: figures.queued,
         keeps_sessions_locked: figures.keeps_sessions_locked,
         idle_timeout_seconds: figures.idle_timeout.as_secs(),

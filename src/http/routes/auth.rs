@@ -64,7 +64,7 @@ async fn agent_status(
 ) -> Option<Box<RawValue>> {
     let asked = async {
         let mut visit = gateway.pool.short_lease(spec, by, Priority::Reclaim).await.map_err(Refusal::from)?;
-        let status = visit.call(auth::STATUS, params, gateway.limits.call).await?;
+        let status = visit.call(auth::STATUS, params, gateway.limits.call_timeout).await?;
         visit.release_untouched();
         Ok::<_, Refusal>(status)
     };
@@ -121,7 +121,7 @@ pub(in crate::http) async fn sign_in(
     let login = initialized.acp_version.login_method();
     let sign_in_params = auth::authenticate(&method_id, meta.as_deref());
     let params = with_trace(&sign_in_params, trace.as_ref());
-    visit.call(login, &params, gateway.limits.sign_in).await.map_err(Refusal::from)?;
+    visit.call(login, &params, gateway.limits.sign_in_timeout).await.map_err(Refusal::from)?;
     visit.signed_in(sign_in_params);
     tracing::info!(agent = %name, by = %by.id, "signed in to an agent");
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -187,7 +187,7 @@ pub(in crate::http) async fn sign_out(
     let logout = visit.initialized().acp_version.logout_method();
     let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
     let params = with_trace(&empty, trace.as_ref());
-    visit.call(logout, &params, gateway.limits.call).await.map_err(Refusal::from)?;
+    visit.call(logout, &params, gateway.limits.call_timeout).await.map_err(Refusal::from)?;
     visit.signed_out();
     tracing::info!(agent = %name, by = %by.id, "signed out of an agent");
     Ok(StatusCode::NO_CONTENT)

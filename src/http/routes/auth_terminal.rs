@@ -63,7 +63,7 @@ pub(in crate::http) async fn open_terminal(
     let opened = gateway.pool.open_sign_in(&spec, &by.tenant, id, size).await.map_err(Refusal::from)?;
     let sign_in = opened.ok_or_else(ApiError::not_found)?;
     tracing::info!(agent = %name, by = %by.id, "started a sign-in in a terminal");
-    let (bytes, shutdown) = (gateway.limits.socket_bytes, gateway.shutdown.clone());
+    let (bytes, shutdown) = (gateway.limits.max_websocket_message_bytes, gateway.shutdown.clone());
     let admission = by.admission().clone();
     let sign_in_socket =
         SignInSocket { gateway, sign_in, admission, stream_guard: counted, connection_permit: held };

@@ -82,7 +82,7 @@ pub(in crate::http) async fn list_files(
     let cursor = params.short("cursor", 4096)?;
     let limit = params.limit(50, 200)?;
     params.finish()?;
-    let extent = PageLimits { max_entries: limit, max_names: gateway.limits.file_names };
+    let extent = PageLimits { max_entries: limit, max_names: gateway.limits.max_search_names };
     let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
     let page = run_blocking(&gateway.shutdown, move || match pattern {
         None => workspace.list(&path, cursor.as_deref(), limit),
@@ -246,7 +246,7 @@ pub(in crate::http) async fn write_file(
     NoQuery: NoQuery,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let max = gateway.limits.file_bytes;
+    let max = gateway.limits.max_file_bytes;
     check_upload_headers(&headers, max)?;
     let workspace = gateway.sessions.open(&by, session).await?.workspace().await?;
     if gateway.log.alarm().is_some() {
@@ -257,7 +257,8 @@ pub(in crate::http) async fn write_file(
     }
     let upload = run_blocking(&gateway.shutdown, move || workspace.begin(&path, expected, max)).await?;
     let saved =
-        tokio::time::timeout(gateway.limits.body, receive_upload(&gateway.shutdown, upload, body)).await;
+        tokio::time::timeout(gateway.limits.body_timeout, receive_upload(&gateway.shutdown, upload, body))
+            .await;
     // The rest of the body stays unread, so the connection closes after the response.
     let timed_out =
         |_| ApiError::new(ProblemCode::Malformed, "the body was not complete within the time limit");

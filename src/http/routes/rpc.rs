@@ -45,7 +45,7 @@ pub(in crate::http) async fn call_agent(
         visit.notify(&method, &params).map_err(Refusal::from)?;
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    let result = visit.call(&method, &params, gateway.limits.call).await.map_err(Refusal::from)?;
+    let result = visit.call(&method, &params, gateway.limits.call_timeout).await.map_err(Refusal::from)?;
     Ok(Json(RpcResult { result: to_one_line(result) }).into_response())
 }
 

@@ -76,17 +76,17 @@ impl KeepAliveTicker {
         /// The number of ticks per keep-alive interval.
         const TICKS_PER_KEEP_ALIVE: u32 = 16;
         let (shortest, longest) = (Duration::from_millis(10), Duration::from_secs(1));
-        let tick =
-            (limits.keep_alive.min(limits.write_stall) / TICKS_PER_KEEP_ALIVE).clamp(shortest, longest);
+        let tick = (limits.keep_alive_interval.min(limits.write_stall_timeout) / TICKS_PER_KEEP_ALIVE)
+            .clamp(shortest, longest);
         let ticks = |span: Duration| u64::try_from(span.as_nanos() / tick.as_nanos()).unwrap_or(NEVER / 2);
         Self(Arc::new(Inner {
             shutdown,
             key_endings,
             started: Instant::now(),
             tick,
-            keep_alive: Ticks(ticks(limits.keep_alive).max(1)),
+            keep_alive: Ticks(ticks(limits.keep_alive_interval).max(1)),
             // The current tick is incomplete and does not count, so no stream times out early.
-            write_stall: Ticks(ticks(limits.write_stall) + 1),
+            write_stall: Ticks(ticks(limits.write_stall_timeout) + 1),
             now: AtomicU64::new(0),
             signals: AtomicU32::new(0),
             registry: Mutex::default(),
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     fn ticker(shutdown: &Shutdown, key_endings: watch::Receiver<u64>) -> KeepAliveTicker {
-        let limits = Limits { keep_alive: Duration::from_secs(15), ..Limits::default() };
+        let limits = Limits { keep_alive_interval: Duration::from_secs(15), ..Limits::default() };
         KeepAliveTicker::new(&limits, shutdown.clone(), key_endings)
     }
 

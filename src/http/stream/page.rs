@@ -26,7 +26,7 @@ pub(crate) async fn page_response(
         events: Vec::new(),
         count: 0,
         limit,
-        max_bytes: gateway.limits.page_bytes,
+        max_bytes: gateway.limits.max_page_bytes,
         scanned: 0,
         cursor: feed.source.cursor(),
     };

@@ -67,7 +67,7 @@ impl SessionHandle {
         let last = record.last_seq.unwrap_or(committed);
         self.wait_durable(last).await?;
         let limits = &self.registry.context().limits;
-        let mut window = OutputFold::new(terminal, limits.terminal_bytes);
+        let mut window = OutputFold::new(terminal, limits.default_terminal_bytes);
         let mut seq = record.first_seq;
         while seq < last {
             let runs = self.entry.log.read(seq, limits.store_page_bytes).await;

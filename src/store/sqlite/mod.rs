@@ -135,7 +135,7 @@ impl SqliteStore {
         let room = WalPrealloc::new(&mut writer, path)?;
         Ok(Self {
             checkpointer: Checkpointer::start(schema::open_checkpointer(path)?)?,
-            readers: ReaderPool::open(path, limits.store_readers)?,
+            readers: ReaderPool::open(path, limits.max_store_readers)?,
             writer: Mutex::new(writer),
             wal_prealloc: room,
             reserve: Reserve::new(schema::folder_of(path).join("disk-reserve")),

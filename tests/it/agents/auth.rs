@@ -106,7 +106,7 @@ async fn signing_out_needs_a_capability_and_ends_processes_that_were_signed_in()
 
 #[tokio::test]
 async fn a_sign_in_is_possible_while_idle_sessions_hold_every_process() {
-    let setup = Setup::fake_with(&["--auth-required", "--close"], "pool = { max = 1, warm = 0 }");
+    let setup = Setup::fake_with(&["--auth-required", "--close"], "pool = { max_size = 1, min_idle = 0 }");
     let gateway = setup.start();
     sign_in(&gateway).await;
     let session = gateway.session("fake").await;
@@ -164,7 +164,7 @@ async fn an_agent_without_a_sign_in_needs_none() {
 async fn a_sign_in_that_new_processes_do_not_take_is_told_once_more_and_never_again() {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let args = ["--auth-required", "--auth-once", "--log", log.path().to_str().expect("text")];
-    let gateway = Setup::fake(&args).limits("call = \"300ms\"").start();
+    let gateway = Setup::fake(&args).settings("timeouts.call_timeout = \"300ms\"").start();
     sign_in(&gateway).await;
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo on").await;

@@ -93,8 +93,8 @@ async fn it_needs_the_agents_capability_and_the_scope_admin() {
 #[tokio::test]
 async fn calls_without_a_session_reclaim_the_longest_idle_process() {
     let args = ["--list", "--close", "--auth-status", "--state", "state"];
-    let more = "pool = { max = 1, warm = 0 }\nrpc = [\"_vendor/*\"]";
-    let gateway = Setup::fake_with(&args, more).limits("visit_wait = \"5s\"").start();
+    let more = "pool = { max_size = 1, min_idle = 0 }\nrpc = [\"_vendor/*\"]";
+    let gateway = Setup::fake_with(&args, more).settings("testing.short_lease_timeout = \"5s\"").start();
     let session = gateway.session("fake").await;
     let echo = json!({ "method": "_vendor/echo" });
     for round in 0..3 {
@@ -117,8 +117,8 @@ async fn calls_without_a_session_reclaim_the_longest_idle_process() {
 
 #[tokio::test]
 async fn calls_that_the_agent_does_not_offer_are_refused_at_once() {
-    let setup = Setup::fake_with(&["--close"], "pool = { max = 1, warm = 0 }");
-    let gateway = setup.limits("visit_wait = \"20s\"").start();
+    let setup = Setup::fake_with(&["--close"], "pool = { max_size = 1, min_idle = 0 }");
+    let gateway = setup.settings("testing.short_lease_timeout = \"20s\"").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "hang").await;
     for (method, path) in [(Method::GET, LIST), (Method::DELETE, "/v1/agents/fake/auth")] {

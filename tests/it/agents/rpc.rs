@@ -98,7 +98,8 @@ async fn a_notification_is_sent_and_not_waited_for() {
 async fn a_call_that_nobody_waits_for_is_cancelled_and_its_process_ends() {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let args = ["--log", log.path().to_str().expect("text")];
-    let gateway = Setup::fake_with(&args, &format!("{LISTED}\npool = {{ max = 1, warm = 0 }}")).start();
+    let gateway =
+        Setup::fake_with(&args, &format!("{LISTED}\npool = {{ max_size = 1, min_idle = 0 }}")).start();
     let hang = json!({ "method": "_vendor/hang" });
     let request = gateway.request(Method::POST, RPC).json(&hang).timeout(Duration::from_secs(2));
     request.send().await.expect_err("nobody answers");
@@ -117,7 +118,7 @@ async fn a_call_that_nobody_waits_for_is_cancelled_and_its_process_ends() {
 
 #[tokio::test]
 async fn a_call_has_a_deadline() {
-    let gateway = Setup::fake_with(&[], LISTED).limits("call = \"300ms\"").start();
+    let gateway = Setup::fake_with(&[], LISTED).settings("timeouts.call_timeout = \"300ms\"").start();
     gateway.posted(RPC, &[], &json!({ "method": "_vendor/hang" })).await.problem(504, "agent_timeout");
     gateway.none_alive().await;
 }

@@ -11,7 +11,8 @@ use crate::support::{FAKE, Gateway, Setup, eventually};
 
 /// An agent that fails when two instances set up a new HOME at once.
 const EXCLUSIVE: [&str; 2] = ["--exclusive-start", "300"];
-const LIMITS: &str = "requests_per_minute = 60000\nprompts_per_minute = 60000\n";
+const LIMITS: &str =
+    "limits.per_key.max_requests_per_minute = 60000\nlimits.per_key.max_prompts_per_minute = 60000\n";
 
 /// Creates a session with each of these agents at once; gives status and body of each answer.
 async fn create_at_once(gateway: &Gateway, agents: &[&str]) -> Vec<(u16, Value)> {
@@ -30,8 +31,8 @@ fn assert_created(answers: &[(u16, Value)], gateway: &Gateway) {
 
 #[tokio::test]
 async fn first_starts_in_a_new_home_run_one_at_a_time() {
-    let pool = "pool = { max = 8, warm = 2 }";
-    let gateway = Setup::fake_with(&EXCLUSIVE, pool).limits(LIMITS).start();
+    let pool = "pool = { max_size = 8, min_idle = 2 }";
+    let gateway = Setup::fake_with(&EXCLUSIVE, pool).settings(LIMITS).start();
     assert_created(&create_at_once(&gateway, &["fake"; 4]).await, &gateway);
     assert!(gateway.path("data/homes/default/fake/initialized").exists(), "the agent set up its HOME");
     assert!(!gateway.log().contains("did not start"), "{}", gateway.log());
@@ -39,9 +40,9 @@ async fn first_starts_in_a_new_home_run_one_at_a_time() {
 
 #[tokio::test]
 async fn first_starts_of_agents_that_share_a_home_run_one_at_a_time() {
-    let more = "home = \"user\"\npool = { max = 4, warm = 1 }";
+    let more = "home = \"user\"\npool = { max_size = 4, min_idle = 1 }";
     let setup = Setup::default().agent("one", FAKE, &EXCLUSIVE, more).agent("two", FAKE, &EXCLUSIVE, more);
-    let gateway = setup.limits(LIMITS).start();
+    let gateway = setup.settings(LIMITS).start();
     assert_created(&create_at_once(&gateway, &["one", "two", "one", "two"]).await, &gateway);
     assert!(gateway.path("initialized").exists(), "the agents set up the user's HOME");
     assert!(!gateway.log().contains("did not start"), "{}", gateway.log());
@@ -49,7 +50,7 @@ async fn first_starts_of_agents_that_share_a_home_run_one_at_a_time() {
 
 #[tokio::test]
 async fn a_start_that_failed_beside_another_start_is_retried() {
-    let gateway = Setup::fake(&EXCLUSIVE).limits(LIMITS).start();
+    let gateway = Setup::fake(&EXCLUSIVE).settings(LIMITS).start();
     gateway.session("fake").await;
     // As if the agent had another reason to set up its HOME again, of which the gateway knows nothing.
     let home = gateway.path("data/homes/default/fake");
@@ -61,7 +62,7 @@ async fn a_start_that_failed_beside_another_start_is_retried() {
 #[tokio::test]
 async fn starts_that_waited_for_a_first_start_that_failed_fail_with_it() {
     let args = ["--hang-initialize"];
-    let gateway = Setup::fake_with(&args, "limits = { start = \"2s\" }").limits(LIMITS).start();
+    let gateway = Setup::fake_with(&args, "start_timeout = \"2s\"").settings(LIMITS).start();
     let began = Instant::now();
     for (status, body) in create_at_once(&gateway, &["fake"; 4]).await {
         assert_eq!((status, &body["code"]), (504, &json!("agent_timeout")), "{body}");
@@ -78,7 +79,7 @@ async fn pid(gateway: &Gateway, session: &str) -> Pid {
 
 #[tokio::test]
 async fn deaths_of_idle_processes_neither_refuse_nor_delay_prompts() {
-    let gateway = Setup::fake(&["--state", "state"]).limits(LIMITS).start();
+    let gateway = Setup::fake(&["--state", "state"]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     let began = Instant::now();
     for round in 0..8 {
@@ -96,13 +97,13 @@ async fn deaths_of_idle_processes_neither_refuse_nor_delay_prompts() {
 
 #[tokio::test]
 async fn a_dead_spare_is_never_handed_to_a_session() {
-    let pool = "pool = { max = 4, warm = 1 }";
-    let gateway = Setup::fake_with(&["--state", "state"], pool).limits(LIMITS).start();
+    let pool = "pool = { max_size = 4, min_idle = 1 }";
+    let gateway = Setup::fake_with(&["--state", "state"], pool).settings(LIMITS).start();
     let mut known = HashSet::new();
     for round in 0..10 {
         let agents = eventually("a spare", Duration::from_secs(20), || async {
             let pool = gateway.get("/v1/agents/fake").await["pool"].clone();
-            (pool["spare"] == 1 && pool["starting"] == 0).then(|| gateway.agents_alive())
+            (pool["idle"] == 1 && pool["starting"] == 0).then(|| gateway.agents_alive())
         })
         .await;
         let spares: Vec<u32> = agents.into_iter().filter(|pid| !known.contains(pid)).collect();

@@ -37,7 +37,7 @@ async fn needs_sign_in(gateway: &Gateway) {
 
 #[tokio::test]
 async fn a_person_signs_in_and_sessions_work_without_another_word() {
-    let (setup, _folder) = setup("pool = { max = 2, warm = 1 }");
+    let (setup, _folder) = setup("pool = { max_size = 2, min_idle = 1 }");
     let gateway = setup.start();
     needs_sign_in(&gateway).await;
     assert_eq!(gateway.get(AUTH).await["terminalAuth"], true);
@@ -63,7 +63,7 @@ async fn a_person_signs_in_and_sessions_work_without_another_word() {
 
 #[tokio::test]
 async fn a_sign_in_recycles_processes_that_know_nothing_of_it() {
-    let (setup, folder) = setup("pool = { max = 2, warm = 1 }");
+    let (setup, folder) = setup("pool = { max_size = 2, min_idle = 1 }");
     std::fs::write(folder.path().join("signed-in"), "").expect("it is ours");
     let gateway = setup.start();
     let session = gateway.session("fake").await;
@@ -180,9 +180,11 @@ async fn a_stop_of_the_gateway_closes_it_and_nothing_is_left() {
 
 #[tokio::test]
 async fn limits_end_it_with_a_problem() {
-    let idle = "pool = { max = 1, warm = 0, idle = \"100ms\" }";
+    let idle = "pool = { max_size = 1, min_idle = 0, idle_timeout = \"100ms\" }";
     let (first, _folder) = setup(idle);
-    let gateway = first.limits("sign_in = \"1s\"\nsocket_bytes = \"1KiB\"").start();
+    let gateway = first
+        .settings("timeouts.sign_in_timeout = \"1s\"\ntesting.max_websocket_message_bytes = \"1KiB\"")
+        .start();
     let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
     let end = socket.next().await.expect("its end");
     assert_eq!((&end["type"], &end["problem"]["code"]), (&json!("problem"), &json!("agent_timeout")));
@@ -195,7 +197,7 @@ async fn limits_end_it_with_a_problem() {
     assert_eq!(socket.next().await.expect("its end")["problem"]["code"], "invalid");
 
     let (second, _folder) = setup(idle);
-    let gateway = second.limits("sign_in_bytes = \"64KiB\"").start();
+    let gateway = second.settings("testing.max_sign_in_output_bytes = \"64KiB\"").start();
     let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
     socket.types("flood\n").await;
     assert_eq!(socket.next().await.expect("its end")["problem"]["code"], "too_large");
@@ -205,12 +207,14 @@ async fn limits_end_it_with_a_problem() {
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_keeps_no_sign_in_from_its_end() {
-    let idle = "pool = { max = 1, warm = 0, idle = \"100ms\" }";
+    let idle = "pool = { max_size = 1, min_idle = 0, idle_timeout = \"100ms\" }";
     for stopped in [false, true] {
         let (setup, _folder) = setup(idle);
         let sign_in = if stopped { "10m" } else { "2s" };
-        let limits = format!("sign_in = \"{sign_in}\"\nsign_in_bytes = \"1GiB\"\nwrite_stall = \"10m\"");
-        let mut gateway = setup.limits(&limits).start();
+        let limits = format!(
+            "timeouts.sign_in_timeout = \"{sign_in}\"\ntesting.max_sign_in_output_bytes = \"1GiB\"\ntesting.write_stall_timeout = \"10m\""
+        );
+        let mut gateway = setup.settings(&limits).start();
         let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
         socket.until("the word: ").await;
         socket.types("flood\n").await;
@@ -244,7 +248,7 @@ async fn it_is_off_unless_the_entry_says_so() {
 #[tokio::test]
 async fn a_socket_counts_as_a_connection_for_as_long_as_it_is_open() {
     let (setup, _folder) = setup("");
-    let gateway = setup.limits("connections = 2").start();
+    let gateway = setup.settings("server.max_connections = 2").start();
     let path = offered(&gateway).await;
     let mut socket = Socket::open(&gateway, &path).await;
     socket.until("the word: ").await;

@@ -39,26 +39,26 @@ fn starts(gateway: &Gateway) -> usize {
 
 #[tokio::test]
 async fn a_spare_hides_a_slow_start_and_the_next_one_starts() {
-    let pool = "pool = { max = 4, warm = 1 }";
+    let pool = "pool = { max_size = 4, min_idle = 1 }";
     // It is asked often, for as long as three starts take.
-    let limits = "requests_per_minute = 60000";
-    let gateway = Setup::fake_with(&["--slow-start", "4000"], pool).limits(limits).start();
-    until(&gateway, "fake", json!({ "spare": 1, "starting": 0, "warm": 1, "processes": 1 })).await;
+    let limits = "limits.per_key.max_requests_per_minute = 60000";
+    let gateway = Setup::fake_with(&["--slow-start", "4000"], pool).settings(limits).start();
+    until(&gateway, "fake", json!({ "idle": 1, "starting": 0, "minIdle": 1, "processes": 1 })).await;
     for leased in 1..=2 {
         let took = timed(&gateway, "fake").await;
         assert!(took < AT_ONCE, "{took:?}");
-        until(&gateway, "fake", json!({ "spare": 1, "leased": leased, "processes": leased + 1 })).await;
+        until(&gateway, "fake", json!({ "idle": 1, "leased": leased, "processes": leased + 1 })).await;
     }
 }
 
 #[tokio::test]
 async fn spares_never_make_more_processes_than_max() {
-    let gateway = Setup::fake_with(&["--close"], "pool = { max = 3, warm = 2 }").start();
-    until(&gateway, "fake", json!({ "spare": 2, "processes": 2 })).await;
+    let gateway = Setup::fake_with(&["--close"], "pool = { max_size = 3, min_idle = 2 }").start();
+    until(&gateway, "fake", json!({ "idle": 2, "processes": 2 })).await;
     let mut sessions = Vec::new();
     for (spare, processes) in [(2, 3), (1, 3), (0, 3)] {
         sessions.push(gateway.session("fake").await);
-        until(&gateway, "fake", json!({ "spare": spare, "processes": processes })).await;
+        until(&gateway, "fake", json!({ "idle": spare, "processes": processes })).await;
     }
     // One that serves a principal again is no spare for everybody.
     gateway.call(Method::DELETE, &format!("/v1/sessions/{}", sessions[0])).await;
@@ -70,11 +70,12 @@ async fn spares_never_make_more_processes_than_max() {
 
 #[tokio::test]
 async fn spares_that_fail_are_held_back_and_are_no_reason_to_refuse_a_session() {
-    let limits = "backoff_min = \"1500ms\"\nbreaker_crashes = 2\n";
-    let broken = Setup::fake_with(&["--exit-at-start", "3"], "pool = { max = 2, warm = 1 }");
-    let broken = broken.limits(limits).start();
-    let short = Setup::fake_with(&["--short-life", "50", "--log", "heard"], "pool = { max = 2, warm = 1 }");
-    let short = short.limits(limits).start();
+    let limits = "testing.min_backoff = \"1500ms\"\ntesting.max_breaker_crashes = 2\n";
+    let broken = Setup::fake_with(&["--exit-at-start", "3"], "pool = { max_size = 2, min_idle = 1 }");
+    let broken = broken.settings(limits).start();
+    let short =
+        Setup::fake_with(&["--short-life", "50", "--log", "heard"], "pool = { max_size = 2, min_idle = 1 }");
+    let short = short.settings(limits).start();
     // After the first it waits for 1.5 s, then for 3 s.
     let failed = || broken.log().matches("could not start the agent").count();
     eventually("the second try", PATIENCE, || async { (failed() > 1).then_some(()) }).await;
@@ -89,35 +90,35 @@ async fn spares_that_fail_are_held_back_and_are_no_reason_to_refuse_a_session() 
 
 #[tokio::test]
 async fn an_agent_that_wants_a_sign_in_has_no_spares_until_it_has_one() {
-    let pool = "pool = { max = 4, warm = 1, idle = \"100ms\" }";
+    let pool = "pool = { max_size = 4, min_idle = 1, idle_timeout = \"100ms\" }";
     let gateway = Setup::fake_with(&["--auth-required"], pool).start();
-    until(&gateway, "fake", json!({ "spare": 1, "warm": 1 })).await;
+    until(&gateway, "fake", json!({ "idle": 1, "minIdle": 1 })).await;
     let body = json!({ "agent": "fake" });
     gateway.posted("/v1/sessions", &[], &body).await.problem(424, "agent_auth_required");
-    until(&gateway, "fake", json!({ "spare": 0, "starting": 0, "processes": 0, "warm": 0 })).await;
+    until(&gateway, "fake", json!({ "idle": 0, "starting": 0, "processes": 0, "minIdle": 0 })).await;
     tokio::time::sleep(Duration::from_millis(1100)).await;
     assert_eq!(self::pool(&gateway, "fake").await["processes"], 0, "after another look too");
     let signed_in = gateway.posted("/v1/agents/fake/auth", &[], &json!({ "methodId": "login" })).await;
     assert_eq!(signed_in.status, 204);
-    until(&gateway, "fake", json!({ "spare": 1, "warm": 1, "starting": 0 })).await;
+    until(&gateway, "fake", json!({ "idle": 1, "minIdle": 1, "starting": 0 })).await;
     gateway.session("fake").await;
 }
 
 #[tokio::test]
 async fn an_agent_that_nobody_wants_for_long_has_no_spares() {
-    let pool = "pool = { max = 4, warm = 2, warm_for = \"5s\", idle = \"100ms\" }";
+    let pool = "pool = { max_size = 4, min_idle = 2, min_idle_for = \"5s\", idle_timeout = \"100ms\" }";
     let gateway = Setup::fake_with(&[], pool).start();
-    until(&gateway, "fake", json!({ "spare": 2, "warm": 2 })).await;
-    until(&gateway, "fake", json!({ "spare": 0, "processes": 0, "warm": 0 })).await;
+    until(&gateway, "fake", json!({ "idle": 2, "minIdle": 2 })).await;
+    until(&gateway, "fake", json!({ "idle": 0, "processes": 0, "minIdle": 0 })).await;
     gateway.session("fake").await;
-    until(&gateway, "fake", json!({ "spare": 2 })).await;
+    until(&gateway, "fake", json!({ "idle": 2 })).await;
 }
 
 #[tokio::test]
 async fn sessions_of_the_demo_agent_are_made_at_once_one_after_the_other() {
-    let demo = "[agents.demo]\nbuiltin = \"demo\"\npool = { max = 32, warm = 4 }\n";
+    let demo = "[agents.demo]\nbuiltin = \"demo\"\npool = { max_size = 32, min_idle = 4 }\n";
     let gateway = Setup::default().table(demo).start();
-    until(&gateway, "demo", json!({ "spare": 4 })).await;
+    until(&gateway, "demo", json!({ "idle": 4 })).await;
     let mut took = Vec::new();
     for _ in 0..20 {
         took.push(timed(&gateway, "demo").await);

@@ -159,7 +159,7 @@ async fn a_client_may_answer_any_kind_with_an_error() {
 
 #[tokio::test]
 async fn a_file_may_be_larger_than_other_bodies() {
-    let setup = Setup::fake_with(&[], CLIENT).limits("body_bytes = \"64KiB\"");
+    let setup = Setup::fake_with(&[], CLIENT).settings("server.max_body_bytes = \"64KiB\"");
     let text = ask(KINDS[0].0, KINDS[0].1);
     let (gateway, session, _) = asking(setup, &text).await;
     let content = "x".repeat(1 << 20);

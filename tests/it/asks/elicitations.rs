@@ -129,14 +129,14 @@ async fn while_a_session_is_set_up_nobody_can_be_asked() {
 
 #[tokio::test]
 async fn what_nobody_answers_in_time_is_cancelled_by_the_policy_for_people() {
-    let setup = Setup::fake_with(&[], "permissions = { after = \"300ms\" }");
+    let setup = Setup::fake_with(&[], "permissions = { timeout = \"300ms\" }");
     let (gateway, session, _) = asking(setup, &visit(OWN, "e1", PAGE)).await;
     let events = end(&gateway, &session).await;
     assert_eq!(said(&events), "elicitation/create: {\"action\":\"cancel\"}\n");
     assert_eq!(one(&events, "request.resolved")["resolution"], "expired");
     let late = answer(&gateway, &session, "elicitations/r1", r#"{"action":"accept"}"#).await;
     assert_eq!(late.problem(409, "request_resolved")["resolution"], "expired");
-    let waits = Setup::fake_with(&[], "permissions = { unanswered = \"wait\", after = \"50ms\" }");
+    let waits = Setup::fake_with(&[], "permissions = { on_timeout = \"wait\", timeout = \"50ms\" }");
     let (gateway, session, created) = asking(waits, &visit(OWN, "e1", PAGE)).await;
     assert_eq!(created["deadline"], Value::Null);
     tokio::time::sleep(Duration::from_millis(300)).await;

@@ -57,7 +57,7 @@ async fn without_anybody_who_follows_the_agent_hears_at_once_that_nobody_can() {
 
 #[tokio::test]
 async fn whoever_follows_all_sessions_follows_this_one() {
-    let gateway = Setup::fake(&[]).limits("extension_answer = \"300ms\"").start();
+    let gateway = Setup::fake(&[]).settings("testing.extension_answer_timeout = \"300ms\"").start();
     let session = gateway.session("fake").await;
     let mut all = gateway.events("/v1/events").await;
     gateway.prompt(&session, &ask("_vendor/thing", PARAMS)).await;
@@ -71,7 +71,7 @@ async fn whoever_follows_all_sessions_follows_this_one() {
 
 #[tokio::test]
 async fn a_client_that_has_gone_does_not_follow() {
-    let setup = Setup::fake(&[]).limits("extension_answer = \"500ms\"");
+    let setup = Setup::fake(&[]).settings("testing.extension_answer_timeout = \"500ms\"");
     let (gateway, session, _) = asking(setup, &ask("_vendor/thing", PARAMS)).await;
     let asked = async || {
         let turn = gateway.turn(&session, &ask("_vendor/thing", PARAMS)).await;

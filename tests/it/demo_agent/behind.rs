@@ -10,7 +10,8 @@ use crate::support::{Answer, Gateway, Setup, eventually};
 
 /// A gateway with the demo agent, and a session of it without pauses, in the mode that asks nothing.
 pub(super) async fn session(more: &str) -> (Gateway, String) {
-    let table = format!("[agents.demo]\nbuiltin = \"demo\"\npool = {{ max = 2, warm = 0 }}\n{more}\n");
+    let table =
+        format!("[agents.demo]\nbuiltin = \"demo\"\npool = {{ max_size = 2, min_idle = 0 }}\n{more}\n");
     let gateway = Setup::default().table(&table).start();
     let session = gateway.session("demo").await;
     quicken(&gateway, &session).await;
@@ -216,7 +217,7 @@ async fn a_fork_remembers_and_a_call_carries_its_trace() {
 
 #[tokio::test]
 async fn a_sign_in_opens_what_was_locked_and_a_logout_locks_it_again() {
-    let table = "[agents.demo]\nbuiltin = \"demo\"\npool = { max = 2, warm = 0 }\n\
+    let table = "[agents.demo]\nbuiltin = \"demo\"\npool = { max_size = 2, min_idle = 0 }\n\
                  env = { ACP_DEMO_SIGN_IN = \"required\" }\n";
     let gateway = Setup::default().table(table).start();
     let client_call = json!({ "agent": "demo" });

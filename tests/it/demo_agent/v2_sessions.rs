@@ -104,7 +104,7 @@ async fn what_only_the_agent_has_is_listed_adopted_with_its_history_and_deleted(
 
 #[tokio::test]
 async fn a_sign_in_and_a_logout_have_methods_of_their_own() {
-    let table = "[agents.demo]\nbuiltin = \"demo\"\nprotocol = 2\npool = { max = 2, warm = 0 }\nterminal_auth = true\n\
+    let table = "[agents.demo]\nbuiltin = \"demo\"\nprotocol = 2\npool = { max_size = 2, min_idle = 0 }\nterminal_auth = true\n\
                  env = { ACP_DEMO_SIGN_IN = \"required\" }\n";
     let gateway = Setup::default().table(table).start();
     let client_call = json!({ "agent": "demo" });

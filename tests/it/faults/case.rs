@@ -31,14 +31,14 @@ pub(super) struct Case {
 
 impl Case {
     /// Limits that let a fault come again at once, and let the test ask as often as it wants.
-    pub(super) const LIMITS: &str = "backoff_min = \"10ms\"\nbreaker_crashes = 1000\n\
-                                     requests_per_minute = 1000000\nprompts_per_minute = 1000000\n\
-                                     stop_stdin = \"200ms\"\nstop_term = \"200ms\"\n";
+    pub(super) const LIMITS: &str = "testing.min_backoff = \"10ms\"\ntesting.max_breaker_crashes = 1000\n\
+                                     limits.per_key.max_requests_per_minute = 1000000\nlimits.per_key.max_prompts_per_minute = 1000000\n\
+                                     testing.stop_stdin_timeout = \"200ms\"\ntesting.stop_term_timeout = \"200ms\"\n";
 
-    /// The scripted agent with these arguments, lines of its entry, and more lines of `[limits]`.
+    /// The scripted agent with these arguments, lines of its entry, and further settings.
     pub(super) fn with(args: &[&str], entry: &str, limits: &str) -> Self {
         let args = [args, &JOURNAL].concat();
-        let gateway = Setup::fake_with(&args, entry).limits(&format!("{}{limits}", Self::LIMITS)).start();
+        let gateway = Setup::fake_with(&args, entry).settings(&format!("{}{limits}", Self::LIMITS)).start();
         let idle = procfs::resident(gateway.pid());
         let (sessions, followers, told) = (Vec::new(), Vec::new(), Mutex::default());
         Self { gateway, sessions, followers, told, idle, budget: BUDGET }

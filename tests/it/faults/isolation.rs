@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Gateway, Setup, eventually};
 
-const LIMITS: &str = "requests_per_minute = 60000\nprompts_per_minute = 60000\n";
+const LIMITS: &str =
+    "limits.per_key.max_requests_per_minute = 60000\nlimits.per_key.max_prompts_per_minute = 60000\n";
 
 async fn turn(gateway: &Gateway, session: &str, text: &str) -> Answer {
     let path = format!("/v1/sessions/{session}/prompts");
@@ -16,7 +17,7 @@ async fn turn(gateway: &Gateway, session: &str, text: &str) -> Answer {
 
 #[tokio::test]
 async fn crashing_prompts_of_one_session_refuse_no_other_session() {
-    let gateway = Setup::fake(&["--state", "state", "--close"]).limits(LIMITS).start();
+    let gateway = Setup::fake(&["--state", "state", "--close"]).settings(LIMITS).start();
     let mut sessions = Vec::new();
     for _ in 0..32 {
         sessions.push(gateway.session("fake").await);
@@ -45,9 +46,9 @@ async fn crashing_prompts_of_one_session_refuse_no_other_session() {
 #[tokio::test]
 async fn a_session_takes_prompts_again_after_its_back_off() {
     let limits = format!(
-        "{LIMITS}backoff_min = \"1s\"\nbackoff_max = \"2s\"\nbreaker_crashes = 2\nsession_idle = \"100ms\"\n"
+        "{LIMITS}testing.min_backoff = \"1s\"\ntesting.max_backoff = \"2s\"\ntesting.max_breaker_crashes = 2\ntesting.session_idle_timeout = \"100ms\"\n"
     );
-    let gateway = Setup::fake(&["--state", "state"]).limits(&limits).start();
+    let gateway = Setup::fake(&["--state", "state"]).settings(&limits).start();
     let session = gateway.session("fake").await;
     for _ in 0..2 {
         turn(&gateway, &session, "crash chunks=0").await;

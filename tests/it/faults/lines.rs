@@ -92,7 +92,7 @@ async fn what_is_nested_too_deep_is_a_bad_line() {
 
 #[tokio::test]
 async fn an_over_long_line_ends_the_agent_and_the_next_prompt_works() {
-    let (gateway, session) = Case::fake_with(&[], "limits = { line = \"64KiB\" }", "").await;
+    let (gateway, session) = Case::fake_with(&[], "max_line_bytes = \"64KiB\"", "").await;
     let turn = gateway.turn(&session, "long-line bytes=200000").await;
     assert_eq!((&turn["status"], &turn["error"]["code"]), (&json!("failed"), &json!("agent_exited")));
     let detail = turn["error"]["detail"].as_str().expect("a detail");
@@ -117,7 +117,7 @@ async fn a_line_as_long_as_the_cap_allows_passes_whole() {
 
 #[tokio::test]
 async fn a_flood_of_bad_lines_ends_the_agent_and_the_next_prompt_works() {
-    let (gateway, session) = Case::fake_with(&[], "", "bad_lines_per_minute = 100").await;
+    let (gateway, session) = Case::fake_with(&[], "", "testing.max_invalid_lines_per_minute = 100").await;
     let turn = gateway.turn(&session, "bad-flood n=500").await;
     assert_eq!(turn["error"]["code"], "agent_exited", "{turn}");
     let detail = turn["error"]["detail"].as_str().expect("a detail");
@@ -130,7 +130,7 @@ async fn a_flood_of_bad_lines_ends_the_agent_and_the_next_prompt_works() {
 
 #[tokio::test]
 async fn as_many_bad_lines_as_are_allowed_change_nothing() {
-    let (gateway, session) = Case::fake_with(&[], "", "bad_lines_per_minute = 100").await;
+    let (gateway, session) = Case::fake_with(&[], "", "testing.max_invalid_lines_per_minute = 100").await;
     let turn = gateway.turn(&session, "bad-flood n=100").await;
     assert_eq!(turn["stopReason"], "end_turn", "{turn}");
     assert_eq!(noise(&gateway.lawful(&session).await), 100);

@@ -20,7 +20,8 @@ async fn a_second_answer_to_a_prompt_changes_nothing_whatever_it_says() {
 
 #[tokio::test]
 async fn of_the_updates_before_a_session_exists_the_last_ones_are_kept() {
-    let (case, session) = Case::fake_with(&["--early-updates"], "", "early_updates = 1").await;
+    let (case, session) =
+        Case::fake_with(&["--early-updates"], "", "testing.max_pre_attach_updates = 1").await;
     case.log_until(&session, |event| event["type"] == "session.update").await;
     let log = case.holds().await;
     assert_eq!(one(&log, "session.update")["update"]["sessionUpdate"], "usage_update");

@@ -8,7 +8,7 @@ use super::Case;
 use crate::support::log::{noise, one, said};
 use crate::support::{eventually, figure};
 
-/// The default of `limits.line`.
+/// The default of `max_line_bytes`.
 const CAP: u64 = 16 << 20;
 
 #[tokio::test]

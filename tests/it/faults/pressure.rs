@@ -41,7 +41,7 @@ impl Standstill {
 
 /// A gateway with a session that will flood, and the pid of its agent.
 async fn loud() -> (Gateway, String, u32) {
-    let gateway = Setup::fake(&["--log", "received"]).limits(Case::LIMITS).start();
+    let gateway = Setup::fake(&["--log", "received"]).settings(Case::LIMITS).start();
     let session = gateway.session("fake").await;
     let turn = gateway.turn(&session, "pid").await;
     let pid = turn["text"].as_str().and_then(|text| text.strip_prefix("pid=")).expect("a pid");
@@ -215,7 +215,7 @@ async fn an_agent_stands_still_while_the_log_does_and_hears_of_its_cancel() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_waits_for_the_log_is_not_taken_for_silent() {
     const SILENCE: Duration = Duration::from_secs(2);
-    let (case, session) = Case::fake_with(&[], "limits = { silence = \"2s\" }", "").await;
+    let (case, session) = Case::fake_with(&[], "turn_idle_timeout = \"2s\"", "").await;
     case.prompt(&session, "flood n=30000").await;
     reaches(&case, &session, 100).await;
     let still = Standstill::of(&case);

@@ -112,7 +112,7 @@ async fn an_agent_that_closes_its_stdout_is_ended() {
 
 /// Begins a turn that will not end, and cancels it when the agent is in it.
 async fn cancelled(args: &[&str], text: &str) -> (Case, String, Vec<Value>) {
-    let limits = "cancel = \"200ms\"\ncancel_total = \"1s\"";
+    let limits = "timeouts.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"1s\"";
     let (gateway, session) = Case::fake_with(args, "", limits).await;
     gateway.prompt(&session, text).await;
     gateway.log_until(&session, |event| event["type"] == "session.update").await;
@@ -139,7 +139,7 @@ async fn a_cancel_that_is_ignored_ends_the_agent_and_the_turn() {
 
 #[tokio::test]
 async fn an_agent_that_says_nothing_for_too_long_is_cancelled() {
-    let (gateway, session) = Case::fake_with(&[], "limits = { silence = \"2s\" }", "").await;
+    let (gateway, session) = Case::fake_with(&[], "turn_idle_timeout = \"2s\"", "").await;
     let turn = gateway.turn(&session, "hang").await;
     assert_eq!((&turn["status"], &turn["stopReason"]), (&json!("completed"), &json!("cancelled")));
     let turn = gateway.turn(&session, "slow chunks=12 ms=200").await;
@@ -168,7 +168,7 @@ async fn stderr_is_kept_to_its_last_bytes_without_the_secrets() {
     let file = folder.path().join("secret");
     std::fs::write(&file, format!("{secret}\n")).expect("the folder is ours");
     let env = format!("env = {{ API_KEY = {{ from_file = {file:?} }} }}");
-    let (gateway, session) = Case::fake_with(&[], &env, "stderr_bytes = \"4KiB\"").await;
+    let (gateway, session) = Case::fake_with(&[], &env, "testing.max_stderr_bytes = \"4KiB\"").await;
     let text = format!("env; stderr text=first; stderr bytes=100000; stderr text=key:{secret}:end");
     let turn = gateway.turn(&session, &text).await;
     let environment = turn["text"].as_str().expect("its environment");

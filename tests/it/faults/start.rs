@@ -13,7 +13,7 @@ async fn create(gateway: &Gateway, agent: &str) -> Answer {
 
 #[tokio::test]
 async fn an_agent_that_never_answers_initialize_is_a_timeout_and_leaves_nothing() {
-    let more = "limits = { start = \"300ms\" }";
+    let more = "start_timeout = \"300ms\"";
     let gateway = Setup::fake_with(&["--hang-initialize"], more).start();
     create(&gateway, "fake").await.problem(504, "agent_timeout");
     gateway.assert_nothing_left().await;
@@ -21,14 +21,14 @@ async fn an_agent_that_never_answers_initialize_is_a_timeout_and_leaves_nothing(
 
 #[tokio::test]
 async fn an_agent_that_never_makes_a_session_is_a_timeout_and_leaves_nothing() {
-    let gateway = Setup::fake(&["--hang-new"]).limits("session_new = \"300ms\"").start();
+    let gateway = Setup::fake(&["--hang-new"]).settings("timeouts.session_new_timeout = \"300ms\"").start();
     create(&gateway, "fake").await.problem(504, "agent_timeout");
     gateway.assert_nothing_left().await;
 }
 
 #[tokio::test]
 async fn who_hangs_up_while_a_session_fails_leaves_nothing_either() {
-    let gateway = Setup::fake(&["--hang-new"]).limits("session_new = \"1500ms\"").start();
+    let gateway = Setup::fake(&["--hang-new"]).settings("timeouts.session_new_timeout = \"1500ms\"").start();
     let root = gateway.path("data/workspaces");
     let folders = || std::fs::read_dir(&root).expect("the root of workspaces").count();
     let request = gateway.request(Method::POST, "/v1/sessions").json(&json!({ "agent": "fake" }));
@@ -91,7 +91,7 @@ async fn an_agent_that_crashes_five_times_is_not_started_for_a_while() {
     let setup = Setup::default()
         .agent("fake", FAKE, &["--exit-at-start", "1"], "")
         .agent("sound", FAKE, &[], "")
-        .limits("backoff_min = \"300ms\"");
+        .settings("testing.min_backoff = \"300ms\"");
     let gateway = setup.start();
     for _ in 0..5 {
         create(&gateway, "fake").await.problem(502, "agent_exited");
@@ -110,8 +110,9 @@ async fn an_agent_that_crashes_five_times_is_not_started_for_a_while() {
 #[tokio::test]
 async fn an_expired_start_is_reported_when_it_expires_and_its_process_counts_until_it_is_gone() {
     let args = ["--hang-initialize", "--ignore-eof", "--ignore-term"];
-    let more = "limits = { start = \"300ms\" }\npool = { max = 1, warm = 0 }";
-    let gateway = Setup::fake_with(&args, more).limits("requests_per_minute = 60000").start();
+    let more = "start_timeout = \"300ms\"\npool = { max_size = 1, min_idle = 0 }";
+    let gateway =
+        Setup::fake_with(&args, more).settings("limits.per_key.max_requests_per_minute = 60000").start();
     let began = Instant::now();
     let problem = create(&gateway, "fake").await.problem(504, "agent_timeout");
     // Stopping takes ten seconds: five for stdin, five for TERM.
@@ -123,7 +124,7 @@ async fn an_expired_start_is_reported_when_it_expires_and_its_process_counts_unt
         "it is being stopped: {pool}"
     );
     let detail = problem["detail"].as_str().expect("a detail");
-    assert!(detail.contains("agents.fake.limits.start") && detail.contains("300ms"), "{detail}");
+    assert!(detail.contains("agents.fake.start_timeout") && detail.contains("300ms"), "{detail}");
     eventually("it is stopped", Duration::from_secs(30), || async {
         (gateway.get("/v1/agents/fake").await["pool"]["processes"] == 0).then_some(())
     })
@@ -140,7 +141,8 @@ async fn thousands_of_plain_lines_at_start_do_not_end_the_agent() {
 
 #[tokio::test]
 async fn an_agent_that_writes_without_end_before_initialize_is_ended() {
-    let setup = Setup::fake(&["--plain-lines", "5000"]).limits("start_output_bytes = \"64KiB\"");
+    let setup =
+        Setup::fake(&["--plain-lines", "5000"]).settings("testing.max_start_output_bytes = \"64KiB\"");
     let gateway = setup.start();
     let problem = create(&gateway, "fake").await.problem(502, "agent_exited");
     let detail = problem["detail"].as_str().expect("a detail");

@@ -21,7 +21,7 @@ async fn deaf(args: &[&str], limits: &str) -> (Case, String) {
 
 #[tokio::test]
 async fn a_huge_prompt_to_an_agent_that_stopped_reading_ends_it_and_the_turn() {
-    let (mut case, session) = deaf(&[], "stdin_stall = \"500ms\"").await;
+    let (mut case, session) = deaf(&[], "testing.stdin_stall_timeout = \"500ms\"").await;
     case.budget(16 * HUGE as u64 / 1024);
     let other = case.session().await;
     let (began, text) = (Instant::now(), "x".repeat(HUGE));
@@ -57,7 +57,11 @@ async fn a_huge_prompt_to_an_agent_that_reads_arrives_whole() {
 
 #[tokio::test]
 async fn a_cancel_that_is_never_read_ends_the_agent_and_the_turn_once() {
-    let (case, session) = deaf(&["--ignore-term"], "cancel = \"200ms\"\ncancel_total = \"5s\"").await;
+    let (case, session) = deaf(
+        &["--ignore-term"],
+        "timeouts.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"5s\"",
+    )
+    .await;
     // The last that it reads.
     case.prompt(&session, "hang").await;
     case.log_until(&session, |event| event["type"] == "prompt.started" && event["promptId"] == "p2").await;
@@ -75,7 +79,7 @@ async fn a_cancel_that_is_never_read_ends_the_agent_and_the_turn_once() {
 /// Each is to be answered, and the answers have nowhere to go.
 #[tokio::test]
 async fn a_flood_of_questions_from_an_agent_that_does_not_read_ends_it() {
-    let (case, session) = deaf(&[], "stdin_stall = \"30s\"").await;
+    let (case, session) = deaf(&[], "testing.stdin_stall_timeout = \"30s\"").await;
     let turn = case.turn(&session, &format!("ask {PERMISSION} n=5000 heard=no ms=60000")).await;
     assert_eq!(turn["error"]["code"], "agent_exited", "{turn}");
     figure(&format!("5000 questions of a deaf agent: {} KiB more", case.grown()));

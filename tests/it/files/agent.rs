@@ -19,7 +19,9 @@ async fn served(gateway: &Gateway, policy: Value) -> (String, String) {
 }
 
 fn gateway() -> Gateway {
-    Setup::fake_with(&["--directories"], "files = \"gateway\"").limits("file_bytes = \"1KiB\"").start()
+    Setup::fake_with(&["--directories"], "files = \"gateway\"")
+        .settings("server.max_file_bytes = \"1KiB\"")
+        .start()
 }
 
 async fn said(gateway: &Gateway, session: &str, prompt: &str) -> String {
@@ -139,8 +141,8 @@ async fn a_session_may_narrow_what_its_agent_has() {
 /// MiB that a gateway takes for sixty files of one MiB, of which the agent takes none; with all read in the end.
 async fn taken(answers: usize) -> u64 {
     let setup = Setup::fake_with(&["--log", "received"], "files = \"gateway\"");
-    let limits = format!("file_answers = {answers}\nstdin_stall = \"2m\"");
-    let gateway = setup.limits(&limits).start();
+    let limits = format!("testing.max_file_requests = {answers}\ntesting.stdin_stall_timeout = \"2m\"");
+    let gateway = setup.settings(&limits).start();
     let (session, cwd) = served(&gateway, json!({})).await;
     std::fs::write(format!("{cwd}/large"), "x".repeat(1 << 20)).expect("the folder is ours");
     let agent = said(&gateway, &session, "pid")

@@ -10,7 +10,8 @@ use crate::support::{Answer, Setup};
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0";
 
 async fn ground(args: &[&str]) -> Ground {
-    let setup = Setup::fake(args).limits("prompt_bytes = \"64KiB\"\nattached_text_bytes = \"1KiB\"");
+    let setup = Setup::fake(args)
+        .settings("server.max_prompt_bytes = \"64KiB\"\ntesting.max_attached_text_bytes = \"1KiB\"");
     let ground = Ground::new(setup, &json!({ "agent": "fake" })).await;
     ground.make("a b.txt", "one\n");
     ground.make("long.txt", "x".repeat(1025));

@@ -38,7 +38,8 @@ async fn a_folder_is_listed_with_what_is_known_of_each_file() {
 
 #[tokio::test]
 async fn pages_follow_each_other_and_searches_go_on_where_they_were_cut() {
-    let setup = Setup::fake(&[]).limits("file_names = 10\nrequests_per_minute = 10000");
+    let setup = Setup::fake(&[])
+        .settings("testing.max_search_names = 10\nlimits.per_key.max_requests_per_minute = 10000");
     let ground = Ground::new(setup, &json!({ "agent": "fake" })).await;
     let mut all: Vec<String> = (0..30).map(|n| format!("folder-{}/file-{n:02}.txt", n / 10)).collect();
     for name in &all {

@@ -74,7 +74,7 @@ async fn preconditions_are_kept() {
 
 #[tokio::test]
 async fn of_many_who_expect_the_same_one_wins() {
-    let setup = Setup::fake(&[]).limits("requests_per_minute = 10000");
+    let setup = Setup::fake(&[]).settings("limits.per_key.max_requests_per_minute = 10000");
     let ground = Ground::new(setup, &json!({ "agent": "fake" })).await;
     let mut tag = etag(&ground.put("/a", "first").await);
     for (round, name) in
@@ -126,7 +126,7 @@ async fn what_is_deleted_is_a_file_an_empty_folder_or_a_link() {
 
 #[tokio::test]
 async fn an_upload_that_is_too_large_or_breaks_off_leaves_nothing() {
-    let setup = Setup::fake(&[]).limits("file_bytes = \"1KiB\"\nbody = \"1s\"");
+    let setup = Setup::fake(&[]).settings("server.max_file_bytes = \"1KiB\"\ntesting.body_timeout = \"1s\"");
     let ground = Ground::new(setup, &json!({ "agent": "fake" })).await;
     assert_eq!(ground.put("/a", &"x".repeat(1024)).await.status(), StatusCode::CREATED);
     let told = Answer::of(ground.request(Method::PUT, "/a").body("x".repeat(1025))).await;

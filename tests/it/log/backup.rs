@@ -19,7 +19,7 @@ fn content(event: &Value) -> Value {
 
 #[tokio::test]
 async fn a_backup_under_load_restores_to_a_prefix_and_every_client_is_told() {
-    let gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let gateway = Setup::fake(&[]).settings(LIMITS).start();
     let mut sessions = Vec::new();
     for _ in 0..3 {
         let session = gateway.session("fake").await;
@@ -48,7 +48,7 @@ async fn a_backup_under_load_restores_to_a_prefix_and_every_client_is_told() {
         committed.push(gateway.all_events(session).await);
     }
 
-    let mut second = Setup::fake(&[]).limits(LIMITS).start();
+    let mut second = Setup::fake(&[]).settings(LIMITS).start();
     let lost = second.session("fake").await;
     assert_eq!(second.stop(), Some(0));
     let told = said(&run(&second, &["restore", text_of(&file)]), true);
@@ -84,7 +84,7 @@ async fn a_backup_under_load_restores_to_a_prefix_and_every_client_is_told() {
 
 #[tokio::test]
 async fn a_backup_overwrites_nothing_and_leaves_nothing_half_made() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
     let folder = gateway.path("backups");
@@ -115,7 +115,7 @@ async fn a_backup_overwrites_nothing_and_leaves_nothing_half_made() {
 
 #[tokio::test]
 async fn a_backup_beside_a_stopped_gateway_leaves_no_doubt() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
     assert_eq!(gateway.stop(), Some(0));
@@ -128,7 +128,7 @@ async fn a_backup_beside_a_stopped_gateway_leaves_no_doubt() {
 
 #[tokio::test]
 async fn a_backup_that_is_broken_off_is_swept_away() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     // More than a pipe takes.
     gateway.turn(&session, &format!("echo {}", Random::new(1).noise(400_000))).await;
@@ -166,7 +166,7 @@ fn names(gateway: &Gateway) -> Vec<String> {
 
 #[tokio::test]
 async fn a_restore_takes_no_log_from_a_gateway_and_no_file_that_is_none() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
     let (good, bad) = (gateway.path("good"), gateway.path("bad"));

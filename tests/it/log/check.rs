@@ -15,7 +15,7 @@ const IN_ORDER: &str = "checked the log and found no damage";
 
 #[tokio::test]
 async fn a_log_that_was_left_open_is_checked_before_it_is_served() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
     let before = gateway.all_events(&session).await;
@@ -37,7 +37,8 @@ async fn a_log_that_was_left_open_is_checked_before_it_is_served() {
 
 #[tokio::test]
 async fn a_large_log_is_checked_while_it_is_served() {
-    let mut gateway = Setup::fake(&[]).limits(&format!("{LIMITS}check_bytes = 1")).start();
+    let mut gateway =
+        Setup::fake(&[]).settings(&format!("{LIMITS}testing.max_start_check_bytes = 1")).start();
     let session = gateway.session("fake").await;
     gateway.kill();
     gateway.start();
@@ -51,7 +52,8 @@ async fn a_large_log_is_checked_while_it_is_served() {
 /// What a check unpacks counts, and not how little of the file says it.
 #[tokio::test]
 async fn a_small_log_that_says_much_is_checked_while_it_is_served() {
-    let mut gateway = Setup::fake(&[]).limits(&format!("{LIMITS}check_bytes = \"8MiB\"")).start();
+    let mut gateway =
+        Setup::fake(&[]).settings(&format!("{LIMITS}testing.max_start_check_bytes = \"8MiB\"")).start();
     let session = gateway.session("fake").await;
     for (sessions, much) in [(1..5, false), (5..17, true)] {
         assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
@@ -82,7 +84,7 @@ fn one_word_again_and_again(session: u128, bytes: usize) -> Run {
 
 #[tokio::test]
 async fn a_log_whose_structure_is_broken_is_not_served() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
@@ -100,7 +102,8 @@ async fn a_log_whose_structure_is_broken_is_not_served() {
 
 #[tokio::test]
 async fn a_large_log_whose_structure_is_broken_ends_the_gateway_at_its_next_commit() {
-    let mut gateway = Setup::fake(&[]).limits(&format!("{LIMITS}check_bytes = 1")).start();
+    let mut gateway =
+        Setup::fake(&[]).settings(&format!("{LIMITS}testing.max_start_check_bytes = 1")).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());

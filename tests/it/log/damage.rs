@@ -62,7 +62,7 @@ fn seq_of(id: &str) -> u64 {
 
 #[tokio::test]
 async fn a_damaged_run_is_told_once_and_its_readers_are_reset_past_it() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let (damaged, _) = spoilt(&mut gateway).await;
     let path = format!("/v1/sessions/{damaged}/events");
 
@@ -129,7 +129,7 @@ async fn a_damaged_run_is_told_once_and_its_readers_are_reset_past_it() {
 
 #[tokio::test]
 async fn damage_of_one_session_is_no_matter_of_another_on_the_stream_of_many() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let (damaged, whole) = spoilt(&mut gateway).await;
     let both = format!("/v1/events?session={damaged}&session={whole}&follow=false");
     let frames = gateway.events(&both).await.rest().await;
@@ -159,7 +159,7 @@ async fn damage_of_one_session_is_no_matter_of_another_on_the_stream_of_many() {
 
 #[tokio::test]
 async fn a_session_whose_last_events_are_damaged_opens_and_its_turn_is_closed() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "title text=Known").await;
     let mut stream = gateway.events(&format!("/v1/sessions/{session}/events")).await;
@@ -209,7 +209,7 @@ fn spoil_chains(gateway: &Gateway, session: &str) {
 
 #[tokio::test]
 async fn a_session_with_damaged_pages_is_deleted_and_ends_nobody() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let (damaged, whole) = (gateway.session("fake").await, gateway.session("fake").await);
     // Nothing of it can be packed.
     let long = Random::new(1).noise(160_000);
@@ -236,7 +236,7 @@ async fn a_session_with_damaged_pages_is_deleted_and_ends_nobody() {
 
 #[tokio::test]
 async fn a_session_whose_last_run_lies_about_its_seqs_goes_on_and_gives_none_twice() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let (damaged, whole) = (gateway.session("fake").await, gateway.session("fake").await);
     for session in [&damaged, &whole] {
         gateway.turn(session, "stream n=40").await;

@@ -9,7 +9,7 @@ use crate::support::Setup;
 
 #[tokio::test]
 async fn a_disk_with_little_room_refuses_prompts_and_serves_everything_else() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
     let before = gateway.all_events(&session).await;
@@ -17,7 +17,7 @@ async fn a_disk_with_little_room_refuses_prompts_and_serves_everything_else() {
     let config = std::fs::read_to_string(gateway.path("config.toml")).expect("the folder is ours");
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
     // No disk has all of its room free.
-    let low = config.replace("[limits]", "[limits]\nfree_disk_percent = 100");
+    let low = format!("retention.min_free_disk_percent = 100\n{config}");
     std::fs::write(gateway.path("config.toml"), low).expect("the folder is ours");
     gateway.start();
 

@@ -11,7 +11,7 @@ use crate::support::{Answer, Gateway, Setup};
 
 /// What a session may write is less than what its flood would be.
 async fn stopped(limit: &str) -> (Gateway, String) {
-    let gateway = Setup::fake(&[]).limits(&format!("{LIMITS}{limit}")).start();
+    let gateway = Setup::fake(&[]).settings(&format!("{LIMITS}{limit}")).start();
     let (loud, other) = (gateway.session("fake").await, gateway.session("fake").await);
     gateway.prompt(&loud, "flood n=100000000").await;
     let queue = json!({ "prompt": "echo next", "queue": true });
@@ -26,7 +26,7 @@ async fn stopped(limit: &str) -> (Gateway, String) {
 
 #[tokio::test]
 async fn a_session_that_writes_too_many_bytes_in_an_hour_is_stopped() {
-    let (gateway, loud) = stopped("session_bytes_per_hour = \"2MiB\"").await;
+    let (gateway, loud) = stopped("limits.per_session.max_bytes_per_hour = \"2MiB\"").await;
     let path = format!("/v1/sessions/{loud}/prompts");
     let refused = gateway.posted(&path, &[], &json!({ "prompt": "echo again" })).await;
     let after: u64 = refused.header("retry-after").and_then(|after| after.parse().ok()).expect("a number");
@@ -46,15 +46,18 @@ async fn a_session_that_writes_too_many_bytes_in_an_hour_is_stopped() {
 
 #[tokio::test]
 async fn a_session_that_writes_too_many_events_in_an_hour_is_stopped() {
-    let (gateway, loud) = stopped("session_events_per_hour = 2000").await;
+    let (gateway, loud) = stopped("limits.per_session.max_events_per_hour = 2000").await;
     let events = gateway.lawful(&loud).await;
     assert!((2000..40_000).contains(&events.len()), "{}", events.len());
 }
 
 #[tokio::test]
 async fn a_session_that_left_memory_goes_on_with_its_hour() {
-    let limits = format!("{LIMITS}session_events_per_hour = 2000\nsession_idle = \"100ms\"");
-    let setup = Setup::fake_with(&[], "pool = { max = 2, warm = 0, idle = \"100ms\" }").limits(&limits);
+    let limits = format!(
+        "{LIMITS}limits.per_session.max_events_per_hour = 2000\ntesting.session_idle_timeout = \"100ms\""
+    );
+    let setup = Setup::fake_with(&[], "pool = { max_size = 2, min_idle = 0, idle_timeout = \"100ms\" }")
+        .settings(&limits);
     let gateway = setup.start();
     let session = gateway.session("fake").await;
     for _ in 0..2 {

@@ -30,8 +30,9 @@ async fn until_pruned(gateway: &Gateway, session: &str) -> u64 {
 #[tokio::test]
 async fn a_large_session_loses_its_oldest_events_and_its_readers_are_told() {
     // What follows is packed.
-    let limits = format!("{LIMITS}session_log_bytes = \"64KiB\"\ntail_bytes = 1\n");
-    let gateway = Setup::fake(&[]).limits(&limits).start();
+    let limits =
+        format!("{LIMITS}retention.max_session_bytes = \"64KiB\"\ntesting.max_session_tail_bytes = 1\n");
+    let gateway = Setup::fake(&[]).settings(&limits).start();
     let (large, small) = (gateway.session("fake").await, gateway.session("fake").await);
     gateway.turn(&small, "echo small").await;
     let behind = gateway.all_events(&large).await[0]["id"].as_str().expect("an id").to_owned();
@@ -79,8 +80,8 @@ async fn a_large_session_loses_its_oldest_events_and_its_readers_are_told() {
 
 #[tokio::test]
 async fn all_logs_together_shrink_by_the_largest_and_the_disk_gets_its_room_back() {
-    let limits = format!("{LIMITS}logs_bytes = \"1MiB\"\n");
-    let mut gateway = Setup::fake(&[]).limits(&limits).start();
+    let limits = format!("{LIMITS}retention.max_total_bytes = \"1MiB\"\n");
+    let mut gateway = Setup::fake(&[]).settings(&limits).start();
     let (old, large) = (gateway.session("fake").await, gateway.session("fake").await);
     for _ in 0..4 {
         gateway.turn(&old, "stream n=50").await;
@@ -99,7 +100,9 @@ async fn all_logs_together_shrink_by_the_largest_and_the_disk_gets_its_room_back
 
 #[tokio::test]
 async fn an_old_session_keeps_the_last_of_its_events() {
-    let gateway = Setup::fake(&[]).limits(&format!("{LIMITS}log_age = \"2s\"\ntail_bytes = 1\n")).start();
+    let gateway = Setup::fake(&[])
+        .settings(&format!("{LIMITS}retention.max_age = \"2s\"\ntesting.max_session_tail_bytes = 1\n"))
+        .start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "stream n=50 rate=100").await;
     let last = gateway.last_seq(&session).await;

@@ -19,7 +19,8 @@ const RELEASED: [(u8, &str, &[u8]); 2] = [
 #[tokio::test]
 async fn a_log_of_every_released_version_is_opened_with_everything_in_it() {
     for (version, id, log) in RELEASED {
-        let mut gateway = Setup::fake(&[]).limits(&format!("{LIMITS}log_age = \"3650d\"")).start();
+        let mut gateway =
+            Setup::fake(&[]).settings(&format!("{LIMITS}retention.max_age = \"3650d\"")).start();
         assert_eq!(gateway.stop(), Some(0));
         std::fs::write(file(&gateway), log).expect("the folder is ours");
         gateway.start();

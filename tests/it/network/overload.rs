@@ -33,7 +33,7 @@ async fn fill(gateway: &Gateway, session: &str) -> Vec<(Kept, Lean)> {
 /// Whoever finds a full house is left at once, and costs nobody anything.
 async fn full(limits: &str) {
     // A connection that waits while many others come and go is not closed for that.
-    let gateway = Setup::fake(&[]).limits(&format!("{limits}\nheader = \"2m\"")).start();
+    let gateway = Setup::fake(&[]).settings(&format!("{limits}\ntesting.header_timeout = \"2m\"")).start();
     let session = gateway.session("fake").await;
     // The one through which the turn is asked for.
     let mut control = connect(&gateway).await;
@@ -77,10 +77,10 @@ async fn full(limits: &str) {
 
 #[tokio::test]
 async fn a_full_gateway_refuses_newcomers_and_serves_who_is_there() {
-    full(&format!("connections = {CONNECTIONS}")).await;
+    full(&format!("server.max_connections = {CONNECTIONS}")).await;
 }
 
 #[tokio::test]
 async fn an_address_with_all_its_connections_gets_no_more_and_keeps_those() {
-    full(&format!("connections_per_address = {CONNECTIONS}")).await;
+    full(&format!("server.max_connections_per_address = {CONNECTIONS}")).await;
 }

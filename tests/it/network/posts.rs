@@ -56,8 +56,9 @@ async fn a_prompt_that_is_cut_and_sent_again_runs_once() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let journal = folder.path().to_str().expect("UTF-8");
     let setup = Setup::fake(&["--journal", journal]);
-    let limits = "prompts_per_minute = 10000\nrequests_per_minute = 10000";
-    let gateway = setup.limits(limits).start();
+    let limits =
+        "limits.per_key.max_prompts_per_minute = 10000\nlimits.per_key.max_requests_per_minute = 10000";
+    let gateway = setup.settings(limits).start();
     let session = gateway.session("fake").await;
     let proxy = Proxy::start(gateway.address()).await;
     let prompts = async || {

@@ -16,7 +16,7 @@ const END: &str = "prompt.completed";
 
 fn hurried(more: &str) -> Gateway {
     Setup::fake(&[])
-        .limits(&format!("header = \"1s\"\nwrite_stall = \"1s\"\nkeep_alive = \"200ms\"\n{more}"))
+        .settings(&format!("testing.header_timeout = \"1s\"\ntesting.write_stall_timeout = \"1s\"\ntimeouts.keep_alive_interval = \"200ms\"\n{more}"))
         .start()
 }
 
@@ -40,7 +40,7 @@ enum Leaves {
 
 #[tokio::test]
 async fn who_leaves_in_mid_stream_leaves_nothing_and_the_turn_goes_on() {
-    let gateway = hurried("streams = 1");
+    let gateway = hurried("limits.per_key.max_streams = 1");
     let proxy = Proxy::start(gateway.address()).await;
     for how in [Leaves::Reset, Leaves::Close, Leaves::HalfClose] {
         let session = gateway.session("fake").await;
@@ -72,7 +72,7 @@ async fn who_leaves_in_mid_stream_leaves_nothing_and_the_turn_goes_on() {
 
 #[tokio::test]
 async fn a_stream_that_is_cut_in_an_event_goes_on_after_the_last_whole_one() {
-    let gateway = Setup::fake(&[]).limits("requests_per_minute = 100000").start();
+    let gateway = Setup::fake(&[]).settings("limits.per_key.max_requests_per_minute = 100000").start();
     let session = gateway.session("fake").await;
     let proxy = Proxy::start(gateway.address()).await;
     gateway.prompt(&session, "flood n=160 rate=80").await;
@@ -126,7 +126,7 @@ async fn h2_stream(
 
 #[tokio::test]
 async fn streams_of_one_connection_of_http_2_that_is_cut_all_go_on() {
-    let gateway = Setup::fake(&[]).limits("requests_per_minute = 100000").start();
+    let gateway = Setup::fake(&[]).settings("limits.per_key.max_requests_per_minute = 100000").start();
     let session = gateway.session("fake").await;
     let proxy = Proxy::start(gateway.address()).await;
     gateway.prompt(&session, "flood n=100 rate=100").await;

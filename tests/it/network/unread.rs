@@ -94,7 +94,7 @@ async fn clients_without_a_key_that_read_nothing_cost_little_memory() {
 
 #[tokio::test]
 async fn a_connection_without_a_key_runs_few_requests_at_a_time() {
-    let gateway = Setup::fake(&[]).limits("h2_unauthenticated_streams = 2").start();
+    let gateway = Setup::fake(&[]).settings("testing.max_h2_unauthenticated_streams = 2").start();
     let (asset, _) = largest_asset();
     let mut tasks = JoinSet::new();
     let client = connect(&gateway, &mut tasks).await;
@@ -120,7 +120,7 @@ async fn a_connection_without_a_key_runs_few_requests_at_a_time() {
 
 /// A gateway with a transcript of 200 kB, and its path.
 async fn large_transcript(limits: &str) -> (Gateway, String) {
-    let gateway = Setup::fake(&[]).limits(limits).start();
+    let gateway = Setup::fake(&[]).settings(limits).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "long-line bytes=200000").await;
     (gateway, format!("/v1/sessions/{session}/transcript"))
@@ -128,7 +128,7 @@ async fn large_transcript(limits: &str) -> (Gateway, String) {
 
 #[tokio::test]
 async fn a_connection_that_reads_nothing_gets_no_more_responses() {
-    let (gateway, path) = large_transcript("connection_unsent_bytes = \"100KiB\"").await;
+    let (gateway, path) = large_transcript("testing.max_connection_unsent_bytes = \"100KiB\"").await;
     let mut tasks = JoinSet::new();
     let client = connect(&gateway, &mut tasks).await;
     let first = head(&mut get(&client, &gateway, &path, true).await, PATIENCE).await.expect("a response");
@@ -140,7 +140,7 @@ async fn a_connection_that_reads_nothing_gets_no_more_responses() {
 
 #[tokio::test]
 async fn unsent_bytes_of_all_connections_are_bounded_and_new_connections_get_a_response() {
-    let (gateway, path) = large_transcript("unsent_bytes = \"100KiB\"").await;
+    let (gateway, path) = large_transcript("testing.max_unsent_bytes = \"100KiB\"").await;
     let mut tasks = JoinSet::new();
     let (one, other) = (connect(&gateway, &mut tasks).await, connect(&gateway, &mut tasks).await);
     let _first = head(&mut get(&one, &gateway, &path, true).await, PATIENCE).await.expect("a response");

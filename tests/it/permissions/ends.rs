@@ -39,7 +39,7 @@ async fn a_session_may_narrow_what_the_operator_allows_and_never_widen_it() {
     let gateway = Setup::fake_with(&[], "permissions = { allow = [\"edit\"] }").start();
     for policy in [
         json!({ "permissions": { "allow": ["edit", "execute"] } }),
-        json!({ "permissions": { "unanswered": "wait" } }),
+        json!({ "permissions": { "onTimeout": "wait" } }),
         json!({ "files": "gateway" }),
         json!({ "terminals": "client" }),
     ] {
@@ -49,7 +49,7 @@ async fn a_session_may_narrow_what_the_operator_allows_and_never_widen_it() {
         assert!(pointer.starts_with("/policy/"), "{problem}");
     }
     gateway.assert_nothing_left().await;
-    let policy = json!({ "permissions": { "allow": [], "afterSeconds": 1 } });
+    let policy = json!({ "permissions": { "allow": [], "timeoutSeconds": 1 } });
     let body = json!({ "agent": "fake", "policy": policy });
     let created = gateway.posted("/v1/sessions", &[], &body).await;
     assert_eq!((created.status.as_u16(), &created.body["policy"]), (201, &policy));
@@ -60,7 +60,7 @@ async fn a_session_may_narrow_what_the_operator_allows_and_never_widen_it() {
 
 #[tokio::test]
 async fn what_nobody_answers_in_time_is_rejected() {
-    let gateway = Setup::fake_with(&[], "permissions = { after = \"300ms\" }").start();
+    let gateway = Setup::fake_with(&[], "permissions = { timeout = \"300ms\" }").start();
     let session = gateway.session("fake").await;
     let began = Instant::now();
     assert_eq!(gateway.turn(&session, "permission").await["text"], "permission: reject");
@@ -77,7 +77,7 @@ async fn what_nobody_answers_in_time_is_rejected() {
 
 #[tokio::test]
 async fn what_may_wait_has_no_deadline() {
-    let more = "permissions = { unanswered = \"wait\", after = \"50ms\" }\nlimits = { silence = \"1s\" }";
+    let more = "permissions = { on_timeout = \"wait\", timeout = \"50ms\" }\nturn_idle_timeout = \"1s\"";
     let (gateway, session, created) = asking(Setup::fake_with(&[], more), "permission").await;
     assert_eq!(created["deadline"], Value::Null);
     // Another session lives through many such deadlines meanwhile.
@@ -174,7 +174,7 @@ async fn after_a_kill_of_the_gateway_an_open_request_has_expired_and_its_turn_ha
 
 #[tokio::test]
 async fn more_requests_than_may_wait_are_refused_to_the_agent() {
-    let gateway = Setup::fake(&[]).limits("pending_requests = 2").start();
+    let gateway = Setup::fake(&[]).settings("limits.per_session.max_pending_requests = 2").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "permissions n=3").await;
     gateway.log_until(&session, |event| event["requestId"] == "r2").await;

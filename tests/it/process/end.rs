@@ -24,7 +24,7 @@ const RUNAWAY: &str = r#"
 
 #[tokio::test]
 async fn term_comes_after_stdin_and_may_be_answered() {
-    let bench = Bench::with(Limits { stop_stdin: Duration::from_millis(50), ..Limits::default() });
+    let bench = Bench::with(Limits { stop_stdin_timeout: Duration::from_millis(50), ..Limits::default() });
     let child = bench.start("trap 'exit 9' TERM; echo >ready; while :; do sleep 0.05; done").await;
     line_of(&bench.path("ready")).await;
     let exit = soon(child.stop()).await;
@@ -47,8 +47,8 @@ async fn who_ignores_term_is_killed_in_time() {
 #[tokio::test]
 async fn a_drain_shortens_the_steps_of_a_stop_that_runs() {
     let long = SOON * 10;
-    let drain = Limits { drain_stdin: STEP, drain_term: STEP, ..Limits::default() };
-    let bench = Bench::with(Limits { stop_stdin: long, stop_term: long, ..drain });
+    let drain = Limits { drain_stdin_timeout: STEP, drain_term_timeout: STEP, ..Limits::default() };
+    let bench = Bench::with(Limits { stop_stdin_timeout: long, stop_term_timeout: long, ..drain });
     let child = bench.start("trap '' TERM; echo >ready; while :; do sleep 0.05; done").await;
     line_of(&bench.path("ready")).await;
     let drain = async {
@@ -61,7 +61,7 @@ async fn a_drain_shortens_the_steps_of_a_stop_that_runs() {
 
 #[tokio::test]
 async fn a_kill_overtakes_a_stop() {
-    let bench = Bench::with(Limits { stop_stdin: SOON * 10, ..Limits::default() });
+    let bench = Bench::with(Limits { stop_stdin_timeout: SOON * 10, ..Limits::default() });
     let child = bench.start("exec sleep 60").await;
     let (stopped, killed) = soon(async { tokio::join!(child.stop(), child.kill()) }).await;
     assert_eq!((&stopped, &killed), (&signal("SIGKILL"), &signal("SIGKILL")));
@@ -211,7 +211,7 @@ async fn the_hard_stop_ends_every_child_and_every_task() {
 
 #[tokio::test]
 async fn a_child_that_does_not_read_is_ended() {
-    let limits = Limits { stdin_stall: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { stdin_stall_timeout: Duration::from_millis(200), ..Limits::default() };
     let bench = Bench::with(limits);
     let child = bench.start("exec sleep 60").await;
     child.stdin().send(Bytes::from(vec![b'x'; 1 << 20])).unwrap();

@@ -64,7 +64,7 @@ async fn what_is_typed_goes_in_and_the_size_follows() {
 
 #[tokio::test]
 async fn a_stop_terminates_then_kills_and_nothing_stays() {
-    let bench = Bench::with(Limits { stop_term: STEP, ..Limits::default() });
+    let bench = Bench::with(Limits { stop_term_timeout: STEP, ..Limits::default() });
     let script = "(setsid sh -c 'trap \"\" TERM HUP; echo $$ >runaway; exec sleep 300' &) ; \
                   trap '' TERM HUP; echo >ready; while :; do sleep 0.05; done";
     let (child, _reader) = start(&bench, script).await;
@@ -81,7 +81,7 @@ async fn a_stop_terminates_then_kills_and_nothing_stays() {
 
 #[tokio::test]
 async fn dropped_handles_hang_the_terminal_up() {
-    let bench = Bench::with(Limits { stop_stdin: SOON * 10, ..Limits::default() });
+    let bench = Bench::with(Limits { stop_stdin_timeout: SOON * 10, ..Limits::default() });
     let (child, mut reader) =
         start(&bench, "trap 'echo up >hung; exit' HUP; echo ready; while :; do sleep 0.05; done").await;
     shown(&mut reader, "ready").await;

@@ -9,7 +9,7 @@ use crate::support::log::{all, one, said};
 use crate::support::{Answer, Gateway, Setup};
 
 async fn fake(args: &[&str]) -> (Gateway, String) {
-    let gateway = Setup::fake(args).limits("backoff_min = \"10ms\"").start();
+    let gateway = Setup::fake(args).settings("testing.min_backoff = \"10ms\"").start();
     let session = gateway.session("fake").await;
     (gateway, session)
 }

@@ -94,7 +94,8 @@ async fn a_prompt_that_may_queue_starts_at_once_when_nothing_runs() {
 
 #[tokio::test]
 async fn a_full_queue_refuses_the_next_and_takes_it_when_there_is_room() {
-    let (gateway, session) = busy(Setup::fake(&[]).limits("queued_prompts = 2")).await;
+    let (gateway, session) =
+        busy(Setup::fake(&[]).settings("limits.per_session.max_queued_prompts = 2")).await;
     queue(&gateway, &session, "echo a").await;
     assert_eq!(queue(&gateway, &session, "echo b").await.status, 202);
     let answer = queue(&gateway, &session, "echo c").await;

@@ -10,7 +10,7 @@ const TURN: &str = "usage used=1; stream n=300 rate=500 size=8; title text=A; us
                     stream n=300 rate=500 size=8; modes; usage used=3; title text=B; stream n=300 rate=500 size=8";
 
 async fn streaming() -> (Gateway, String) {
-    let gateway = Setup::fake(&[]).limits("requests_per_minute = 100000").start();
+    let gateway = Setup::fake(&[]).settings("limits.per_key.max_requests_per_minute = 100000").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, TURN).await;
     (gateway, session)

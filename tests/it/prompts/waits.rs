@@ -153,7 +153,7 @@ async fn turns_are_listed_newest_first_by_pages() {
 
 #[tokio::test]
 async fn a_page_of_long_turns_is_short_and_none_is_missed() {
-    let gateway = Setup::fake(&[]).limits("page_bytes = \"8KiB\"").start();
+    let gateway = Setup::fake(&[]).settings("testing.max_page_bytes = \"8KiB\"").start();
     let session = gateway.session("fake").await;
     for _ in 0..4 {
         gateway.turn(&session, "flood n=100 size=200").await;

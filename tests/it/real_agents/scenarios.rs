@@ -94,7 +94,7 @@ pub(super) async fn more_conversations_than_processes(
     conversations: usize,
     processes: usize,
 ) {
-    let running = real.start(&format!("pool = {{ max = {processes}, warm = 0 }}")).await;
+    let running = real.start(&format!("pool = {{ max_size = {processes}, min_idle = 0 }}")).await;
     let words: Vec<String> = (0..conversations).map(|number| format!("fruit{number}")).collect();
     // One of them waits for a process.
     let at_once = processes + 1;
@@ -110,7 +110,7 @@ pub(super) async fn more_conversations_than_processes(
 }
 
 pub(super) async fn idle_timeout(real: &'static Real) {
-    let running = real.start("pool = { max = 4, warm = 0, idle = \"1s\" }").await;
+    let running = real.start("pool = { max_size = 4, min_idle = 0, idle_timeout = \"1s\" }").await;
     let session = running.session().await;
     running.says(&session, "banana", "banana comes after ").await;
     running.detached(&session).await;
@@ -164,7 +164,7 @@ pub(super) async fn kill_of_the_gateway(real: &'static Real) {
 
 /// With the default configuration an idle process starts at the same time.
 pub(super) async fn two_sessions_at_once_in_a_new_home(real: &'static Real) {
-    let running = real.start("pool = { max = 8, warm = 1 }").await;
+    let running = real.start("pool = { max_size = 8, min_idle = 1 }").await;
     let words = ["banana", "cherry"].map(str::to_owned);
     let sessions = running.conversations(&words, 2).await;
     running.assert_kept(&sessions).await;

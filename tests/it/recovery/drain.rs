@@ -12,8 +12,8 @@ use crate::support::{Setup, eventually, figure, is_alive, procfs};
 
 #[tokio::test]
 async fn a_drain_ends_turns_streams_and_agents_in_time() {
-    let limits = format!("{LIMITS}drain = \"1s\"\ndrain_cancel = \"10s\"");
-    let mut gateway = Setup::fake(&[]).limits(&limits).start();
+    let limits = format!("{LIMITS}timeouts.drain_timeout = \"1s\"\ntesting.drain_cancel_timeout = \"10s\"");
+    let mut gateway = Setup::fake(&[]).settings(&limits).start();
     let session = gateway.session("fake").await;
     let events = format!("/v1/sessions/{session}/events");
     let mut stream = gateway.events(&events).await;
@@ -59,7 +59,7 @@ async fn a_drain_ends_turns_streams_and_agents_in_time() {
 
 #[tokio::test]
 async fn a_slow_stream_is_told_of_the_stop_also_when_nothing_else_is_left() {
-    let mut gateway = Setup::fake(&[]).limits(&format!("{LIMITS}drain = \"20s\"")).start();
+    let mut gateway = Setup::fake(&[]).settings(&format!("{LIMITS}timeouts.drain_timeout = \"20s\"")).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "flood n=20000").await;
     gateway.signal(Signal::TERM);
@@ -90,7 +90,8 @@ async fn a_slow_stream_is_told_of_the_stop_also_when_nothing_else_is_left() {
 #[tokio::test]
 async fn an_agent_that_ignores_everything_does_not_hold_up_a_drain() {
     let agent = ["--ignore-term", "--ignore-eof"];
-    let mut gateway = Setup::fake(&agent).limits(&format!("{LIMITS}drain = \"1s\"")).start();
+    let mut gateway =
+        Setup::fake(&agent).settings(&format!("{LIMITS}timeouts.drain_timeout = \"1s\"")).start();
     let session = gateway.session("fake").await;
     turn_with_strays(&gateway, &session).await;
     let started = procfs::descendants(gateway.pid());
@@ -119,7 +120,8 @@ async fn an_agent_that_ignores_everything_does_not_hold_up_a_drain() {
 #[tokio::test]
 async fn a_second_signal_ends_it_at_once() {
     let agent = ["--ignore-term", "--ignore-eof"];
-    let mut gateway = Setup::fake(&agent).limits(&format!("{LIMITS}drain = \"60s\"")).start();
+    let mut gateway =
+        Setup::fake(&agent).settings(&format!("{LIMITS}timeouts.drain_timeout = \"60s\"")).start();
     let session = gateway.session("fake").await;
     let strays = turn_with_strays(&gateway, &session).await;
     let started = procfs::descendants(gateway.pid());

@@ -69,8 +69,9 @@ async fn come_back_apart(streams: &mut [Events]) {
 
 #[tokio::test]
 async fn while_it_drains_everybody_is_told_so_and_nobody_is_cut_off() {
-    let mut gateway =
-        Setup::fake(&[]).limits(&format!("{LIMITS}drain = \"4s\"\ndrain_cancel = \"10s\"")).start();
+    let mut gateway = Setup::fake(&[])
+        .settings(&format!("{LIMITS}timeouts.drain_timeout = \"4s\"\ntesting.drain_cancel_timeout = \"10s\""))
+        .start();
     let (busy, idle) = (gateway.session("fake").await, gateway.session("fake").await);
     let events = format!("/v1/sessions/{busy}/events");
     let mut streams = Vec::new();
@@ -204,7 +205,8 @@ async fn reads(client: Client, url: String, session: String) -> Worked {
 async fn a_drain_under_load_fails_no_request_that_it_took() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let journal = folder.path().to_str().expect("UTF-8");
-    let setup = Setup::fake(&["--journal", journal]).limits(&format!("{LIMITS}drain = \"1s\""));
+    let setup =
+        Setup::fake(&["--journal", journal]).settings(&format!("{LIMITS}timeouts.drain_timeout = \"1s\""));
     let mut gateway = setup.start();
     let mut sessions = Vec::new();
     for _ in 0..6 {

@@ -97,7 +97,8 @@ async fn a_client_misses_nothing_through_kills() {
         "--journal",
         journals.to_str().expect("UTF-8"),
     ];
-    let mut gateway = Setup::fake(&args).limits(&format!("{LIMITS}cancel = \"200ms\"")).start();
+    let mut gateway =
+        Setup::fake(&args).settings(&format!("{LIMITS}timeouts.cancel_timeout = \"200ms\"")).start();
     let session = gateway.session("fake").await;
     let mut follower = Follower::start(&gateway, &session);
     let mut sender = Sender { session, answers: Vec::new() };

@@ -16,8 +16,8 @@ use crate::support::{Answer, Events, Follower, Gateway, History, Setup, eventual
 /// A configuration whose agent keeps sessions and writes a journal into `journals`.
 fn setup(journals: &tempfile::TempDir, more: &str, limits: &str) -> Setup {
     let journals = journals.path().to_str().expect("UTF-8");
-    let more = if more.is_empty() { "pool = { max = 8, warm = 0 }" } else { more };
-    Setup::fake_with(&["--resume-any", "--journal", journals], more).limits(&format!("{LIMITS}{limits}"))
+    let more = if more.is_empty() { "pool = { max_size = 8, min_idle = 0 }" } else { more };
+    Setup::fake_with(&["--resume-any", "--journal", journals], more).settings(&format!("{LIMITS}{limits}"))
 }
 
 fn journals() -> tempfile::TempDir {
@@ -70,7 +70,7 @@ fn of<'a>(events: &'a [Value], kind: &str, prompt: &str) -> Vec<&'a Value> {
 /// Queues `echo a` and `echo b` behind a turn that hangs, ends the gateway, and sees both run after its start.
 async fn two_run_after(end: impl AsyncFnOnce(&mut Gateway)) -> Vec<Value> {
     let journals = journals();
-    let mut gateway = setup(&journals, "", "drain = \"300ms\"").start();
+    let mut gateway = setup(&journals, "", "timeouts.drain_timeout = \"300ms\"").start();
     let session = hanging(&gateway).await;
     for text in ["echo a", "echo b"] {
         assert_eq!(queue(&gateway, &session, text, None).await.status.as_u16(), 202);
@@ -103,7 +103,7 @@ async fn queued_prompts_run_in_order_after_a_drain() {
 
 /// A session whose prompt has started and waits for the only process, which another session holds.
 async fn waiting_for_a_process(journals: &tempfile::TempDir, limits: &str) -> (Gateway, String, String) {
-    let gateway = setup(journals, "pool = { max = 1, warm = 0 }", limits).start();
+    let gateway = setup(journals, "pool = { max_size = 1, min_idle = 0 }", limits).start();
     let waiting = gateway.session("fake").await;
     let holder = hanging(&gateway).await;
     let answer = queue(&gateway, &waiting, "echo first", Some("first")).await;
@@ -115,7 +115,8 @@ async fn waiting_for_a_process(journals: &tempfile::TempDir, limits: &str) -> (G
 #[tokio::test]
 async fn a_started_prompt_that_was_not_sent_returns_to_the_queue_on_a_drain() {
     let journals = journals();
-    let (mut gateway, holder, session) = waiting_for_a_process(&journals, "drain = \"300ms\"").await;
+    let (mut gateway, holder, session) =
+        waiting_for_a_process(&journals, "timeouts.drain_timeout = \"300ms\"").await;
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
     gateway.start();
     assert_eq!(ended(&gateway, &session, "p1").await["text"], "first");
@@ -133,7 +134,8 @@ async fn a_started_prompt_that_was_not_sent_returns_to_the_queue_on_a_drain() {
 #[tokio::test]
 async fn a_started_prompt_that_was_not_sent_survives_several_drains() {
     let journals = journals();
-    let (mut gateway, holder, session) = waiting_for_a_process(&journals, "drain = \"300ms\"").await;
+    let (mut gateway, holder, session) =
+        waiting_for_a_process(&journals, "timeouts.drain_timeout = \"300ms\"").await;
     for _ in 0..3 {
         assert_eq!(queue(&gateway, &holder, "stream n=1 size=8; hang", None).await.status.as_u16(), 202);
     }
@@ -165,7 +167,7 @@ async fn a_started_prompt_that_was_not_sent_fails_after_a_kill() {
 #[tokio::test]
 async fn a_retry_with_the_same_key_after_a_restart_returns_the_prompt_that_runs() {
     let journals = journals();
-    let mut gateway = setup(&journals, "", "drain = \"300ms\"").start();
+    let mut gateway = setup(&journals, "", "timeouts.drain_timeout = \"300ms\"").start();
     let session = hanging(&gateway).await;
     queue(&gateway, &session, "echo once", Some("k")).await;
     assert_eq!(gateway.stop(), Some(0), "{}", gateway.log());
@@ -182,7 +184,7 @@ async fn a_retry_with_the_same_key_after_a_restart_returns_the_prompt_that_runs(
 #[tokio::test]
 async fn a_client_that_waits_in_the_queue_gets_202_at_a_drain_and_goes_on_by_the_id() {
     let journals = journals();
-    let mut gateway = setup(&journals, "", "drain = \"1s\"").start();
+    let mut gateway = setup(&journals, "", "timeouts.drain_timeout = \"1s\"").start();
     let session = hanging(&gateway).await;
     let path = format!("/v1/sessions/{session}/prompts");
     let request = gateway.request(Method::POST, &path).header("Prefer", "wait=60");
@@ -237,7 +239,7 @@ async fn a_restored_prompt_whose_key_was_revoked_fails() {
 #[tokio::test]
 async fn a_restored_prompt_past_queued_prompt_max_age_fails() {
     let journals = journals();
-    let mut gateway = setup(&journals, "", "queued_prompt_max_age = \"200ms\"").start();
+    let mut gateway = setup(&journals, "", "timeouts.queued_prompt_max_age = \"200ms\"").start();
     let session = hanging(&gateway).await;
     queue(&gateway, &session, "echo old", None).await;
     gateway.kill();
@@ -275,8 +277,8 @@ async fn restored_prompts_can_be_cancelled() {
 #[tokio::test]
 async fn restored_prompts_wait_for_the_limits_of_the_pool_and_of_their_key() {
     let journals = journals();
-    let pool = "pool = { max = 6, warm = 0 }";
-    let mut gateway = setup(&journals, pool, "line_places = 1\n").start();
+    let pool = "pool = { max_size = 6, min_idle = 0 }";
+    let mut gateway = setup(&journals, pool, "testing.max_queue_places = 1\n").start();
     let mut sessions = Vec::new();
     for _ in 0..6 {
         let session = hanging(&gateway).await;
@@ -284,7 +286,13 @@ async fn restored_prompts_wait_for_the_limits_of_the_pool_and_of_their_key() {
         sessions.push(session);
     }
     gateway.kill();
-    reconfigure(&gateway, &[("max = 6", "max = 1"), ("live_sessions = 200", "live_sessions = 2")]);
+    reconfigure(
+        &gateway,
+        &[
+            ("max_size = 6", "max_size = 1"),
+            ("limits.per_key.max_live_sessions = 200", "limits.per_key.max_live_sessions = 2"),
+        ],
+    );
     gateway.start();
     for session in &sessions {
         assert_eq!(ended(&gateway, session, "p2").await["text"], "on");
@@ -302,7 +310,10 @@ async fn a_new_prompt_does_not_overtake_restored_ones() {
         queue(&gateway, session, "stream n=1 size=8; hang", None).await;
     }
     gateway.kill();
-    reconfigure(&gateway, &[("live_sessions = 200", "live_sessions = 1")]);
+    reconfigure(
+        &gateway,
+        &[("limits.per_key.max_live_sessions = 200", "limits.per_key.max_live_sessions = 1")],
+    );
     gateway.start();
     // One of the two runs and hangs; the prompt of the other waits for its key's limit.
     let behind = eventually("one of them runs", Duration::from_secs(20), || async {

@@ -21,7 +21,9 @@ async fn a_sign_in_that_ends_after_a_reload_is_none_of_the_new_entry() {
     let log = folder.path().join("heard");
     let agent = |more: &str| {
         let args = format!("\"--auth-required\", \"--slow-auth\", \"1000\", \"--log\", {log:?}{more}");
-        format!("[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max = 4, warm = 0 }}\n")
+        format!(
+            "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max_size = 4, min_idle = 0 }}\n"
+        )
     };
     let gateway = start(Setup::default().table(&agent("")));
     let sign_in = async {
@@ -51,7 +53,7 @@ async fn a_process_is_never_told_a_secret_that_it_does_not_hide() {
     let state = folder.path().join("state");
     let args = format!("\"--fork\", \"--mcp\", \"--state\", {state:?}, \"--log\", {log:?}");
     let config = format!(
-        "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max = 4, warm = 0 }}\nrpc = [\"_vendor/*\"]\n\
+        "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max_size = 4, min_idle = 0 }}\nrpc = [\"_vendor/*\"]\n\
          [mcp.docs]\nurl = \"https://mcp.example\"\nheaders = {{ Authorization = {{ from_file = {secret:?} }} }}\n"
     );
     std::fs::write(&secret, "former-secret").expect("the folder is ours");
@@ -88,7 +90,7 @@ async fn a_process_is_never_told_a_secret_that_it_does_not_hide() {
 async fn spare(gateway: &Gateway) -> u32 {
     let pool = || async {
         let pool = gateway.get("/v1/agents/fake").await["pool"].clone();
-        let settled = pool["spare"] == 1 && pool["processes"] == 1;
+        let settled = pool["idle"] == 1 && pool["processes"] == 1;
         gateway.agents_alive().into_iter().max().filter(|_| settled)
     };
     eventually("one spare", PATIENCE, pool).await
@@ -97,7 +99,9 @@ async fn spare(gateway: &Gateway) -> u32 {
 #[tokio::test]
 async fn spares_of_a_former_entry_end_and_others_start() {
     let agent = |args: &str| {
-        format!("[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max = 4, warm = 1 }}\n")
+        format!(
+            "[agents.fake]\ncommand = {FAKE:?}\nargs = [{args}]\npool = {{ max_size = 4, min_idle = 1 }}\n"
+        )
     };
     let gateway = start(Setup::default().table(&agent("")));
     let former = spare(&gateway).await;

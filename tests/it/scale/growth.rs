@@ -84,7 +84,7 @@ async fn read_for<T>(gateway: &Gateway, work: impl Future<Output = T>) -> (u64, 
 
 #[tokio::test]
 async fn two_thousand_stored_sessions_are_read_when_somebody_asks_for_them() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "hello").await;
     assert_eq!(gateway.stop(), Some(0));
@@ -124,7 +124,7 @@ async fn two_thousand_stored_sessions_are_read_when_somebody_asks_for_them() {
 
 #[tokio::test]
 async fn a_turn_without_end_is_saved_on_its_way() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "flood n=25000; hang cancel=no").await;
     eventually("the flood is in the log", Duration::from_mins(1), || async {

@@ -13,8 +13,8 @@ const SESSIONS: usize = 300;
 const PROCESSES: u64 = 8;
 
 /// One person with so many sessions at once is more than the defaults allow, and so is the line that they stand in.
-const LIMITS: &str = "requests_per_minute = 1000000\nprompts_per_minute = 1000000\nlive_sessions = 300\n\
-                      line_places = 300\nsettings_wait = \"5m\"\nstreams = 300\nconnections_per_address = 1000\n";
+const LIMITS: &str = "limits.per_key.max_requests_per_minute = 1000000\nlimits.per_key.max_prompts_per_minute = 1000000\nlimits.per_key.max_live_sessions = 300\n\
+                      testing.max_queue_places = 300\ntesting.settings_queue_timeout = \"5m\"\nlimits.per_key.max_streams = 300\nserver.max_connections_per_address = 1000\n";
 
 /// A word that no other session has, and that is no part of another's.
 fn word(of: usize) -> String {
@@ -48,8 +48,9 @@ async fn all_at_once(
 #[tokio::test(flavor = "multi_thread")]
 async fn three_hundred_sessions_of_the_demo_agent_live_on_eight_processes() {
     let _alone = ALONE.lock().await;
-    let pool = format!("pool = {{ max = {PROCESSES}, warm = 0 }}");
-    let setup = Setup::default().table(&format!("[agents.demo]\nbuiltin = \"demo\"\n{pool}")).limits(LIMITS);
+    let pool = format!("pool = {{ max_size = {PROCESSES}, min_idle = 0 }}");
+    let setup =
+        Setup::default().table(&format!("[agents.demo]\nbuiltin = \"demo\"\n{pool}")).settings(LIMITS);
     let gateway = Arc::new(setup.start());
     let pid = gateway.pid();
     let alive = Peak::of(move || {

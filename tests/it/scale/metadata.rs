@@ -87,7 +87,7 @@ async fn median(gateway: &Gateway, path: &str) -> (Duration, usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_of_ten_thousand_sessions_are_found_by_metadata() {
     let _alone = ALONE.lock().await;
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let body = json!({ "agent": "fake", "metadata": { "user": user(0), "app": "chat" } });
     let answer = gateway.posted("/v1/sessions", &[], &body).await;
     let session = answer.body["sessionId"].as_str().expect("an id").to_owned();

@@ -18,7 +18,7 @@ const SUBSCRIBERS: usize = 2000;
 const SUBSCRIBER: u64 = 40;
 
 /// One person opens all of them; what one connection or stream may cost is as it is by default.
-const MANY: &str = "streams = 3000\nconnections_per_address = 4000\n";
+const MANY: &str = "limits.per_key.max_streams = 3000\nserver.max_connections_per_address = 4000\n";
 
 const STALLED: usize = 200;
 /// What one that never reads may cost, in KiB.
@@ -72,7 +72,7 @@ async fn subscribed(gateway: &Gateway, session: &str, count: usize, prompt: &str
 #[tokio::test(flavor = "multi_thread")]
 async fn two_thousand_subscribers_miss_nothing_and_cost_little() {
     let _alone = ALONE.lock().await;
-    let gateway = Setup::fake(&[]).limits(&format!("{LIMITS}{MANY}")).start();
+    let gateway = Setup::fake(&[]).settings(&format!("{LIMITS}{MANY}")).start();
     let session = gateway.session("fake").await;
     // Until memory has its shape.
     subscribed(&gateway, &session, 20, "flood n=50 rate=50").await;
@@ -94,7 +94,8 @@ const IDLE_STREAM: u64 = 8;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_waits_costs_little_and_is_told_that_it_lives() {
     let _alone = ALONE.lock().await;
-    let gateway = Setup::fake(&[]).limits(&format!("{LIMITS}{MANY}keep_alive = \"2s\"")).start();
+    let gateway =
+        Setup::fake(&[]).settings(&format!("{LIMITS}{MANY}timeouts.keep_alive_interval = \"2s\"")).start();
     let (to, pid) = (gateway.address(), gateway.pid());
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo it-runs").await;
@@ -180,7 +181,7 @@ async fn readers_that_never_read_cost_little_and_are_cut_and_come_back() {
     // More than the kernels keep for a reader.
     const FLOOD: &str = "flood n=250 size=4000";
     let _alone = ALONE.lock().await;
-    let gateway = Setup::fake(&[]).limits(&format!("{LIMITS}{MANY}")).start();
+    let gateway = Setup::fake(&[]).settings(&format!("{LIMITS}{MANY}")).start();
     let (to, pid) = (gateway.address(), gateway.pid());
     let session = gateway.session("fake").await;
     // Until memory has its shape: with readers of the tail, and of the store.

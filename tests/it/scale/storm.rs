@@ -17,8 +17,8 @@ const TURN: Duration = Duration::from_secs(10);
 #[tokio::test(flavor = "multi_thread")]
 async fn five_hundred_clients_come_back_at_once_again_and_again_and_miss_nothing() {
     let _alone = ALONE.lock().await;
-    let many = "streams = 3000\nconnections_per_address = 4000\n";
-    let gateway = Setup::fake(&[]).limits(&format!("{LIMITS}{many}")).start();
+    let many = "limits.per_key.max_streams = 3000\nserver.max_connections_per_address = 4000\n";
+    let gateway = Setup::fake(&[]).settings(&format!("{LIMITS}{many}")).start();
     let (session, other) = (gateway.session("fake").await, gateway.session("fake").await);
     let proxy = Proxy::start(gateway.address()).await;
     let mut clients = JoinSet::new();

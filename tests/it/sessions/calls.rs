@@ -11,7 +11,7 @@ async fn fake(args: &[&str]) -> (Gateway, String) {
     let mut all = vec!["--log", "received", "--state", "state"];
     all.extend(args);
     let setup = Setup::fake_with(&all, "rpc = [\"_vendor/*\", \"session/unknown\"]\nmeta = [\"x\"]");
-    let gateway = setup.limits("backoff_min = \"10ms\"").start();
+    let gateway = setup.settings("testing.min_backoff = \"10ms\"").start();
     let session = gateway.session("fake").await;
     (gateway, session)
 }
@@ -116,7 +116,7 @@ async fn agents_that_still_have_models_take_set_model_without_a_list() {
 #[tokio::test]
 async fn a_set_up_that_takes_too_long_is_taken_back_by_its_id() {
     let setup = Setup::fake(&["--log", "received", "--hang-new"]);
-    let gateway = setup.limits("session_new = \"500ms\"").start();
+    let gateway = setup.settings("timeouts.session_new_timeout = \"500ms\"").start();
     gateway.posted("/v1/sessions", &[], &json!({ "agent": "fake" })).await.problem(504, "agent_timeout");
     let asked = received(&gateway, "session/new").pop().expect("it was asked");
     let told = eventually("it is told", Duration::from_secs(5), || async {
@@ -130,7 +130,7 @@ async fn a_set_up_that_takes_too_long_is_taken_back_by_its_id() {
 #[tokio::test]
 async fn the_agent_hears_that_nobody_waits_for_an_answer_any_more() {
     let setup = Setup::fake_with(&["--log", "received"], "rpc = [\"_vendor/*\"]");
-    let gateway = setup.limits("session_new = \"500ms\"").start();
+    let gateway = setup.settings("timeouts.session_new_timeout = \"500ms\"").start();
     let session = gateway.session("fake").await;
     let began = Instant::now();
     call(&gateway, &session, &json!({ "method": "_vendor/hang" })).await.problem(504, "agent_timeout");

@@ -146,7 +146,7 @@ async fn what_the_agent_changes_itself_is_shown_too() {
 
 #[tokio::test]
 async fn a_mode_can_be_set_while_a_turn_runs_and_brings_a_process_when_there_is_none() {
-    let gateway = Setup::fake(&["--state", "state"]).limits("backoff_min = \"10ms\"").start();
+    let gateway = Setup::fake(&["--state", "state"]).settings("testing.min_backoff = \"10ms\"").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "stream n=1; hang").await;
     gateway.log_until(&session, |event| event["type"] == "session.update").await;

@@ -271,7 +271,7 @@ async fn directories_are_only_for_agents_that_take_them_and_are_sent_again_with_
     {
         let mut args = args.to_vec();
         args.extend(["--log", "received", "--state", "state"]);
-        let gateway = Setup::fake(&args).limits("backoff_min = \"10ms\"").table(mcp).start();
+        let gateway = Setup::fake(&args).settings("testing.min_backoff = \"10ms\"").table(mcp).start();
         std::fs::create_dir(gateway.path("data/workspaces/more")).expect("the root is there");
         let body = json!({ "agent": "fake", "additionalDirectories": ["more"], "mcpServers": ["near"] });
         let session = create(&gateway, &body).await.body["sessionId"].as_str().expect("an id").to_owned();
@@ -292,7 +292,7 @@ async fn only_listed_keys_of_meta_reach_the_agent_and_they_do_so_each_time() {
         &["--log", "received", "--state", "state"],
         "meta = [\"vendor.example/x\", \"a/b\"]",
     );
-    let gateway = setup.limits("backoff_min = \"10ms\"").start();
+    let gateway = setup.settings("testing.min_backoff = \"10ms\"").start();
     for (meta, pointer) in [
         (json!({ "vendor.example/x": 1, "other": 2 }), "/_meta/other"),
         (json!({ "a/c": 1 }), "/_meta/a~1c"),

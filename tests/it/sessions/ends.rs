@@ -83,7 +83,7 @@ async fn close_ends_what_runs_and_what_waits() {
 
 #[tokio::test]
 async fn attach_gets_a_process_now_and_changes_nothing_when_there_is_one() {
-    let gateway = Setup::fake(&["--state", "state"]).limits("backoff_min = \"10ms\"").start();
+    let gateway = Setup::fake(&["--state", "state"]).settings("testing.min_backoff = \"10ms\"").start();
     let session = gateway.session("fake").await;
     let before = gateway.all_events(&session).await;
     assert_eq!(post(&gateway, &session, "attach").await.body["attached"], true);
@@ -146,7 +146,8 @@ async fn a_deleted_session_is_gone_with_its_log_its_folder_and_its_process() {
 #[tokio::test]
 async fn a_session_can_be_deleted_whatever_it_does() {
     for text in ["stream n=1; hang cancel=no", "permission", "ignore-cancel ms=20", "crash"] {
-        let gateway = Setup::fake(&["--ignore-eof"]).limits("stop_stdin = \"200ms\"").start();
+        let gateway =
+            Setup::fake(&["--ignore-eof"]).settings("testing.stop_stdin_timeout = \"200ms\"").start();
         let session = gateway.session("fake").await;
         gateway.prompt(&session, text).await;
         gateway.log_until(&session, |event| event["type"] == "session.update").await;

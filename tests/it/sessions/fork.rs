@@ -27,7 +27,7 @@ async fn a_fork_has_what_was_said_and_goes_its_own_way() {
     {
         let gateway = Setup::fake(args).start();
         let body = json!({ "agent": "fake", "title": "Tree", "metadata": { "a": 1 },
-            "policy": { "permissions": { "afterSeconds": 60 } } });
+            "policy": { "permissions": { "timeoutSeconds": 60 } } });
         let parent = id(&gateway.posted("/v1/sessions", &[], &body).await);
         gateway.turn(&parent, "echo trunk").await;
         let answer = fork(&gateway, &parent, None).await;
@@ -112,8 +112,8 @@ async fn a_fork_is_made_once_for_a_key() {
 
 #[tokio::test]
 async fn a_detached_session_gets_a_process_to_be_forked() {
-    let setup = Setup::fake_with(&["--fork", "--state", "state"], "pool = { max = 1, warm = 0 }");
-    let gateway = setup.limits("backoff_min = \"10ms\"").start();
+    let setup = Setup::fake_with(&["--fork", "--state", "state"], "pool = { max_size = 1, min_idle = 0 }");
+    let gateway = setup.settings("testing.min_backoff = \"10ms\"").start();
     let parent = gateway.session("fake").await;
     gateway.turn(&parent, "crash").await;
     assert_eq!(gateway.get_session(&parent).await["attached"], false);

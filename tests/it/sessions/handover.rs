@@ -12,10 +12,12 @@ use crate::support::{Gateway, Setup, eventually, is_alive};
 
 /// An agent like Codex: it keeps a session locked until its process ends, also after `session/close`.
 const LOCKING: &[&str] = &["--lock", "--resume", "--close", "--fork", "--list", "--state", "state"];
-const LIMITS: &str = "requests_per_minute = 100000\nprompts_per_minute = 100000\nlive_sessions = 200\nbackoff_min = \"10ms\"\nbreaker_crashes = 1000";
+const LIMITS: &str = "limits.per_key.max_requests_per_minute = 100000\nlimits.per_key.max_prompts_per_minute = 100000\nlimits.per_key.max_live_sessions = 200\ntesting.min_backoff = \"10ms\"\ntesting.max_breaker_crashes = 1000";
 
 fn locking(pool: &str, limits: &str) -> Gateway {
-    Setup::fake_with(LOCKING, &format!("pool = {{ {pool} }}")).limits(&format!("{LIMITS}\n{limits}")).start()
+    Setup::fake_with(LOCKING, &format!("pool = {{ {pool} }}"))
+        .settings(&format!("{LIMITS}\n{limits}"))
+        .start()
 }
 
 async fn remembering(gateway: &Gateway, count: usize) -> Vec<String> {
@@ -79,7 +81,7 @@ async fn fork(gateway: &Gateway, session: &str) -> String {
 
 #[tokio::test]
 async fn twenty_conversations_on_four_processes_keep_their_context() {
-    let mut gateway = locking("max = 4, warm = 1", "");
+    let mut gateway = locking("max_size = 4, min_idle = 1", "");
     let sessions = remembering(&gateway, 20).await;
     assert_all_recalled(&gateway, &sessions, "after hand-over").await;
     assert!(kill_agents(&gateway) > 0);
@@ -95,7 +97,7 @@ async fn twenty_conversations_on_four_processes_keep_their_context() {
 
 #[tokio::test]
 async fn a_process_that_keeps_sessions_locked_is_stopped_and_not_reused() {
-    let gateway = locking("max = 2, warm = 0", "");
+    let gateway = locking("max_size = 2, min_idle = 0", "");
     let sessions = remembering(&gateway, 3).await;
     // The first one lost its process to the third, and gets that of the second.
     assert_eq!(recalled(&gateway, &sessions[0]).await, "FRUIT0");
@@ -116,7 +118,7 @@ async fn a_process_that_keeps_sessions_locked_is_stopped_and_not_reused() {
 
 #[tokio::test]
 async fn an_idle_timeout_keeps_the_context_of_an_agent_that_locks_sessions() {
-    let gateway = locking("max = 4, warm = 0, idle = \"100ms\"", "");
+    let gateway = locking("max_size = 4, min_idle = 0, idle_timeout = \"100ms\"", "");
     let sessions = remembering(&gateway, 3).await;
     for session in &sessions {
         gateway.log_until(session, |event| event["type"] == "session.detached").await;
@@ -131,7 +133,7 @@ async fn an_idle_timeout_keeps_the_context_of_an_agent_that_locks_sessions() {
 #[tokio::test]
 async fn a_fork_of_an_agent_that_locks_sessions_keeps_the_context() {
     for max in [1, 2, 4] {
-        let gateway = locking(&format!("max = {max}, warm = 0"), "");
+        let gateway = locking(&format!("max_size = {max}, min_idle = 0"), "");
         let parent = remembering(&gateway, 1).await.remove(0);
         let child = fork(&gateway, &parent).await;
         assert_eq!(recalled(&gateway, &child).await, "FRUIT0");
@@ -146,7 +148,7 @@ async fn a_fork_of_an_agent_that_locks_sessions_keeps_the_context() {
 
 #[tokio::test]
 async fn a_session_that_another_process_of_the_gateway_keeps_locked_is_adopted() {
-    let gateway = locking("max = 2, warm = 0", "");
+    let gateway = locking("max_size = 2, min_idle = 0", "");
     std::fs::create_dir(gateway.path("data/workspaces/w")).expect("the root is ours");
     let body = json!({ "agent": "fake", "cwd": "w" });
     let created = gateway.posted("/v1/sessions", &[], &body).await;
@@ -168,7 +170,8 @@ async fn a_session_that_another_process_of_the_gateway_keeps_locked_is_adopted()
 
 #[tokio::test]
 async fn a_lock_that_no_process_of_the_gateway_holds_is_waited_for() {
-    let gateway = locking("max = 2, warm = 0, idle = \"100ms\"", "restore_timeout = \"1s\"");
+    let gateway =
+        locking("max_size = 2, min_idle = 0, idle_timeout = \"100ms\"", "timeouts.restore_timeout = \"1s\"");
     let session = remembering(&gateway, 1).await.remove(0);
     gateway.log_until(&session, |event| event["type"] == "session.detached").await;
     eventually("no process is left", Duration::from_secs(10), || async {
@@ -208,7 +211,8 @@ async fn a_lock_that_no_process_of_the_gateway_holds_is_waited_for() {
 async fn a_load_that_is_refused_for_another_reason_is_retried_and_then_fails_without_losing_the_context() {
     for more in [&[][..], &["--resume"], &["--resume", "--close"]] {
         let args = [&["--state", "state", "--refuse-restore", "refusals"][..], more].concat();
-        let gateway = Setup::fake_with(&args, "pool = { max = 2, warm = 0 }").limits(LIMITS).start();
+        let gateway =
+            Setup::fake_with(&args, "pool = { max_size = 2, min_idle = 0 }").settings(LIMITS).start();
         let session = remembering(&gateway, 1).await.remove(0);
         let refusals = gateway.path("data/homes/default/fake/refusals");
         gateway.turn(&session, "crash").await;
@@ -232,7 +236,7 @@ async fn a_lost_context_says_why() {
         (&["--no-load"], "unsupported", None),
         (&["--resume", "--no-methods", "--state", "state"], "unsupported", Some("Method not found (-32601)")),
     ] {
-        let gateway = Setup::fake(args).limits(LIMITS).start();
+        let gateway = Setup::fake(args).settings(LIMITS).start();
         let session = remembering(&gateway, 1).await.remove(0);
         gateway.turn(&session, "crash").await;
         assert_eq!(gateway.turn(&session, "echo two").await["text"], "two");
@@ -250,7 +254,7 @@ async fn a_lost_context_says_why() {
 
 #[tokio::test]
 async fn a_process_that_held_a_session_gets_it_back() {
-    let setup = Setup::fake_with(&["--close", "--state", "state"], "pool = { max = 2, warm = 0 }");
+    let setup = Setup::fake_with(&["--close", "--state", "state"], "pool = { max_size = 2, min_idle = 0 }");
     let gateway = setup.start();
     let sessions = [gateway.session("fake").await, gateway.session("fake").await];
     let pids = join_all(sessions.iter().map(|session| gateway.turn(session, "pid"))).await;
@@ -259,7 +263,7 @@ async fn a_process_that_held_a_session_gets_it_back() {
         gateway.call(Method::POST, &format!("/v1/sessions/{session}/close")).await;
         eventually("the process is idle", Duration::from_secs(10), || async {
             let agent = gateway.get("/v1/agents/fake").await;
-            (agent["pool"]["spare"] == spares).then_some(())
+            (agent["pool"]["idle"] == spares).then_some(())
         })
         .await;
     }
@@ -271,8 +275,8 @@ async fn a_process_that_held_a_session_gets_it_back() {
 
 #[tokio::test]
 async fn an_agent_that_cannot_load_keeps_its_process_past_the_idle_timeout() {
-    let pool = "pool = { max = 1, warm = 0, idle = \"50ms\", no_load_idle_timeout = \"1h\", no_load_reclaim_timeout = \"1500ms\" }";
-    let gateway = Setup::fake_with(&["--no-load"], pool).limits(LIMITS).start();
+    let pool = "pool = { max_size = 1, min_idle = 0, idle_timeout = \"50ms\", no_load_idle_timeout = \"1h\", no_load_reclaim_timeout = \"1500ms\" }";
+    let gateway = Setup::fake_with(&["--no-load"], pool).settings(LIMITS).start();
     let agent = gateway.get("/v1/agents/fake").await;
     let policy = (&agent["pool"]["noLoadIdleTimeoutSeconds"], &agent["pool"]["noLoadReclaimTimeoutSeconds"]);
     assert_eq!(policy, (&json!(3600), &json!(1)), "{agent}");
@@ -289,7 +293,7 @@ async fn an_agent_that_cannot_load_keeps_its_process_past_the_idle_timeout() {
 
 #[tokio::test]
 async fn an_agent_that_cannot_load_gives_its_process_up_after_its_own_idle_timeout() {
-    let pool = "pool = { max = 1, warm = 0, no_load_idle_timeout = \"100ms\" }";
+    let pool = "pool = { max_size = 1, min_idle = 0, no_load_idle_timeout = \"100ms\" }";
     let gateway = Setup::fake_with(&["--no-load"], pool).start();
     let session = gateway.session("fake").await;
     let events = gateway.log_until(&session, |event| event["type"] == "session.detached").await;
@@ -302,7 +306,7 @@ fn replayed(events: &[Value]) -> Vec<&Value> {
 
 #[tokio::test]
 async fn history_behind_the_answer_to_load_never_appears_in_the_next_turn() {
-    let setup = Setup::fake(&["--state", "state", "--late-history"]).limits(LIMITS);
+    let setup = Setup::fake(&["--state", "state", "--late-history"]).settings(LIMITS);
     let gateway = setup.start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "slow chunks=5 ms=1").await;
@@ -348,7 +352,7 @@ async fn late_history_of_an_adopted_or_forked_session_is_marked_replayed() {
 #[tokio::test]
 async fn a_prompt_after_a_resume_is_not_held() {
     let gateway = Setup::fake(&["--state", "state", "--resume"])
-        .limits("replay_quiet_interval = \"30s\"\nbackoff_min = \"10ms\"")
+        .settings("testing.replay_quiet_interval = \"30s\"\ntesting.min_backoff = \"10ms\"")
         .start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "crash").await;
@@ -359,15 +363,15 @@ async fn a_prompt_after_a_resume_is_not_held() {
 
 #[tokio::test]
 async fn a_held_prompt_is_sent_at_the_latest_after_replay_quiet_timeout_and_can_be_cancelled_before() {
-    let limits = "replay_quiet_interval = \"1h\"\nreplay_quiet_timeout = \"700ms\"\nbackoff_min = \"10ms\"";
-    let gateway = Setup::fake(&["--state", "state"]).limits(limits).start();
+    let limits = "testing.replay_quiet_interval = \"1h\"\ntesting.replay_quiet_timeout = \"700ms\"\ntesting.min_backoff = \"10ms\"";
+    let gateway = Setup::fake(&["--state", "state"]).settings(limits).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "crash").await;
     let began = Instant::now();
     assert_eq!(gateway.turn(&session, "echo two").await["text"], "two");
     assert!(began.elapsed() >= Duration::from_millis(700), "{:?}", began.elapsed());
-    let limits = "replay_quiet_interval = \"1h\"\nreplay_quiet_timeout = \"1h\"\nbackoff_min = \"10ms\"";
-    let gateway = Setup::fake(&["--state", "state"]).limits(limits).start();
+    let limits = "testing.replay_quiet_interval = \"1h\"\ntesting.replay_quiet_timeout = \"1h\"\ntesting.min_backoff = \"10ms\"";
+    let gateway = Setup::fake(&["--state", "state"]).settings(limits).start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "crash").await;
     gateway.prompt(&session, "echo two").await;
@@ -381,7 +385,7 @@ async fn a_held_prompt_is_sent_at_the_latest_after_replay_quiet_timeout_and_can_
 async fn a_prompt_that_is_rejected_for_its_session_id_runs_in_a_new_session() {
     for more in [&[][..], &["--resume"]] {
         let args = [&["--state", "state", "--false-load"][..], more].concat();
-        let gateway = Setup::fake(&args).limits(LIMITS).start();
+        let gateway = Setup::fake(&args).settings(LIMITS).start();
         let session = gateway.session("fake").await;
         gateway.turn(&session, "echo one").await;
         gateway.turn(&session, "crash").await;
@@ -408,8 +412,8 @@ async fn a_prompt_that_is_rejected_for_its_session_id_runs_in_a_new_session() {
 
 #[tokio::test]
 async fn a_process_with_tools_of_a_closed_session_serves_no_other() {
-    let setup = Setup::fake_with(&["--close", "--state", "state"], "pool = { max = 1, warm = 0 }");
-    let gateway = setup.limits(LIMITS).start();
+    let setup = Setup::fake_with(&["--close", "--state", "state"], "pool = { max_size = 1, min_idle = 0 }");
+    let gateway = setup.settings(LIMITS).start();
     let first = gateway.session("fake").await;
     let turn = gateway.turn(&first, "pid").await;
     let pid = turn["text"].clone();

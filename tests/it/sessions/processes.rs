@@ -10,7 +10,10 @@ use crate::support::{Gateway, Setup, eventually};
 
 #[tokio::test]
 async fn an_idle_session_gives_its_process_back_and_the_next_prompt_brings_it_back() {
-    let setup = Setup::fake_with(&["--state", "state"], "pool = { max = 2, warm = 0, idle = \"200ms\" }");
+    let setup = Setup::fake_with(
+        &["--state", "state"],
+        "pool = { max_size = 2, min_idle = 0, idle_timeout = \"200ms\" }",
+    );
     let gateway = setup.start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
@@ -27,7 +30,8 @@ async fn an_idle_session_gives_its_process_back_and_the_next_prompt_brings_it_ba
 
 #[tokio::test]
 async fn a_turn_or_a_question_keeps_the_process_however_long_it_takes() {
-    let gateway = Setup::fake_with(&[], "pool = { max = 2, warm = 0, idle = \"100ms\" }").start();
+    let gateway =
+        Setup::fake_with(&[], "pool = { max_size = 2, min_idle = 0, idle_timeout = \"100ms\" }").start();
     let session = gateway.session("fake").await;
     let turn = gateway.turn(&session, "slow chunks=3 ms=300").await;
     assert_eq!(turn["stopReason"], "end_turn", "{turn}");
@@ -38,7 +42,7 @@ async fn a_turn_or_a_question_keeps_the_process_however_long_it_takes() {
 
 #[tokio::test]
 async fn many_sessions_live_on_few_processes() {
-    let setup = Setup::fake_with(&["--state", "state"], "pool = { max = 2, warm = 0 }");
+    let setup = Setup::fake_with(&["--state", "state"], "pool = { max_size = 2, min_idle = 0 }");
     let gateway = setup.start();
     let mut sessions = Vec::new();
     for _ in 0..6 {
@@ -63,13 +67,13 @@ async fn many_sessions_live_on_few_processes() {
 
 #[tokio::test]
 async fn a_process_that_closed_its_session_serves_the_next() {
-    let setup = Setup::fake_with(&["--close"], "pool = { max = 1, warm = 0 }");
+    let setup = Setup::fake_with(&["--close"], "pool = { max_size = 1, min_idle = 0 }");
     let gateway = setup.start();
     let one = gateway.session("fake").await;
     let pid = gateway.turn(&one, "pid").await["text"].clone();
     let other = gateway.session("fake").await;
     assert_eq!(gateway.turn(&other, "pid").await["text"], pid, "it closed the first, and was kept");
-    let gateway = Setup::fake_with(&[], "pool = { max = 1, warm = 0 }").start();
+    let gateway = Setup::fake_with(&[], "pool = { max_size = 1, min_idle = 0 }").start();
     let one = gateway.session("fake").await;
     let pid = gateway.turn(&one, "pid").await["text"].clone();
     let other = gateway.session("fake").await;
@@ -78,7 +82,7 @@ async fn a_process_that_closed_its_session_serves_the_next() {
 
 #[tokio::test]
 async fn when_all_processes_work_a_prompt_waits_in_line_for_one() {
-    let setup = Setup::fake_with(&["--state", "state"], "pool = { max = 1, warm = 0 }");
+    let setup = Setup::fake_with(&["--state", "state"], "pool = { max_size = 1, min_idle = 0 }");
     let gateway = setup.start();
     let idle = gateway.session("fake").await;
     let busy = gateway.session("fake").await;
@@ -101,8 +105,8 @@ async fn when_all_processes_work_a_prompt_waits_in_line_for_one() {
 
 #[tokio::test]
 async fn a_line_that_is_full_refuses_and_nothing_is_appended() {
-    let setup = Setup::fake_with(&["--state", "state"], "pool = { max = 1, warm = 0 }");
-    let gateway = setup.limits("line_places = 1").start();
+    let setup = Setup::fake_with(&["--state", "state"], "pool = { max_size = 1, min_idle = 0 }");
+    let gateway = setup.settings("testing.max_queue_places = 1").start();
     let sessions = [gateway.session("fake").await, gateway.session("fake").await];
     let busy = gateway.session("fake").await;
     gateway.prompt(&busy, "stream n=1; hang").await;
@@ -120,7 +124,7 @@ async fn a_line_that_is_full_refuses_and_nothing_is_appended() {
 
 #[tokio::test]
 async fn a_key_may_have_so_many_live_sessions() {
-    let gateway = Setup::fake(&["--state", "state"]).limits("live_sessions = 2").start();
+    let gateway = Setup::fake(&["--state", "state"]).settings("limits.per_key.max_live_sessions = 2").start();
     let first = gateway.session("fake").await;
     gateway.session("fake").await;
     let body = json!({ "agent": "fake" });

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::support::log::all;
 use crate::support::{Answer, Gateway, Setup, eventually};
 
-const LIMITS: &str = "prompts_per_minute = 100000\nrequests_per_minute = 1000000\nbackoff_min = \"1ms\"\n\
-                      backoff_max = \"5ms\"\nbreaker_crashes = 100000\ncancel = \"100ms\"\ncancel_total = \"300ms\"\n\
-                      stop_stdin = \"50ms\"\nstop_term = \"50ms\"\nsession_idle = \"10ms\"\nline_wait = \"1s\"";
+const LIMITS: &str = "limits.per_key.max_prompts_per_minute = 100000\nlimits.per_key.max_requests_per_minute = 1000000\ntesting.min_backoff = \"1ms\"\n\
+                      testing.max_backoff = \"5ms\"\ntesting.max_breaker_crashes = 100000\ntimeouts.cancel_timeout = \"100ms\"\ntesting.cancel_total_timeout = \"300ms\"\n\
+                      testing.stop_stdin_timeout = \"50ms\"\ntesting.stop_term_timeout = \"50ms\"\ntesting.session_idle_timeout = \"10ms\"\ntimeouts.queue_timeout = \"1s\"";
 const PROMPTS: [&str; 14] = [
     "hello",
     "stream n=50 size=16",
@@ -114,9 +114,9 @@ async fn whatever_clients_do_at_once_each_turn_has_one_end_and_the_log_keeps_its
     for resumes in [&["--resume", "--close", "--state", "state"][..], &["--no-load"]] {
         let setup = Setup::fake_with(
             resumes,
-            "pool = { max = 2, warm = 0, idle = \"30ms\", no_load_idle_timeout = \"30ms\", no_load_reclaim_timeout = \"0s\" }",
+            "pool = { max_size = 2, min_idle = 0, idle_timeout = \"30ms\", no_load_idle_timeout = \"30ms\", no_load_reclaim_timeout = \"0s\" }",
         );
-        let mut gateway = setup.limits(LIMITS).start();
+        let mut gateway = setup.settings(LIMITS).start();
         let mut sessions = Vec::new();
         for _ in 0..3 {
             sessions.push(gateway.session("fake").await);
@@ -142,7 +142,7 @@ async fn whatever_clients_do_at_once_each_turn_has_one_end_and_the_log_keeps_its
         // Nobody is in a hurry any more: with only so many places, a turn may wait for one that is given back.
         let config = gateway.path("config.toml");
         let hurried = std::fs::read_to_string(&config).expect("the folder is ours");
-        let calm = hurried.replace("line_wait = \"1s\"", "line_wait = \"1m\"");
+        let calm = hurried.replace("timeouts.queue_timeout = \"1s\"", "timeouts.queue_timeout = \"1m\"");
         std::fs::write(&config, calm).expect("the folder is ours");
         gateway.start();
         for (session, before) in sessions.iter().zip(&logs) {

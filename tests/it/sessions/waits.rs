@@ -15,8 +15,8 @@ async fn set_mode(gateway: &Gateway, session: &str) -> Answer {
 
 /// A detached session, and another one whose turn keeps the only process.
 async fn full(limits: &str) -> (Gateway, String, String) {
-    let setup = Setup::fake_with(&["--state", "state"], "pool = { max = 1, warm = 0 }");
-    let gateway = setup.limits(limits).start();
+    let setup = Setup::fake_with(&["--state", "state"], "pool = { max_size = 1, min_idle = 0 }");
+    let gateway = setup.settings(limits).start();
     let idle = gateway.session("fake").await;
     let busy = gateway.session("fake").await;
     gateway.prompt(&busy, "stream n=1; hang").await;
@@ -26,7 +26,7 @@ async fn full(limits: &str) -> (Gateway, String, String) {
 
 #[tokio::test]
 async fn a_setting_or_an_attach_is_not_held_for_long_by_a_full_pool() {
-    let (gateway, idle, busy) = full("settings_wait = \"300ms\"").await;
+    let (gateway, idle, busy) = full("testing.settings_queue_timeout = \"300ms\"").await;
     let began = Instant::now();
     let refused = set_mode(&gateway, &idle).await;
     assert!(refused.header("retry-after").is_some());
@@ -50,7 +50,7 @@ async fn a_setting_or_an_attach_is_not_held_for_long_by_a_full_pool() {
 
 #[tokio::test]
 async fn a_new_session_is_not_held_for_long_by_a_full_pool() {
-    let (gateway, _idle, busy) = full("settings_wait = \"300ms\"").await;
+    let (gateway, _idle, busy) = full("testing.settings_queue_timeout = \"300ms\"").await;
     let body = json!({ "agent": "fake" });
     let refused = gateway.posted("/v1/sessions", &[("Idempotency-Key", "one")], &body).await;
     assert!(refused.header("retry-after").is_some());
@@ -76,16 +76,19 @@ async fn a_new_session_is_not_held_for_long_by_a_full_pool() {
 
 #[tokio::test]
 async fn a_new_session_waits_for_an_agent_that_starts() {
-    let setup = Setup::fake_with(&["--slow-start", "1500"], "pool = { max = 1, warm = 0 }");
-    let gateway = setup.limits("settings_wait = \"200ms\"").start();
+    let setup = Setup::fake_with(&["--slow-start", "1500"], "pool = { max_size = 1, min_idle = 0 }");
+    let gateway = setup.settings("testing.settings_queue_timeout = \"200ms\"").start();
     gateway.session("fake").await;
 }
 
 #[tokio::test]
 async fn a_process_that_starts_is_waited_for() {
-    let setup =
-        Setup::fake_with(&["--state", "state", "--slow-start", "1500"], "pool = { max = 2, warm = 0 }");
-    let gateway = setup.limits("settings_wait = \"200ms\"\nbackoff_min = \"10ms\"").start();
+    let setup = Setup::fake_with(
+        &["--state", "state", "--slow-start", "1500"],
+        "pool = { max_size = 2, min_idle = 0 }",
+    );
+    let gateway =
+        setup.settings("testing.settings_queue_timeout = \"200ms\"\ntesting.min_backoff = \"10ms\"").start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "crash").await;
     let set = set_mode(&gateway, &session).await;
@@ -95,7 +98,7 @@ async fn a_process_that_starts_is_waited_for() {
 #[tokio::test]
 async fn a_setting_outlives_the_process_whose_cancel_was_ignored() {
     let setup = Setup::fake(&["--state", "state"]);
-    let gateway = setup.limits("cancel = \"200ms\"\ncancel_total = \"5s\"\nstop_stdin = \"1s\"").start();
+    let gateway = setup.settings("timeouts.cancel_timeout = \"200ms\"\ntesting.cancel_total_timeout = \"5s\"\ntesting.stop_stdin_timeout = \"1s\"").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "stream n=1; ignore-cancel ms=20").await;
     gateway.log_until(&session, |event| event["type"] == "session.update").await;
@@ -116,7 +119,7 @@ async fn a_setting_outlives_the_process_whose_cancel_was_ignored() {
 async fn a_session_without_a_process_is_deleted_at_the_agent_too() {
     let gateway = Setup::fake_with(
         &["--state", "state", "--delete", "--log", "received"],
-        "pool = { max = 2, warm = 0, idle = \"100ms\" }",
+        "pool = { max_size = 2, min_idle = 0, idle_timeout = \"100ms\" }",
     )
     .start();
     let session = gateway.session("fake").await;
@@ -140,9 +143,9 @@ async fn an_agent_that_gives_a_session_back_by_resume_is_asked_for_that_after_id
 {
     let mut gateway = Setup::fake_with(
         &["--state", "state", "--resume", "--log", "received"],
-        "pool = { max = 2, warm = 0, idle = \"150ms\" }",
+        "pool = { max_size = 2, min_idle = 0, idle_timeout = \"150ms\" }",
     )
-    .limits("backoff_min = \"10ms\"")
+    .settings("testing.min_backoff = \"10ms\"")
     .start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "echo one").await;
@@ -166,7 +169,7 @@ async fn a_session_that_resume_does_not_find_is_loaded_and_one_that_load_does_no
         (&["--state", "state", "--fail-load"], "fresh", "lost"),
         (&["--no-load"], "fresh", "lost"),
     ] {
-        let gateway = Setup::fake(args).limits("backoff_min = \"10ms\"").start();
+        let gateway = Setup::fake(args).settings("testing.min_backoff = \"10ms\"").start();
         let session = gateway.session("fake").await;
         gateway.turn(&session, "echo one").await;
         gateway.turn(&session, "crash").await;

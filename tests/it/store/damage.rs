@@ -139,7 +139,7 @@ async fn readable(gateway: &Gateway, session: &str) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_on_a_damaged_file_serves_what_is_whole_or_says_why_not() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let sessions = [gateway.session("fake").await, gateway.session("fake").await];
     let mut whole: BTreeMap<(String, u64), Value> = BTreeMap::new();
     for session in &sessions {
@@ -209,7 +209,7 @@ fn flip(path: &Path, bytes: &[u8], at: usize) {
 /// A flip in what was durable loses what comes after it in the log, and nothing is made of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flipped_bit_in_the_write_ahead_log_ends_it_there() {
-    let mut gateway = Setup::fake(&[]).limits(LIMITS).start();
+    let mut gateway = Setup::fake(&[]).settings(LIMITS).start();
     let (session, other) = (gateway.session("fake").await, gateway.session("fake").await);
     // While somebody writes, the log is not moved.
     gateway.prompt(&other, "slow chunks=4000 ms=20").await;

@@ -13,7 +13,7 @@ async fn ends_and_comes_back(kinds: &str) {
     let (state, journals) = (folder.path().join("state"), folder.path().join("journals"));
     std::fs::create_dir(&journals).expect("the folder is ours");
     let (state, of) = (state.to_str().expect("UTF-8"), journals.to_str().expect("UTF-8"));
-    let setup = Setup::fake(&["--resume", "--state", state, "--journal", of]).limits(LIMITS);
+    let setup = Setup::fake(&["--resume", "--state", state, "--journal", of]).settings(LIMITS);
     let (mut gateway, disk) = on_disk(setup);
     let session = gateway.session("fake").await;
     let mut follower = Follower::start(&gateway, &session);

@@ -27,7 +27,7 @@ fn is_chunk(event: &Value) -> bool {
 async fn a_full_disk_refuses_what_is_new_and_keeps_what_it_has() {
     let journals = tempfile::tempdir().expect("a temporary folder");
     let flags = ["--journal", journals.path().to_str().expect("UTF-8")];
-    let (mut gateway, disk) = on_disk(Setup::fake(&flags).limits(LIMITS));
+    let (mut gateway, disk) = on_disk(Setup::fake(&flags).settings(LIMITS));
     let (busy, idle) = (gateway.session("fake").await, gateway.session("fake").await);
     gateway.turn(&idle, "echo before").await;
     let transcript = format!("/v1/sessions/{idle}/transcript");
@@ -98,7 +98,7 @@ async fn ready(gateway: &Gateway) -> u16 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_takes_nothing_answers_reads_cancels_and_deletes_at_once() {
-    let (gateway, disk) = on_disk(Setup::fake(&[]).limits(LIMITS));
+    let (gateway, disk) = on_disk(Setup::fake(&[]).settings(LIMITS));
     let (busy, idle) = (gateway.session("fake").await, gateway.session("fake").await);
     gateway.turn(&idle, "echo before").await;
     assert_eq!(ready(&gateway).await, 200);
@@ -157,8 +157,8 @@ fn taken(gateway: &Gateway) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn on_the_disk_reserve_ends_of_turns_cancels_and_deletes_commit() {
     const RESERVE: u64 = 8 << 20;
-    let limits = "disk_reserve_bytes = \"8MiB\"\nfree_disk_percent = 0\nfree_disk_bytes = 0\n";
-    let (gateway, disk) = on_disk(Setup::fake(&[]).limits(&format!("{LIMITS}{limits}")));
+    let limits = "retention.disk_reserve_bytes = \"8MiB\"\nretention.min_free_disk_percent = 0\nretention.min_free_disk_bytes = 0\n";
+    let (gateway, disk) = on_disk(Setup::fake(&[]).settings(&format!("{LIMITS}{limits}")));
     let reserve = gateway.path("data/private/disk-reserve");
     let reserved = || std::fs::metadata(&reserve).map_or(0, |file| file.len());
     assert_eq!(reserved(), RESERVE);

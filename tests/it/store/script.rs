@@ -35,7 +35,7 @@ pub(crate) fn session(number: u8) -> SessionId {
 }
 
 pub(crate) fn limits() -> Limits {
-    Limits { store_readers: 1, ..Limits::default() }
+    Limits { max_store_readers: 1, ..Limits::default() }
 }
 
 pub(crate) fn open(path: &std::path::Path) -> SqliteStore {

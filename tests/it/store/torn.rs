@@ -27,7 +27,7 @@ fn written(log: &mut File) -> u64 {
 /// A gateway whose agent remembers its sessions.
 fn start(folder: &tempfile::TempDir) -> Gateway {
     let state = folder.path().join("state");
-    Setup::fake(&["--resume", "--state", state.to_str().expect("UTF-8")]).limits(LIMITS).start()
+    Setup::fake(&["--resume", "--state", state.to_str().expect("UTF-8")]).settings(LIMITS).start()
 }
 
 /// Has been killed when something was in its write-ahead log.

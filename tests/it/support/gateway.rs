@@ -36,12 +36,12 @@ impl Setup {
     /// One more `[agents.<name>]`; `more` are further lines of its table.
     pub(crate) fn agent(self, name: &str, command: &str, args: &[&str], more: &str) -> Self {
         let args = serde_json::to_string(args).expect("strings are JSON, and TOML");
-        let pool = if more.contains("pool") { "" } else { "pool = { max = 8, warm = 0 }\n" };
+        let pool = if more.contains("pool") { "" } else { "pool = { max_size = 8, min_idle = 0 }\n" };
         self.table(&format!("[agents.{name}]\ncommand = {command:?}\nargs = {args}\n{pool}{more}\n"))
     }
 
-    /// Keys that stand before all tables.
-    pub(crate) fn top(mut self, lines: &str) -> Self {
+    /// Lines with dotted keys, before all tables: `timeouts.drain_timeout = "1s"`.
+    pub(crate) fn settings(mut self, lines: &str) -> Self {
         writeln!(self.head, "{lines}").expect("a string can be written to");
         self
     }
@@ -49,11 +49,6 @@ impl Setup {
     pub(crate) fn table(mut self, lines: &str) -> Self {
         writeln!(self.config, "{lines}").expect("a string can be written to");
         self
-    }
-
-    /// Lines of `[limits]`.
-    pub(crate) fn limits(self, lines: &str) -> Self {
-        self.table(&format!("[limits]\n{lines}\n"))
     }
 
     /// The words of a program that becomes the gateway.

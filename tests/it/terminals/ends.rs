@@ -163,8 +163,9 @@ async fn nothing_outlives_a_killed_gateway_and_the_next_one_says_so() {
 
 #[tokio::test]
 async fn a_running_command_keeps_the_process_but_not_for_ever() {
-    let more = format!("{SERVED}\npool = {{ max = 2, warm = 0, idle = \"200ms\" }}");
-    let gateway = Setup::fake_with(&["--close"], &more).limits("terminal_alone = \"5s\"").start();
+    let more = format!("{SERVED}\npool = {{ max_size = 2, min_idle = 0, idle_timeout = \"200ms\" }}");
+    let gateway =
+        Setup::fake_with(&["--close"], &more).settings("testing.terminal_idle_timeout = \"5s\"").start();
     let session = gateway.session("fake").await;
     let pids = left_running(&gateway, &session).await;
     tokio::time::sleep(Duration::from_millis(800)).await;
@@ -178,7 +179,7 @@ async fn a_running_command_keeps_the_process_but_not_for_ever() {
 
 #[tokio::test]
 async fn a_silent_agent_whose_command_runs_is_not_cancelled() {
-    let gateway = Setup::fake_with(&[], &format!("{SERVED}\nlimits = {{ silence = \"2s\" }}")).start();
+    let gateway = Setup::fake_with(&[], &format!("{SERVED}\nturn_idle_timeout = \"2s\"")).start();
     let session = gateway.session("fake").await;
     let came = play(&gateway, &session, &json!([shell("sleep 6; exit 4"), { "pause": 5000 }, "wait"])).await;
     assert_eq!(came[1].1["exitCode"], 4);

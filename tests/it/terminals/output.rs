@@ -68,7 +68,7 @@ async fn output_is_read_while_the_command_runs() {
 
 #[tokio::test]
 async fn a_flood_is_bounded_and_disturbs_nobody() {
-    let gateway = Setup::fake_with(&[], SERVED).limits("terminal_log_bytes = \"1MiB\"").start();
+    let gateway = Setup::fake_with(&[], SERVED).settings("testing.max_terminal_log_bytes = \"1MiB\"").start();
     let (loud, calm) = (gateway.session("fake").await, gateway.session("fake").await);
     gateway.turn(&calm, "echo warm").await;
     let before = resident(gateway.pid());

@@ -31,7 +31,7 @@ async fn a_request_is_shown_raw_and_its_answer_reaches_the_agent() {
 
 #[tokio::test]
 async fn the_policy_knows_the_kind_of_the_subject_and_of_nothing_else() {
-    let gateway = setup(&[], "permissions = { allow = [\"edit\", \"execute\"], after = \"1s\" }").start();
+    let gateway = setup(&[], "permissions = { allow = [\"edit\", \"execute\"], timeout = \"1s\" }").start();
     let session = gateway.session("fake").await;
     assert_eq!(gateway.turn(&session, "permission").await["text"], "permission: allow");
     // A command has no kind: nobody has allowed it, and nobody answers.

@@ -125,7 +125,7 @@ async fn a_prompt_that_is_not_taken_fails_and_what_the_agent_says_then_belongs_t
 
 async fn impatient() -> (Gateway, String) {
     let setup = setup(&["--state", "state"], "");
-    let gateway = setup.limits("backoff_min = \"10ms\"\ncancel = \"300ms\"\ncancel_total = \"1s\"").start();
+    let gateway = setup.settings("testing.min_backoff = \"10ms\"\ntimeouts.cancel_timeout = \"300ms\"\ntesting.cancel_total_timeout = \"1s\"").start();
     let session = gateway.session("fake").await;
     (gateway, session)
 }
@@ -190,7 +190,7 @@ async fn an_answer_that_never_comes_holds_no_turn_that_is_over() {
 
 #[tokio::test]
 async fn a_process_that_dies_in_a_turn_fails_it_and_the_session_is_resumed() {
-    let setup = setup(&["--state", "state"], "").limits("backoff_min = \"10ms\"");
+    let setup = setup(&["--state", "state"], "").settings("testing.min_backoff = \"10ms\"");
     let gateway = setup.start();
     let session = gateway.session("fake").await;
     for script in
@@ -211,7 +211,8 @@ async fn a_process_that_dies_in_a_turn_fails_it_and_the_session_is_resumed() {
 
 #[tokio::test]
 async fn a_kill_of_the_gateway_in_a_turn_leaves_one_end() {
-    let mut gateway = setup(&["--state", "state"], "").limits("drain_cancel = \"10s\"").start();
+    let mut gateway =
+        setup(&["--state", "state"], "").settings("testing.drain_cancel_timeout = \"10s\"").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "say text=x;hang").await;
     gateway.log_until(&session, |event| event["update"]["messageId"] == "a1").await;

@@ -39,7 +39,8 @@ async fn an_agent_that_answers_two_is_spoken_to_in_two() {
 /// An agent that knows only v1 is asked once in v2, and works then with everything that it can.
 async fn falls_back(args: &[&str]) {
     let args: Vec<&str> = ["--log", "received", "--state", "state"].iter().chain(args).copied().collect();
-    let setup = Setup::fake_with(&args, "protocol = 2\nfiles = \"client\"\npool = { max = 4, warm = 0 }");
+    let setup =
+        Setup::fake_with(&args, "protocol = 2\nfiles = \"client\"\npool = { max_size = 4, min_idle = 0 }");
     let gateway = setup.start();
     let session = gateway.session("fake").await;
     assert_eq!(gateway.get("/v1/agents/fake").await["protocolVersion"], 1);

@@ -56,8 +56,11 @@ async fn the_end_of_its_own_work_is_not_the_end_of_a_prompt_that_came_meanwhile(
 
 #[tokio::test]
 async fn its_own_work_keeps_the_process_can_be_cancelled_and_is_not_waited_for_in_silence() {
-    let gateway =
-        setup(&[], "pool = { max = 2, warm = 0, idle = \"100ms\" }\nlimits = { silence = \"4s\" }").start();
+    let gateway = setup(
+        &[],
+        "pool = { max_size = 2, min_idle = 0, idle_timeout = \"100ms\" }\nturn_idle_timeout = \"4s\"",
+    )
+    .start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "raw;answer;user;running;idle;running;say text=own;hang").await;
     gateway.log_until(&session, |event| event["update"]["content"]["text"] == "own").await;

@@ -11,7 +11,9 @@ use crate::support::log::{all, one, said};
 
 #[tokio::test]
 async fn a_session_comes_back_by_resume_and_nothing_is_said_twice() {
-    let gateway = setup(&["--state", "state"], "pool = { max = 2, warm = 0, idle = \"200ms\" }").start();
+    let gateway =
+        setup(&["--state", "state"], "pool = { max_size = 2, min_idle = 0, idle_timeout = \"200ms\" }")
+            .start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "say text=one").await;
     gateway.log_until(&session, |event| event["type"] == "session.detached").await;
@@ -26,7 +28,7 @@ async fn a_session_comes_back_by_resume_and_nothing_is_said_twice() {
 
 #[tokio::test]
 async fn a_session_that_the_agent_has_lost_begins_anew() {
-    let gateway = setup(&["--fail-resume"], "").limits("backoff_min = \"10ms\"").start();
+    let gateway = setup(&["--fail-resume"], "").settings("testing.min_backoff = \"10ms\"").start();
     let session = gateway.session("fake").await;
     gateway.turn(&session, "crash").await;
     assert_eq!(gateway.turn(&session, "say text=two").await["text"], "two");
@@ -114,7 +116,7 @@ async fn the_files_and_terminals_of_the_client_are_not_there() {
 
 #[tokio::test]
 async fn a_process_that_closed_its_session_serves_the_next_and_a_close_ends_the_turn() {
-    let gateway = setup(&[], "pool = { max = 1, warm = 0 }").start();
+    let gateway = setup(&[], "pool = { max_size = 1, min_idle = 0 }").start();
     let session = gateway.session("fake").await;
     gateway.prompt(&session, "say text=x;hang").await;
     gateway.log_until(&session, |event| event["update"]["messageId"] == "a1").await;

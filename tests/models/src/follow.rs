@@ -19,14 +19,14 @@ use crate::types::{Ids, Limits, SessionId, Tenant};
 /// A log in memory with small limits, so that readers often read the next event from the store.
 pub(crate) fn log(tail_bytes: usize) -> EventLog {
     let limits = Limits {
-        run_bytes: 400,
-        tail_bytes,
-        tails_bytes: 2 * tail_bytes,
+        max_run_bytes: 400,
+        max_session_tail_bytes: tail_bytes,
+        max_tail_bytes: 2 * tail_bytes,
         store_page_bytes: 600,
         read_ahead_bytes: 1000,
-        pages_bytes: 1500,
-        transaction_bytes: 600,
-        store_readers: 1,
+        max_read_cache_bytes: 1500,
+        max_transaction_bytes: 600,
+        max_store_readers: 1,
         ..Limits::default()
     };
     let store = Arc::new(MemoryStore::new(Ids::system()));

@@ -13,8 +13,10 @@ use serde_json::json;
 use crate::Outcome;
 
 /// The templates, the newest first.
-pub(super) const FLAVORS: &[ConfigFlavor] =
-    &[ConfigFlavor { name: "flat limits", template: include_str!("configs/flat_limits.toml") }];
+pub(super) const FLAVORS: &[ConfigFlavor] = &[
+    ConfigFlavor { name: "sections", template: include_str!("configs/sections.toml") },
+    ConfigFlavor { name: "flat limits", template: include_str!("configs/flat_limits.toml") },
+];
 
 /// The keys of some range of versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,9 +16,9 @@ use crate::support::{Follower, Gateway, History, Random, Setup, procfs};
 
 pub(super) const SESSIONS: usize = 20;
 
-const LIMITS: &str = "requests_per_minute = 10000000\nprompts_per_minute = 10000000\nlive_sessions = 200\n\
-                      line_places = 200\nstreams = 300\nconnections_per_address = 2000\nbreaker_crashes = 100000\n\
-                      backoff_min = \"10ms\"\nbackoff_max = \"20ms\"\ndrain = \"300ms\"\n";
+const LIMITS: &str = "limits.per_key.max_requests_per_minute = 10000000\nlimits.per_key.max_prompts_per_minute = 10000000\nlimits.per_key.max_live_sessions = 200\n\
+                      testing.max_queue_places = 200\nlimits.per_key.max_streams = 300\nserver.max_connections_per_address = 2000\ntesting.max_breaker_crashes = 100000\n\
+                      testing.min_backoff = \"10ms\"\ntesting.max_backoff = \"20ms\"\ntimeouts.drain_timeout = \"300ms\"\n";
 
 /// How a life of the gateway ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +67,8 @@ impl World {
         let args = ["--resume-any", "--journal", journals.to_str().expect("UTF-8")];
         // Fewer processes than sessions: some prompts have started and wait for one when the gateway ends.
         let processes = SESSIONS * 3 / 4;
-        let pool = format!("terminals = \"gateway\"\npool = {{ max = {processes}, warm = 0 }}");
-        let gateway = Setup::fake_with(&args, &pool).limits(LIMITS).start();
+        let pool = format!("terminals = \"gateway\"\npool = {{ max_size = {processes}, min_idle = 0 }}");
+        let gateway = Setup::fake_with(&args, &pool).settings(LIMITS).start();
         let journals = Journals::new(&journals);
         Self { gateway, journals, _folder: folder, lives: Vec::new(), alive: Vec::new(), memory: Vec::new() }
     }

@@ -1,0 +1,137 @@
+//! The sample file and the reference of all keys, generated from the table of keys.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use super::agent::{Agent, Launch};
+use super::key::{Key, KeyDefault};
+use super::show::agent_values;
+use super::{Config, DataDir, keys};
+
+const SAMPLE_HEAD: &str = "\
+# A sample configuration of acp-gateway: every key with its default. Remove the # before a key to change it.
+#
+# Pass the file with --config FILE or ACP_GATEWAY_CONFIG. Variables such as ACP_GATEWAY__SERVER__MAX_CONNECTIONS
+# override keys of the file, and flags override variables. Sizes are numbers of bytes or texts such as \"16MiB\".
+";
+
+/// The documentation of the keys of an agent's entry.
+const AGENT_KEYS: [(&str, &str); 13] = [
+    (
+        "env",
+        "Variables of the agent. A value is a text, { from_env = \"NAME\" } or { from_file = \"/path\" }.",
+    ),
+    (
+        "home",
+        "\"own\": a separate home directory. \"user\": the home directory and sign-ins of the operator.",
+    ),
+    ("files", "The server of the agent's file requests: \"off\", \"client\" or \"gateway\"."),
+    ("terminals", "The server of the agent's terminal requests: \"off\", \"client\" or \"gateway\"."),
+    (
+        "permissions",
+        "Without an answer within `timeout`: \"reject\", or \"wait\" until the turn ends. `allow` has kinds of tools.",
+    ),
+    ("meta", "Keys of `_meta` that clients may send when they create a session."),
+    ("rpc", "Methods that clients may call. A name that ends in * is a prefix."),
+    ("terminal_auth", "Whether users may sign in to the agent in a terminal."),
+    ("protocol", "The version of ACP that the gateway requests: 1 or 2."),
+    (
+        "pool",
+        "The number of processes, the idle processes that the pool keeps ready, and the times before it reclaims them.",
+    ),
+    ("start_timeout", "The time until the agent answers `initialize`. Then the start fails."),
+    ("turn_idle_timeout", "The time of a turn without an update or a request. Then the gateway cancels it."),
+    ("max_line_bytes", "The size of one message of the agent. A longer message ends the process."),
+];
+
+const AGENT_HEAD: &str = "
+# Agents: one table for each. Without a table, the gateway offers the demo agent and known agents on PATH.
+#
+# [agents.claude]
+# # A name on PATH or an absolute path. The built-in agent has `builtin = \"demo\"` instead.
+# command = \"claude-agent-acp\"
+# args = []
+";
+
+const MCP_TAIL: &str = "
+# MCP servers that clients may select by name: one table for each. A server has a URL (`type` is \"http\" or \"sse\") or a command.
+#
+# [mcp.docs]
+# url = \"https://mcp.example/docs\"
+# type = \"http\"
+# headers = {}
+#
+# [mcp.files]
+# command = \"mcp-files\"
+# args = []
+# env = {}
+";
+
+/// Returns the sample file. Lines that begin with `#` and a key are settings; other comments begin with `# `.
+pub fn sample() -> String {
+    let config = default_config();
+    let mut text = SAMPLE_HEAD.to_owned();
+    for (section, description) in keys::SECTIONS {
+        write_line(&mut text, &format!("\n# {description}\n[{section}]"));
+        for key in keys::of_section(section) {
+            let setting = match key.default {
+                KeyDefault::Fixed => format!("#{} = {}", key.name, value_of(key, &config)),
+                KeyDefault::Described { text, example } => {
+                    format!("# Default: {text}.\n# {} = {example}", key.name)
+                }
+            };
+            write_line(&mut text, &format!("# {}\n{setting}", key.comment));
+        }
+    }
+    text.push_str(AGENT_HEAD);
+    for (name, comment, value) in agent_keys() {
+        write_line(&mut text, &format!("# # {comment}\n# {name} = {value}"));
+    }
+    text.push_str(MCP_TAIL);
+    text
+}
+
+/// Returns the tables of the configuration reference in Markdown.
+pub fn reference() -> String {
+    let config = default_config();
+    let mut text = String::new();
+    for (section, description) in keys::SECTIONS {
+        write_line(
+            &mut text,
+            &format!("## `[{section}]`\n\n{description}\n\n| key | default | meaning |\n|---|---|---|"),
+        );
+        for key in keys::of_section(section) {
+            let default = match key.default {
+                KeyDefault::Fixed => format!("`{}`", value_of(key, &config)),
+                KeyDefault::Described { text, .. } => text.to_owned(),
+            };
+            write_line(&mut text, &format!("| `{}` | {default} | {} |", key.name, key.comment));
+        }
+        text.push('\n');
+    }
+    write_line(&mut text, "## `[agents.<name>]`\n\n| key | default | meaning |\n|---|---|---|");
+    for (name, comment, value) in agent_keys() {
+        write_line(&mut text, &format!("| `{name}` | `{value}` | {comment} |"));
+    }
+    text
+}
+
+/// Iterates over the keys of an agent's entry with their documentation and defaults.
+fn agent_keys() -> impl Iterator<Item = (&'static str, &'static str, String)> {
+    agent_values(&Agent::new(Launch::Demo)).into_iter().map(|(name, value)| {
+        let comment = AGENT_KEYS.iter().find(|(key, _)| *key == name).map_or("", |(_, comment)| comment);
+        (name, comment, value)
+    })
+}
+
+fn default_config() -> Config {
+    Config::with_defaults(DataDir::new(PathBuf::new()))
+}
+
+fn value_of(key: &Key, config: &Config) -> String {
+    (key.show)(config).unwrap_or_default()
+}
+
+fn write_line(text: &mut String, line: &str) {
+    writeln!(text, "{line}").expect("writing to a string does not fail");
+}

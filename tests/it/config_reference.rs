@@ -1,0 +1,118 @@
+//! The sample file and the reference of the configuration, which are generated from the code.
+//!
+//! `UPDATE=1 cargo test --test it config_reference` writes them again.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::fs;
+use std::path::Path;
+
+use acp_gateway::config::{self, Config, Environment, Flags, Shown};
+use toml::Table;
+
+const SAMPLE: &str = "acp-gateway.sample.toml";
+const REFERENCE: &str = "docs/reference/configuration.md";
+const BEGIN: &str = "<!-- generated: begin -->\n";
+const END: &str = "<!-- generated: end -->\n";
+
+#[expect(clippy::disallowed_methods, reason = "the flag is for developers")]
+fn compare(path: &str, expected: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&file, expected).unwrap();
+    }
+    let committed = fs::read_to_string(&file).unwrap();
+    assert!(committed == expected, "{path} is out of date: UPDATE=1 cargo test --test it config_reference");
+}
+
+fn load(file: &str) -> Config {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.toml");
+    fs::write(&path, file).unwrap();
+    let environment: Environment = [("ACP_GATEWAY_DATA", "/data")].into_iter().collect();
+    config::load(&Flags { config: Some(path), ..Flags::default() }, &environment, &|_| false).unwrap()
+}
+
+/// All values as a table, without the comments.
+fn values(config: &Config) -> Table {
+    config::show(config, Shown::All).parse().unwrap()
+}
+
+/// Removes `marker` from the lines that begin with it and a key or a header.
+fn uncomment(text: &str, marker: &str) -> String {
+    let setting = |line: &&str| {
+        let rest = line.strip_prefix(marker)?;
+        let is_setting =
+            rest.starts_with('[') || rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+        is_setting.then(|| rest.to_owned())
+    };
+    text.lines().map(|line| setting(&line).unwrap_or_else(|| line.to_owned()) + "\n").collect()
+}
+
+#[test]
+fn sample_file_is_generated() {
+    compare(SAMPLE, &config::sample());
+}
+
+#[test]
+fn reference_is_generated() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(REFERENCE);
+    let text = fs::read_to_string(file).unwrap();
+    let (head, rest) = text.split_once(BEGIN).unwrap();
+    let (_, tail) = rest.split_once(END).unwrap();
+    compare(REFERENCE, &format!("{head}{BEGIN}\n{}\n{END}{tail}", config::reference().trim_end()));
+}
+
+#[test]
+fn uncommented_sample_is_the_default_configuration() {
+    let defaults = load("");
+    let sample = config::sample();
+    assert_eq!(values(&load(&sample)), values(&defaults));
+    let uncommented = uncomment(&sample, "#");
+    assert_ne!(uncommented, sample);
+    let loaded = load(&uncommented);
+    assert_eq!(values(&loaded), values(&defaults));
+    assert_eq!(format!("{:?}", loaded.limits), format!("{:?}", defaults.limits));
+    assert_eq!(loaded.changes_that_need_restart(&defaults), Vec::<String>::new());
+}
+
+#[test]
+fn examples_in_the_sample_are_valid() {
+    let config = load(&uncomment(&uncomment(&config::sample(), "#"), "# "));
+    assert_eq!(config.agents.len(), 1);
+    assert_eq!(config.mcp.len(), 2);
+    let demo = load("[agents.claude]\ncommand = \"claude-agent-acp\"\n");
+    assert_eq!(values(&config)["agents"], values(&demo)["agents"]);
+}
+
+#[test]
+fn check_prints_only_what_is_set_unless_asked_for_all() {
+    let config =
+        load("[timeouts]\ndrain_timeout = \"9s\"\n[agents.a]\nbuiltin = \"demo\"\npool = { max_size = 3 }\n");
+    let set = config::show(&config, Shown::Set);
+    let lines: Vec<_> = set.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
+    let values: Vec<_> = lines.iter().map(|line| line.split("  # ").next().unwrap()).collect();
+    assert_eq!(
+        values,
+        [
+            "[server]",
+            "data_dir = \"/data\"",
+            "[timeouts]",
+            "drain_timeout = \"9s\"",
+            "[agents.a]",
+            "builtin = \"demo\"",
+            "pool = { max_size = 3, min_idle = 1, min_idle_for = \"1d\", idle_timeout = \"10m\", no_load_idle_timeout = \"4h\", no_load_reclaim_timeout = \"10m\" }",
+        ]
+    );
+    let all = config::show(&config, Shown::All);
+    assert!(all.contains("max_streams = 2000  # default\n"), "{all}");
+    assert!(all.contains("log_filter") == config.log_filter.is_some(), "{all}");
+    assert!(lines.iter().all(|line| all.contains(line)), "{all}");
+}
+
+/// About forty keys are enough: everything else is internal.
+#[test]
+fn number_of_keys_stays_small() {
+    let keys = config::reference().lines().filter(|line| line.starts_with("| `")).count();
+    assert!((40..=70).contains(&keys), "{keys} keys");
+}
