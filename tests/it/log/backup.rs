@@ -182,9 +182,11 @@ async fn a_restore_takes_no_log_from_a_gateway_and_no_file_that_is_none() {
     std::fs::write(super::file(&gateway), &before).expect("the folder is ours");
     let text = gateway.path("text");
     std::fs::write(&text, "not a log").expect("the folder is ours");
-    for (file, why) in
-        [(&bad, "damaged"), (&text, "is not an event log of acp-gateway"), (&gateway.path("none"), "No such file")]
-    {
+    for (file, why) in [
+        (&bad, "damaged"),
+        (&text, "is not an event log of acp-gateway"),
+        (&gateway.path("none"), "No such file"),
+    ] {
         let told = said(&run(&gateway, &["restore", text_of(file)]), false);
         assert!(told.contains(why), "{told}");
         assert!(std::fs::read(super::file(&gateway)).expect("the log") == before, "the log stays as it is");
@@ -195,7 +197,7 @@ async fn a_restore_takes_no_log_from_a_gateway_and_no_file_that_is_none() {
     std::fs::rename(&log, log.with_file_name("log.sqlite.before-1")).expect("the folder is ours");
     std::fs::copy(&good, log.with_file_name("log.sqlite.restored")).expect("the folder is ours");
     let refused = gateway.serve("127.0.0.1:0").output().expect("the binary was built");
-    assert!(said(&refused, false).contains("do it again"), "{refused:?}");
+    assert!(said(&refused, false).contains("repeat the restore"), "{refused:?}");
     said(&run(&gateway, &["restore", text_of(&good)]), true);
     gateway.start();
     eventually("the session is back", Duration::from_secs(10), || async {
