@@ -6,7 +6,6 @@
 mod command_output;
 mod content;
 mod diff;
-mod event_view;
 mod items;
 mod markdown;
 mod members;

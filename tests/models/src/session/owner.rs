@@ -180,11 +180,11 @@ async fn resolutions(log: SessionLog) -> Vec<LoggedResolution> {
     let mut found: Vec<LoggedResolution> = Vec::new();
     while found.len() < REQUESTS as usize {
         let Item::Run(run) = reader.next().await.expect("the store reads") else { continue };
-        for frame in run.events().filter(|frame| frame.kind == "request.resolved") {
-            let event: serde_json::Value = serde_json::from_slice(frame.data).expect("an event is JSON");
+        for frame in run.events().filter(|frame| frame.kind() == "request.resolved") {
+            let event: serde_json::Value = serde_json::from_slice(frame.json()).expect("an event is JSON");
             let text = |name: &str| event[name].as_str().map(str::to_owned);
             found.push(LoggedResolution {
-                seq: frame.seq,
+                seq: frame.seq(),
                 id: text("requestId").expect("it has one"),
                 resolution: text("resolution").expect("it has one"),
                 by: text("by"),
