@@ -8,6 +8,7 @@ pub mod telemetry;
 pub mod config;
 pub mod jsonrpc;
 pub mod api;
+pub mod event;
 pub mod acp;
 pub mod store;
 pub mod process;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use acp_gateway::acp::UpdateLine;
 use acp_gateway::api::event::SessionUpdate;
-use acp_gateway::eventlog::{Event, EventLog, Framer, Item, Members, Records, Run, SessionLog, Start};
+use acp_gateway::event::{Event, Framer, Members};
+use acp_gateway::eventlog::{EventLog, Item, Records, Run, SessionLog, Start};
 use acp_gateway::jsonrpc::{self, LineDecoder};
 use acp_gateway::shutdown::Shutdown;
 use acp_gateway::store::MemoryStore;
@@ -163,7 +164,7 @@ fn fold(c: &mut Criterion) {
         b.iter(|| {
             let mut fold = TurnFold::new();
             for frame in runs.iter().flat_map(Run::events) {
-                fold.event(frame.kind, frame.data);
+                fold.event(&frame);
             }
             fold
         });
@@ -171,7 +172,7 @@ fn fold(c: &mut Criterion) {
     group.bench_function("session", |b| {
         b.iter(|| {
             let mut fold = SessionFold::default();
-            runs.iter().flat_map(Run::events).filter(|frame| fold.event(frame.kind, frame.data)).count()
+            runs.iter().flat_map(Run::events).filter(|frame| fold.event(frame)).count()
         });
     });
     group.finish();

@@ -1,7 +1,8 @@
 //! Events encoded as frames and parsed again by an EventSource model.
 
-use acp_gateway::api::event;
-use acp_gateway::eventlog::{Event, Framer, Members, Run};
+use acp_gateway::api::event::TYPES;
+use acp_gateway::event::{Event, Framer, Members};
+use acp_gateway::eventlog::Run;
 use acp_gateway::http::wire::Encoder;
 use acp_gateway::types::{Epoch, PromptId, SessionId, Tenant, Timestamp};
 use bytes::BytesMut;
@@ -38,7 +39,7 @@ pub fn sse(data: &[u8]) {
         && let Some(payload) = input.piece()
     {
         let (head, payload) = payload.split_at(payload.len().min(2));
-        let kind = event::TYPES[usize::from(head.first().copied().unwrap_or(0)) % event::TYPES.len()].1;
+        let kind = TYPES[usize::from(head.first().copied().unwrap_or(0)) % TYPES.len()].1;
         let prompt = head.get(1).filter(|byte| **byte > 0).map(|byte| PromptId::new(u32::from(*byte)));
         let members = payload_members(payload);
         let event = Event {
@@ -104,8 +105,8 @@ fn shaped(run: &Run, sent: &[Sent], cuts: &[u8], shape: Encoder) {
     let mut out = BytesMut::from(&*shape.encode_retry(RETRY));
     for frame in run.events() {
         out.extend_from_slice(shape.keep_alive());
-        let id = format!("k3-{}", frame.seq);
-        shape.encode_into(&mut out, Some(&id), frame.kind, frame.data);
+        let id = format!("k3-{}", frame.seq());
+        shape.encode_into(&mut out, Some(&id), frame.kind(), frame.json());
         out.extend_from_slice(shape.keep_alive());
         shape.encode_into(&mut out, Some(&id), "position", POSITION.as_bytes());
     }
@@ -120,7 +121,7 @@ fn lines(run: &Run, sent: &[Sent]) {
     let mut out = BytesMut::new();
     for frame in run.events() {
         out.extend_from_slice(Encoder::Ndjson.keep_alive());
-        Encoder::Ndjson.encode_into(&mut out, None, frame.kind, frame.data);
+        Encoder::Ndjson.encode_into(&mut out, None, frame.kind(), frame.json());
     }
     let text = std::str::from_utf8(&out).expect("it is text");
     assert_eq!(text.lines().count(), sent.len());

@@ -4,12 +4,11 @@
 //! read cache, the notification of readers and retention. A reader sees an event only after its commit. The
 //! module must not know ACP or HTTP: event types and JSON members pass through unchanged.
 //!
-//! Reading order: `event`, `pending` and `writer` (append to commit), `session` and `tails` (published runs),
+//! Reading order: `pending` and `writer` (append to commit), `session` and `tails` (published runs),
 //! `notify` (waking readers), `reader` and `global_reader` (replay and tail), `retention` and `alarm`.
 
 mod alarm;
 mod global_reader;
-mod event;
 mod reader_registry;
 mod read_cache;
 mod pending;
@@ -46,9 +45,8 @@ use tails::Tails;
 use writer::{CommitQueue, MaintenanceJob, Write};
 
 /// Types that readers return, so that a caller that only reads does not import the store.
-pub use crate::store::{Frame, ReadError, Run};
+pub use crate::store::{ReadError, Run};
 pub use alarm::{Alarm, DiskSpace};
-pub use event::{Event, Framer, Members};
 pub use global_reader::{GlobalItem, GlobalReader, GlobalScope, GlobalStart};
 pub use notify::{Delivery, DirectSink, Notifier};
 pub use reader::{Item, NotReady, Reader, ResetReason, Start, TailCursor};

@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
+use crate::event::{Event, Framer};
 use crate::types::{Epoch, SessionId, Timestamp};
 
-use super::Event;
-use super::event::Framer;
 use super::records::{Changes, Records};
 
 /// One run and the records that belong to its events. The writer dequeues one chunk at a time.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use crate::event::Event;
 use crate::shutdown::lock_or_abort;
 use crate::store::{ReadError, Run, Table};
 use crate::types::{EventId, SessionId, Tenant};
@@ -14,7 +15,7 @@ use super::pending::Pending;
 use super::reader::{Reader, Start};
 use super::records::Records;
 use super::tails::SessionTail;
-use super::{DiskSpace, Event, Shared};
+use super::{DiskSpace, Shared};
 
 /// The log stopped before the requested commit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -59,8 +59,8 @@ pub(super) async fn session(context: &Context, log: &SessionLog) -> Result<Sessi
         let runs = runs.map_err(|error| Refusal::internal(&error))?;
         let Some(last) = runs.last() else { break };
         seq = last.last_seq;
-        for frame in runs.iter().flat_map(Run::events) {
-            fold.event(frame.kind, frame.data);
+        for event in runs.iter().flat_map(Run::events) {
+            fold.event(&event);
         }
     }
     let requests = requests(context, &record).await?;

@@ -268,22 +268,20 @@ impl SessionHandle {
     /// Folds the events of a turn up to `last`.
     async fn fold_turn(&self, record: &PromptRecord, last: u64) -> Result<FoldedTurn, Refusal> {
         let page = self.registry.context().limits.store_page_bytes;
-        let wanted = format!("\"promptId\":\"{}\"", record.prompt_id);
         let (mut turn, mut seq, mut read) = (TurnFold::new(), record.first_seq - 1, 0);
         while seq < last {
             let runs = self.entry.log.read(seq, page).await.map_err(|error| Refusal::internal(&error))?;
             let Some(end) = runs.last().map(|run| run.last_seq) else { break };
             read += runs.iter().map(|run| run.frames.len()).sum::<usize>();
-            for frame in runs
+            for event in runs
                 .iter()
                 .filter_map(|run| run.through(last))
                 .collect::<Vec<Run>>()
                 .iter()
                 .flat_map(Run::events)
             {
-                if memchr::memmem::find(&frame.data[..frame.data.len().min(256)], wanted.as_bytes()).is_some()
-                {
-                    turn.event(frame.kind, frame.data);
+                if event.is_of(record.prompt_id) {
+                    turn.event(&event);
                 }
             }
             seq = end.min(last);

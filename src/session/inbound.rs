@@ -9,7 +9,8 @@ use super::subagents::SessionOwner;
 use crate::acp;
 use crate::agent::{Batch, Inbound};
 use crate::api::event::{AgentInvalidOutput, EventMembers as _, Extension, SessionUpdate};
-use crate::eventlog::{Event, Members, Records};
+use crate::event::{Event, Members};
+use crate::eventlog::Records;
 use crate::jsonrpc::{CallId, RpcError};
 use crate::types::PromptId;
 

@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -25,13 +24,6 @@ use crate::types::{PromptId, Timestamp};
 
 /// The delay before a restored prompt is retried after a limit refused it.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The blocks in `prompt.queued` and `prompt.started`.
-#[derive(Deserialize)]
-struct Blocks<'a> {
-    #[serde(borrow, default)]
-    prompt: Option<&'a RawValue>,
-}
 
 impl Actor {
     /// Begins the next prompt of the queue, unless a turn runs.
@@ -164,8 +156,8 @@ impl Actor {
             return Ok(Err(expired(self)));
         }
         let runs = self.log.read(record.first_seq - 1, 1).await.map_err(|error| Refusal::internal(&error))?;
-        let frame = runs.iter().flat_map(Run::events).find(|frame| frame.seq == record.first_seq);
-        let blocks = frame.and_then(|frame| serde_json::from_slice::<Blocks<'_>>(frame.data).ok()?.prompt);
+        let event = runs.iter().flat_map(Run::events).find(|event| event.seq() == record.first_seq);
+        let blocks = event.and_then(|event| event.payload()?.prompt);
         Ok(blocks.map(ToOwned::to_owned).ok_or_else(|| {
             let detail = "the gateway was restarted, and the log no longer has the content of the prompt";
             Problem::new(ProblemCode::Interrupted, detail)

@@ -164,8 +164,8 @@ impl Actor {
             let Some(last) = runs.last() else { return Ok(()) };
             seq = last.last_seq;
             for run in &runs {
-                for frame in run.events() {
-                    self.fold_changed |= self.fold.event(frame.kind, frame.data);
+                for event in run.events() {
+                    self.fold_changed |= self.fold.event(&event);
                 }
             }
         }

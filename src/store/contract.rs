@@ -75,7 +75,7 @@ pub(crate) fn append(store: &dyn EventStore, runs: Vec<Run>) -> Vec<u64> {
 }
 
 pub(crate) fn seqs(runs: &[Run]) -> Vec<u64> {
-    runs.iter().flat_map(Run::events).map(|event| event.seq).collect()
+    runs.iter().flat_map(Run::events).map(|event| event.seq()).collect()
 }
 
 fn value(store: &dyn EventStore, table: Table, key: &str) -> Option<String> {
@@ -89,7 +89,7 @@ fn read_everything(store: &dyn EventStore, after_pos: u64, max_bytes: usize) -> 
     while cursor < store.tail().last_pos {
         let page = store.read_all(cursor, max_bytes, &|_, _| true).expect("could not read the store");
         for run in &page.runs {
-            found.extend(run.events().map(|event| (run.pos(event.seq), run.session, event.seq)));
+            found.extend(run.events().map(|event| (run.pos(event.seq()), run.session, event.seq())));
         }
         assert!(page.through_pos > cursor, "a page must advance");
         cursor = page.through_pos;

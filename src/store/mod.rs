@@ -26,7 +26,7 @@ use crate::types::{Epoch, SessionId, Timestamp};
 
 pub use memory::MemoryStore;
 pub use record::{Delete, Expect, Put, Record, Table};
-pub use run::{Frame, Run};
+pub use run::Run;
 pub use sqlite::compress;
 pub use sqlite::{CheckError, CheckReport, OpenError, RestoreReport, SqliteStore, copy, restore};
 pub use usage::LogUsage;

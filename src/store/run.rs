@@ -1,11 +1,8 @@
-//! Runs: consecutive events of one session, encoded as the bytes that readers receive.
-//!
-//! A frame is exactly `id: <epoch>-<seq>\nevent: <type>\ndata: <one line of JSON>\n\n`. No field contains a
-//! line feed, so only an empty line ends a frame.
+//! Runs: consecutive events of one session, as the frames that readers receive.
 
 use bytes::{Bytes, BytesMut};
-use memchr::{memchr, memmem};
 
+use crate::event::{self, EventRef};
 use crate::types::{Epoch, SessionId, Tenant};
 
 /// Consecutive events of one session. A run can be split after any event. Splitting shares the bytes.
@@ -20,19 +17,6 @@ pub struct Run {
     pub last_pos: u64,
     pub frames: Bytes,
 }
-
-/// One event of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frame<'a> {
-    pub seq: u64,
-    pub kind: &'a str,
-    /// The line of JSON, without `data: ` and without the line feed.
-    pub data: &'a [u8],
-    /// The whole frame, including the empty line at the end.
-    pub bytes: &'a [u8],
-}
-
-const FRAME_END: &[u8] = b"\n\n";
 
 impl Run {
     /// The number of events.
@@ -97,8 +81,7 @@ impl Run {
         if self.frames.len() <= max_bytes {
             return self;
         }
-        let ends = memmem::find_iter(&self.frames, FRAME_END).map(|at| at + FRAME_END.len());
-        let fit = ends.take_while(|end| *end <= max_bytes).count();
+        let fit = event::ends(&self.frames).take_while(|end| *end <= max_bytes).count();
         let last = self.first_seq + u64::try_from(fit.max(1)).unwrap_or(1) - 1;
         match self.through(last) {
             Some(run) if run.last_seq < self.last_seq => {
@@ -109,17 +92,8 @@ impl Run {
     }
 
     /// The events, oldest first.
-    pub fn events(&self) -> impl Iterator<Item = Frame<'_>> {
-        let mut rest: &[u8] = &self.frames;
-        let mut seq = self.first_seq;
-        std::iter::from_fn(move || {
-            let end = memmem::find(rest, FRAME_END)? + FRAME_END.len();
-            let (bytes, after) = rest.split_at(end);
-            rest = after;
-            let frame = Frame::parse(seq, bytes)?;
-            seq += 1;
-            Some(frame)
-        })
+    pub fn events(&self) -> impl Iterator<Item = EventRef<'_>> {
+        event::events(&self.frames, self.first_seq)
     }
 
     /// The same events with another epoch. A restored store uses this, since its epoch differs from that of
@@ -127,17 +101,8 @@ impl Run {
     #[must_use]
     pub fn with_epoch(&self, epoch: &Epoch) -> Self {
         let mut frames = BytesMut::with_capacity(self.frames.len() + 64);
-        for frame in self.events() {
-            let id = format!("{epoch}-{}", frame.seq);
-            frames.extend_from_slice(
-                format!("id: {id}\nevent: {}\ndata: {{\"id\":\"{id}\"", frame.kind).as_bytes(),
-            );
-            // Skip `{"id":"` and the old id, which contains no quote.
-            let old = b"{\"id\":\"".len();
-            let after = frame.data.get(old..).unwrap_or_default();
-            let rest = memchr(b'"', after).map_or(&[][..], |quote| &after[quote + 1..]);
-            frames.extend_from_slice(rest);
-            frames.extend_from_slice(FRAME_END);
+        for event in self.events() {
+            event.write_with_epoch(&mut frames, epoch);
         }
         Self { frames: frames.freeze(), ..self.clone() }
     }
@@ -145,19 +110,7 @@ impl Run {
     /// The offset in `frames` at which the frame of `seq` ends.
     fn end_of(&self, seq: u64) -> usize {
         let nth = usize::try_from(seq - self.first_seq).unwrap_or(usize::MAX);
-        memmem::find_iter(&self.frames, FRAME_END)
-            .nth(nth)
-            .map_or(self.frames.len(), |at| at + FRAME_END.len())
-    }
-}
-
-impl<'a> Frame<'a> {
-    fn parse(seq: u64, bytes: &'a [u8]) -> Option<Self> {
-        let after_id = memchr(b'\n', bytes)? + 1;
-        let rest = bytes[after_id..].strip_prefix(b"event: ")?;
-        let kind_end = memchr(b'\n', rest)?;
-        let data = rest[kind_end + 1..].strip_prefix(b"data: ")?.strip_suffix(FRAME_END)?;
-        Some(Self { seq, kind: std::str::from_utf8(&rest[..kind_end]).ok()?, data, bytes })
+        event::ends(&self.frames).nth(nth).unwrap_or(self.frames.len())
     }
 }
 
@@ -176,7 +129,7 @@ mod tests {
             let seqs: Vec<u64> = head
                 .iter()
                 .chain(&tail)
-                .flat_map(|part| part.events().map(|e| e.seq).collect::<Vec<_>>())
+                .flat_map(|part| part.events().map(|e| e.seq()).collect::<Vec<_>>())
                 .collect();
             assert_eq!(seqs, [5, 6, 7, 8, 9], "cut at {cut}");
             let bytes: Vec<u8> = head.iter().chain(&tail).flat_map(|part| part.frames.to_vec()).collect();
@@ -205,9 +158,9 @@ mod tests {
     fn frames_equal_written_bytes() {
         let run = run(1, 1..=2);
         let frame = run.events().nth(1).unwrap();
-        assert_eq!((frame.seq, frame.kind), (2, "test"));
-        assert!(frame.data.starts_with(b"{\"id\":\"e-2\",\"seq\":2,"));
-        assert!(frame.bytes.starts_with(b"id: e-2\nevent: test\ndata: {"));
+        assert_eq!((frame.seq(), frame.kind()), (2, "test"));
+        assert!(frame.json().starts_with(b"{\"id\":\"e-2\",\"seq\":2,"));
+        assert!(frame.frame().starts_with(b"id: e-2\nevent: test\ndata: {"));
     }
 
     #[test]

@@ -9,7 +9,6 @@ use serde_json::value::RawValue;
 
 use super::Budget;
 use super::content::Content;
-use super::event_view::EventView;
 use super::members::{Members, Null};
 use super::parts::Output;
 use super::tool_call::{FinishedCall, ToolCall};
@@ -18,6 +17,7 @@ use crate::api::{
     ContextLost, Role, Settled, TurnCompaction, TurnItem, TurnMessage, TurnNotice, TurnOther, TurnRequest,
     TurnSessionMessage, TurnSubagent, TurnTerminal, TurnToolCall,
 };
+use crate::event::Payload;
 use crate::types::limits::FOLDED_TURN_BYTES;
 use crate::types::{RequestId, Timestamp};
 
@@ -229,7 +229,7 @@ impl Items {
     }
 
     /// Folds the resolution of a request. An unknown request is ignored: its beginning was pruned.
-    pub(super) fn resolved(&mut self, id: RequestId, at: Timestamp, event: EventView<'_>) {
+    pub(super) fn resolved(&mut self, id: RequestId, at: Timestamp, event: Payload<'_>) {
         let known = self.places.get(&Key(None, ItemKey::Request(id))).copied();
         let Some(Body::Whole(TurnItem::Request(request))) = body(&mut self.list, known) else { return };
         let mut fitting = |raw: &RawValue| self.bytes.rest.reserve(raw.get().len()).then(|| raw.to_owned());

@@ -10,7 +10,6 @@
 mod command_output;
 mod content;
 mod diff;
-mod event_view;
 mod items;
 mod markdown;
 mod members;

@@ -1,8 +1,7 @@
 //! Folds a terminal's output from the log.
 
-use serde::Deserialize;
-
 use crate::api::event::{EventMembers, TerminalOutput};
+use crate::event::{EventRef, Payload};
 use crate::types::TerminalId;
 
 /// The latest contiguous output of a terminal.
@@ -15,14 +14,6 @@ pub struct OutputFold {
     pub offset: u64,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct OutputChunk {
-    terminal_id: String,
-    offset: u64,
-    data: String,
-}
-
 impl OutputFold {
     /// Creates a fold that keeps `limit` bytes.
     pub fn new(terminal: TerminalId, limit: usize) -> Self {
@@ -30,20 +21,23 @@ impl OutputFold {
     }
 
     /// Folds an event. Events of other types and terminals are ignored.
-    pub fn event(&mut self, kind: &str, data: &[u8]) {
-        if kind != TerminalOutput::TYPE {
+    pub fn event(&mut self, event: &EventRef<'_>) {
+        if event.kind() != TerminalOutput::TYPE {
             return;
         }
-        let Ok(piece) = serde_json::from_slice::<OutputChunk>(data) else { return };
-        if piece.terminal_id != self.terminal.to_string() {
+        let Some(Payload { terminal_id, offset: Some(offset), data: Some(data), .. }) = event.payload()
+        else {
+            return;
+        };
+        if terminal_id != Some(self.terminal) {
             return;
         }
-        if piece.offset != self.offset + self.output.len() as u64 {
+        if offset != self.offset + self.output.len() as u64 {
             // The output in between was not logged or has been pruned.
             self.output.clear();
-            self.offset = piece.offset;
+            self.offset = offset;
         }
-        self.output.push_str(&piece.data);
+        self.output.push_str(&data);
         let over = self.output.ceil_char_boundary(self.output.len().saturating_sub(self.limit));
         self.output.drain(..over);
         self.offset += over as u64;
@@ -53,23 +47,28 @@ impl OutputFold {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::tests::{event, frame};
 
-    fn output(terminal: &str, offset: u64, data: &str) -> Vec<u8> {
-        serde_json::json!({ "id": "k-1", "terminalId": terminal, "offset": offset, "data": data })
-            .to_string()
-            .into_bytes()
+    fn framed(kind: &str, members: &str) -> Vec<u8> {
+        frame(1, kind, None, "2026-11-21T22:15:00.000Z", members)
+    }
+
+    fn output(terminal: &str, offset: u64, data: &str) -> String {
+        format!(r#""terminalId":"{terminal}","offset":{offset},"data":"{data}""#)
     }
 
     #[test]
     fn chunks_join_and_gap_restarts_output() {
         let mut fold = OutputFold::new(TerminalId::new(1), 8);
-        fold.event("terminal.output", &output("t1", 0, "one "));
-        fold.event("terminal.output", &output("t2", 0, "another's"));
-        fold.event("session.update", &output("t1", 0, "no output"));
-        fold.event("terminal.output", b"{}");
-        fold.event("terminal.output", &output("t1", 4, "two é"));
-        assert_eq!((fold.output.as_str(), fold.offset), ("e two é", 2));
-        fold.event("terminal.output", &output("t1", 100, "end"));
-        assert_eq!((fold.output.as_str(), fold.offset), ("end", 100));
+        let mut push = |kind: &str, members: &str| {
+            fold.event(&event(&framed(kind, members)));
+            (fold.output.clone(), fold.offset)
+        };
+        push("terminal.output", &output("t1", 0, "one "));
+        push("terminal.output", &output("t2", 0, "another's"));
+        push("session.update", &output("t1", 0, "no output"));
+        push("terminal.output", "");
+        assert_eq!(push("terminal.output", &output("t1", 4, "two é")), ("e two é".to_owned(), 2));
+        assert_eq!(push("terminal.output", &output("t1", 100, "end")), ("end".to_owned(), 100));
     }
 }

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::event_view::EventView;
 use super::plans::{Change, Plans};
 use super::subagents::Subagents;
 use crate::acp::{RawObject, update};
+use crate::event::EventRef;
 use crate::types::limits::{FOLDED_MEMBER_BYTES, TITLE_BYTES};
 
 /// The folded parts of a session. Stored as a record. Raw members keep the agent's bytes.
@@ -117,16 +117,14 @@ impl SessionFold {
     }
 
     /// Folds any event of the log, for recovery and for readers of a transcript.
-    pub fn event(&mut self, kind: &str, data: &[u8]) -> bool {
-        match kind {
+    pub fn event(&mut self, event: &EventRef<'_>) -> bool {
+        match event.kind() {
             "session.update" | "session.attached" | "session.created" => {}
             "session.detached" => return self.detached(),
-            "session.changed" => {
-                return serde_json::from_slice::<&RawValue>(data).is_ok_and(|data| self.changed(data));
-            }
+            "session.changed" => return event.object().is_some_and(|object| self.changed(object)),
             _ => return false,
         }
-        let Some(event) = EventView::parse(data) else { return false };
+        let Some(event) = event.payload() else { return false };
         match (event.update, event.result, event.session) {
             (Some(_), ..) if event.subagent.is_some() => false,
             (Some(raw), ..) => update::kind_of(raw).is_ok_and(|kind| self.update(&kind, raw)),
@@ -207,6 +205,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::event::tests::{event, frame};
+
+    const TIME: &str = "2026-11-21T22:15:00.000Z";
 
     fn raw(text: &str) -> &RawValue {
         serde_json::from_str(text).unwrap()
@@ -293,20 +294,21 @@ mod tests {
     fn running_subagents_are_shown_and_change_nothing_else() {
         let mut fold = SessionFold::default();
         let told = r#"{"sessionUpdate":"subagent_update","sessionId":"c","title":"Look"}"#;
-        let event = |members: &str| format!(r#"{{"id":"k-1","seq":1,{members}}}"#);
-        assert!(fold.event("session.update", event(&format!(r#""update":{told}"#)).as_bytes()));
+        let updated = |members: &str| frame(1, "session.update", None, TIME, members);
+        assert!(fold.event(&event(&updated(&format!(r#""update":{told}"#)))));
         for update in [
             r#"{"sessionUpdate":"current_mode_update","currentModeId":"b"}"#,
             r#"{"sessionUpdate":"usage_update","used":1}"#,
             r#"{"sessionUpdate":"plan","entries":[]}"#,
             r#"{"sessionUpdate":"subagent_update","sessionId":"of the child"}"#,
         ] {
-            let of_child = event(&format!(r#""update":{update},"subagent":"c""#));
-            assert!(!fold.event("session.update", of_child.as_bytes()), "{update}");
+            let of_child = updated(&format!(r#""update":{update},"subagent":"c""#));
+            assert!(!fold.event(&event(&of_child)), "{update}");
         }
         assert_eq!(record(&fold), r#"{"subagents":[{"sessionId":"c","title":"Look"}]}"#);
         assert_eq!(fold.subagents()[0].get(), r#"{"sessionId":"c","title":"Look"}"#);
-        assert!(fold.event("session.detached", event(r#""reason":"exited""#).as_bytes()));
+        let detached = frame(1, "session.detached", None, TIME, r#""reason":"exited""#);
+        assert!(fold.event(&event(&detached)));
         assert_eq!(record(&fold), "{}");
     }
 
@@ -381,17 +383,17 @@ mod tests {
     proptest! {
         #[test]
         fn save_and_load_preserves_fold(events in events(), at in any::<prop::sample::Index>()) {
-            let cut = at.index(events.len() + 1);
+            let cut = at.index(events.len() + 1) as u64;
             let (mut straight, mut restarted) = (SessionFold::default(), SessionFold::default());
-            for (n, (kind, members)) in events.iter().enumerate() {
+            for (n, (kind, members)) in (0..).zip(&events) {
                 if n == cut {
                     restarted = serde_json::from_str(&record(&restarted)).unwrap();
                 }
-                let data = format!(r#"{{"id":"k-{n}","seq":{n},"type":"{kind}",{members}}}"#);
+                let frame = frame(n, kind, None, TIME, members);
                 let before = record(&straight);
-                let changed = straight.event(kind, data.as_bytes());
+                let changed = straight.event(&event(&frame));
                 prop_assert!(changed || before == record(&straight), "a change must be reported");
-                restarted.event(kind, data.as_bytes());
+                restarted.event(&event(&frame));
             }
             prop_assert_eq!(record(&straight), record(&restarted));
         }

@@ -2,11 +2,11 @@
 
 use serde_json::value::RawValue;
 
-use super::event_view::EventView;
 use super::items::{Items, Source};
 use super::plans::{Change, Plans};
 use crate::acp::{RawObject, method, stop_reason, subject_tool_call, update};
 use crate::api::{PromptStatus, Settled, Turn, TurnRequest};
+use crate::event::{EventRef, Payload};
 use crate::types::limits::FOLDED_MEMBER_BYTES;
 use crate::types::{PromptId, RequestId, Timestamp};
 
@@ -62,12 +62,15 @@ impl TurnFold {
     }
 
     /// Folds the next event of the log. Events that belong to no turn are ignored.
-    pub fn event(&mut self, kind: &str, data: &[u8]) {
-        let Some(event) = EventView::parse(data) else { return };
-        let (Some(prompt_id), Some(time)) = (event.prompt_id, event.time) else { return };
+    pub fn event(&mut self, event: &EventRef<'_>) {
+        let Some((prompt_id, time)) = event.head().and_then(|head| head.prompt_id().zip(head.time())) else {
+            return;
+        };
         if self.first.get_or_insert((prompt_id, time)).0 != prompt_id {
             return;
         }
+        let kind = event.kind();
+        let Some(event) = event.payload() else { return };
         match kind {
             "prompt.queued" => self.begun(PromptStatus::Queued, event),
             "prompt.started" => self.begun(PromptStatus::Running, event),
@@ -88,7 +91,7 @@ impl TurnFold {
         }
     }
 
-    fn begun(&mut self, status: PromptStatus, event: EventView<'_>) {
+    fn begun(&mut self, status: PromptStatus, event: Payload<'_>) {
         self.state.status = Some(status);
         if let Some(by) = event.by {
             self.state.by = Some(by.into_owned());
@@ -98,7 +101,7 @@ impl TurnFold {
         }
     }
 
-    fn ended(&mut self, kind: &str, time: Timestamp, event: EventView<'_>) {
+    fn ended(&mut self, kind: &str, time: Timestamp, event: Payload<'_>) {
         let completed = kind == "prompt.completed";
         self.state.status = Some(if completed { PromptStatus::Completed } else { PromptStatus::Failed });
         self.state.ended_at = Some(time);
@@ -128,7 +131,7 @@ impl TurnFold {
 
     /// Folds a request. The tool call of a permission request may be its only description, so it is folded
     /// like an update.
-    fn requested(&mut self, created_at: Timestamp, event: &EventView<'_>) {
+    fn requested(&mut self, created_at: Timestamp, event: &Payload<'_>) {
         let (Some(request_id), Some(method)) = (event.request_id, &event.method) else { return };
         let mut request = open_request(request_id, method, created_at);
         request.subagent = event.subagent.as_deref().map(Into::into);

@@ -64,8 +64,15 @@ impl serde::Serialize for Timestamp {
 impl<'de> serde::Deserialize<'de> for Timestamp {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        let moment: jiff::Timestamp = text.parse().map_err(serde::de::Error::custom)?;
-        Ok(Self(moment.as_millisecond()))
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl std::str::FromStr for Timestamp {
+    type Err = jiff::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse::<jiff::Timestamp>().map(|moment| Self(moment.as_millisecond()))
     }
 }
 

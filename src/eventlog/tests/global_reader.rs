@@ -11,7 +11,9 @@ async fn events(reader: &mut GlobalReader, count: usize) -> Vec<(SessionId, u64,
     let mut found = Vec::new();
     while found.len() < count {
         match next_all(reader).await {
-            GlobalItem::Run(run) => found.extend(run.events().map(|e| (run.session, e.seq, run.pos(e.seq)))),
+            GlobalItem::Run(run) => {
+                found.extend(run.events().map(|e| (run.session, e.seq(), run.pos(e.seq()))));
+            }
             GlobalItem::Ready { .. } => {}
             other @ GlobalItem::Reset { .. } => panic!("{other:?}"),
         }

@@ -9,6 +9,7 @@ mod retention;
 mod writer;
 
 use super::*;
+use crate::event::{Event, Members};
 use crate::store::contract::session as id;
 use crate::store::faulty::{FaultyStore, Outcome};
 use crate::store::{MemoryStore, Run};
@@ -58,7 +59,7 @@ async fn next(reader: &mut Reader) -> Item {
 }
 
 fn seqs(run: &Run) -> Vec<u64> {
-    run.events().map(|event| event.seq).collect()
+    run.events().map(|event| event.seq()).collect()
 }
 
 /// Returns the seqs of the next item, which must be a run.

@@ -2,11 +2,12 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::frame::{ControlFrame, Encoder, prompt_of};
+use super::frame::{ControlFrame, Encoder};
 use super::source::{Next, Reset, Source};
 use super::types::EventTypes;
 use crate::api::event::{self, EndFrame, EndReason, PositionFrame, Ready, ResetReason as ApiReason};
-use crate::eventlog::{Frame, ReadError, ResetReason, Run, TailCursor};
+use crate::event::EventRef;
+use crate::eventlog::{ReadError, ResetReason, Run, TailCursor};
 use crate::session::SessionHandle;
 use crate::types::{Epoch, Ids, PromptId};
 
@@ -99,10 +100,10 @@ impl Feed {
     /// The sequence number of the event in this run that ends the turn.
     fn turn_end(&self, run: &Run) -> Option<u64> {
         let turn = self.turn.as_ref()?;
-        let ends = |frame: &Frame<'_>| {
-            matches!(frame.kind, "prompt.completed" | "prompt.failed") && belongs_to(turn.prompt, frame)
+        let ends = |event: &EventRef<'_>| {
+            matches!(event.kind(), "prompt.completed" | "prompt.failed") && event.is_of(turn.prompt)
         };
-        run.events().find(ends).map(|frame| frame.seq)
+        run.events().find(ends).map(|event| event.seq())
     }
 
     fn ready_frame(&self, cursor: u64) -> ControlFrame<'static> {
@@ -155,9 +156,8 @@ impl Feed {
         self.types == EventTypes::All && self.turn.is_none()
     }
 
-    pub(super) fn is_selected(&self, frame: &Frame<'_>) -> bool {
-        self.types.contains(frame.kind)
-            && self.turn.as_ref().is_none_or(|turn| belongs_to(turn.prompt, frame))
+    pub(super) fn is_selected(&self, event: &EventRef<'_>) -> bool {
+        self.types.contains(event.kind()) && self.turn.as_ref().is_none_or(|turn| event.is_of(turn.prompt))
     }
 
     /// Whether the encoder uses the stored bytes of the selected events.
@@ -187,16 +187,16 @@ impl Feed {
         }
         let mut out = BytesMut::with_capacity(if self.passes_all() { run.frames.len() } else { 0 });
         let mut held = self.client_cursor;
-        for frame in run.events().filter(|frame| self.is_selected(frame)) {
-            held = self.source.cursor_of(run, frame.seq);
+        for event in run.events().filter(|event| self.is_selected(event)) {
+            held = self.source.cursor_of(run, event.seq());
             if stored {
-                out.extend_from_slice(frame.bytes);
+                out.extend_from_slice(event.frame());
             } else {
                 encoder.encode_into(
                     &mut out,
                     Some(&self.source.id(&self.epoch, held)),
-                    frame.kind,
-                    frame.data,
+                    event.kind(),
+                    event.json(),
                 );
             }
         }
@@ -228,8 +228,4 @@ const fn api_reason(reason: ResetReason) -> ApiReason {
         ResetReason::NewEpoch => ApiReason::NewEpoch,
         ResetReason::Damaged => ApiReason::Damaged,
     }
-}
-
-fn belongs_to(prompt: PromptId, frame: &Frame<'_>) -> bool {
-    prompt_of(frame).is_some_and(|of| of == prompt.to_string().as_bytes())
 }

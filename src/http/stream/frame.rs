@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::api::event::EventMembers;
-use crate::eventlog::Frame;
+use crate::event;
 use crate::types::{SessionId, Timestamp};
 
 /// The encoding of a stream.
@@ -64,15 +64,7 @@ impl Encoder {
     /// content can end the frame early.
     pub fn encode_into(self, out: &mut BytesMut, id: Option<&str>, kind: &str, data: &[u8]) {
         if let Self::Sse { named } = self {
-            if let Some(id) = id {
-                out.put_slice(format!("id: {id}\n").as_bytes());
-            }
-            if named {
-                out.put_slice(format!("event: {kind}\n").as_bytes());
-            }
-            out.put_slice(b"data: ");
-            out.put_slice(data);
-            out.put_slice(b"\n\n");
+            event::write_block(out, id, named.then_some(kind), data);
         } else {
             out.put_slice(data);
             out.put_u8(b'\n');
@@ -98,35 +90,10 @@ impl Encoder {
     }
 }
 
-/// The prompt id of an event. The log writes the head of an event in a fixed order and without escapes:
-/// `{"id":…,"seq":…,"type":…,"sessionId":…,"time":"…","promptId":"…"`.
-pub(super) fn prompt_of<'a>(frame: &Frame<'a>) -> Option<&'a [u8]> {
-    const TIME: &[u8] = b"\"time\":\"";
-    const PROMPT: &[u8] = b"\",\"promptId\":\"";
-    let time = memchr::memmem::find(frame.data, TIME)? + TIME.len();
-    let rest = &frame.data[time..];
-    let rest = rest[memchr::memchr(b'"', rest)?..].strip_prefix(PROMPT)?;
-    Some(&rest[..memchr::memchr(b'"', rest)?])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::api::event::Ready;
-
-    fn frame(data: &str) -> Frame<'_> {
-        Frame { seq: 1, kind: "session.update", data: data.as_bytes(), bytes: data.as_bytes() }
-    }
-
-    #[test]
-    fn prompt_id_is_read_from_the_head_only() {
-        let head = r#"{"id":"k-1","seq":1,"type":"session.update","sessionId":"s","time":"2026-11-21T22:15:03.123Z""#;
-        let with = format!(r#"{head},"promptId":"p2","update":{{"promptId":"p9"}}}}"#);
-        assert_eq!(prompt_of(&frame(&with)), Some(&b"p2"[..]));
-        let without = format!(r#"{head},"update":{{"time":"x","promptId":"p9"}}}}"#);
-        assert_eq!(prompt_of(&frame(&without)), None);
-        assert_eq!(prompt_of(&frame(&format!("{head}}}"))), None);
-    }
 
     #[test]
     fn control_frames_have_an_id_only_when_they_move_the_cursor() {

@@ -122,17 +122,17 @@ impl Page {
 
     /// Adds the selected events of a run. Returns false if the page became full.
     fn push_run(&mut self, feed: &Feed, run: &Run) -> bool {
-        for frame in run.events() {
-            let keep = feed.is_selected(&frame);
-            let full = self.count >= self.limit || self.events.len() + frame.data.len() > self.max_bytes;
+        for event in run.events() {
+            let keep = feed.is_selected(&event);
+            let full = self.count >= self.limit || self.events.len() + event.json().len() > self.max_bytes;
             if (keep && full && self.count > 0) || self.scanned > 4 * self.max_bytes {
                 return false;
             }
             if keep {
-                self.push_event(frame.data);
+                self.push_event(event.json());
             }
-            self.scanned += frame.bytes.len();
-            self.cursor = feed.source.cursor_of(run, frame.seq);
+            self.scanned += event.frame().len();
+            self.cursor = feed.source.cursor_of(run, event.seq());
         }
         true
     }

@@ -74,8 +74,8 @@ impl SessionHandle {
             let runs = runs.map_err(|error| Refusal::internal(&error))?;
             let Some(end) = runs.last().map(|run| run.last_seq) else { break };
             for run in runs.iter().filter_map(|run| run.through(last)) {
-                for frame in run.events() {
-                    window.event(frame.kind, frame.data);
+                for event in run.events() {
+                    window.event(&event);
                 }
             }
             seq = end.min(last);

@@ -115,6 +115,7 @@ async fn panicked_actor_fails_its_turn_and_restarts() {
     assert!(matches!(in_time(session.prompt(&by, prompt(false))).await, Err(Refusal::Internal)));
     assert_eq!(in_time(session.snapshot()).await.unwrap().last_event_id, snapshot.last_event_id);
     let runs = session_log.read(0, 1 << 20).await.unwrap();
-    let kinds: Vec<_> = runs.iter().flat_map(|run| run.events().map(|event| event.kind.to_owned())).collect();
+    let kinds: Vec<_> =
+        runs.iter().flat_map(|run| run.events().map(|event| event.kind().to_owned())).collect();
     assert_eq!(kinds, ["prompt.started", "prompt.failed"]);
 }

@@ -1,6 +1,7 @@
 //! Tests of the Markdown export.
 
 use super::*;
+use crate::event::tests::{event, frame};
 use crate::transcript::TurnFold;
 
 fn session(title: &str) -> Session {
@@ -17,8 +18,7 @@ fn session(title: &str) -> Session {
 fn turn(id: u32, events: &[(&str, &str)]) -> Turn {
     let mut fold = TurnFold::new();
     for (kind, members) in events {
-        let data = format!(r#"{{"time":"2026-11-21T22:15:00.000Z","promptId":"p{id}",{members}}}"#);
-        fold.event(kind, data.as_bytes());
+        fold.event(&event(&frame(1, kind, Some(id), "2026-11-21T22:15:00.000Z", members)));
     }
     fold.finish().unwrap()
 }

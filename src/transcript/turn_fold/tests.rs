@@ -4,22 +4,23 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::api::TurnItem;
+use crate::event::tests::{event, frame};
 
 /// Folds events that are given as type and members.
 fn fold(events: &[(&str, String)]) -> TurnFold {
     let mut fold = TurnFold::new();
     for (n, (kind, members)) in events.iter().enumerate() {
-        fold.event(kind, data(n, kind, members).as_bytes());
+        fold.event(&event(&data(n, kind, members)));
     }
     fold
 }
 
-fn data(n: usize, kind: &str, members: &str) -> String {
-    let comma = if members.is_empty() { "" } else { "," };
-    format!(
-        r#"{{"id":"k-{n}","seq":{n},"type":"{kind}","sessionId":"s","time":"2026-11-21T22:15:{:02}.000Z","promptId":"p2"{comma}{members}}}"#,
-        n % 60
-    )
+fn data(n: usize, kind: &str, members: &str) -> Vec<u8> {
+    frame(n as u64, kind, Some(2), &time(n), members)
+}
+
+fn time(n: usize) -> String {
+    format!("2026-11-21T22:15:{:02}.000Z", n % 60)
 }
 
 fn update(members: &str) -> (&'static str, String) {
@@ -180,10 +181,11 @@ fn compactions_grow_and_other_requests_keep_params() {
 #[test]
 fn failed_turn_has_problem_and_ignores_other_turns() {
     let mut fold = fold(&[started(), ("prompt.failed", r#""problem":{"code":"agent_exited"}"#.to_owned())]);
-    let other = data(9, "session.update", r#""update":{"sessionUpdate":"notice","title":"x"}"#);
-    fold.event("session.update", other.replace("\"p2\"", "\"p3\"").as_bytes());
-    fold.event("session.update", other.replace("\"promptId\":\"p2\",", "").as_bytes());
-    fold.event("session.update", b"garbage");
+    let update = r#""update":{"sessionUpdate":"notice","title":"x"}"#;
+    for prompt in [Some(3), None] {
+        fold.event(&event(&frame(9, "session.update", prompt, &time(9), update)));
+    }
+    fold.event(&event(b"id: k-9\nevent: session.update\ndata: garbage\n\n"));
     let turn = fold.finish().unwrap();
     assert_eq!((turn.status, turn.items.len(), turn.truncated), (PromptStatus::Failed, 0, false));
     assert_eq!(turn.error.unwrap().get(), r#"{"code":"agent_exited"}"#);
@@ -193,11 +195,11 @@ fn failed_turn_has_problem_and_ignores_other_turns() {
 #[test]
 fn turn_is_bounded_and_marked_truncated() {
     const BOUND: usize = 64 << 10;
-    let bounded = |event: &dyn Fn(usize) -> (&'static str, String)| {
+    let bounded = |make: &dyn Fn(usize) -> (&'static str, String)| {
         let mut fold = TurnFold { items: Items::with_budget(BOUND), ..TurnFold::default() };
         for n in 0..2000 {
-            let (kind, members) = if n == 0 { started() } else { event(n) };
-            fold.event(kind, data(n, kind, &members).as_bytes());
+            let (kind, members) = if n == 0 { started() } else { make(n) };
+            fold.event(&event(&data(n, kind, &members)));
         }
         fold.finish().unwrap()
     };
@@ -217,7 +219,7 @@ fn turn_is_bounded_and_marked_truncated() {
         "x".repeat(BOUND - 500)
     ));
     for (n, (kind, members)) in [started(), output, call(1), say("The answer")].into_iter().enumerate() {
-        fold.event(kind, data(n, kind, &members).as_bytes());
+        fold.event(&event(&data(n, kind, &members)));
     }
     assert_eq!(fold.text(), ("The answer".to_owned(), false), "tool output must not displace the answer");
 

@@ -8,8 +8,9 @@ use shuttle::rand::Rng as _;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
+use crate::event::{Event, Members};
 use crate::eventlog::{
-    GlobalItem, GlobalReader, GlobalScope, GlobalStart, Event, EventLog, Notifier, Item, NotReady, Members, DirectSink, Reader, Records, Run,
+    GlobalItem, GlobalReader, GlobalScope, GlobalStart, EventLog, Notifier, Item, NotReady, DirectSink, Reader, Records, Run,
     SessionLog, Start, TailCursor, Delivery,
 };
 use crate::shutdown::{Shutdown, lock_or_abort};
@@ -138,7 +139,7 @@ async fn follow(mut reader: Reader, from: u64, committed: u64, last: u64) {
         match reader.next().await.expect("could not read the store") {
             Item::Run(run) => {
                 for frame in run.events() {
-                    assert_eq!(frame.seq, next);
+                    assert_eq!(frame.seq(), next);
                     next += 1;
                 }
             }
@@ -262,17 +263,17 @@ async fn follow_global(mut reader: GlobalReader, erased: SessionId, mut left: BT
         match reader.next().await.expect("the store reads") {
             GlobalItem::Run(run) => {
                 for frame in run.events() {
-                    let pos = run.pos(frame.seq);
+                    let pos = run.pos(frame.seq());
                     assert!(pos > last_pos, "positions must increase");
                     last_pos = pos;
                     let left = left.get_mut(&run.session).expect("unknown session");
                     // The erase follows all events. It may skip events that the reader has not received.
-                    if frame.seq > wanted[&run.session] {
+                    if frame.seq() > wanted[&run.session] {
                         *left = 0;
                     } else {
                         let next = wanted[&run.session] - *left + 1;
-                        assert!(frame.seq == next || run.session == erased && frame.seq > next);
-                        *left = wanted[&run.session] - frame.seq;
+                        assert!(frame.seq() == next || run.session == erased && frame.seq() > next);
+                        *left = wanted[&run.session] - frame.seq();
                     }
                 }
             }

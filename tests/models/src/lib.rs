@@ -18,6 +18,9 @@ mod acp {
 mod api {
     pub(crate) use acp_gateway::api::*;
 }
+mod event {
+    pub(crate) use acp_gateway::event::*;
+}
 mod jsonrpc {
     pub(crate) use acp_gateway::jsonrpc::*;
 }

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use super::requests::{QueuedAnswer, Outcome, Pending, Resolved};
 use super::encode::EncodedEvent;
-use crate::eventlog::{Event, Members, Records, SessionLog};
+use crate::event::{Event, Members};
+use crate::eventlog::{Records, SessionLog};
 use crate::jsonrpc::{IncomingId, PendingTables};
 use crate::types::{Ids, Limits, PromptId, RequestId, SessionId};
 

@@ -180,11 +180,11 @@ async fn resolutions(log: SessionLog) -> Vec<LoggedResolution> {
     let mut found: Vec<LoggedResolution> = Vec::new();
     while found.len() < REQUESTS as usize {
         let Item::Run(run) = reader.next().await.expect("could not read the store") else { continue };
-        for frame in run.events().filter(|frame| frame.kind == "request.resolved") {
-            let event: serde_json::Value = serde_json::from_slice(frame.data).expect("an event must be JSON");
+        for frame in run.events().filter(|frame| frame.kind() == "request.resolved") {
+            let event: serde_json::Value = serde_json::from_slice(frame.json()).expect("an event must be JSON");
             let text = |name: &str| event[name].as_str().map(str::to_owned);
             found.push(LoggedResolution {
-                seq: frame.seq,
+                seq: frame.seq(),
                 id: text("requestId").expect("no request id"),
                 resolution: text("resolution").expect("no resolution"),
                 by: text("by"),

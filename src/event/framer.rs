@@ -1,10 +1,11 @@
-//! An event and its encoding as a frame.
+//! An event to append and its encoding as a frame.
 //!
 //! This code runs once for every event of every agent. It copies bytes and neither parses nor serializes
 //! JSON.
 
 use std::fmt::Write as _;
 
+use super::frame::{DATA, END, ID, KIND};
 use crate::types::{Epoch, PromptId, SessionId, Timestamp};
 
 /// An event to append.
@@ -93,9 +94,15 @@ impl Framer {
         }
         let mut digits = [0; 20];
         let seq = decimal(seq, &mut digits);
-        for piece in
-            [b"id: ", self.epoch.as_bytes(), seq, self.header.prefix.as_bytes(), seq, b"\",\"seq\":", seq]
-        {
+        for piece in [
+            ID.as_bytes(),
+            self.epoch.as_bytes(),
+            seq,
+            self.header.prefix.as_bytes(),
+            seq,
+            b"\",\"seq\":",
+            seq,
+        ] {
             out.extend_from_slice(piece);
         }
         out.extend_from_slice(self.header.suffix.as_bytes());
@@ -107,7 +114,8 @@ impl Framer {
             }
             blank_line_breaks(&mut out[start..]);
         }
-        out.extend_from_slice(b"}\n\n");
+        out.extend_from_slice(b"}");
+        out.extend_from_slice(END.as_bytes());
     }
 
     fn refresh_header(&mut self, event: &Event<'_>, now: Timestamp) {
@@ -121,7 +129,7 @@ impl Framer {
             text.clear();
         }
         around.kind.push_str(kind);
-        for piece in ["\nevent: ", kind, "\ndata: {\"id\":\"", &self.epoch] {
+        for piece in ["\n", KIND, kind, "\n", DATA, "{\"id\":\"", &self.epoch] {
             around.prefix.push_str(piece);
         }
         for piece in [",\"type\":\"", kind, &self.session] {

@@ -1,0 +1,60 @@
+//! The frame format: one event as a block of SSE.
+//!
+//! A frame is exactly `id: <epoch>-<seq>\nevent: <type>\ndata: <one line of JSON>\n\n`. Its parts contain no line
+//! feed, so that an empty line ends a frame and nothing else does.
+
+use bytes::{BufMut, BytesMut};
+use memchr::{memchr, memmem};
+
+use super::EventRef;
+
+pub(super) const ID: &str = "id: ";
+pub(super) const KIND: &str = "event: ";
+pub(super) const DATA: &str = "data: ";
+pub(super) const END: &str = "\n\n";
+
+/// The parts of one frame.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parts<'a> {
+    pub(super) kind: &'a str,
+    pub(super) data: &'a [u8],
+}
+
+/// Splits one frame. `None` if the bytes are not a frame.
+pub(super) fn split(frame: &[u8]) -> Option<Parts<'_>> {
+    let kind_start = memchr(b'\n', frame)? + 1;
+    let rest = frame[kind_start..].strip_prefix(KIND.as_bytes())?;
+    let kind_end = memchr(b'\n', rest)?;
+    let data = rest[kind_end + 1..].strip_prefix(DATA.as_bytes())?.strip_suffix(END.as_bytes())?;
+    Some(Parts { kind: std::str::from_utf8(&rest[..kind_end]).ok()?, data })
+}
+
+/// The ends of consecutive frames, as offsets.
+pub fn ends(frames: &[u8]) -> impl Iterator<Item = usize> {
+    memmem::find_iter(frames, END.as_bytes()).map(|at| at + END.len())
+}
+
+/// The events of consecutive frames. The sequence number of the first one is `first_seq`. Stops before bytes that
+/// are not a frame.
+pub fn events(frames: &[u8], first_seq: u64) -> impl Iterator<Item = EventRef<'_>> {
+    let mut start = 0;
+    ends(frames).zip(first_seq..).map_while(move |(end, seq)| {
+        let frame = &frames[start..end];
+        start = end;
+        EventRef::parse(seq, frame)
+    })
+}
+
+/// Writes a block of SSE. The caller guarantees that no part contains a line break.
+pub fn write_block(out: &mut BytesMut, id: Option<&str>, kind: Option<&str>, data: &[u8]) {
+    for (name, value) in [(ID, id), (KIND, kind)] {
+        if let Some(value) = value {
+            out.put_slice(name.as_bytes());
+            out.put_slice(value.as_bytes());
+            out.put_u8(b'\n');
+        }
+    }
+    out.put_slice(DATA.as_bytes());
+    out.put_slice(data);
+    out.put_slice(END.as_bytes());
+}
