@@ -91,14 +91,14 @@ pub fn sample() -> String {
     text
 }
 
-/// Returns the tables of the configuration reference in Markdown.
+/// Returns the tables of the configuration reference in Markdown, without agents and MCP servers.
 pub fn reference() -> String {
     let config = default_config();
     let mut text = String::new();
     for (section, description) in keys::SECTIONS {
         write_line(
             &mut text,
-            &format!("## `[{section}]`\n\n{description}\n\n| key | default | meaning |\n|---|---|---|"),
+            &format!("### `[{section}]`\n\n{description}\n\n| key | default | meaning |\n|---|---|---|"),
         );
         for key in keys::of_section(section) {
             let default = match key.default {
@@ -108,10 +108,6 @@ pub fn reference() -> String {
             write_line(&mut text, &format!("| `{}` | {default} | {} |", key.name, key.comment));
         }
         text.push('\n');
-    }
-    write_line(&mut text, "## `[agents.<name>]`\n\n| key | default | meaning |\n|---|---|---|");
-    for (name, comment, value) in agent_keys() {
-        write_line(&mut text, &format!("| `{name}` | `{value}` | {comment} |"));
     }
     text
 }
