@@ -30,7 +30,9 @@ pub(super) fn info() -> Info {
         .description(Some(
             "ACP agents over REST and Server-Sent Events. Every operation under `/v1` requires a key: \
              `Authorization: Bearer KEY`. Errors are `application/problem+json`. Within `/v1`, members, event types \
-             and codes are only added. Ignore the ones that you do not know.",
+             and codes are only added. Ignore the ones that you do not know. A stream is Server-Sent Events (WHATWG HTML, \
+             section 9.2): `id` is the position of the event, and `Last-Event-ID` or `after` continues behind it. A complete \
+             stream ends with `end`. The guides are in `docs/guides` of the source, the reference is in `docs/reference`.",
         ))
         .license(Some(license))
         .build()

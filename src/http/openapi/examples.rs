@@ -1,4 +1,4 @@
-//! Examples for the main path: a session, a prompt, its stream, a permission and the transcript.
+//! Examples of the bodies of requests and responses, by operation.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
