@@ -45,3 +45,9 @@ pub struct FileList {
     #[schema(required)]
     pub next_cursor: Option<String>,
 }
+
+/// The bytes of a file.
+// Only the OpenAPI document uses this type: the routes stream the bytes.
+#[derive(Debug, ToSchema)]
+#[schema(value_type = String, format = Binary)]
+pub struct FileContent(pub Vec<u8>);

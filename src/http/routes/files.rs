@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 
 use crate::acp;
-use crate::api::{FileEntry, FileKind, FileList, Problem, ProblemCode};
+use crate::api::{FileContent, FileEntry, FileKind, FileList, Problem, ProblemCode};
 use crate::http::body::body_from;
 use crate::http::error::ApiError;
 use crate::http::extract::{Authorized, CanFiles, Conditions, FilePath, NoQuery, Params, SessionPath};
@@ -121,11 +121,11 @@ fn file_entry(found: ListEntry) -> FileEntry {
     ),
     responses(
         (
-            status = 200, description = "The file.", body = [u8], content_type = "application/octet-stream",
+            status = 200, description = "The file.", body = FileContent, content_type = "application/octet-stream",
             headers(("ETag" = String, description = "The version of the file, for `If-Match`, `If-None-Match` and `If-Range`."))
         ),
         (
-            status = 206, description = "The requested range.", body = [u8], content_type = "application/octet-stream",
+            status = 206, description = "The requested range.", body = FileContent, content_type = "application/octet-stream",
             headers(
                 ("ETag" = String, description = "The version of the file, for `If-Match`, `If-None-Match` and `If-Range`."),
                 ("Content-Range" = String, description = "The range in the response and the size of the file: `bytes FIRST-LAST/SIZE`."),
@@ -221,7 +221,7 @@ fn file_body(shutdown: Shutdown, file: OpenFile, bytes: std::ops::Range<u64>) ->
     put,
     path = "/v1/sessions/{session}/files/{*path}",
     tag = "files",
-    request_body(content = [u8], content_type = "application/octet-stream", description = "The content of the file."),
+    request_body(content = FileContent, content_type = "application/octet-stream", description = "The content of the file."),
     params(
         ("If-Match" = Option<String>, Header, description = "Change the file only if it has one of these ETags; otherwise the response is 412."),
         ("If-None-Match" = Option<String>, Header, description = "`*`: write only if the file does not exist; otherwise the response is 412."),
