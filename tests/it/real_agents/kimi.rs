@@ -20,7 +20,7 @@ impl Kimi {
     /// A session whose files and terminals are served by `served`.
     async fn start(served: &str) -> Self {
         let model = Model::start().await;
-        let more = format!("files = \"{served}\"\nlimits.per_session.max_terminals = \"{served}\"");
+        let more = format!("files = \"{served}\"\nterminals = \"{served}\"");
         let gateway = KIMI.configure(Setup::default(), &model, &more, &[]).start();
         let session = gateway.session("kimi").await;
         let cwd = gateway.get(&format!("/v1/sessions/{session}")).await["cwd"].clone();
