@@ -293,9 +293,9 @@ async fn a_stream_is_whole_and_the_last_answer_when_a_request_came_with_its_own_
 
 #[tokio::test]
 async fn an_answer_that_streams_in_a_drain_does_not_say_close() {
-    let mut gateway = Setup::fake(&[]).settings("timeouts.drain_timeout = \"5s\"").start();
+    let mut gateway = Setup::fake(&[]).settings("timeouts.drain_timeout = \"12s\"").start();
     let session = gateway.session("fake").await;
-    gateway.prompt(&session, "slow chunks=2000 ms=1").await;
+    gateway.prompt(&session, "slow chunks=5000 ms=1").await;
     let to = gateway.address();
     gateway.signal(rustix::process::Signal::TERM);
     let began = Instant::now();
