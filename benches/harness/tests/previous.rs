@@ -7,9 +7,9 @@ use std::{env, fs};
 /// A folder with a copy of the document.
 fn root(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::create_dir_all(root.join("docs")).expect("the folder is created");
-    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/performance.md");
-    fs::copy(document, root.join("docs/performance.md")).expect("the document is copied");
+    fs::create_dir_all(root.join("docs/internals")).expect("the folder is created");
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/performance.md");
+    fs::copy(document, root.join("docs/internals/performance.md")).expect("the document is copied");
     root
 }
 
@@ -53,7 +53,7 @@ fn a_regression_is_printed_and_fails_a_strict_run() {
     let (output, printed) = bench(&root, &["--results", path, "--must"]);
     assert!(output.status.success() && printed.contains("| 1.04 to 1.04 | 1.04 |  |"), "{printed}");
 
-    let document = fs::read_to_string(root.join("docs/performance.md")).unwrap();
+    let document = fs::read_to_string(root.join("docs/internals/performance.md")).unwrap();
     assert!(document.contains("start to first answer"), "the document was written");
     assert!(!document.contains("1.04 to 1.04"), "the document does not depend on an earlier build");
 }
