@@ -16,7 +16,7 @@ pub(super) const SECTIONS: [(&str, &str); 9] = [
     (PER_KEY, "Limits of each principal (all keys of one name). Options of `key create` override them."),
     ("limits.per_session", "Limits of each session."),
     ("timeouts", "Times such as \"500ms\", \"10s\" or \"1h30m\"."),
-    ("retention", "What the gateway keeps, and the disk space that stays free."),
+    ("retention", "The bounds of stored data, and the free disk space that the gateway requires."),
     ("cache", "Memory for readers of event logs."),
     ("workspaces", "The directories in which sessions may work."),
     ("telemetry", "The log of the gateway."),

@@ -9,7 +9,7 @@ use super::wait_queue::Pool;
 use crate::agent::Process;
 use crate::types::{AgentName, Principal};
 
-/// What the pool does with a process after the release of its lease.
+/// The treatment of a process after the release of its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
     /// Reuse without restriction: the session left no trace in the process.

@@ -10,7 +10,7 @@ fn in_many_orders(model: fn(), orders: usize) {
 }
 
 #[test]
-fn whoever_follows_gets_every_event_once_in_whatever_order_tasks_run() {
+fn every_follower_gets_every_event_once_in_any_order_of_tasks() {
     in_many_orders(follow::every_event_once, 500);
 }
 

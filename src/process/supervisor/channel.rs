@@ -47,10 +47,10 @@ impl Channel {
     /// Reports the exit of the child. Returns true if the supervisor stays for the descendants: a server that
     /// a command started in the background lives until the gateway closes its terminal.
     pub(super) fn stays_after_exit(&mut self, status: WaitStatus) -> bool {
-        let Self::Terminal { socket: line, reported: told } = self else { return false };
-        if !*told {
-            *told = true;
-            write_line(line, &report::exit_line(status));
+        let Self::Terminal { socket, reported } = self else { return false };
+        if !*reported {
+            *reported = true;
+            write_line(socket, &report::exit_line(status));
         }
         true
     }

@@ -47,9 +47,9 @@ pub(crate) enum Test {
     Stalled,
     /// The syntax of the stream, and consecutive ids.
     Strict,
-    /// The cost of an event asks of the allocator.
+    /// Allocations for each event.
     Allocations,
-    /// What more sessions and longer logs.
+    /// The cost of more sessions and longer logs.
     Growth,
 }
 
