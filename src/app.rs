@@ -17,10 +17,11 @@ use crate::eventlog::EventLog;
 use crate::http;
 use crate::pool::Pool;
 use crate::process::{self, OpenFiles, Spawner};
-use crate::session::{Context, MayPrompt, SessionRegistry, Workspaces};
+use crate::session::{Context, MayPrompt, SessionRegistry};
 use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, EventStore, OpenError, SqliteStore};
 use crate::types::{Ids, Limits, Scope};
+use crate::workspace::Workspaces;
 
 pub use reload::Reloader;
 

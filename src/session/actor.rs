@@ -10,21 +10,19 @@ use super::attachment::{AttachWaiter, Attachment};
 use super::background_work::BackgroundWork;
 use super::changes::PendingCall;
 use super::client_methods::ClientMethods;
-use super::command::{Command, Reply};
-use super::committed;
-use super::context::{Context, LiveGuard};
-use super::creation::CreateWaiter;
+use super::command::{Command, CreateWaiter, Reply};
+use super::context::{Context, LiveGuard, agent_spec};
 use super::discarded::DiscardCounter;
 use super::encode::EncodedEvent;
 use super::event_loop::{EventLoop, WakeConditions, Wakeup};
-use super::list;
-use super::metadata::MetadataIndex;
+use super::folders;
+use super::metadata_index::MetadataIndex;
 use super::quota::Quota;
 use super::record::{FoldRecord, SessionRecord, put_open};
-use super::recovery::agent_spec;
 use super::refusal::Refusal;
 use super::requests::{Pending, QueuedAnswer, Resolved};
 use super::restore::Restore;
+use super::snapshot::build_snapshot;
 use super::subagents::Subagents;
 use super::terminals::Terminals;
 use super::turn::{Queued, Turn};
@@ -196,7 +194,7 @@ impl Actor {
         if !self.record.shared_folder {
             return false;
         }
-        let others = list::has_session_in(&self.context, &self.record.tenant(), &self.record.cwd).await;
+        let others = folders::has_session_in(&self.context, &self.record.tenant(), &self.record.cwd).await;
         others.unwrap_or(true)
     }
 
@@ -320,7 +318,7 @@ impl Actor {
             state: self.state(),
             prompt_id: self.turn.as_ref().map(|turn| turn.record.prompt_id),
             queued: self.queue.iter().map(|queued| queued.record.prompt_id).collect(),
-            ..committed::build_snapshot(&self.record, &self.fold, requests, last_event_id)
+            ..build_snapshot(&self.record, &self.fold, requests, last_event_id)
         }
     }
 

@@ -9,10 +9,10 @@ use super::actor::{Actor, send_reply};
 use super::attachment::Attachment;
 use super::command::{ClientCall, Reply};
 use super::encode::EncodedEvent;
-use super::metadata;
 use super::record::{index_key, prompt_key, put_open, request_key, session_key, terminal_key};
 use super::refusal::{Refusal, agent_failure};
 use super::upstream_delete;
+use super::validation;
 use crate::acp::TraceContext;
 use crate::agent::AgentFailure;
 use crate::api::event::{DetachedReason, SessionChanged, SessionClosed, SessionDeleted};
@@ -55,7 +55,7 @@ impl Actor {
         let mut event = SessionChanged { by: &by.id, title, ..SessionChanged::default() };
         let metadata = patch.merged_metadata(self.record.metadata.clone());
         if patch.metadata.is_some() {
-            metadata::check(&metadata)?;
+            validation::check_metadata(&metadata)?;
             event.metadata = Some(&metadata);
             self.metadata_index.changed();
         }

@@ -4,10 +4,10 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::{Actor, send_reply};
-use super::adopt::can_fork;
 use super::changes::PendingCall;
 use super::command::ClientCall;
 use super::encode::EncodedEvent;
+use super::origin::can_fork;
 use super::refusal::Refusal;
 use crate::acp::client_input_policy::{self, ClientInputError};
 use crate::acp::{self, ConfigValue};

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::adopt::Adoptions;
-use super::folders::Workspaces;
-use super::idempotency::InFlight;
+use super::idempotency::IdempotencyKeys;
 use super::quota::Quotas;
-use crate::agent::CurrentCatalogue;
+use super::record::{self, SessionRecord};
+use super::refusal::Refusal;
+use crate::agent::{AgentSpec, CurrentCatalogue};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::shutdown::{Shutdown, lock_or_abort};
+use crate::store::Table;
 use crate::types::{EffectiveLimits, Ids, LimitExceeded, Limits, Principal, PrincipalLimit, Tenant};
-use crate::workspace::ScrollbackBudget;
+use crate::workspace::{ScrollbackBudget, Workspaces};
 
 /// Checks whether a principal still has a key that allows prompts.
 #[derive(Clone)]
@@ -56,9 +57,8 @@ pub struct Context {
     pub shutdown: Shutdown,
     /// Checked before a restored prompt runs.
     pub may_prompt: MayPrompt,
-    pub(super) in_flight: InFlight,
+    pub(super) idempotency: IdempotencyKeys,
     pub(super) live: LiveSessions,
-    pub(super) adoptions: Adoptions,
     pub(super) quotas: Quotas,
     /// Permits one `session/delete` at a time.
     pub(super) upstream_deletes: Arc<Semaphore>,
@@ -75,10 +75,12 @@ impl Context {
         may_prompt: MayPrompt,
         (ids, limits, shutdown): (Ids, Arc<Limits>, Shutdown),
     ) -> Self {
-        let (in_flight, live, takes) = (InFlight::default(), LiveSessions::default(), Adoptions::default());
-        let forgetting = Arc::new(Semaphore::new(1));
-        let scrollbacks = ScrollbackBudget::new(limits.max_total_terminal_bytes);
         Self {
+            idempotency: IdempotencyKeys::new(log.clone(), limits.idempotency_key_max_age),
+            live: LiveSessions::default(),
+            quotas: Quotas::default(),
+            upstream_deletes: Arc::new(Semaphore::new(1)),
+            scrollback_budget: ScrollbackBudget::new(limits.max_total_terminal_bytes),
             log,
             pool,
             catalogue,
@@ -87,14 +89,24 @@ impl Context {
             limits,
             shutdown,
             may_prompt,
-            in_flight,
-            live,
-            adoptions: takes,
-            quotas: Quotas::default(),
-            upstream_deletes: forgetting,
-            scrollback_budget: scrollbacks,
         }
     }
+}
+
+/// The current configuration of the session's agent.
+pub(super) fn agent_spec(context: &Context, record: &SessionRecord) -> Arc<AgentSpec> {
+    let spec = context.catalogue.agent(&record.agent);
+    spec.unwrap_or_else(|| Arc::new(AgentSpec::removed(record.agent.clone())))
+}
+
+/// Reads and decodes a record.
+pub(super) async fn read_record<T: serde::de::DeserializeOwned>(
+    context: &Context,
+    table: Table,
+    key: Vec<u8>,
+) -> Result<Option<T>, Refusal> {
+    let stored = context.log.get(table, key).await.map_err(|error| Refusal::internal(&error))?;
+    stored.map(|bytes| record::decode(&bytes).map_err(|error| Refusal::internal(&error))).transpose()
 }
 
 /// The number of sessions of each principal that have or await a process.

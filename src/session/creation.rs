@@ -1,39 +1,14 @@
 //! The creation of a session: new, adopted from the agent, or forked from another session.
 
-use tokio::time::Instant;
-
 use super::actor::{Actor, send_reply};
 use super::attachment::AttachMethod;
-use super::command::Reply;
+use super::command::CreateWaiter;
 use super::idempotency::Claim;
+use super::origin::{Origin, cannot_adopt};
 use super::refusal::Refusal;
-use crate::acp::{AgentCapabilities, TraceContext};
-use crate::agent::AgentFailure;
-use crate::api::Session;
+use crate::acp::AgentCapabilities;
 use crate::api::event::{AttachedBy, SessionCreated};
 use crate::eventlog::Records;
-use crate::types::SessionId;
-
-/// The origin of a new session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
-    New,
-    /// The agent already has the session.
-    Adopted,
-    /// The agent forked the session from another one.
-    Forked(SessionId),
-}
-
-/// The client that waits for a new session, and the data that is written with the session.
-#[derive(Debug)]
-pub(super) struct CreateWaiter {
-    pub(super) origin: Origin,
-    pub(super) claim: Option<Claim>,
-    pub(super) trace: Option<TraceContext>,
-    pub(super) reply: Reply<(Session, u64)>,
-    /// Until when the session waits for a process while all processes are busy.
-    pub(super) deadline: Instant,
-}
 
 impl Actor {
     /// Begins a new session. No event is written before the agent has the session.
@@ -107,10 +82,4 @@ impl Actor {
         self.stopping = true;
         send_reply(creating.reply, Err(refusal.clone()));
     }
-}
-
-/// The error if the agent cannot move one of its sessions to another process.
-pub(super) fn cannot_adopt() -> Refusal {
-    let method = "session/load or session/resume, so its own sessions cannot be adopted".to_owned();
-    Refusal::Agent(AgentFailure::Unsupported { method })
 }

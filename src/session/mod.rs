@@ -6,40 +6,46 @@
 //!
 //! Reading order:
 //!
-//! 1. `handle` and `command`: the calls that other modules make, and the commands that they become.
-//! 2. `registry`, `recovery` and `record`: how a session is created, loaded and stored.
-//! 3. `actor` and `event_loop`: the task and its wakeups.
-//! 4. `attachment`, `attach` and `restore`: how the session gets a process and returns it.
-//! 5. `turn`, `queue` and `background_work`: prompts.
-//! 6. `inbound` and `agent_requests`: messages of the agent.
-//! 7. `client_calls` and `changes`: calls of clients outside a turn.
+//! 1. `registry`: how sessions begin and end. `entries`: how their actors are loaded and replaced.
+//! 2. `handle` and `command`: the calls that other modules make, and the commands that they become.
+//! 3. `query`: reads that need no actor.
+//! 4. `record` and `recovery`: how a session is stored and loaded.
+//! 5. `actor` and `event_loop`: the task and its wakeups.
+//! 6. `attachment`, `attach` and `restore`: how the session gets a process and returns it.
+//! 7. `turn`, `queue` and `background_work`: prompts.
+//! 8. `inbound` and `agent_requests`: messages of the agent.
+//! 9. `client_calls` and `changes`: calls of clients outside a turn.
+//!
+//! The actor does not import `registry`, `entries`, `handle` and `query`.
 
 mod actor;
-mod agent_sessions;
-mod answers;
 mod agent_requests;
+mod answers;
 mod attach;
 mod attachment;
-mod attachments;
-mod bulk;
+mod background_work;
 mod changes;
+mod client_calls;
+mod client_methods;
 mod command;
-mod committed;
 mod context;
 mod creation;
 mod discarded;
+mod durable;
 mod elicitations;
+mod encode;
+mod entries;
+mod entry;
+mod event_loop;
 mod files;
 mod folders;
-mod background_work;
-mod upstream_delete;
 mod handle;
 mod idempotency;
 mod inbound;
-mod event_loop;
-mod list;
-mod metadata;
+mod metadata_index;
+mod origin;
 mod permissions;
+mod query;
 mod queue;
 mod quota;
 mod record;
@@ -49,25 +55,21 @@ mod registry;
 mod replacement;
 mod replay;
 mod requests;
-mod restore;
-mod client_methods;
-mod sign_in;
-mod subagents;
 mod requirements;
-mod adopt;
+mod restore;
+mod sign_in;
+mod snapshot;
+mod subagents;
 mod terminals;
 mod turn;
-mod gc;
-mod client_calls;
-mod encode;
+mod upstream_delete;
+mod validation;
 
-pub use bulk::BulkAction;
 pub use command::{Answer, PromptRequest};
 pub use context::{Context, MayPrompt};
-pub use folders::Workspaces;
-pub use handle::{AdmittedPrompt, PromptRange, SessionHandle};
+pub use handle::{AdmittedPrompt, SessionHandle};
 pub use idempotency::IdempotencyKey;
-pub use list::ListQuery;
-pub use metadata::{FILTER_KEY_BYTES, FILTER_VALUE_BYTES, MetadataFilter};
+pub use metadata_index::{FILTER_KEY_BYTES, FILTER_VALUE_BYTES};
+pub use query::{ListQuery, MetadataFilter, PromptRange, SessionQuery};
 pub use refusal::Refusal;
-pub use registry::{Created, SessionRegistry};
+pub use registry::{BulkAction, Created, SessionRegistry};

@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::Actor;
+use super::context::read_record;
 use super::encode::EncodedEvent;
 use super::record::{self, PromptRecord};
-use super::recovery::read_record;
 use super::refusal::Refusal;
 use super::turn::{Queued, Turn};
 use crate::api::event::PromptStarted;

@@ -1,7 +1,6 @@
 //! Loads a session's actor from its records and log, and closes everything that a crash left open.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tokio::sync::{mpsc, watch};
@@ -12,18 +11,17 @@ use super::actor::Actor;
 use super::attachment::Attachment;
 use super::background_work::BackgroundWork;
 use super::client_methods::ClientMethods;
-use super::command::Command;
-use super::context::Context;
+use super::context::{Context, agent_spec, read_record};
 use super::discarded::DiscardCounter;
+use super::entry::ActorEntry;
 use super::event_loop::EventLoop;
-use super::metadata::MetadataIndex;
+use super::metadata_index::MetadataIndex;
 use super::record::{self, FoldRecord, RequestRecord, SessionRecord, TerminalRecord};
 use super::refusal::Refusal;
 use super::restore::Restore;
 use super::subagents::Subagents;
 use super::terminals::Terminals;
 use crate::acp::RequestKind;
-use crate::agent::AgentSpec;
 use crate::api::event::{DetachedReason, RequestResolved};
 use crate::api::{Resolution, SessionState};
 use crate::eventlog::{Records, SessionLog};
@@ -31,19 +29,6 @@ use crate::pool::{CrashBackoff, LeaseActivity};
 use crate::store::Table;
 use crate::transcript::SessionFold;
 use crate::types::{Principal, RequestId, Scope, SessionId};
-
-/// The handles of an actor: its command channel, its log and its state.
-#[derive(Debug)]
-pub(super) struct ActorEntry {
-    pub(super) commands: mpsc::Sender<Command>,
-    pub(super) log: SessionLog,
-    /// The sequence number of the last end of a turn.
-    pub(super) turn_ends: watch::Receiver<u64>,
-    /// Cancelled when the actor has stopped and all of its events are durable.
-    pub(super) stopped: CancellationToken,
-    /// Whether clients can find the session.
-    pub(super) visible: AtomicBool,
-}
 
 /// The principal on whose behalf the session leases processes.
 fn owner(record: &SessionRecord) -> Principal {
@@ -231,20 +216,4 @@ impl Actor {
         }
         Ok(open)
     }
-}
-
-/// The current configuration of the session's agent.
-pub(super) fn agent_spec(context: &Context, record: &SessionRecord) -> Arc<AgentSpec> {
-    let spec = context.catalogue.agent(&record.agent);
-    spec.unwrap_or_else(|| Arc::new(AgentSpec::removed(record.agent.clone())))
-}
-
-/// Reads and decodes a record.
-pub(super) async fn read_record<T: serde::de::DeserializeOwned>(
-    context: &Context,
-    table: Table,
-    key: Vec<u8>,
-) -> Result<Option<T>, Refusal> {
-    let stored = context.log.get(table, key).await.map_err(|error| Refusal::internal(&error))?;
-    stored.map(|bytes| record::decode(&bytes).map_err(|error| Refusal::internal(&error))).transpose()
 }

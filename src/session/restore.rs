@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::attachment::{AttachMethod, Attachment};
 use super::background_work::PromptWork;
-use super::creation::Origin;
+use super::origin::Origin;
 use super::refusal::Refusal;
 use super::replay::Replay;
 use super::sign_in::LoadSignIn;
