@@ -9,13 +9,10 @@ use tokio::sync::Semaphore;
 
 use super::idempotency::IdempotencyKeys;
 use super::quota::Quotas;
-use super::record::{self, SessionRecord};
-use super::refusal::Refusal;
-use crate::agent::{AgentSpec, CurrentCatalogue};
+use crate::agent::CurrentCatalogue;
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::store::Table;
 use crate::types::{EffectiveLimits, Ids, LimitExceeded, Limits, Principal, PrincipalLimit, Tenant};
 use crate::workspace::{ScrollbackBudget, Workspaces};
 
@@ -91,22 +88,6 @@ impl Context {
             may_prompt,
         }
     }
-}
-
-/// The current configuration of the session's agent.
-pub(super) fn agent_spec(context: &Context, record: &SessionRecord) -> Arc<AgentSpec> {
-    let spec = context.catalogue.agent(&record.agent);
-    spec.unwrap_or_else(|| Arc::new(AgentSpec::removed(record.agent.clone())))
-}
-
-/// Reads and decodes a record.
-pub(super) async fn read_record<T: serde::de::DeserializeOwned>(
-    context: &Context,
-    table: Table,
-    key: Vec<u8>,
-) -> Result<Option<T>, Refusal> {
-    let stored = context.log.get(table, key).await.map_err(|error| Refusal::internal(&error))?;
-    stored.map(|bytes| record::decode(&bytes).map_err(|error| Refusal::internal(&error))).transpose()
 }
 
 /// The number of sessions of each principal that have or await a process.

@@ -1,4 +1,4 @@
-//! The handles of a session's actor.
+//! The handles of an actor.
 
 use std::sync::atomic::AtomicBool;
 

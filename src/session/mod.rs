@@ -9,7 +9,7 @@
 //! 1. `registry`: how sessions begin and end. `entries`: how their actors are loaded and replaced.
 //! 2. `handle` and `command`: the calls that other modules make, and the commands that they become.
 //! 3. `query`: reads that need no actor.
-//! 4. `record` and `recovery`: how a session is stored and loaded.
+//! 4. `record`, `stored` and `recovery`: how a session is stored and loaded.
 //! 5. `actor` and `event_loop`: the task and its wakeups.
 //! 6. `attachment`, `attach` and `restore`: how the session gets a process and returns it.
 //! 7. `turn`, `queue` and `background_work`: prompts.
@@ -59,6 +59,7 @@ mod requirements;
 mod restore;
 mod sign_in;
 mod snapshot;
+mod stored;
 mod subagents;
 mod terminals;
 mod turn;

@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::context::read_record;
 use super::encode::EncodedEvent;
 use super::record::{self, PromptRecord};
 use super::refusal::Refusal;
+use super::stored::read_record;
 use super::turn::{Queued, Turn};
 use crate::api::event::PromptStarted;
 use crate::api::{Problem, ProblemCode, PromptStatus};

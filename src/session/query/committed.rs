@@ -2,10 +2,10 @@
 
 use super::SessionQuery;
 use crate::api::{PendingRequest, Session};
-use crate::session::context::read_record;
 use crate::session::record::{self, FoldRecord, RequestRecord, SessionRecord};
 use crate::session::refusal::Refusal;
 use crate::session::snapshot::build_snapshot;
+use crate::session::stored::read_record;
 use crate::store::{Run, Table};
 use crate::transcript::SessionFold;
 use crate::types::RequestId;

@@ -10,10 +10,11 @@ mod metadata;
 mod prompts;
 mod terminals;
 
-use super::context::{Context, read_record};
+use super::context::Context;
 use super::durable;
 use super::record::{self, SessionRecord};
 use super::refusal::Refusal;
+use super::stored::read_record;
 use crate::eventlog::SessionLog;
 use crate::store::{Run, Table};
 use crate::types::SessionId;

@@ -2,9 +2,9 @@
 
 use super::SessionQuery;
 use crate::api::{Prompt, PromptList, Session, Transcript};
-use crate::session::context::read_record;
 use crate::session::record::{self, PromptRecord};
 use crate::session::refusal::Refusal;
+use crate::session::stored::read_record;
 use crate::store::{Run, Table};
 use crate::transcript::TurnFold;
 use crate::types::PromptId;

@@ -2,9 +2,9 @@
 
 use super::SessionQuery;
 use crate::api::{Terminal, TerminalList, TerminalWindow};
-use crate::session::context::read_record;
 use crate::session::record::{self, TerminalRecord};
 use crate::session::refusal::Refusal;
+use crate::session::stored::read_record;
 use crate::store::Table;
 use crate::transcript::OutputFold;
 use crate::types::TerminalId;
