@@ -19,7 +19,7 @@ use crate::pool::Pool;
 use crate::process::{self, OpenFiles, Spawner};
 use crate::session::{Context, MayPrompt, SessionRegistry, Workspaces};
 use crate::shutdown::Shutdown;
-use crate::store::{CheckError, CheckReport, EventStore, OpenError, SqliteStore};
+use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
 use crate::types::{Ids, Limits, Scope};
 
 pub use reload::Reloader;
@@ -151,12 +151,11 @@ pub async fn start(config: Config, listener: TcpListener, shutdown: Shutdown) ->
     sweep(config.data.run(), &shutdown).await;
     let store = open_store(&config.data, &limits, &ids)?;
     check_after_unclean_shutdown(&store, &limits, &shutdown).await?;
-    let store: Arc<dyn EventStore> = store;
     let admin = config.admin_key.map(KeyHash::from_bytes);
-    let keys = Keys::open(Arc::clone(&store), ids.clone(), &limits, admin)?;
+    let keys = Keys::open(store.clone(), ids.clone(), &limits, admin)?;
     let link_key = if admin.is_none() { Some(keys.create_link_key()?) } else { None };
     shutdown.spawn(keys.clone().run(shutdown.clone()));
-    let tickets = Tickets::open(Arc::clone(&store), ids.clone(), &limits, &keys)?;
+    let tickets = Tickets::open(store.clone(), ids.clone(), &limits, &keys)?;
     shutdown.spawn(tickets.clone().run(shutdown.clone()));
     let (failed, fatal) = oneshot::channel();
     let on_fatal = Box::new(move |reason: &str| drop(failed.send(reason.to_owned())));

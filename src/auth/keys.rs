@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::key::{Key, KeyHash, KeyId, KeyKind, KeyRecord, KeyText};
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::store::{Batch, CommitError, Delete, EventStore, Expect, Put, ReadError, Table};
+use crate::store::{Batch, CommitError, Delete, Expect, Put, ReadError, RecordStore, Table};
 use crate::types::{
     Expiry, Ids, LimitChange, Limits, Principal, PrincipalLimits, Scope, Scopes, Tenant, Timestamp,
 };
@@ -41,7 +41,7 @@ pub struct Keys(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    store: Arc<dyn EventStore>,
+    store: Arc<dyn RecordStore>,
     ids: Ids,
     expiry: Expiry,
     link_key_idle_timeout: Duration,
@@ -122,7 +122,7 @@ pub enum RevokeError {
 impl Keys {
     /// Loads all keys. `admin` is the hash of the operator's key, which is never stored.
     pub fn open(
-        store: Arc<dyn EventStore>,
+        store: Arc<dyn RecordStore>,
         ids: Ids,
         limits: &Limits,
         admin: Option<KeyHash>,

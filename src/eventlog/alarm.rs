@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::shutdown::lock_or_abort;
-use crate::store::{Disk, EventStore};
+use crate::store::{Disk, Maintenance};
 use crate::types::Limits;
 
 use super::Shared;
@@ -82,7 +82,7 @@ impl Alarms {
     }
 
     /// Releases the reserve. Returns false if there is none.
-    pub(super) fn release_reserve(&self, store: &dyn EventStore) -> bool {
+    pub(super) fn release_reserve(&self, store: &dyn Maintenance) -> bool {
         let mut reserved = lock_or_abort(self.reserved.lock());
         let released = store.release_reserve();
         if released {
@@ -93,7 +93,7 @@ impl Alarms {
     }
 
     /// Checks the store's disk. Returns false if the store has no disk.
-    pub(super) fn check_disk(&self, store: &dyn EventStore, limits: &Limits) -> bool {
+    pub(super) fn check_disk(&self, store: &dyn Maintenance, limits: &Limits) -> bool {
         let Some(disk) = store.disk() else { return false };
         match disk {
             Ok(disk) => {
@@ -114,7 +114,7 @@ impl Alarms {
     }
 
     /// Allocates the reserve if it is missing and the disk has space for it.
-    fn keep_reserve(&self, store: &dyn EventStore, disk: Disk, limits: &Limits) {
+    fn keep_reserve(&self, store: &dyn Maintenance, disk: Disk, limits: &Limits) {
         let mut reserved = lock_or_abort(self.reserved.lock());
         let kept = store.keep_reserve(limits.disk_reserve_bytes, disk.free).unwrap_or_else(|error| {
             tracing::warn!(%error, "could not allocate the disk reserve");
@@ -148,7 +148,7 @@ pub(super) async fn watch(shared: Arc<Shared>) {
         }
         let looking = Arc::clone(&shared);
         // A system call on a slow disk blocks.
-        let look = move || looking.alarms.check_disk(&*looking.store, &looking.limits);
+        let look = move || looking.alarms.check_disk(&*looking.maintenance, &looking.limits);
         if !shared.shutdown.spawn_blocking(look).await.unwrap_or(false) {
             return;
         }

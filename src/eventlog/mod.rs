@@ -32,7 +32,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::shutdown::{Shutdown, lock_or_abort};
-use crate::store::{Batch, CommitError, EventStore, LogUsage, Record, Table};
+use crate::store::{Batch, CommitError, EventStore, LogUsage, Maintenance, Record, Table};
 use crate::types::{Epoch, Expiry, Ids, Limits, Position, SessionId, Tenant, Timestamp};
 
 use alarm::Alarms;
@@ -79,6 +79,7 @@ pub struct EventLog {
 #[derive(Debug)]
 struct Shared {
     store: Arc<dyn EventStore>,
+    maintenance: Arc<dyn Maintenance>,
     epoch: Epoch,
     ids: Ids,
     expiry: Expiry,
@@ -117,8 +118,8 @@ impl EventLog {
     /// Starts the writer thread, retention and the disk monitor. Must be called in a tokio runtime.
     ///
     /// The writer calls `fatal` once if the store fails. The process must then exit.
-    pub fn start(
-        store: Arc<dyn EventStore>,
+    pub fn start<S: EventStore + Maintenance + 'static>(
+        store: Arc<S>,
         ids: Ids,
         limits: Arc<Limits>,
         shutdown: Shutdown,
@@ -128,6 +129,7 @@ impl EventLog {
             epoch: store.epoch(),
             last_pos: Watermark::new(store.tail().last_pos),
             expiry: Expiry::starting_from(ids.clone(), &limits, last_time(&*store)),
+            maintenance: store.clone(),
             store,
             ids,
             shutdown,
@@ -145,7 +147,7 @@ impl EventLog {
             closed: CancellationToken::new(),
             limits,
         });
-        if shared.alarms.check_disk(&*shared.store, &shared.limits) {
+        if shared.alarms.check_disk(&*shared.maintenance, &shared.limits) {
             shared.shutdown.spawn(alarm::watch(Arc::clone(&shared)));
         }
         shared.shutdown.spawn(retention::run(Arc::clone(&shared)));
@@ -230,14 +232,15 @@ impl EventLog {
     /// deleted all their runs except the last. The session's owner erases the session.
     pub fn expired(&self, limit: usize) -> Vec<(Tenant, SessionId)> {
         let old = self.shared.expired_before(self.shared.limits.max_log_age);
-        let expired = self.shared.store.usages(limit, &|log| log.last_time < old);
+        let expired = self.shared.maintenance.usages(limit, &|log| log.last_time < old);
         expired.into_iter().map(|log| (log.tenant, log.session)).collect()
     }
 
     /// Erases a log that belongs to no session: a leftover, or a damaged log.
     pub async fn erase_orphan(&self, session: SessionId) {
         let batch = Batch { erase: vec![session], ..Batch::default() };
-        self.shared.run_maintenance(move |store| store.commit(&batch)).await;
+        let store = Arc::clone(&self.shared.store);
+        self.shared.run_maintenance(move || store.commit(&batch)).await;
     }
 
     /// The clock for expiry, which tolerates jumps of the wall clock.
@@ -253,7 +256,7 @@ impl EventLog {
 }
 
 /// The commit time of the last run. [`Expiry`] uses it to detect a wall clock that jumped.
-fn last_time(store: &dyn EventStore) -> Option<Timestamp> {
+fn last_time(store: &dyn Maintenance) -> Option<Timestamp> {
     let last = Cell::new(0);
     store.usages(1, &|log| {
         last.set(log.last_pos.max(last.get()));
@@ -325,12 +328,12 @@ impl Shared {
     /// the log is closed.
     async fn run_maintenance<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&dyn EventStore) -> Result<T, CommitError> + Send + 'static,
+        job: impl FnOnce() -> Result<T, CommitError> + Send + 'static,
     ) -> Option<T> {
         let (done, result) = oneshot::channel();
-        self.queue.push_maintenance(MaintenanceJob(Box::new(move |store| {
+        self.queue.push_maintenance(MaintenanceJob(Box::new(move || {
             // The caller may have stopped waiting.
-            done.send(job(store)?).ok();
+            done.send(job()?).ok();
             Ok(())
         })));
         result.await.ok()

@@ -83,8 +83,12 @@ pub(super) async fn pass(shared: &Shared, tombstones: bool) -> Result<(), ReadEr
     if let Some(level) = target_log_bytes(shared) {
         drop_from_large(shared, level).await?;
     }
-    while shared.run_maintenance(|store| store.compact()).await == Some(true) {}
-    Ok(())
+    loop {
+        let store = Arc::clone(&shared.maintenance);
+        if shared.run_maintenance(move || store.compact()).await != Some(true) {
+            return Ok(());
+        }
+    }
 }
 
 /// Deletes expired tombstones, together with the last events of their sessions.
@@ -108,9 +112,8 @@ async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
                 batch.deletes.push(Delete { table: Table::Tombstone, key });
             }
         }
-        if !batch.erase.is_empty()
-            && shared.run_maintenance(move |store| store.commit(&batch)).await.is_none()
-        {
+        let store = Arc::clone(&shared.store);
+        if !batch.erase.is_empty() && shared.run_maintenance(move || store.commit(&batch)).await.is_none() {
             return Ok(());
         }
     }
@@ -119,7 +122,7 @@ async fn delete_tombstones(shared: &Shared) -> Result<(), ReadError> {
 async fn drop_old(shared: &Shared) {
     let old = shared.expired_before(shared.limits.max_log_age);
     loop {
-        let logs = shared.store.usages(STEP, &|log| log.runs > 1 && log.last_time < old);
+        let logs = shared.maintenance.usages(STEP, &|log| log.runs > 1 && log.last_time < old);
         let cuts: Vec<Cut> = logs.iter().map(all_but_the_last).collect();
         if cuts.is_empty() || !prune(shared, cuts).await {
             return;
@@ -129,7 +132,7 @@ async fn drop_old(shared: &Shared) {
 
 async fn drop_from_large(shared: &Shared, limit: u64) -> Result<(), ReadError> {
     loop {
-        let logs = shared.store.usages(STEP, &|log| log.runs > 1 && log.bytes > limit);
+        let logs = shared.maintenance.usages(STEP, &|log| log.runs > 1 && log.bytes > limit);
         let mut cuts = Vec::with_capacity(logs.len());
         for log in &logs {
             let heads = run_headers(shared, log.session).await?;
@@ -144,10 +147,13 @@ async fn drop_from_large(shared: &Shared, limit: u64) -> Result<(), ReadError> {
 
 /// The size to which the largest logs must shrink, so that all logs together are within their limit.
 fn target_log_bytes(shared: &Shared) -> Option<u64> {
-    let over =
-        shared.store.total_bytes().checked_sub(shared.limits.max_total_log_bytes).filter(|over| *over > 0)?;
+    let over = shared
+        .maintenance
+        .total_bytes()
+        .checked_sub(shared.limits.max_total_log_bytes)
+        .filter(|over| *over > 0)?;
     let sizes = RefCell::new(Vec::new());
-    shared.store.usages(1, &|log| {
+    shared.maintenance.usages(1, &|log| {
         sizes.borrow_mut().extend((log.runs > 1).then_some(log.bytes));
         false
     });
@@ -182,14 +188,15 @@ fn oldest_with_bytes(heads: &[RunHeader], bytes: u64) -> &[RunHeader] {
 }
 
 async fn run_headers(shared: &Shared, session: SessionId) -> Result<Vec<RunHeader>, ReadError> {
-    let store = Arc::clone(&shared.store);
+    let store = Arc::clone(&shared.maintenance);
     shared.blocking(move || store.run_headers(Some(session), 0, STEP)).await
 }
 
 /// Prunes logs. Returns false if nothing was deleted: further calls would delete nothing either.
 pub(super) async fn prune(shared: &Shared, cuts: Vec<Cut>) -> bool {
     let sessions: Vec<SessionId> = cuts.iter().map(|cut| cut.session).collect();
-    let pruned = shared.run_maintenance(move |store| store.prune(&cuts, STEP)).await;
+    let store = Arc::clone(&shared.maintenance);
+    let pruned = shared.run_maintenance(move || store.prune(&cuts, STEP)).await;
     let Some(pruned) = pruned.filter(|pruned| pruned.runs > 0) else { return false };
     for session in sessions {
         shared.read_cache().invalidate(session);

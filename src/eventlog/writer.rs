@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::shutdown::lock_or_abort;
-use crate::store::{Batch, BoxError, CommitError, Committed, EventStore, Run};
+use crate::store::{Batch, BoxError, CommitError, Committed, Run};
 
 use super::records::{Changes, Records};
 use super::session::State;
@@ -44,7 +44,7 @@ pub(super) struct Write {
 /// commit waits for at most one job.
 pub(super) struct MaintenanceJob(pub(super) MaintenanceFn);
 
-type MaintenanceFn = Box<dyn FnOnce(&dyn EventStore) -> Result<(), CommitError> + Send>;
+type MaintenanceFn = Box<dyn FnOnce() -> Result<(), CommitError> + Send>;
 
 impl fmt::Debug for MaintenanceJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -187,7 +187,7 @@ pub(super) fn run(log: Arc<Shared>, fatal: Fatal) {
     while shared.queue.wait() {
         let done = match gather(&shared) {
             Next::Commit(transaction) => commit(&shared, transaction),
-            Next::Maintenance(MaintenanceJob(work)) => match work(&*shared.store) {
+            Next::Maintenance(MaintenanceJob(work)) => match work() {
                 Err(CommitError::Failed(cause)) => Err(StopReason::Failed(cause)),
                 // Deletes fail on a full disk too. Retention tries again later.
                 _ => Ok(()),
@@ -333,7 +333,7 @@ fn commit(shared: &Shared, mut transaction: Transaction) -> Result<(), StopReaso
 fn commit_with_retry(shared: &Shared, batch: &Batch) -> Result<Committed, CommitError> {
     loop {
         match shared.store.commit(batch) {
-            Err(CommitError::Full) if shared.alarms.release_reserve(&*shared.store) => {
+            Err(CommitError::Full) if shared.alarms.release_reserve(&*shared.maintenance) => {
                 tracing::error!("the disk is full: released the disk reserve");
             }
             Err(CommitError::Full) => {

@@ -21,7 +21,7 @@ async fn spoilt(which: &str) -> Spoilt {
             let session = super::open(&log, number).await;
             // The job blocks the writer until both events are appended, so that they form one run.
             let (go, held) = std::sync::mpsc::sync_channel::<()>(1);
-            log.shared.queue.push_maintenance(MaintenanceJob(Box::new(move |_| {
+            log.shared.queue.push_maintenance(MaintenanceJob(Box::new(move || {
                 held.recv().expect("the test dropped the sender");
                 Ok(())
             })));

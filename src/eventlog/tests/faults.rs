@@ -26,8 +26,7 @@ fn start_to_fail(store: &Arc<FaultyStore>, limits: Limits) -> (EventLog, mpsc::R
     let (watermark, why) = mpsc::sync_channel(1);
     let fatal: Fatal =
         Box::new(move |why| watermark.send(why.to_owned()).expect("the test dropped the receiver"));
-    let store: Arc<dyn EventStore> = Arc::clone(store) as _;
-    let log = EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown::new(), fatal);
+    let log = EventLog::start(Arc::clone(store), Ids::system(), Arc::new(limits), Shutdown::new(), fatal);
     (log.expect("could not start the writer"), why)
 }
 
@@ -89,7 +88,8 @@ async fn maintenance_waits_for_space_and_failure_is_fatal() {
     }
     let prune = || {
         let cut = Cut { session: id(1), through: 4 };
-        in_time(log.shared.run_maintenance(move |store| store.prune(&[cut], 100)))
+        let maintenance = Arc::clone(&log.shared.maintenance);
+        in_time(log.shared.run_maintenance(move || maintenance.prune(&[cut], 100)))
     };
     store.next([Outcome::Full]);
     assert!(prune().await.is_none(), "a full disk rejects deletes");

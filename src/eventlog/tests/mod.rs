@@ -12,7 +12,7 @@ use super::*;
 use crate::event::{Event, Members};
 use crate::store::contract::session as id;
 use crate::store::faulty::{FaultyStore, Outcome};
-use crate::store::{MemoryStore, Run};
+use crate::store::{MemoryStore, RecordStore as _, Run};
 
 /// A timeout for waits in tests.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -21,7 +21,7 @@ fn no_fatal() -> Fatal {
     Box::new(|why| panic!("fatal: {why}"))
 }
 
-fn start(store: Arc<dyn EventStore>, limits: Limits) -> EventLog {
+fn start(store: Arc<impl EventStore + Maintenance + 'static>, limits: Limits) -> EventLog {
     EventLog::start(store, Ids::system(), Arc::new(limits), Shutdown::new(), no_fatal())
         .expect("could not start the writer")
 }

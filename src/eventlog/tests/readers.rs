@@ -77,12 +77,13 @@ proptest! {
             }
             let folder = tempfile::tempdir().unwrap();
             let limits = tight(run, tail, page);
-            let store: Arc<dyn EventStore> = if on_disk {
-                Arc::new(SqliteStore::open(&folder.path().join("log"), Ids::system(), &limits).unwrap())
+            let log = if on_disk {
+                let path = folder.path().join("log");
+                start(Arc::new(SqliteStore::open(&path, Ids::system(), &limits).unwrap()), limits)
             } else {
-                Arc::new(MemoryStore::new(Ids::system()))
+                memory_log(limits)
             };
-            readers_see_everything(start(store, limits), bursts, starts).await;
+            readers_see_everything(log, bursts, starts).await;
         });
     }
 }

@@ -105,7 +105,7 @@ async fn total_limit_prunes_largest_logs() {
     aging.fill(3, 30).await;
     aging.fill(2, 40).await;
     pass(&aging.log.shared, true).await.unwrap();
-    let total = aging.log.shared.store.total_bytes();
+    let total = aging.log.shared.maintenance.total_bytes();
     assert!(total <= 20_000 && total > 19_000, "{total}");
     assert_eq!(
         (aging.first_seq(1), aging.first_seq(3)),
@@ -125,7 +125,7 @@ async fn large_logs_shrink_to_same_size() {
     let bytes = |number| aging.log.shared.store.usage(id(number)).unwrap().bytes;
     assert_eq!(aging.first_seq(3), 1);
     assert!(bytes(1).abs_diff(bytes(2)) < 700, "{} {}", bytes(1), bytes(2));
-    let total = aging.log.shared.store.total_bytes();
+    let total = aging.log.shared.maintenance.total_bytes();
     assert!(total <= 30_000 && total > 28_000, "{total}");
 }
 
