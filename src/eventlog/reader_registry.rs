@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::shutdown::lock_or_abort;
 use crate::types::{SessionId, Tenant};
 
-use super::Shared;
-use super::global_reader::Scope;
+use super::scope::Scope;
 
 /// The sessions that one reader reads.
 #[derive(Debug)]
@@ -42,23 +41,23 @@ impl ReaderRegistry {
 /// Registers a reader and removes it on drop.
 #[derive(Debug)]
 pub(super) struct ReaderRegistration {
-    shared: Arc<Shared>,
+    registry: Arc<ReaderRegistry>,
     key: u64,
 }
 
 impl ReaderRegistration {
-    pub(super) fn register(shared: &Arc<Shared>, scope: ReaderScope) -> Self {
-        let mut entries = shared.reader_registry.entries();
+    pub(super) fn register(registry: &Arc<ReaderRegistry>, scope: ReaderScope) -> Self {
+        let mut entries = registry.entries();
         entries.next += 1;
         let key = entries.next;
         entries.readers.insert(key, scope);
         drop(entries);
-        Self { shared: Arc::clone(shared), key }
+        Self { registry: Arc::clone(registry), key }
     }
 }
 
 impl Drop for ReaderRegistration {
     fn drop(&mut self) {
-        self.shared.reader_registry.entries().readers.remove(&self.key);
+        self.registry.entries().readers.remove(&self.key);
     }
 }

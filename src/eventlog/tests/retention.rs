@@ -77,7 +77,10 @@ async fn large_log_is_pruned_and_readers_are_reset() {
 
     let before = usage.first_seq - 1;
     for mut reader in [lagging, large.reader(Start::Beginning)] {
-        assert_eq!(next(&mut reader).await, Item::Reset { reason: ResetReason::Pruned, before });
+        assert_eq!(
+            next(&mut reader).await,
+            Item::Reset { reason: ResetReason::Pruned, before, session: None }
+        );
         assert_eq!(follow(&mut reader, 200).await.0, (before + 1..=200).collect::<Vec<_>>());
     }
     lagging = large.reader(Start::After(before));
@@ -88,13 +91,13 @@ async fn large_log_is_pruned_and_readers_are_reset() {
     );
 
     let scope = GlobalScope { tenant: Tenant::default(), sessions: None };
-    let mut all = aging.log.global_reader(scope.clone(), GlobalStart::After(1)).await.unwrap();
-    let reset = GlobalItem::Reset { reason: ResetReason::Pruned, before: 0, session: None };
+    let mut all = aging.log.global_reader(scope.clone(), Start::After(1)).await.unwrap();
+    let reset = Item::Reset { reason: ResetReason::Pruned, before: 0, session: None };
     assert_eq!(in_time(all.next()).await.unwrap(), reset);
-    let GlobalItem::Run(run) = in_time(all.next()).await.unwrap() else { panic!("expected a run") };
+    let Item::Run(run) = in_time(all.next()).await.unwrap() else { panic!("expected a run") };
     assert_eq!((run.session, run.first_seq), (id(1), before + 1));
-    let mut recent = aging.log.global_reader(scope, GlobalStart::After(200)).await.unwrap();
-    assert!(matches!(in_time(recent.next()).await.unwrap(), GlobalItem::Run(run) if run.session == id(2)));
+    let mut recent = aging.log.global_reader(scope, Start::After(200)).await.unwrap();
+    assert!(matches!(in_time(recent.next()).await.unwrap(), Item::Run(run) if run.session == id(2)));
 }
 
 #[tokio::test]
