@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 
 use super::form::{Form, FormError};
 use super::raw_object::RawObject;
-use super::request_kind::ValidationError;
 use super::to_raw;
+use super::validation_error::ValidationError;
 use crate::types::limits::ELICITATION_ID_BYTES;
 
 /// The params of `elicitation/create` that the gateway uses.

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::request_kind::resource_not_found;
 use super::to_raw;
-use super::view::ViewError;
+use super::view_error::ViewError;
 
 /// Params of `fs/read_text_file`.
 #[derive(Debug, Deserialize)]

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::raw_object::RawObject;
 use super::to_raw;
-use super::view::ViewError;
+use super::view_error::ViewError;
 
 /// The params of `session/request_permission` that the gateway uses.
 #[derive(Debug)]

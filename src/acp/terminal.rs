@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::to_raw;
-use super::view::ViewError;
+use super::view_error::ViewError;
 use crate::types::TerminalId;
 
 /// The params of `terminal/create`.
