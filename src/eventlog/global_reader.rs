@@ -10,7 +10,7 @@ use crate::types::{SessionId, Tenant};
 
 use super::notify::{Notifier, Subscription};
 use super::reader::NotReady;
-use super::reader_registry::{ReaderRegistration, ReaderScope};
+use super::reader_registry::ReaderRegistration;
 use super::tails::Found;
 use super::{EventLog, ResetReason, Shared};
 
@@ -66,11 +66,11 @@ pub struct GlobalReader {
     page: VecDeque<Run>,
     /// The last position that the read of `page` covered.
     page_end: u64,
-    _registration: ReaderRegistration,
+    _registrations: Vec<ReaderRegistration>,
 }
 
 #[derive(Debug)]
-pub(super) struct Scope {
+struct Scope {
     tenant: Tenant,
     sessions: Option<HashMap<SessionId, LowerBound>>,
 }
@@ -83,7 +83,7 @@ struct LowerBound {
 }
 
 impl Scope {
-    pub(super) fn contains(&self, tenant: &str, session: SessionId) -> bool {
+    fn contains(&self, tenant: &str, session: SessionId) -> bool {
         self.tenant.as_str() == tenant && self.sessions.as_ref().is_none_or(|of| of.contains_key(&session))
     }
 
@@ -149,9 +149,14 @@ impl EventLog {
                 }
             }
         }
+        let register = |session| shared.reader_registry.register(&scope.tenant, session);
+        let registrations = match &floors {
+            Some(sessions) => sessions.keys().map(|session| register(Some(*session))).collect(),
+            None => vec![register(None)],
+        };
         let scope = Arc::new(Scope { tenant: scope.tenant, sessions: floors });
         let mut reader = GlobalReader {
-            _registration: ReaderRegistration::register(&shared, ReaderScope::Many(Arc::clone(&scope))),
+            _registrations: registrations,
             shared,
             scope,
             subscription,

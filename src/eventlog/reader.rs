@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use crate::store::{ReadError, Run};
 
 use super::notify::{DirectSink, Notifier, Subscription};
-use super::reader_registry::{ReaderRegistration, ReaderScope};
+use super::reader_registry::ReaderRegistration;
 use super::session::State;
 
 /// The position at which a reader starts.
@@ -130,7 +130,7 @@ impl Reader {
             Start::Tail => (committed, None),
             Start::Reset(reason) => (0, Some(reason)),
         };
-        let following = ReaderRegistration::register(&state.shared, ReaderScope::One(state.id));
+        let following = state.shared.reader_registry.register(&state.tenant, Some(state.id));
         Self {
             state,
             subscription,
