@@ -73,8 +73,8 @@ pub use setup::{
     resume_session,
 };
 pub use terminal::{
-    CreateTerminal, create_terminal_result, parse_create_terminal, parse_terminal_id, terminal_empty_result,
-    terminal_output_result, wait_for_exit_result,
+    CreateTerminal, create_terminal_result, parse_create_terminal, parse_terminal_id, terminal_output_result,
+    wait_for_exit_result,
 };
 pub use trace::{TraceContext, with_trace};
 pub use update_line::UpdateLine;
@@ -95,4 +95,9 @@ use serde_json::value::{RawValue, to_raw_value};
 /// that can fail.
 fn to_raw(message: &impl Serialize) -> Box<RawValue> {
     to_raw_value(message).expect("the gateway's own messages have string keys and serialize")
+}
+
+#[cfg(test)]
+fn raw(text: &str) -> &RawValue {
+    serde_json::from_str(text).unwrap()
 }

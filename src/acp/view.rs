@@ -228,10 +228,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn raw(text: &str) -> &RawValue {
-        serde_json::from_str(text).unwrap()
-    }
+    use crate::acp::raw;
 
     fn ours() -> SessionId {
         "01938c5e-7a3b-7c4d-8e5f-0123456789ab".parse().unwrap()

@@ -1,6 +1,7 @@
-//! The layers are a law: this reads `src/**` and fails, with file and line, on what the table does not list.
+//! Checks of the source in `src/`: layers, import cycles between files, and the sizes of files and structs. A failure
+//! names the file and the line.
 //!
-//! `ARCHITECTURE.md` shows the same table to people; a test here keeps the two equal.
+//! `ARCHITECTURE.md` shows the same table of layers. A test compares both.
 
 mod cycles;
 mod imports;
@@ -60,10 +61,8 @@ fn modules_import_only_what_the_table_lists() {
 }
 
 /// Modules whose files still import each other in cycles.
-const KNOWN_CYCLES: [&str; 13] = [
-    "acp", "agent", "api", "app", "auth", "cli", "config", "event", "eventlog", "http", "pool", "session",
-    "store",
-];
+const KNOWN_CYCLES: [&str; 12] =
+    ["agent", "api", "app", "auth", "cli", "config", "event", "eventlog", "http", "pool", "session", "store"];
 
 #[test]
 fn files_do_not_import_each_other_in_cycles() {
@@ -194,8 +193,8 @@ fn path_steps(text: &str) -> Vec<(String, String)> {
     steps
 }
 
-/// Test modules that call the library. All others, those of prompts and streams among them, use a running gateway only,
-/// so that they hold whatever the modules and types of `src/` are called.
+/// Test modules that call the library. All others use a running gateway only, for example the tests of prompts and streams.
+/// They do not depend on the names in `src/`.
 const USE_THE_LIBRARY: [&str; 22] = [
     "agents",
     "architecture",
@@ -239,7 +238,7 @@ fn tests_of_prompts_and_streams_use_a_running_gateway_only() {
     );
 }
 
-/// The pieces of a text that stand between backticks.
+/// The parts of a text between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -259,7 +258,7 @@ fn shown_table(text: &str) -> Vec<(String, BTreeSet<String>)> {
         .collect()
 }
 
-/// What a text names as a path of the repository: in backticks, below a known folder or with a known ending.
+/// The paths of the repository in a text: in backticks, below a known folder or with a known ending.
 fn named_paths(text: &str) -> BTreeSet<String> {
     const FOLDERS: [&str; 9] =
         ["src/", "tests/", "web/", "docs/", "scripts/", "openapi/", "benches/", ".ci/", ".github/"];
