@@ -13,7 +13,7 @@
 //! A [`Child`] is the gateway's handle. Three tasks serve it: one writes stdin, one drains stderr, and the
 //! reaper owns the supervisor process and stops it gracefully. Dropping the handle requests a stop.
 //!
-//! Reading order: [`spec`], [`spawn`], [`handshake`] with [`report`], [`supervisor`], [`child`],
+//! Reading order: [`spec`], [`spawn`], [`handshake`] with [`report`], [`supervisor`], [`exit`], [`child`],
 //! [`kill_switch`], [`reaper`], [`stdin`], [`stderr`] with [`mask`], then [`pty`] and [`terminal`].
 //! [`run_file`], [`tree`] and [`procfs`] find processes, and [`resolve`] finds programs.
 

@@ -12,7 +12,7 @@
 //! - TERM, INT and HUP go to the child's process group. A second one kills everything.
 //! - QUIT kills everything at once.
 //!
-//! Reading order: [`watch`], [`exec`], [`channel`], [`signals`], [`receive`], [`detach`].
+//! Reading order: [`error`], [`watch`], [`exec`], [`channel`], [`signals`], [`receive`], [`detach`].
 
 mod channel;
 mod detach;

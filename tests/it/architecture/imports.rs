@@ -132,7 +132,7 @@ impl Walk {
     }
 
     fn add_inline(&mut self, parts: Vec<String>, line: usize) {
-        if let Some(parts) = self.from_file(parts) {
+        if let Some(parts) = self.leave_inline_modules(parts) {
             self.found.inline.push(PathUse { name: parts[0].clone(), parts, line });
         }
     }
@@ -164,14 +164,14 @@ impl Walk {
             self.word(self.at + 1).unwrap_or_default().clone_into(&mut name);
             self.at += 2;
         }
-        if let Some(parts) = self.from_file(parts) {
+        if let Some(parts) = self.leave_inline_modules(parts) {
             let paths = if public { &mut self.found.reexports } else { &mut self.found.uses };
             paths.push(PathUse { parts, name, line });
         }
     }
 
     /// Converts a path in an inline module to a path from the file. Returns `None` if it stays in the file.
-    fn from_file(&self, mut parts: Vec<String>) -> Option<Vec<String>> {
+    fn leave_inline_modules(&self, mut parts: Vec<String>) -> Option<Vec<String>> {
         if !matches!(parts.first()?.as_str(), "super" | "self") {
             return Some(parts);
         }
