@@ -114,7 +114,7 @@ impl Actor {
                 }
                 self.serve(incoming, async move {
                     wait_exit(exit).await;
-                    WorkOutput::Answer(Ok(acp::terminal_empty_result()))
+                    WorkOutput::Answer(Ok(acp::empty_result()))
                 });
             }
             _ => self.send_answer(incoming, &Err(acp::method_not_found(method))),

@@ -40,7 +40,15 @@ pub struct Reader {
     reset: Option<ResetReason>,
     /// A read in progress. It survives a dropped `next` future.
     page: Option<PendingPage>,
-    _registration: ReaderRegistration,
+    _registrations: Registrations,
+}
+
+/// The registrations of a reader, one for each session or one for a tenant.
+#[derive(Debug)]
+#[expect(dead_code, reason = "they are dropped, not read")]
+enum Registrations {
+    One(ReaderRegistration),
+    Many(Box<[ReaderRegistration]>),
 }
 
 #[derive(Debug)]
@@ -121,7 +129,7 @@ impl Reader {
         let (cursor, reset) = start.resolve(committed);
         let readers = &state.shared.readers;
         Self {
-            _registration: ReaderRegistration::register(readers, ReaderScope::One(state.id)),
+            _registrations: Registrations::One(readers.register(ReaderScope::Session(state.id))),
             source: Source::Session(SessionSource::new(state)),
             subscription,
             cursor,
@@ -140,9 +148,16 @@ impl Reader {
         let mut subscription = shared.published.last_pos.subscribe();
         let published = subscription.observe();
         let (source, cursor, reset) = GlobalSource::open(shared, scope, start, published).await?;
-        let scope = ReaderScope::Many(Arc::clone(&source.scope));
+        let readers = &source.shared.readers;
+        let registrations = match &source.scope.sessions {
+            Some(sessions) => {
+                let sessions = sessions.keys().map(|id| readers.register(ReaderScope::Session(*id)));
+                Registrations::Many(sessions.collect())
+            }
+            None => Registrations::One(readers.register(ReaderScope::Tenant(source.scope.tenant.clone()))),
+        };
         Ok(Self {
-            _registration: ReaderRegistration::register(&source.shared.readers, scope),
+            _registrations: registrations,
             source: Source::Global(Box::new(source)),
             subscription,
             cursor,

@@ -235,13 +235,13 @@ async fn it_is_off_unless_the_entry_says_so() {
     gateway.posted(AUTH, &[], &json!({ "methodId": "shell" })).await.problem(501, "agent_unsupported");
     let log = tempfile::NamedTempFile::new().expect("a file");
     let args = ["--log", log.path().to_str().expect("text")];
-    for (entry, offered) in [("", json!(null)), ("terminal_auth = true", json!({ "terminal": true }))] {
+    for (entry, offered) in [("", false), ("terminal_auth = true", true)] {
         let gateway = Setup::fake_with(&args, entry).start();
         gateway.session("fake").await;
         let said = std::fs::read_to_string(log.path()).expect("it is ours");
         let initialize = said.lines().rfind(|line| line.contains("initialize")).expect("the first message");
         let initialize: Value = serde_json::from_str(initialize).expect("JSON");
-        assert_eq!(initialize["params"]["clientCapabilities"]["auth"], offered);
+        assert_eq!(initialize["params"]["clientCapabilities"]["auth"], json!({ "terminal": offered }));
     }
 }
 
