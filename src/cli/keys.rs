@@ -56,10 +56,10 @@ pub(super) enum KeyCommand {
 pub(super) struct LimitFlags {
     /// Maximum requests in a minute
     #[arg(long, value_name = "N|default")]
-    requests_per_minute: Option<LimitValue>,
+    max_requests_per_minute: Option<LimitValue>,
     /// Maximum prompts in a minute
     #[arg(long, value_name = "N|default")]
-    prompts_per_minute: Option<LimitValue>,
+    max_prompts_per_minute: Option<LimitValue>,
     /// Maximum concurrent streams and held responses
     #[arg(long, value_name = "N|default")]
     max_streams: Option<LimitValue>,
@@ -75,8 +75,8 @@ impl LimitFlags {
     fn changes(&self) -> Vec<LimitChange> {
         let flags = PrincipalLimit::ALL.map(|limit| {
             let value = match limit {
-                PrincipalLimit::Requests => self.requests_per_minute,
-                PrincipalLimit::Prompts => self.prompts_per_minute,
+                PrincipalLimit::Requests => self.max_requests_per_minute,
+                PrincipalLimit::Prompts => self.max_prompts_per_minute,
                 PrincipalLimit::Streams => self.max_streams,
                 PrincipalLimit::LiveSessions => self.max_live_sessions,
                 PrincipalLimit::QueuedPrompts => self.max_queued_prompts,
