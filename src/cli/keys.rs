@@ -7,7 +7,9 @@ use std::fmt::Write;
 
 use clap::{Args, Subcommand};
 
-use super::{Failure, Options, lock, output};
+use super::failure::Failure;
+use super::options::Options;
+use super::{lock, output};
 use crate::app;
 use crate::auth::{Key, KeyChange, KeyKind, Keys, NewKey};
 use crate::types::{Ids, LimitChange, PrincipalLimit, Scope, Tenant};
@@ -53,6 +55,7 @@ pub(super) enum KeyCommand {
 // All keys with the same name share these limits. (A doc comment would replace the help text of the
 // subcommand.)
 #[derive(Debug, Args)]
+#[expect(clippy::struct_field_names, reason = "a flag has the name of its configuration key")]
 pub(super) struct LimitFlags {
     /// Maximum requests in a minute
     #[arg(long, value_name = "N|default")]
