@@ -42,7 +42,7 @@ pub use request::{
 };
 pub use rpc::{RpcCall, RpcResult};
 pub use session::{
-    BulkResult, BulkResults, OnTimeout, PermissionPolicy, Session, SessionList, SessionPolicy, SessionState,
+    BulkResult, BulkResults, PermissionPolicy, Session, SessionList, SessionPolicy, SessionState,
     SessionSummary,
 };
 pub use session_input::{CreateSession, McpServer, SessionPatch};

@@ -4,10 +4,9 @@
 
 use super::error::ConfigError;
 use super::key::{Key, KeyDefault};
-use super::section::Field;
+use super::kinds::{count, count_or_none, percent, size, size_or_none, time, time_or_none};
 #[cfg(debug_assertions)]
 use super::section::Section;
-use super::units::{duration_text, size_text};
 #[cfg(debug_assertions)]
 use crate::types::Limits;
 
@@ -105,90 +104,5 @@ limits! {
             max_queued_batches, max_queued_commands, max_invalid_lines_per_minute, max_stdin_lines, max_reserved_stdin_lines,
             max_queued_writes, max_pre_attach_updates, max_pending_requests, max_queue_places, max_store_readers, max_h2_streams, max_h2_unauthenticated_streams,
             max_h2_pending_resets;
-    }
-}
-
-fn require_non_zero<T: PartialEq + Default>(field: &Field, value: T) -> Result<T, ConfigError> {
-    if value == T::default() { Err(field.invalid("must be more than 0")) } else { Ok(value) }
-}
-
-mod time {
-    use super::{ConfigError, Field, duration_text, require_non_zero};
-    use std::time::Duration;
-
-    pub(super) fn read(field: &Field) -> Result<Duration, ConfigError> {
-        require_non_zero(field, field.duration()?)
-    }
-
-    pub(super) fn show(value: Duration) -> String {
-        format!("\"{}\"", duration_text(value))
-    }
-}
-
-mod time_or_none {
-    use super::{ConfigError, Field};
-    use std::time::Duration;
-
-    pub(super) use super::time::show;
-
-    pub(super) fn read(field: &Field) -> Result<Duration, ConfigError> {
-        field.duration()
-    }
-}
-
-mod size {
-    use super::{ConfigError, Field, require_non_zero, size_text};
-
-    pub(super) fn read<T: TryFrom<u64> + PartialEq + Default>(field: &Field) -> Result<T, ConfigError> {
-        require_non_zero(field, field.size()?)
-    }
-
-    pub(super) fn show<T: TryInto<u64>>(value: T) -> String {
-        format!("\"{}\"", size_text(value.try_into().unwrap_or(u64::MAX)))
-    }
-}
-
-mod size_or_none {
-    use super::{ConfigError, Field};
-
-    pub(super) use super::size::show;
-
-    pub(super) fn read(field: &Field) -> Result<u64, ConfigError> {
-        field.size()
-    }
-}
-
-mod count {
-    use super::{ConfigError, Field, require_non_zero};
-
-    pub(super) fn read<T: TryFrom<u64> + PartialEq + Default>(field: &Field) -> Result<T, ConfigError> {
-        require_non_zero(field, field.count()?)
-    }
-
-    pub(super) fn show<T: ToString + Copy>(value: T) -> String {
-        value.to_string()
-    }
-}
-
-mod count_or_none {
-    use super::{ConfigError, Field};
-
-    pub(super) use super::count::show;
-
-    pub(super) fn read(field: &Field) -> Result<usize, ConfigError> {
-        field.count()
-    }
-}
-
-mod percent {
-    use super::{ConfigError, Field};
-
-    pub(super) use super::count::show;
-
-    pub(super) fn read(field: &Field) -> Result<u64, ConfigError> {
-        match field.count()? {
-            percent @ 0..=100 => Ok(percent),
-            _ => Err(field.invalid("must be at most 100")),
-        }
     }
 }

@@ -215,9 +215,8 @@ async fn more_than_may_wait_are_refused_to_the_agent_whatever_their_kind() {
 
 #[tokio::test]
 async fn what_the_gateway_serves_can_be_taken_back_and_its_work_ends() {
-    let gateway = Setup::fake_with(&[], "terminals = \"gateway\"")
-        .settings("testing.max_pending_requests = 2")
-        .start();
+    let gateway =
+        Setup::fake_with(&[], "terminals = \"gateway\"").settings("testing.max_pending_requests = 2").start();
     let session = gateway.session("fake").await;
     let create = r#"{"sessionId":$SESSION,"command":"sleep","args":["60"]}"#;
     let one_terminal = r#"{"sessionId":$SESSION,"terminalId":"t1"}"#;
