@@ -379,7 +379,7 @@ impl Actor {
                 drain.into_iter().chain([at + limits.cancel_timeout]).min()
             }
             None if turn.call.is_some() && !self.agent_is_waiting() => {
-                Some(turn.last_activity + self.spec.limits.turn_idle_timeout)
+                Some(turn.last_activity + self.spec.settings.turn_idle_timeout)
             }
             None => self.drain_at,
         }

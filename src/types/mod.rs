@@ -31,6 +31,7 @@ macro_rules! text_form {
 
 mod expiry;
 mod agent_name;
+mod agent_settings;
 pub mod clock;
 pub mod cursor;
 pub mod ids;
@@ -44,6 +45,7 @@ mod principal_limits;
 mod served_by;
 
 pub use agent_name::AgentName;
+pub use agent_settings::{AgentSettings, OnTimeout, Permissions, PoolSettings};
 pub use clock::{Clock, Entropy, Ids, Timestamp};
 pub use cursor::{Epoch, EventId, Position};
 pub use expiry::Expiry;

@@ -42,8 +42,8 @@ impl PrincipalLimit {
     /// The flag of `key create` and `key update`, without its dashes.
     pub const fn flag(self) -> &'static str {
         match self {
-            Self::Requests => "requests-per-minute",
-            Self::Prompts => "prompts-per-minute",
+            Self::Requests => "max-requests-per-minute",
+            Self::Prompts => "max-prompts-per-minute",
             Self::Streams => "max-streams",
             Self::LiveSessions => "max-live-sessions",
             Self::QueuedPrompts => "max-queued-prompts",

@@ -183,7 +183,7 @@ async fn limits_end_it_with_a_problem() {
     let idle = "pool = { max_size = 1, min_idle = 0, idle_timeout = \"100ms\" }";
     let (first, _folder) = setup(idle);
     let gateway = first
-        .settings("timeouts.sign_in_timeout = \"1s\"\ntesting.max_websocket_message_bytes = \"1KiB\"")
+        .settings("testing.sign_in_timeout = \"1s\"\ntesting.max_websocket_message_bytes = \"1KiB\"")
         .start();
     let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
     let end = socket.next().await.expect("its end");
@@ -212,7 +212,7 @@ async fn a_client_that_takes_nothing_keeps_no_sign_in_from_its_end() {
         let (setup, _folder) = setup(idle);
         let sign_in = if stopped { "10m" } else { "2s" };
         let limits = format!(
-            "timeouts.sign_in_timeout = \"{sign_in}\"\ntesting.max_sign_in_output_bytes = \"1GiB\"\ntesting.write_stall_timeout = \"10m\""
+            "testing.sign_in_timeout = \"{sign_in}\"\ntesting.max_sign_in_output_bytes = \"1GiB\"\ntesting.write_stall_timeout = \"10m\""
         );
         let mut gateway = setup.settings(&limits).start();
         let mut socket = Socket::open(&gateway, &offered(&gateway).await).await;
