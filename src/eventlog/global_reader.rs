@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
+use crate::event::ResetReason;
 use crate::store::{Page, ReadError, Run};
 use crate::types::{SessionId, Tenant};
 
@@ -12,7 +13,7 @@ use super::notify::{Notifier, Subscription};
 use super::reader::NotReady;
 use super::reader_registry::{ReaderRegistration, ReaderScope};
 use super::tails::Found;
-use super::{EventLog, ResetReason, Shared};
+use super::{EventLog, Shared};
 
 /// The sessions that a reader follows.
 #[derive(Debug, Clone)]

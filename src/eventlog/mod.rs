@@ -49,7 +49,7 @@ pub use crate::store::{ReadError, Run};
 pub use alarm::{Alarm, DiskSpace};
 pub use global_reader::{GlobalItem, GlobalReader, GlobalScope, GlobalStart};
 pub use notify::{Delivery, DirectSink, Notifier};
-pub use reader::{Item, NotReady, Reader, ResetReason, Start, TailCursor};
+pub use reader::{Item, NotReady, Reader, Start, TailCursor};
 pub use records::Records;
 pub use session::{Closed, SessionLog};
 pub use writer::Fatal;

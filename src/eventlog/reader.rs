@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
+use crate::event::ResetReason;
 use crate::store::{ReadError, Run};
 
 use super::notify::{DirectSink, Notifier, Subscription};
@@ -20,19 +21,6 @@ pub enum Start {
     Tail,
     /// At the earliest event, after a reset: the cursor has another epoch, or is invalid.
     Reset(ResetReason),
-}
-
-/// Why a reader cannot return every event after its cursor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ResetReason {
-    /// Retention deleted events after the cursor.
-    Pruned,
-    /// The log never issued this cursor.
-    UnknownCursor,
-    /// The cursor belongs to another epoch.
-    NewEpoch,
-    /// Events after the cursor are damaged on disk and are skipped.
-    Damaged,
 }
 
 /// An item that a reader returns.

@@ -15,7 +15,7 @@ use super::sign_in::LoadSignIn;
 use crate::acp::{self, McpServer, SessionSetup, TraceContext};
 use crate::agent::AgentFailure;
 use crate::api::SessionState;
-use crate::api::event::{Context, DetachedReason, SessionAttached, SessionDetached};
+use crate::event::{Context, DetachedReason, SessionAttached, SessionDetached};
 use crate::eventlog::Records;
 use crate::jsonrpc::RpcError;
 use crate::pool::{AcquireError, Disposition, Lease, LeaseActivity};

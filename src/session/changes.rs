@@ -8,16 +8,14 @@ use tokio::time::Instant;
 use super::actor::{Actor, send_reply};
 use super::attachment::Attachment;
 use super::command::{ClientCall, Reply};
-use super::encode::EncodedEvent;
 use super::metadata;
 use super::record::{index_key, prompt_key, put_open, request_key, session_key, terminal_key};
 use super::refusal::{Refusal, agent_failure};
 use super::upstream_delete;
 use crate::acp::TraceContext;
 use crate::agent::AgentFailure;
-use crate::api::event::{DetachedReason, SessionChanged, SessionClosed, SessionDeleted};
 use crate::api::{SessionPatch, SessionState};
-use crate::event::{Event, Members};
+use crate::event::{DetachedReason, EncodedEvent, SessionChanged, SessionClosed, SessionDeleted};
 use crate::eventlog::Records;
 use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::Disposition;
@@ -66,9 +64,7 @@ impl Actor {
 
     /// Appends `session.changed` and updates the fold.
     pub(super) fn append_changed(&mut self, event: EncodedEvent) -> u64 {
-        let object = [b"{", &event.members[..], b"}"].concat();
-        let object: &RawValue = serde_json::from_slice(&object).expect("valid JSON");
-        self.fold_changed |= self.fold.changed(object);
+        self.fold_changed |= self.fold.changed(event.object());
         let records = self.with_session_records(Records::default());
         self.append(None, event, records)
     }
@@ -242,8 +238,7 @@ impl Actor {
             gone(Table::Terminal, terminal_key(id, TerminalId::new(number)));
         }
         put_open(id, false, &mut records);
-        let EncodedEvent { kind, members } = EncodedEvent::from(&SessionDeleted { by });
-        let seq = self.log.erase(&Event { kind, prompt: None, members: Members::whole(&members) }, records);
+        let seq = self.log.erase(&EncodedEvent::from(&SessionDeleted { by }).in_turn(None), records);
         self.erased = true;
         self.stopping = true;
         seq

@@ -11,13 +11,12 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::encode::EncodedEvent;
 use super::record::{self, PromptRecord};
 use super::recovery::read_record;
 use super::refusal::Refusal;
 use super::turn::{Queued, Turn};
-use crate::api::event::PromptStarted;
 use crate::api::{Problem, ProblemCode, PromptStatus};
+use crate::event::{EncodedEvent, PromptStarted};
 use crate::eventlog::Records;
 use crate::store::{Run, Table};
 use crate::types::{PromptId, Timestamp};

@@ -7,12 +7,11 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::encode::EncodedEvent;
 use super::record::RequestRecord;
 use super::refusal::Refusal;
 use crate::acp::{self, RequestKind, error_code};
-use crate::api::event::{RequestCreated, RequestResolved};
 use crate::api::{PendingRequest, Resolution};
+use crate::event::{EncodedEvent, RequestCreated, RequestResolved};
 use crate::eventlog::Records;
 use crate::jsonrpc::IncomingId;
 use crate::types::{Principal, PromptId, RequestId};

@@ -6,7 +6,6 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::attachment::Attachment;
 use super::background_work::PromptWork;
-use super::encode::EncodedEvent;
 use super::idempotency::Claim;
 use super::record::PromptRecord;
 use super::refusal::{Refusal, prompt_failure};
@@ -14,8 +13,10 @@ use crate::acp::{
     self, ContentError, PromptCapabilities, PromptResult, TraceContext, error_code, stop_reason,
 };
 use crate::agent::AgentFailure;
-use crate::api::event::{DetachedReason, PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
 use crate::api::{Problem, ProblemCode, Prompt, PromptStatus, SessionState};
+use crate::event::{
+    DetachedReason, EncodedEvent, PromptCompleted, PromptFailed, PromptQueued, PromptStarted,
+};
 use crate::eventlog::Records;
 use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::{Disposition, Lease};

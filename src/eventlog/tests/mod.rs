@@ -9,7 +9,7 @@ mod retention;
 mod writer;
 
 use super::*;
-use crate::event::{Event, Members};
+use crate::event::{Event, Members, ResetReason};
 use crate::store::contract::session as id;
 use crate::store::faulty::{FaultyStore, Outcome};
 use crate::store::{MemoryStore, Run};

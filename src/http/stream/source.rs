@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::event::ResetReason;
 use crate::eventlog::{
-    DirectSink, GlobalItem, GlobalReader, Item, NotReady, Notifier, ReadError, Reader, ResetReason, Run,
-    TailCursor,
+    DirectSink, GlobalItem, GlobalReader, Item, NotReady, Notifier, ReadError, Reader, Run, TailCursor,
 };
 use crate::session::SessionHandle;
 use crate::types::{Epoch, EventId, Position, SessionId};
