@@ -274,7 +274,7 @@ impl Actor {
     pub(super) fn with_session_records(&mut self, mut records: Records) -> Records {
         let id = self.record.session_id;
         self.unsaved_events = 0;
-        self.record.state = self.state();
+        self.record.state = self.state().into();
         self.record.updated_at = self.context.ids.now();
         self.record.title = self.fold.title().map(str::to_owned);
         self.record.prompt_id = self.turn.as_ref().map(|turn| turn.record.prompt_id);
@@ -301,7 +301,7 @@ impl Actor {
     }
 
     fn state(&self) -> SessionState {
-        if self.record.state == SessionState::Closed {
+        if self.record.is_closed() {
             SessionState::Closed
         } else if !self.requests.is_empty() {
             SessionState::Waiting

@@ -9,12 +9,12 @@ use super::actor::{Actor, send_reply};
 use super::attachment::Attachment;
 use super::command::{ClientCall, Reply};
 use super::metadata;
-use super::record::{index_key, prompt_key, put_open, request_key, session_key, terminal_key};
+use super::record::{StoredState, index_key, prompt_key, put_open, request_key, session_key, terminal_key};
 use super::refusal::{Refusal, agent_failure};
 use super::upstream_delete;
 use crate::acp::TraceContext;
 use crate::agent::AgentFailure;
-use crate::api::{SessionPatch, SessionState};
+use crate::api::SessionPatch;
 use crate::event::{DetachedReason, EncodedEvent, SessionChanged, SessionClosed, SessionDeleted};
 use crate::eventlog::Records;
 use crate::jsonrpc::{CallId, RpcError};
@@ -76,7 +76,7 @@ impl Actor {
         trace: Option<TraceContext>,
         reply: Reply<(Box<RawValue>, u64)>,
     ) {
-        if self.record.state == SessionState::Closed {
+        if self.record.is_closed() {
             return send_reply(reply, Err(Refusal::Closed));
         }
         // A cancel ends work, so the quota does not apply to it.
@@ -184,11 +184,11 @@ impl Actor {
 
     /// Closes the session and ends its work. The log remains readable, and `attach` reopens the session.
     pub(super) fn close(&mut self, by: &Principal, trace: Option<&TraceContext>) -> u64 {
-        if self.record.state == SessionState::Closed {
+        if self.record.is_closed() {
             return self.log.appended();
         }
         self.end_all(trace);
-        self.record.state = SessionState::Closed;
+        self.record.state = StoredState::Closed;
         let records = self.with_session_records(Records::default());
         let mut seq = self.append(None, &SessionClosed { by: &by.id }, records);
         if self.record.attached {
