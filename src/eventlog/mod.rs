@@ -54,7 +54,7 @@ pub use crate::store::{ReadError, Run};
 pub use alarm::{Alarm, DiskSpace};
 pub use notify::{Delivery, DirectSink, Notifier};
 pub use queue::WriteError;
-pub use reader::{Item, NotReady, Reader, ResetReason, Start, TailCursor};
+pub use reader::{Item, NotReady, Reader, Start, TailCursor};
 pub use records::Records;
 pub use scope::GlobalScope;
 pub use session::{Closed, SessionLog};

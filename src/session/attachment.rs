@@ -12,7 +12,7 @@ use super::discarded::DiscardCounter;
 use super::refusal::Refusal;
 use crate::acp::{self, AcpVersion, TraceContext};
 use crate::agent::AgentFailure;
-use crate::api::event::{AttachedBy, DetachedReason};
+use crate::event::{AttachedBy, DetachedReason};
 use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::Disposition;
 use crate::types::Limits;

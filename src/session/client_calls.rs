@@ -7,12 +7,11 @@ use super::actor::{Actor, send_reply};
 use super::adopt::can_fork;
 use super::changes::PendingCall;
 use super::command::ClientCall;
-use super::encode::EncodedEvent;
 use super::refusal::Refusal;
 use crate::acp::client_input_policy::{self, ClientInputError};
 use crate::acp::{self, ConfigValue};
 use crate::agent::AgentFailure;
-use crate::api::event::SessionChanged;
+use crate::event::{EncodedEvent, SessionChanged};
 use crate::eventlog::Records;
 use crate::jsonrpc::CallId;
 

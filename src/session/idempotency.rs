@@ -3,14 +3,13 @@
 //! The record is written in the commit of the event that the request caused, so a crash leaves both or
 //! neither.
 
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::context::Context;
-use super::record;
+use super::record::{self, IdempotencyRecord};
 use super::refusal::Refusal;
 use crate::eventlog::Records;
-use crate::store::{Put, Table};
+use crate::store::Table;
 use crate::types::{KeyedCounts, KeyedGuard, Principal, PromptId, SessionId, Timestamp};
 
 /// A client's key, with the route and the SHA-256 of the body.
@@ -19,15 +18,6 @@ pub struct IdempotencyKey {
     pub key: String,
     pub route: String,
     pub body_hash: [u8; 32],
-}
-
-/// The result of the first request with a key.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct IdempotencyRecord {
-    body_hash: [u8; 32],
-    pub(super) expires_at: Timestamp,
-    pub(super) session: SessionId,
-    pub(super) prompt: Option<PromptId>,
 }
 
 /// The permission to execute the first request with a key. Its record is written with the event.
@@ -44,8 +34,7 @@ impl Claim {
     pub(super) fn put(&self, session: SessionId, prompt: Option<PromptId>, records: &mut Records) {
         let record =
             IdempotencyRecord { body_hash: self.body_hash, expires_at: self.expires_at, session, prompt };
-        let value = serde_json::to_vec(&record).expect("an idempotency record is valid JSON").into();
-        records.puts.push(Put { table: Table::Idempotency, key: self.record_key.clone(), value });
+        record.put(self.record_key.clone(), records);
     }
 }
 

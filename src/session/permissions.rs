@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::actor::Actor;
+use super::record::StoredOnTimeout;
 use super::requests::{OfferedRequest, Wait};
 use crate::acp::{self, error_code};
 use crate::api::Resolution;
@@ -52,8 +53,8 @@ impl Actor {
         let entry = &self.spec.settings.permissions;
         let narrowed = self.record.policy.permissions.as_ref();
         let on_timeout = match narrowed.and_then(|policy| policy.on_timeout) {
-            Some(OnTimeout::Reject) => OnTimeout::Reject,
-            Some(OnTimeout::Wait) | None => entry.on_timeout,
+            Some(StoredOnTimeout::Reject) => OnTimeout::Reject,
+            Some(StoredOnTimeout::Wait) | None => entry.on_timeout,
         };
         let timeout = narrowed.and_then(|policy| policy.timeout_seconds).map(Duration::from_secs);
         match on_timeout {

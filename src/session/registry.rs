@@ -17,13 +17,13 @@ use super::handle::SessionHandle;
 use super::idempotency::{self, Claim, Claimed};
 use super::list::{self, ListQuery};
 use super::metadata;
-use super::record::SessionRecord;
+use super::record::{SessionRecord, StoredState};
 use super::recovery::ActorEntry;
 use super::refusal::Refusal;
 use super::{IdempotencyKey, adopt, gc, requirements};
 use crate::acp::{self, TraceContext, client_input_policy};
 use crate::agent::AgentSpec;
-use crate::api::{self, CreateSession, McpServer, Session, SessionList, SessionState};
+use crate::api::{self, CreateSession, McpServer, Session, SessionList};
 use crate::shutdown::lock_or_abort;
 use crate::store::Table;
 use crate::types::{OnTimeout, Principal, SessionId, Tenant};
@@ -389,8 +389,8 @@ impl SessionRegistry {
             additional_directories,
             mcp_servers,
             meta: request.meta.as_deref().and_then(|meta| acp::split_meta(meta).0).map(acp::to_one_line),
-            policy: request.policy.unwrap_or_default(),
-            state: SessionState::Idle,
+            policy: request.policy.unwrap_or_default().into(),
+            state: StoredState::Idle,
             attached: false,
             agent_session_id: request.agent_session_id,
             created_at: now,

@@ -14,6 +14,7 @@ mod session;
 
 use std::sync::Arc;
 
+use crate::event::ResetReason;
 use crate::store::{ReadError, Run};
 
 use super::notify::{DirectSink, Notifier, Subscription, Watermark};
@@ -25,7 +26,7 @@ use global::GlobalSource;
 use page::{Accepted, Page, PendingPage};
 use session::SessionSource;
 
-pub use item::{Item, NotReady, ResetReason, Start};
+pub use item::{Item, NotReady, Start};
 pub use session::TailCursor;
 
 /// A cursor in a log. Readers share the bytes of runs and have no queue of their own.
