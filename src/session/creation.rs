@@ -7,7 +7,7 @@ use super::idempotency::Claim;
 use super::origin::{Origin, cannot_adopt};
 use super::refusal::Refusal;
 use crate::acp::AgentCapabilities;
-use crate::api::event::{AttachedBy, SessionCreated};
+use crate::event::{AttachedBy, SessionCreated};
 use crate::eventlog::Records;
 
 impl Actor {

@@ -1,12 +1,9 @@
 //! The working folders of sessions, below the workspace roots.
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 
-use serde::Deserialize;
-
 use super::context::Context;
-use super::record::{self, SessionRecord, index_prefix};
+use super::record::{self, SessionRecord, SessionRecordView, index_prefix};
 use super::refusal::Refusal;
 use crate::store::Table;
 use crate::types::{SessionId, Tenant};
@@ -65,13 +62,6 @@ impl Context {
 /// The number of records that are read at a time.
 const PAGE_SESSIONS: usize = 256;
 
-/// The only member of a session's record that is decoded here.
-#[derive(Deserialize)]
-struct WorkingFolder<'a> {
-    #[serde(borrow)]
-    cwd: Cow<'a, str>,
-}
-
 /// Whether a session of the tenant has this working folder.
 pub(super) async fn has_session_in(context: &Context, tenant: &Tenant, cwd: &str) -> Result<bool, Refusal> {
     let prefix = index_prefix(tenant);
@@ -80,7 +70,7 @@ pub(super) async fn has_session_in(context: &Context, tenant: &Tenant, cwd: &str
         let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.take(), PAGE_SESSIONS).await;
         let page = page.map_err(|error| Refusal::internal(&error))?;
         for (_, value) in &page {
-            let looked: WorkingFolder<'_> =
+            let looked: SessionRecordView<'_> =
                 record::decode(value).map_err(|error| Refusal::internal(&error))?;
             if looked.cwd == cwd {
                 return Ok(true);

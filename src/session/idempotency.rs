@@ -3,19 +3,15 @@
 //! The record is written in the commit of the event that the request caused, so a crash leaves both or
 //! neither.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::record;
+use super::record::{self, IdempotencyRecord};
 use super::refusal::Refusal;
 use crate::eventlog::{EventLog, Records};
-use crate::shutdown::lock_or_abort;
-use crate::store::{Put, Table};
-use crate::types::{Principal, PromptId, SessionId, Timestamp};
+use crate::store::Table;
+use crate::types::{KeyedCounts, KeyedGuard, Principal, PromptId, SessionId, Timestamp};
 
 /// A client's key, with the route and the SHA-256 of the body.
 #[derive(Debug, Clone)]
@@ -23,15 +19,6 @@ pub struct IdempotencyKey {
     pub key: String,
     pub route: String,
     pub body_hash: [u8; 32],
-}
-
-/// The result of the first request with a key.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct IdempotencyRecord {
-    body_hash: [u8; 32],
-    pub(super) expires_at: Timestamp,
-    pub(super) session: SessionId,
-    pub(super) prompt: Option<PromptId>,
 }
 
 /// The permission to execute the first request with a key. Its record is written with the event.
@@ -48,8 +35,7 @@ impl Claim {
     pub(super) fn put(&self, session: SessionId, prompt: Option<PromptId>, records: &mut Records) {
         let record =
             IdempotencyRecord { body_hash: self.body_hash, expires_at: self.expires_at, session, prompt };
-        let value = serde_json::to_vec(&record).expect("an idempotency record is valid JSON").into();
-        records.puts.push(Put { table: Table::Idempotency, key: self.record_key.clone(), value });
+        record.put(self.record_key.clone(), records);
     }
 }
 
@@ -59,27 +45,15 @@ pub(super) struct IdempotencyKeys {
     log: EventLog,
     /// How long a record is kept.
     max_age: Duration,
-    in_flight: Arc<Mutex<HashSet<Vec<u8>>>>,
-}
-
-/// Marks a key as in flight until it is dropped.
-#[derive(Debug)]
-pub(super) struct InFlightGuard {
-    keys: IdempotencyKeys,
-    record_key: Vec<u8>,
-}
-
-impl Drop for InFlightGuard {
-    fn drop(&mut self) {
-        lock_or_abort(self.keys.in_flight.lock()).remove(&self.record_key);
-    }
+    /// The keys whose first request is in flight.
+    in_flight: KeyedCounts<Vec<u8>>,
 }
 
 /// The key of a request. All members are `None` for a request without a key.
 #[derive(Debug, Default)]
 pub(super) struct Claimed {
     /// Must be kept until the result of the request is durable.
-    pub(super) in_flight: Option<InFlightGuard>,
+    pub(super) in_flight: Option<KeyedGuard<Vec<u8>>>,
     pub(super) claim: Option<Claim>,
     /// The result of an earlier request with the same key.
     pub(super) previous: Option<IdempotencyRecord>,
@@ -87,7 +61,7 @@ pub(super) struct Claimed {
 
 impl IdempotencyKeys {
     pub(super) fn new(log: EventLog, max_age: Duration) -> Self {
-        Self { log, max_age, in_flight: Arc::default() }
+        Self { log, max_age, in_flight: KeyedCounts::default() }
     }
 
     /// Claims the key of a request. Fails if the key is in flight or was used with another body.
@@ -103,10 +77,7 @@ impl IdempotencyKeys {
             hash.update(part);
         }
         let record_key = hash.finalize().to_vec();
-        if !lock_or_abort(self.in_flight.lock()).insert(record_key.clone()) {
-            return Err(Refusal::IdempotencyInFlight);
-        }
-        let in_flight = InFlightGuard { keys: self.clone(), record_key: record_key.clone() };
+        let in_flight = self.in_flight.acquire(record_key.clone(), 1).ok_or(Refusal::IdempotencyInFlight)?;
         let stored = self.log.get(Table::Idempotency, record_key.clone()).await;
         let stored = stored.map_err(|error| Refusal::internal(&error))?;
         let stored = stored.map(|bytes| record::decode::<IdempotencyRecord>(&bytes)).transpose();

@@ -33,7 +33,6 @@ mod creation;
 mod discarded;
 mod durable;
 mod elicitations;
-mod encode;
 mod entries;
 mod entry;
 mod event_loop;

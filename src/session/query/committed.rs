@@ -38,9 +38,9 @@ impl SessionQuery<'_> {
         let mut open = Vec::new();
         for request in &record.open_requests {
             let stored = self.request(*request).await?;
-            open.extend(
-                stored.filter(|stored| stored.resolution.is_none()).and_then(|stored| stored.pending),
-            );
+            let pending =
+                stored.filter(|stored| stored.resolution.is_none()).and_then(|stored| stored.pending);
+            open.extend(pending.map(PendingRequest::from));
         }
         Ok(open)
     }

@@ -1,16 +1,12 @@
 //! Adopts sessions that exist only at the agent.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
-
 use crate::acp::TraceContext;
 use crate::agent::{AgentFailure, AgentSpec};
 use crate::api::CreateSession;
 use crate::session::context::Context;
 use crate::session::query::agent_sessions;
 use crate::session::refusal::Refusal;
-use crate::shutdown::lock_or_abort;
-use crate::types::{AgentName, Principal, Scope, Tenant};
+use crate::types::{AgentName, KeyedCounts, KeyedGuard, Principal, Scope, Tenant};
 
 /// The maximum number of bytes of an agent's session id.
 const AGENT_SESSION_ID_BYTES: usize = 1024;
@@ -18,41 +14,25 @@ const AGENT_SESSION_ID_BYTES: usize = 1024;
 const MAX_LIST_PAGES: usize = 20;
 
 /// The agent sessions that are being adopted. Each can be adopted only once.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Adoptions(Arc<Mutex<HashSet<(Tenant, AgentName, String)>>>);
+pub(super) type Adoptions = KeyedCounts<(Tenant, AgentName, String)>;
 
 /// Reserves an agent session until it is dropped.
-#[derive(Debug)]
-pub(super) struct AdoptionGuard {
-    adoptions: Adoptions,
-    key: (Tenant, AgentName, String),
-}
+pub(super) type AdoptionGuard = KeyedGuard<(Tenant, AgentName, String)>;
 
-impl Adoptions {
-    /// Reserves an agent session for adoption. Fails if a session of the gateway already uses it.
-    pub(super) async fn begin(
-        &self,
-        context: &Context,
-        by: &Principal,
-        agent: &AgentName,
-        id: &str,
-    ) -> Result<AdoptionGuard, Refusal> {
-        let in_use = |detail: &str| Refusal::invalid("/agentSessionId", detail);
-        let key = (by.tenant.clone(), agent.clone(), id.to_owned());
-        if !lock_or_abort(self.0.lock()).insert(key.clone()) {
-            return Err(in_use("another request is adopting this session"));
-        }
-        let guard = AdoptionGuard { adoptions: self.clone(), key };
-        match agent_sessions::find_by_agent_session(context, by, agent, id).await? {
-            Some(ours) => Err(in_use(&format!("session {ours} already uses this session of the agent"))),
-            None => Ok(guard),
-        }
-    }
-}
-
-impl Drop for AdoptionGuard {
-    fn drop(&mut self) {
-        lock_or_abort(self.adoptions.0.lock()).remove(&self.key);
+/// Reserves an agent session for adoption. Fails if a session of the gateway already uses it.
+pub(super) async fn begin_adoption(
+    context: &Context,
+    adoptions: &Adoptions,
+    by: &Principal,
+    agent: &AgentName,
+    id: &str,
+) -> Result<AdoptionGuard, Refusal> {
+    let in_use = |detail: &str| Refusal::invalid("/agentSessionId", detail);
+    let guard = adoptions.acquire((by.tenant.clone(), agent.clone(), id.to_owned()), 1);
+    let guard = guard.ok_or_else(|| in_use("another request is adopting this session"))?;
+    match agent_sessions::find_by_agent_session(context, by, agent, id).await? {
+        Some(ours) => Err(in_use(&format!("session {ours} already uses this session of the agent"))),
+        None => Ok(guard),
     }
 }
 

@@ -94,7 +94,9 @@ impl SessionRegistry {
         let id = context.ids.session();
         let adopted = adopt::adopted_session(by, &request)?.map(str::to_owned);
         let adoption = match &adopted {
-            Some(adopted) => Some(self.adoptions.begin(context, by, &request.agent, adopted).await?),
+            Some(adopted) => {
+                Some(adopt::begin_adoption(context, &self.adoptions, by, &request.agent, adopted).await?)
+            }
             None => None,
         };
         if let Some(adopted) = adopted.as_deref().filter(|_| request.cwd.is_none()) {

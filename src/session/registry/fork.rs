@@ -3,6 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::SessionRegistry;
+use super::adopt::begin_adoption;
 use super::create::{CreateOptions, Created};
 use crate::acp::{self, TraceContext};
 use crate::agent::AgentFailure;
@@ -46,7 +47,7 @@ impl SessionRegistry {
         let agent_session_id = new_session_id(&result)?;
         let mut record = parent.query().record().await?;
         // Another client may have adopted the fork in the meantime.
-        let adoption = self.adoptions.begin(context, by, &record.agent, &agent_session_id).await?;
+        let adoption = begin_adoption(context, &self.adoptions, by, &record.agent, &agent_session_id).await?;
         record.begin_fork(context.ids.session(), by, agent_session_id, context.ids.now());
         let options = CreateOptions { origin: Origin::Forked(parent.id()), claim, trace };
         let session = self.start_actor(by, record.clone(), options).await.inspect_err(|_| {

@@ -3,14 +3,14 @@
 use tracing::Span;
 
 use crate::acp::{self, client_input_policy};
-use crate::agent::{AgentSpec, OnTimeout};
-use crate::api::{self, CreateSession, McpServer, SessionState};
+use crate::agent::AgentSpec;
+use crate::api::{self, CreateSession, McpServer};
 use crate::session::context::Context;
-use crate::session::record::SessionRecord;
+use crate::session::record::{SessionRecord, StoredState};
 use crate::session::refusal::Refusal;
 use crate::session::requirements;
 use crate::session::validation::{check_metadata, check_title};
-use crate::types::{Principal, SessionId};
+use crate::types::{OnTimeout, Principal, SessionId};
 
 /// The maximum number of directories or MCP servers of a session.
 const MAX_LIST_LEN: usize = 64;
@@ -63,8 +63,8 @@ pub(super) async fn record(
         additional_directories,
         mcp_servers,
         meta: request.meta.as_deref().and_then(|meta| acp::split_meta(meta).0).map(acp::to_one_line),
-        policy: request.policy.unwrap_or_default(),
-        state: SessionState::Idle,
+        policy: request.policy.unwrap_or_default().into(),
+        state: StoredState::Idle,
         attached: false,
         agent_session_id: request.agent_session_id,
         created_at: now,
@@ -99,7 +99,7 @@ fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), Refusa
     check_count("/additionalDirectories", request.additional_directories.len())?;
     check_count("/mcpServers", request.mcp_servers.len())?;
     if let Some(meta) = &request.meta {
-        client_input_policy::check_meta(&spec.allowed_meta_keys, meta)
+        client_input_policy::check_meta(&spec.settings.allowed_meta_keys, meta)
             .map_err(|gated| Refusal::from_policy(&gated, ""))?;
     }
     Ok(())
@@ -131,22 +131,24 @@ fn check_paths<'a>(paths: impl Iterator<Item = (&'static str, &'a String)>) -> R
 /// A client can only narrow the agent's policy.
 fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result<(), Refusal> {
     let Some(policy) = policy else { return Ok(()) };
-    for (pointer, wanted, entry) in
-        [("/policy/files", policy.files, spec.files), ("/policy/terminals", policy.terminals, spec.terminals)]
-    {
-        if wanted.is_some_and(|wanted| wanted > entry) {
+    let entry = &spec.settings;
+    for (pointer, wanted, permitted) in [
+        ("/policy/files", policy.files, entry.files),
+        ("/policy/terminals", policy.terminals, entry.terminals),
+    ] {
+        if wanted.is_some_and(|wanted| wanted > permitted) {
             return Err(Refusal::invalid(pointer, "a session can only narrow the setting of the agent"));
         }
     }
     let Some(permissions) = &policy.permissions else { return Ok(()) };
-    let waits = permissions.on_timeout == Some(api::OnTimeout::Wait);
-    if waits && spec.permissions.on_timeout == OnTimeout::Reject {
+    let waits = permissions.on_timeout == Some(OnTimeout::Wait);
+    if waits && entry.permissions.on_timeout == OnTimeout::Reject {
         return Err(Refusal::invalid(
             "/policy/permissions/onTimeout",
             "the agent's entry rejects unanswered requests",
         ));
     }
-    let listed = |kind: &String| spec.permissions.allow.contains(kind);
+    let listed = |kind: &String| entry.permissions.allow.contains(kind);
     if !permissions.allow.iter().flatten().all(listed) {
         return Err(Refusal::invalid(
             "/policy/permissions/allow",
