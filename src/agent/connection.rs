@@ -13,10 +13,10 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::failure::without_secrets;
+use super::secrets::Secrets;
 use crate::acp::UpdateLine;
 use crate::jsonrpc::{self, CallId, IncomingId, LineDecoder, Message, PendingTables, RpcError};
-use crate::process::{StdinWriter, masked};
+use crate::process::StdinWriter;
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::Limits;
 
@@ -64,8 +64,7 @@ impl Batch {
 #[derive(Debug, Clone)]
 pub struct Connection {
     tables: Arc<Mutex<PendingTables<()>>>,
-    /// Values that are masked in the agent's errors.
-    secrets: Arc<Mutex<Vec<String>>>,
+    secrets: Secrets,
     stdin: StdinWriter,
     /// Why the reader stopped, once it has.
     read_end: watch::Receiver<Option<ReadEnd>>,
@@ -120,13 +119,13 @@ impl Connection {
         let tables = Arc::new(Mutex::new(PendingTables::default()));
         let (batches, receiver) = mpsc::channel(limits.max_queued_batches);
         let (over, watch) = watch::channel(None);
-        let secrets = Arc::new(Mutex::new(secrets.to_vec()));
+        let secrets = Secrets::new(secrets);
         let reader = Reader {
             tables: Arc::clone(&tables),
             lines: LineDecoder::new(line_cap),
             batches,
             invalid_lines: InvalidLineLimiter::new(limits.max_invalid_lines_per_minute),
-            secrets: Arc::clone(&secrets),
+            secrets: secrets.clone(),
             startup_bytes: Some(0),
             limits: Arc::clone(limits),
         };
@@ -143,12 +142,12 @@ impl Connection {
 
     /// Masks more values in the errors and the stderr of this agent.
     pub fn add_secrets(&self, secrets: Vec<String>) {
-        lock_or_abort(self.secrets.lock()).extend(secrets);
+        self.secrets.add(secrets);
     }
 
     /// The text without the secrets that the process received, in its environment or in a sign-in.
     pub(super) fn masked(&self, text: &str) -> String {
-        masked(text, &lock_or_abort(self.secrets.lock()))
+        self.secrets.mask(text)
     }
 
     /// Sends a request. The response arrives in a batch.
@@ -219,7 +218,7 @@ struct Reader {
     lines: LineDecoder,
     batches: mpsc::Sender<Batch>,
     invalid_lines: InvalidLineLimiter,
-    secrets: Arc<Mutex<Vec<String>>>,
+    secrets: Secrets,
     /// Bytes read before the agent's first response, which answers `initialize`. Until then launchers like
     /// npx may write any lines, up to a limit. Invalid lines do not count during this time.
     startup_bytes: Option<usize>,
@@ -315,8 +314,7 @@ impl Reader {
             }
             Ok(Message::Response { id, outcome }) => match tables.resolve_call(&id) {
                 Some((call, ())) => {
-                    let outcome =
-                        outcome.map_err(|error| without_secrets(error, &lock_or_abort(self.secrets.lock())));
+                    let outcome = outcome.map_err(|error| self.secrets.mask_error(error));
                     Inbound::Response { call, outcome }
                 }
                 None => invalid_line,

@@ -3,8 +3,8 @@
 //! This module owns the child's pipes, the pairing of requests with responses, and the handshake. It does not know
 //! sessions: the holder of a [`Process`] receives every message in the order in which the agent wrote it.
 //!
-//! Reading order: [`spec`], [`catalogue`], [`process`], [`connection`], [`failure`] with [`next_step`],
-//! [`call`], [`sign_in`].
+//! Reading order: [`spec`], [`catalogue`], [`process`], [`connection`] with [`secrets`], [`failure`] with
+//! [`next_step`], [`call`], [`sign_in`].
 
 mod call;
 mod catalogue;
@@ -12,12 +12,14 @@ mod connection;
 mod failure;
 mod next_step;
 mod process;
+mod secrets;
 mod sign_in;
 mod spec;
 
 pub use catalogue::{Catalogue, CurrentCatalogue};
 pub use connection::{Batch, Connection, Inbound};
-pub use failure::{AgentExit, AgentFailure, without_secrets};
+pub use failure::{AgentExit, AgentFailure};
 pub use process::{FailedStart, Launcher, Process};
+pub use secrets::without_secrets;
 pub use sign_in::{SignInCommand, Terminal};
 pub use spec::{AgentLimits, AgentSpec, Home, Known, OnTimeout, Permissions, PoolSpec};

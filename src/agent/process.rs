@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use super::connection::{Batch, Connection, Inbound, ReadEnd};
 use super::failure::{AgentExit, AgentFailure};
 use super::spec::AgentSpec;
+use crate::acp::auth::AuthMethod;
 use crate::acp::{self, AcpVersion, ClientCapabilities, InitializeResult, error_code};
 use crate::jsonrpc::IncomingId;
 use crate::process::{Child, ChildSpec, ProcessTree, Spawner, StopReason, Terminals};
@@ -262,6 +263,24 @@ async fn agent_exit(connection: &Connection, child: &Child) -> AgentExit {
 }
 
 impl Process {
+    /// The method of `authenticate` that reads a key from the environment of the process, for known agents
+    /// that refuse sessions without this call.
+    pub fn sign_in_by_variable(&self) -> Option<&'static str> {
+        self.usable(self.spec.known?.row.env_key_methods)
+    }
+
+    /// The method of `authenticate` for known agents that refuse only `session/load` without this call.
+    pub fn sign_in_by_variable_at_load(&self) -> Option<&'static str> {
+        self.usable(self.spec.known?.row.load_key_method.as_slice())
+    }
+
+    fn usable(&self, methods: &[(&'static str, &'static str)]) -> Option<&'static str> {
+        let usable = |(method, variable): &&(&'static str, &'static str)| {
+            self.spec.has_variable(variable) && self.initialized.auth_method(method) == Ok(AuthMethod::Agent)
+        };
+        methods.iter().find(usable).map(|(method, _)| *method)
+    }
+
     /// How the process ended. Call it after the end of `batches`.
     pub async fn exit(&self) -> AgentExit {
         agent_exit(&self.connection, &self.child).await
