@@ -6,7 +6,8 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::{Instant, timeout_at};
 
-use super::connection::{Connection, Inbound};
+use super::batch::Inbound;
+use super::connection::Connection;
 use super::failure::AgentFailure;
 use super::process::Process;
 use crate::acp::{self, method, sign_in};

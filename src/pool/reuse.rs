@@ -48,7 +48,7 @@ impl Pool {
     async fn count_leftover_processes(&self, process: &Process) -> usize {
         let end = Instant::now() + REUSE_GRACE;
         loop {
-            let tree = process.tree();
+            let Some(tree) = process.tree() else { return 0 };
             let left = self.shutdown().spawn_blocking(move || tree.new_processes()).await.unwrap_or(1);
             if left == 0 || Instant::now() >= end {
                 return left;
