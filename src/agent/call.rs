@@ -48,7 +48,7 @@ impl Process {
     ) -> Result<Box<RawValue>, AgentFailure> {
         let deadline = Instant::now() + limit;
         let connection = self.connection.clone();
-        if method == self.initialized.acp_version.login_method() {
+        if method == self.dialect().login_method() {
             connection.add_secrets(sign_in::secrets_of(params));
         }
         let Ok(call) = connection.call(method, params) else {

@@ -11,10 +11,11 @@ use tokio::io::AsyncRead;
 use tokio::sync::{mpsc, watch};
 
 use super::batch::Batch;
+use super::dialect::{Dialect, Outgoing};
 use super::reader::{ReadEnd, Reader};
 use super::secrets::Secrets;
 use super::transport::{Closed, LineWriter};
-use crate::jsonrpc::{self, CallId, IncomingId, PendingTables};
+use crate::jsonrpc::{CallId, IncomingId, PendingTables};
 use crate::shutdown::{Shutdown, lock_or_abort};
 use crate::types::Limits;
 
@@ -23,6 +24,7 @@ use crate::types::Limits;
 pub struct Connection {
     tables: Arc<Mutex<PendingTables<()>>>,
     secrets: Secrets,
+    dialect: Arc<dyn Dialect>,
     outgoing: Arc<dyn LineWriter>,
     /// Why the reader stopped, once it has.
     read_end: watch::Receiver<Option<ReadEnd>>,
@@ -33,6 +35,7 @@ impl Connection {
     pub(super) fn start(
         incoming: impl AsyncRead + Send + Unpin + 'static,
         outgoing: Arc<dyn LineWriter>,
+        dialect: Arc<dyn Dialect>,
         (line_cap, secrets): (usize, &[String]),
         limits: &Arc<Limits>,
         shutdown: &Shutdown,
@@ -41,16 +44,27 @@ impl Connection {
         let (batches, receiver) = mpsc::channel(limits.max_queued_batches);
         let (over, watch) = watch::channel(None);
         let secrets = Secrets::new(secrets);
-        let reader = Reader::new(Arc::clone(&tables), batches, (line_cap, secrets.clone()), limits);
+        let reader = Reader::new(
+            Arc::clone(&tables),
+            batches,
+            Arc::clone(&dialect),
+            (line_cap, secrets.clone()),
+            limits,
+        );
         shutdown.spawn_isolated(async move {
             let why = reader.run(incoming).await;
             over.send_replace(Some(why));
         });
-        (Self { tables, secrets, outgoing, read_end: watch }, receiver)
+        (Self { tables, secrets, dialect, outgoing, read_end: watch }, receiver)
     }
 
     fn tables(&self) -> MutexGuard<'_, PendingTables<()>> {
         lock_or_abort(self.tables.lock())
+    }
+
+    /// The dialect of the agent.
+    pub(super) fn dialect(&self) -> &dyn Dialect {
+        &*self.dialect
     }
 
     /// Masks more values in the errors and the stderr of this agent.
@@ -66,7 +80,7 @@ impl Connection {
     /// Sends a request. The response arrives in a batch.
     pub fn call(&self, method: &str, params: &RawValue) -> Result<CallId, Closed> {
         let id = self.tables().register_call(());
-        if self.outgoing.send(jsonrpc::request(id, method, params)).is_err() {
+        if self.outgoing.send(self.dialect.encode(Outgoing::Request { id, method, params })).is_err() {
             self.forget(id);
             return Err(Closed);
         }
@@ -80,7 +94,7 @@ impl Connection {
 
     /// Sends a notification after all earlier messages, and before the answers that follow from it.
     pub fn notify(&self, method: &str, params: &RawValue) -> Result<(), Closed> {
-        self.outgoing.send_reserved(jsonrpc::notification(method, params))
+        self.outgoing.send_reserved(self.dialect.encode(Outgoing::Notification { method, params }))
     }
 
     /// Answers a request of the agent, once. Does nothing if the request was already answered.
@@ -91,10 +105,7 @@ impl Connection {
         held: impl Send + 'static,
     ) -> Result<(), Closed> {
         let Some(raw) = self.tables().resolve_request(id) else { return Ok(()) };
-        let line = match outcome {
-            Ok(result) => jsonrpc::result(&raw, result),
-            Err(error) => jsonrpc::error(&raw, error),
-        };
+        let line = self.dialect.encode(Outgoing::Answer { id: &raw, outcome });
         self.outgoing.send_reserved(Bytes::from_owner(GuardedLine { line, _guard: held }))
     }
 

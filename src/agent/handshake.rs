@@ -7,11 +7,12 @@ use tokio::sync::mpsc;
 
 use super::batch::{Batch, Inbound};
 use super::connection::Connection;
+use super::dialect::Dialect;
 use super::failure::AgentFailure;
 use super::process::{FailedStart, Process, agent_exit};
 use super::spec::AgentSpec;
 use super::transport::Channel;
-use crate::acp::{self, AcpVersion, ClientCapabilities, InitializeResult};
+use crate::acp::{self, ClientCapabilities, InitializeResult};
 use crate::jsonrpc::IncomingId;
 use crate::shutdown::Shutdown;
 use crate::types::Limits;
@@ -20,7 +21,7 @@ use crate::types::Limits;
 pub(super) struct Handshake<'a> {
     pub(super) spec: &'a Arc<AgentSpec>,
     pub(super) offer: ClientCapabilities,
-    pub(super) acp_version: AcpVersion,
+    pub(super) dialect: Arc<dyn Dialect>,
     pub(super) gateway_version: &'a str,
 }
 
@@ -34,7 +35,9 @@ impl Handshake<'_> {
     ) -> Result<Process, FailedStart> {
         let spec = self.spec;
         let masked = (spec.limits.max_line_bytes, &*spec.secrets);
-        let (connection, mut batches) = Connection::start(incoming, outgoing, masked, limits, shutdown);
+        let dialect = Arc::clone(&self.dialect);
+        let (connection, mut batches) =
+            Connection::start(incoming, outgoing, dialect, masked, limits, shutdown);
         let timeout = spec.limits.start_timeout;
         let failure = match tokio::time::timeout(timeout, self.initialize(&connection, &mut batches)).await {
             Ok(Ok(initialized)) => {
@@ -63,14 +66,15 @@ impl Handshake<'_> {
     ) -> Result<InitializeResult, Option<AgentFailure>> {
         // The entry decides this for all its processes, so it is not part of the session's capabilities.
         let offer = ClientCapabilities { terminal_auth: self.spec.terminal_auth, ..self.offer };
-        let params = acp::initialize(self.acp_version, self.gateway_version, offer);
+        let version = self.dialect.version();
+        let params = acp::initialize(version, self.gateway_version, offer);
         let call = connection.call(acp::method::INITIALIZE, &params).map_err(|_| None)?;
         while let Some(batch) = batches.recv().await {
             for message in batch.messages {
                 match message {
                     Inbound::Response { call: answered, outcome } if answered == call => {
                         let result = outcome.map_err(|error| Some(AgentFailure::Rpc(error)))?;
-                        return InitializeResult::parse(&result, self.acp_version)
+                        return InitializeResult::parse(&result, version)
                             .map_err(|error| Some(AgentFailure::Start { detail: error.to_string() }));
                     }
                     Inbound::Request { id, method, .. } => reject_request(connection, id, &method),
@@ -94,6 +98,7 @@ fn reject_request(connection: &Connection, id: IncomingId, method: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::dialect::AcpV1;
     use crate::agent::spec::{AgentLimits, AgentSpec};
     use crate::agent::transport::memory::{self, MemoryAgent};
 
@@ -106,8 +111,7 @@ mod tests {
         let spec = Arc::new(spec);
         let (channel, mut agent) = memory::open();
         let offer = ClientCapabilities::default();
-        let handshake =
-            Handshake { spec: &spec, offer, acp_version: AcpVersion::V1, gateway_version: "test" };
+        let handshake = Handshake { spec: &spec, offer, dialect: Arc::new(AcpV1), gateway_version: "test" };
         let (limits, shutdown) = (Arc::new(Limits::default()), Shutdown::new());
         let (started, ()) = tokio::join!(handshake.run(channel, &limits, &shutdown), play(&mut agent));
         (started, agent)
@@ -159,8 +163,7 @@ mod tests {
         drop(agent);
         let spec = Arc::new(AgentSpec::removed("a".parse().unwrap()));
         let offer = ClientCapabilities::default();
-        let handshake =
-            Handshake { spec: &spec, offer, acp_version: AcpVersion::V1, gateway_version: "test" };
+        let handshake = Handshake { spec: &spec, offer, dialect: Arc::new(AcpV1), gateway_version: "test" };
         let started = handshake.run(channel, &Arc::new(Limits::default()), &Shutdown::new()).await;
         assert!(matches!(started.unwrap_err().failure, AgentFailure::Exited(_)));
     }

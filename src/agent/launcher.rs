@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use super::dialect::{AcpV1, AcpV2, Dialect};
 use super::failure::AgentFailure;
 use super::handshake::Handshake;
 use super::process::{FailedStart, HostAccess, Process};
@@ -46,9 +47,9 @@ impl Launcher {
         offer: ClientCapabilities,
     ) -> Result<Process, FailedStart> {
         if !self.may_speak_v2(spec) {
-            return self.start(spec, offer, AcpVersion::V1).await;
+            return self.start(spec, offer, Arc::new(AcpV1)).await;
         }
-        match self.start(spec, offer, AcpVersion::V2).await {
+        match self.start(spec, offer, Arc::new(AcpV2)).await {
             Ok(process) if process.initialized.acp_version == AcpVersion::V2 => return Ok(process),
             Ok(process) => process.stop().await,
             Err(failed) if failed.refuses_version() => failed.wait_stopped().await,
@@ -56,7 +57,7 @@ impl Launcher {
         }
         tracing::info!(agent = %spec.name, "the agent supports only version 1 of the protocol");
         lock_or_abort(self.v1_only.lock()).insert(spec.name.clone(), Arc::clone(spec));
-        self.start(spec, offer, AcpVersion::V1).await
+        self.start(spec, offer, Arc::new(AcpV1)).await
     }
 
     fn may_speak_v2(&self, spec: &Arc<AgentSpec>) -> bool {
@@ -71,12 +72,12 @@ impl Launcher {
         &self,
         spec: &Arc<AgentSpec>,
         offer: ClientCapabilities,
-        version: AcpVersion,
+        dialect: Arc<dyn Dialect>,
     ) -> Result<Process, FailedStart> {
         let spawned = self.spawner.spawn(child_spec(spec)).await;
         let child = spawned.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
         let (tree, terminals) = (child.tree(), child.terminals().clone());
-        let handshake = Handshake { spec, offer, acp_version: version, gateway_version: self.version };
+        let handshake = Handshake { spec, offer, dialect, gateway_version: self.version };
         let mut process = handshake.run(stdio::open(child), &self.limits, &self.shutdown).await?;
         let noted = tree.clone();
         let tree = self.shutdown.spawn_blocking(move || noted.with_baseline()).await.unwrap_or(tree);

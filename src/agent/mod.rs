@@ -3,13 +3,14 @@
 //! This module owns the transport to an agent, the pairing of requests with responses, and the handshake. It does
 //! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
-//! Reading order: [`spec`], [`catalogue`], [`process`], [`transport`], [`connection`] with [`reader`], [`batch`] and
-//! [`secrets`], [`handshake`], [`launcher`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
+//! Reading order: [`spec`], [`catalogue`], [`process`], [`transport`], [`dialect`], [`connection`] with [`reader`],
+//! [`batch`] and [`secrets`], [`handshake`], [`launcher`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
 
 mod batch;
 mod call;
 mod catalogue;
 mod connection;
+mod dialect;
 mod failure;
 mod handshake;
 mod launcher;
@@ -24,6 +25,7 @@ mod transport;
 pub use batch::{Batch, Inbound};
 pub use catalogue::{Catalogue, CurrentCatalogue};
 pub use connection::Connection;
+pub use dialect::{AcpV1, Dialect};
 pub use failure::{AgentExit, AgentFailure};
 pub use launcher::Launcher;
 pub use process::{FailedStart, Process};

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 
 use super::batch::Batch;
 use super::connection::Connection;
+use super::dialect::Dialect;
 use super::failure::{AgentExit, AgentFailure};
 use super::reader::ReadEnd;
 use super::spec::AgentSpec;
@@ -99,6 +100,11 @@ impl Process {
             self.spec.has_variable(variable) && self.initialized.auth_method(method) == Ok(AuthMethod::Agent)
         };
         methods.iter().find(usable).map(|(method, _)| *method)
+    }
+
+    /// The dialect of the agent.
+    pub fn dialect(&self) -> &dyn Dialect {
+        self.connection.dialect()
     }
 
     /// How the process ended. Call it after the end of `batches`.

@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::batch::{Batch, Inbound};
+use super::dialect::{Decoded, Dialect, Line};
 use super::secrets::Secrets;
-use crate::acp::UpdateLine;
-use crate::jsonrpc::{self, LineDecoder, Message, PendingTables};
+use crate::jsonrpc::{LineDecoder, Message, PendingTables};
 use crate::shutdown::lock_or_abort;
 use crate::types::Limits;
 
@@ -51,6 +51,9 @@ impl ReadEnd {
 pub(super) struct Reader {
     tables: Arc<Mutex<PendingTables<()>>>,
     lines: LineDecoder,
+    dialect: Arc<dyn Dialect>,
+    /// The messages of the current line. Reused for every line.
+    decoded: Vec<Decoded>,
     batches: mpsc::Sender<Batch>,
     invalid_lines: InvalidLineLimiter,
     secrets: Secrets,
@@ -66,12 +69,15 @@ impl Reader {
     pub(super) fn new(
         tables: Arc<Mutex<PendingTables<()>>>,
         batches: mpsc::Sender<Batch>,
+        dialect: Arc<dyn Dialect>,
         (line_cap, secrets): (usize, Secrets),
         limits: &Arc<Limits>,
     ) -> Self {
         Self {
             tables,
             lines: LineDecoder::new(line_cap),
+            dialect,
+            decoded: Vec::new(),
             batches,
             invalid_lines: InvalidLineLimiter::new(limits.max_invalid_lines_per_minute),
             secrets,
@@ -111,7 +117,7 @@ impl Reader {
             }
         }
         // One check for all lines. If it fails, the parser checks each line.
-        let text = std::str::from_utf8(&block).is_ok();
+        let is_utf8 = std::str::from_utf8(&block).is_ok();
         let empty = || Batch { block: block.clone(), ..Batch::default() };
         let mut batch = empty();
         for line in self.lines.line_ranges(&block).chain(self.lines.check_length().err().map(Err)) {
@@ -124,20 +130,25 @@ impl Reader {
                 }
             };
             batch.bytes += line.len();
-            let update =
-                if text { UpdateLine::scan(&block, line.clone(), self.limits.max_json_depth) } else { None };
-            let message = update.map_or_else(|| self.parse_line(&block[line]), Inbound::Update);
-            let bad = matches!(message, Inbound::InvalidLine { .. });
-            if matches!(message, Inbound::Response { .. }) {
-                self.startup_bytes = None;
+            let (bytes, max_json_depth) = (line.len(), self.limits.max_json_depth);
+            let line = Line { block: &block, range: line, is_utf8, max_json_depth };
+            let mut decoded = std::mem::take(&mut self.decoded);
+            self.dialect.decode(line, &mut decoded);
+            for message in decoded.drain(..) {
+                let message = self.inbound(message, bytes);
+                let invalid = matches!(message, Inbound::InvalidLine { .. });
+                if matches!(message, Inbound::Response { .. }) {
+                    self.startup_bytes = None;
+                }
+                batch.messages.push(message);
+                if invalid && self.startup_bytes.is_none() && !self.invalid_lines.record() {
+                    drop(self.batches.send(batch).await);
+                    return Err(ReadEnd::TooManyInvalidLines {
+                        per_minute: self.limits.max_invalid_lines_per_minute,
+                    });
+                }
             }
-            batch.messages.push(message);
-            if bad && self.startup_bytes.is_none() && !self.invalid_lines.record() {
-                drop(self.batches.send(batch).await);
-                return Err(ReadEnd::TooManyInvalidLines {
-                    per_minute: self.limits.max_invalid_lines_per_minute,
-                });
-            }
+            self.decoded = decoded;
             if batch.bytes >= self.limits.max_batch_bytes
                 && !self.send(std::mem::replace(&mut batch, empty())).await
             {
@@ -155,26 +166,26 @@ impl Reader {
         self.batches.send(batch).await.is_ok()
     }
 
-    fn parse_line(&self, line: &[u8]) -> Inbound {
-        let invalid_line = Inbound::InvalidLine { bytes: line.len() };
-        let message = jsonrpc::parse(line, self.limits.max_json_depth);
+    /// Matches a message with the open calls and requests. `bytes` is the size of its line.
+    fn inbound(&self, message: Decoded, bytes: usize) -> Inbound {
+        let message = match message {
+            Decoded::Update(update) => return Inbound::Update(update),
+            Decoded::Message(message) => message,
+            Decoded::Invalid => return Inbound::InvalidLine { bytes },
+        };
         let mut tables = lock_or_abort(self.tables.lock());
         match message {
-            Ok(Message::Notification { method, params }) => Inbound::Notification { method, params },
-            Ok(Message::Request { id, method, params }) => {
+            Message::Notification { method, params } => Inbound::Notification { method, params },
+            Message::Request { id, method, params } => {
                 Inbound::Request { id: tables.register_request(id), method, params }
             }
-            Ok(Message::Response { id, outcome }) => match tables.resolve_call(&id) {
+            Message::Response { id, outcome } => match tables.resolve_call(&id) {
                 Some((call, ())) => {
                     let outcome = outcome.map_err(|error| self.secrets.mask_error(error));
                     Inbound::Response { call, outcome }
                 }
-                None => invalid_line,
+                None => Inbound::InvalidLine { bytes },
             },
-            Err(error) => {
-                tracing::debug!(%error, bytes = line.len(), "invalid JSON-RPC line from the agent");
-                invalid_line
-            }
         }
     }
 }

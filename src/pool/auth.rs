@@ -58,7 +58,7 @@ impl Pool {
     ) -> Result<Process, FailedStart> {
         let mut process = self.launcher().launch(spec, offer).await?;
         if let Some(params) = signed_in.sign_in_params {
-            let method = process.initialized.acp_version.login_method();
+            let method = process.dialect().login_method();
             if let Err(failure) = self.send_sign_in(&mut process, method, &params).await {
                 // Sessions report that a sign-in is necessary, if it is. The next process does not repeat the failed
                 // one.

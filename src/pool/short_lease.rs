@@ -11,7 +11,7 @@ use super::state::Priority;
 use super::wait_queue::{AcquireError, PendingLease, RETRY_AFTER};
 use crate::acp::InitializeResult;
 use crate::acp::auth::AuthState;
-use crate::agent::{AgentFailure, AgentSpec};
+use crate::agent::{AgentFailure, AgentSpec, Dialect};
 use crate::types::Principal;
 
 /// Why a short lease is not available.
@@ -95,6 +95,10 @@ impl ShortLease {
 
     pub fn initialized(&self) -> &InitializeResult {
         &self.lease().process().initialized
+    }
+
+    pub fn dialect(&self) -> &dyn Dialect {
+        self.lease().process().dialect()
     }
 
     /// Calls a method. Dropping the call stops the process, because its answer would remain unread.
