@@ -10,7 +10,7 @@ use crate::api::{self, PromptStatus, SessionState};
 use crate::eventlog::EventLog;
 use crate::pool::Pool;
 use crate::session::actor::Actor;
-use crate::session::record::SessionRecord;
+use crate::session::record::{SessionRecord, StoredState};
 use crate::session::{MayPrompt, PromptRequest};
 use crate::shutdown::Shutdown;
 use crate::store::MemoryStore;
