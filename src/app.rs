@@ -47,7 +47,7 @@ pub enum StartError {
     #[error(transparent)]
     Log(#[from] crate::eventlog::StartError),
     #[error("could not read the sessions from the log: see the gateway's log output for the cause")]
-    Sessions(#[from] crate::session::Refusal),
+    Sessions(#[from] crate::session::SessionError),
     #[error("could not open a workspace root")]
     Workspaces(#[source] std::io::Error),
     #[error(transparent)]

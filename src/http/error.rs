@@ -14,7 +14,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use crate::api::{Problem, ProblemCode};
 use crate::auth;
 use crate::eventlog::ReadError;
-use crate::session::Refusal;
+use crate::session::{Refusal, ToProblem};
 use crate::types::LimitExceeded;
 
 /// draft-ietf-httpapi-ratelimit-headers: the quota policy and the remaining quota.
@@ -155,13 +155,9 @@ impl From<ReadError> for ApiError {
     }
 }
 
-impl From<Refusal> for ApiError {
-    fn from(refusal: Refusal) -> Self {
-        let limit = match &refusal {
-            Refusal::Limit(limit) => Some(limit.clone()),
-            _ => None,
-        };
-        Self { limit, ..refusal.problem().into() }
+impl<E: ToProblem> From<E> for ApiError {
+    fn from(error: E) -> Self {
+        Self { limit: error.limit().cloned(), ..error.problem().into() }
     }
 }
 

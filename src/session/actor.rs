@@ -18,7 +18,6 @@ use super::folders;
 use super::metadata_index::MetadataIndex;
 use super::quota::Quota;
 use super::record::{FoldRecord, SessionRecord, put_open};
-use super::refusal::Refusal;
 use super::requests::{Pending, QueuedAnswer, Resolved};
 use super::restore::Restore;
 use super::snapshot::build_snapshot;
@@ -409,6 +408,6 @@ impl Actor {
 }
 
 /// Sends a reply. The receiver may be gone; then nothing needs the reply.
-pub(super) fn send_reply<T>(reply: Reply<T>, outcome: Result<T, Refusal>) {
+pub(super) fn send_reply<T, E>(reply: Reply<T, E>, outcome: Result<T, E>) {
     drop(reply.send(outcome));
 }

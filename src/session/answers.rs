@@ -2,30 +2,31 @@
 //! actor, which must not wait for it.
 
 use super::command::Answer;
-use super::refusal::Refusal;
+use super::error::{AnswerError, InputError, SessionError};
 use super::requests::Outcome;
 use crate::acp::{self, RequestKind, ValidationError};
 use crate::api::{FieldError, PendingRequest};
 use serde_json::value::RawValue;
 
 /// The response for the agent. Fails if the answer does not match the request.
-pub(super) fn check_answer(asked: &PendingRequest, answer: Answer) -> Result<Outcome, Refusal> {
+pub(super) fn check_answer(asked: &PendingRequest, answer: Answer) -> Result<Outcome, AnswerError> {
     let ask = RequestKind::from_method(&asked.method);
     match answer {
         Answer::Option(option) if ask == RequestKind::Permission => {
-            let view = acp::parse_permission(&asked.params).map_err(|error| Refusal::internal(&error))?;
+            let view =
+                acp::parse_permission(&asked.params).map_err(|error| SessionError::internal(&error))?;
             if view.offers(&option) {
                 Ok(Ok(acp::selected(&option)))
             } else {
-                Err(invalid("/optionId", "the agent did not offer this option"))
+                Err(InputError::invalid("/optionId", "the agent did not offer this option").into())
             }
         }
         Answer::Cancelled if ask == RequestKind::Permission => Ok(Ok(acp::cancelled())),
         Answer::Elicitation(result) if ask == RequestKind::Elicitation => {
-            check_result(ask, asked, result, "")
+            Ok(check_result(ask, asked, result, "")?)
         }
-        Answer::Option(_) | Answer::Cancelled | Answer::Elicitation(_) => Err(wrong_route(asked, ask)),
-        Answer::Result(result) => check_result(ask, asked, result, "/result"),
+        Answer::Option(_) | Answer::Cancelled | Answer::Elicitation(_) => Err(wrong_route(asked, ask).into()),
+        Answer::Result(result) => Ok(check_result(ask, asked, result, "/result")?),
         Answer::Error(error) => {
             let object = acp::RawObject::parse(&error).filter(|object| {
                 let code = object.get("code").is_some_and(|code| code.get().parse::<i64>().is_ok());
@@ -33,7 +34,11 @@ pub(super) fn check_answer(asked: &PendingRequest, answer: Answer) -> Result<Out
             });
             match object {
                 Some(_) => Ok(Err(acp::to_one_line(error))),
-                None => Err(invalid("/error", "a JSON-RPC error has a number `code` and a text `message`")),
+                None => Err(InputError::invalid(
+                    "/error",
+                    "a JSON-RPC error has a number `code` and a text `message`",
+                )
+                .into()),
             }
         }
     }
@@ -44,10 +49,10 @@ fn check_result(
     asked: &PendingRequest,
     result: Box<RawValue>,
     at: &str,
-) -> Result<Outcome, Refusal> {
+) -> Result<Outcome, InputError> {
     match ask.validate(&asked.params, &result) {
         Ok(()) => Ok(Ok(acp::to_one_line(result))),
-        Err(violations) => Err(Refusal::InvalidFields(
+        Err(violations) => Err(InputError::Invalid(
             violations
                 .into_iter()
                 .map(|ValidationError { pointer, detail }| FieldError {
@@ -60,16 +65,12 @@ fn check_result(
 }
 
 /// The error for an answer on the route of another kind of request.
-fn wrong_route(asked: &PendingRequest, ask: RequestKind) -> Refusal {
+fn wrong_route(asked: &PendingRequest, ask: RequestKind) -> InputError {
     let (id, method) = (asked.request_id, &asked.method);
     let route = match ask {
         RequestKind::Permission => "permissions",
         RequestKind::Elicitation => "elicitations",
         _ => "requests",
     };
-    invalid("", &format!("{id} is {method}: answer it at {route}/{id}"))
-}
-
-fn invalid(pointer: &str, detail: &str) -> Refusal {
-    Refusal::Invalid { pointer: pointer.to_owned(), detail: detail.to_owned() }
+    InputError::invalid("", format!("{id} is {method}: answer it at {route}/{id}"))
 }

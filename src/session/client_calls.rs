@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use super::actor::{Actor, send_reply};
 use super::changes::PendingCall;
 use super::command::ClientCall;
+use super::error::{InputError, SessionError};
 use super::origin::can_fork;
 use super::refusal::Refusal;
 use crate::acp::client_input_policy::{self, ClientInputError};
@@ -28,7 +29,7 @@ impl Actor {
             ClientCall::Mode(_) | ClientCall::Forked(_) => Ok(()),
             ClientCall::Config { value, .. } => ConfigValue::parse(value).map(drop).map_err(|_| {
                 let detail = "expected one of the option's value ids, or a boolean".to_owned();
-                Refusal::Invalid { pointer: "/value".to_owned(), detail }
+                InputError::invalid("/value", detail).into()
             }),
             ClientCall::Fork => {
                 self.turn.as_ref().map_or(Ok(()), |turn| Err(Refusal::TurnRunning(turn.record.prompt_id)))
@@ -39,7 +40,7 @@ impl Actor {
     }
 
     fn check_rpc(&self, method: &str, params: &RawValue) -> Result<(), Refusal> {
-        let gated = |gated: ClientInputError| Refusal::from_policy(&gated, "/params");
+        let gated = |gated: ClientInputError| Refusal::from(InputError::from_policy(&gated, "/params"));
         // Agents that report `models` accept this method, so it needs no permission of the operator.
         if !(method == acp::method::SESSION_SET_MODEL && self.record.models) {
             client_input_policy::check_method(&self.spec.settings.allowed_rpc_methods, method)
@@ -75,7 +76,7 @@ impl Actor {
                 acp::fork_session(id, self.setup(&self.mcp_servers()), trace)
             }
             ClientCall::Forked(result) => {
-                let forked = acp::NewSessionResult::parse(result).map_err(|_| Refusal::Internal)?;
+                let forked = acp::NewSessionResult::parse(result).map_err(|_| SessionError::Internal)?;
                 acp::close_session(&forked.session_id, trace)
             }
             ClientCall::Rpc { params, .. } => {
@@ -200,7 +201,7 @@ impl Actor {
 
 fn wrong_session() -> Refusal {
     let detail = "expected the id of this session or none; the gateway inserts it".to_owned();
-    Refusal::Invalid { pointer: "/params/sessionId".to_owned(), detail }
+    InputError::invalid("/params/sessionId", detail).into()
 }
 
 fn unsupported(method: &str) -> Refusal {

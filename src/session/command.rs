@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::error::SessionError;
 use super::idempotency::{Claim, IdempotencyKey};
 use super::origin::Origin;
 use super::refusal::Refusal;
@@ -39,7 +40,7 @@ pub enum Answer {
     Elicitation(Box<RawValue>),
 }
 
-pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
+pub(super) type Reply<T, E = Refusal> = oneshot::Sender<Result<T, E>>;
 
 /// A client-initiated call to the agent, outside a turn.
 #[derive(Debug)]
@@ -92,7 +93,7 @@ pub(super) enum Command {
     Create(CreateWaiter),
     /// Returns the snapshot and the sequence number that must be committed before the snapshot is shown.
     Snapshot {
-        reply: Reply<(Session, u64)>,
+        reply: Reply<(Session, u64), SessionError>,
     },
     Patch {
         by: Principal,
@@ -107,12 +108,12 @@ pub(super) enum Command {
     Close {
         by: Principal,
         trace: Option<TraceContext>,
-        reply: Reply<u64>,
+        reply: Reply<u64, SessionError>,
     },
     Delete {
         by: Principal,
         trace: Option<TraceContext>,
-        reply: Reply<u64>,
+        reply: Reply<u64, SessionError>,
     },
     Prompt {
         by: Principal,
@@ -129,7 +130,7 @@ pub(super) enum Command {
         reply: Reply<(Vec<PromptId>, u64)>,
     },
     Requests {
-        reply: Reply<(Vec<PendingRequest>, u64)>,
+        reply: Reply<(Vec<PendingRequest>, u64), SessionError>,
     },
     Pending {
         request: RequestId,
@@ -152,6 +153,6 @@ pub(super) enum Command {
         reply: Reply<u64>,
     },
     Stderr {
-        reply: Reply<String>,
+        reply: Reply<String, SessionError>,
     },
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::context::Context;
-use super::refusal::Refusal;
+use super::error::SessionError;
 use crate::eventlog::SessionLog;
 
 /// How long a commit may take.
@@ -12,23 +12,27 @@ const COMMIT_TIMEOUT: Duration = Duration::from_mins(1);
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Waits for a commit. Fails if the disk accepts no commits.
-pub(super) async fn wait(context: &Context, log: &SessionLog, seq: u64) -> Result<(), Refusal> {
+pub(super) async fn wait(context: &Context, log: &SessionLog, seq: u64) -> Result<(), SessionError> {
     let mut waited = Duration::ZERO;
     loop {
         match tokio::time::timeout(CHECK_INTERVAL, log.wait(seq)).await {
-            Ok(outcome) => return outcome.map_err(|error| Refusal::internal(&error)),
-            Err(_) if context.log.alarm().is_some() => return Err(Refusal::StorageFull),
-            Err(_) if waited > COMMIT_TIMEOUT => return Err(Refusal::Internal),
+            Ok(outcome) => return outcome.map_err(SessionError::from),
+            Err(_) if context.log.alarm().is_some() => return Err(SessionError::StorageFull),
+            Err(_) if waited > COMMIT_TIMEOUT => return Err(SessionError::Internal),
             Err(_) => waited += CHECK_INTERVAL,
         }
     }
 }
 
 /// Waits for a commit. Returns false if the disk accepts no commits.
-pub(super) async fn wait_or_full(context: &Context, log: &SessionLog, seq: u64) -> Result<bool, Refusal> {
+pub(super) async fn wait_or_full(
+    context: &Context,
+    log: &SessionLog,
+    seq: u64,
+) -> Result<bool, SessionError> {
     tokio::select! {
         biased;
         durable = wait(context, log, seq) => durable.map(|()| true),
-        durable = log.wait_or_full(seq) => durable.map_err(|error| Refusal::internal(&error)),
+        durable = log.wait_or_full(seq) => durable.map_err(SessionError::from),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::actor::Actor;
 use super::context::Context;
 use super::entry::ActorEntry;
-use super::refusal::Refusal;
+use super::error::SessionError;
 use crate::eventlog::SessionLog;
 use crate::shutdown::lock_or_abort;
 use crate::types::{SessionId, Tenant};
@@ -58,16 +58,16 @@ impl ActorEntries {
     }
 
     /// The entry of a session that clients of the tenant can find.
-    pub(super) async fn find(&self, tenant: &Tenant, id: SessionId) -> Result<Arc<ActorEntry>, Refusal> {
+    pub(super) async fn find(&self, tenant: &Tenant, id: SessionId) -> Result<Arc<ActorEntry>, SessionError> {
         let entry = self.entry(id).await?;
         let visible = entry.log.tenant() == tenant && entry.visible.load(Ordering::Acquire);
-        if visible { Ok(entry) } else { Err(Refusal::NoSuchSession) }
+        if visible { Ok(entry) } else { Err(SessionError::NoSuchSession) }
     }
 
     /// The entry of the session's actor. Loads the session if it has no actor.
-    pub(super) async fn entry(&self, id: SessionId) -> Result<Arc<ActorEntry>, Refusal> {
+    pub(super) async fn entry(&self, id: SessionId) -> Result<Arc<ActorEntry>, SessionError> {
         if lock_or_abort(self.inner.deleted.lock()).contains(&id) {
-            return Err(Refusal::NoSuchSession);
+            return Err(SessionError::NoSuchSession);
         }
         if let Some(found) = self.running_entry(id) {
             return Ok(found);
@@ -85,7 +85,7 @@ impl ActorEntries {
         let restore = !lock_or_abort(self.inner.panicked.lock()).contains(&id);
         let loaded = Actor::load(self.context(), id, restore).await?;
         lock_or_abort(self.inner.panicked.lock()).remove(&id);
-        let Some((actor, entry)) = loaded else { return Err(Refusal::NoSuchSession) };
+        let Some((actor, entry)) = loaded else { return Err(SessionError::NoSuchSession) };
         Ok(self.install(actor, entry))
     }
 

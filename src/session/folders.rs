@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::context::Context;
+use super::error::{CreateError, FolderError, InputError, SessionError, WorkspaceError};
 use super::record::{self, SessionRecord, SessionRecordView, index_prefix};
-use super::refusal::Refusal;
 use crate::store::Table;
 use crate::types::{SessionId, Tenant};
 use crate::workspace::{FileError, Workspace, Workspaces};
@@ -19,42 +19,40 @@ pub(super) struct Folder {
 
 impl Workspaces {
     /// The folder that a client named, or a new folder of the session. Blocks on the file system.
-    pub(super) fn folder(&self, id: SessionId, wanted: Option<&str>) -> Result<Folder, Refusal> {
+    pub(super) fn folder(&self, id: SessionId, wanted: Option<&str>) -> Result<Folder, CreateError> {
         let Some(wanted) = wanted else {
-            let path = self.create_directory(&id.to_string()).map_err(|error| Refusal::internal(&error))?;
+            let path = self.create_directory(&id.to_string()).map_err(SessionError::from)?;
             return Ok(Folder { path, created: true });
         };
-        self.resolve("/cwd", wanted).map(|path| Folder { path, created: false })
+        Ok(Folder { path: self.resolve("/cwd", wanted)?, created: false })
     }
 
     /// Resolves an existing folder below a root to its real path. Blocks on the file system.
-    pub(super) fn resolve(&self, pointer: &str, wanted: &str) -> Result<PathBuf, Refusal> {
+    pub(super) fn resolve(&self, pointer: &str, wanted: &str) -> Result<PathBuf, InputError> {
         self.resolve_directory(wanted).map_err(|error| {
             let detail = match error {
                 FileError::OutsideRoots => {
-                    return Refusal::Forbidden("the folder lies outside the workspace roots".to_owned());
+                    return InputError::Forbidden("the folder lies outside the workspace roots".to_owned());
                 }
                 FileError::Missing => "there is no such folder".to_owned(),
                 other => other.to_string(),
             };
-            Refusal::invalid(pointer, detail)
+            InputError::invalid(pointer, detail)
         })
     }
 }
 
 impl Context {
     /// Opens a session's folders.
-    pub(super) async fn open_workspace(&self, record: &SessionRecord) -> Result<Workspace, Refusal> {
+    pub(super) async fn open_workspace(&self, record: &SessionRecord) -> Result<Workspace, WorkspaceError> {
         let (workspaces, cwd) = (self.workspaces.clone(), PathBuf::from(&record.cwd));
         let additional: Vec<PathBuf> = record.additional_directories.iter().map(PathBuf::from).collect();
         let opened = self.shutdown.spawn_blocking(move || workspaces.open(&cwd, &additional)).await;
-        opened.map_err(|error| Refusal::internal(&error))?.map_err(|error| match error {
-            FileError::Missing => Refusal::NotFound("folder"),
+        opened.map_err(SessionError::from)?.map_err(|error| match error {
+            FileError::Missing => FolderError::Missing.into(),
             // The configured roots have changed, or a symbolic link has replaced the folder.
-            FileError::OutsideRoots | FileError::PermissionDenied => {
-                Refusal::Forbidden("the session's folders no longer lie below the workspace roots".to_owned())
-            }
-            other => Refusal::internal(&other),
+            FileError::OutsideRoots | FileError::PermissionDenied => FolderError::OutsideRoots.into(),
+            other => SessionError::internal(&other).into(),
         })
     }
 }
@@ -63,15 +61,18 @@ impl Context {
 const PAGE_SESSIONS: usize = 256;
 
 /// Whether a session of the tenant has this working folder.
-pub(super) async fn has_session_in(context: &Context, tenant: &Tenant, cwd: &str) -> Result<bool, Refusal> {
+pub(super) async fn has_session_in(
+    context: &Context,
+    tenant: &Tenant,
+    cwd: &str,
+) -> Result<bool, SessionError> {
     let prefix = index_prefix(tenant);
     let mut after: Option<Vec<u8>> = None;
     loop {
         let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.take(), PAGE_SESSIONS).await;
-        let page = page.map_err(|error| Refusal::internal(&error))?;
+        let page = page?;
         for (_, value) in &page {
-            let looked: SessionRecordView<'_> =
-                record::decode(value).map_err(|error| Refusal::internal(&error))?;
+            let looked: SessionRecordView<'_> = record::decode(value)?;
             if looked.cwd == cwd {
                 return Ok(true);
             }
@@ -109,9 +110,15 @@ mod tests {
         {
             assert_eq!(workspaces.folder(id, Some(wanted)).is_ok(), allowed, "{wanted}");
         }
-        assert!(matches!(workspaces.folder(id, Some("b")), Err(Refusal::Invalid { .. })));
-        assert!(matches!(workspaces.folder(id, Some("file")), Err(Refusal::Invalid { .. })));
-        assert!(matches!(workspaces.folder(id, Some(secret.to_str().unwrap())), Err(Refusal::Forbidden(_))));
+        assert!(matches!(workspaces.folder(id, Some("b")), Err(CreateError::Input(InputError::Invalid(_)))));
+        assert!(matches!(
+            workspaces.folder(id, Some("file")),
+            Err(CreateError::Input(InputError::Invalid(_)))
+        ));
+        assert!(matches!(
+            workspaces.folder(id, Some(secret.to_str().unwrap())),
+            Err(CreateError::Input(InputError::Forbidden(_)))
+        ));
         workspaces.remove_directory(&id.to_string()).unwrap();
         assert!(!real.join(id.to_string()).exists());
     }

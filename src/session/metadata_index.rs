@@ -13,8 +13,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::context::Context;
+use super::error::SessionError;
 use super::record::{self, SessionRecord, index_prefix};
-use super::refusal::Refusal;
 use super::validation::MAX_METADATA_MEMBERS;
 use crate::eventlog::Records;
 use crate::store::{Delete, Put, Table};
@@ -108,16 +108,16 @@ fn put(key: Vec<u8>) -> Put {
 }
 
 /// Builds the index for a log of an earlier version. If the build is interrupted, the next start repeats it.
-pub(super) async fn build(context: &Context) -> Result<(), Refusal> {
+pub(super) async fn build(context: &Context) -> Result<(), SessionError> {
     let log = &context.log;
-    let built = log.get(Table::Meta, BUILT_KEY.to_vec()).await.map_err(|error| Refusal::internal(&error))?;
+    let built = log.get(Table::Meta, BUILT_KEY.to_vec()).await?;
     if built.is_some() {
         return Ok(());
     }
     let mut after: Option<Vec<u8>> = None;
     loop {
         let page = log.scan(Table::Session, Vec::new(), after.take(), PAGE_SESSIONS).await;
-        let page = page.map_err(|error| Refusal::internal(&error))?;
+        let page = page?;
         let mut records = Records::default();
         for (_, value) in &page {
             // A record that cannot be decoded has no entries. Its session cannot be opened either.
@@ -128,7 +128,7 @@ pub(super) async fn build(context: &Context) -> Result<(), Refusal> {
         if after.is_none() {
             records.puts.push(Put { table: Table::Meta, key: BUILT_KEY.to_vec(), value: Bytes::new() });
         }
-        log.write(records).await.map_err(|error| Refusal::internal(&error))?;
+        log.write(records).await?;
         if after.is_none() {
             return Ok(());
         }

@@ -16,6 +16,8 @@
 //! 8. `inbound` and `agent_requests`: messages of the agent.
 //! 9. `client_calls` and `changes`: calls of clients outside a turn.
 //!
+//! `error` has one error for each operation, `refusal` those of commands that need a process or a turn.
+//!
 //! The actor does not import `registry`, `entries`, `handle` and `query`.
 
 mod actor;
@@ -35,6 +37,7 @@ mod durable;
 mod elicitations;
 mod entries;
 mod entry;
+mod error;
 mod event_loop;
 mod files;
 mod folders;
@@ -67,6 +70,10 @@ mod validation;
 
 pub use command::{Answer, PromptRequest};
 pub use context::{Context, MayPrompt};
+pub use error::{
+    AgentSessionsError, AnswerError, ClaimError, CommandError, CreateError, FolderError, IdempotencyError,
+    InputError, ListError, PatchError, PromptError, SessionError, ToProblem, WorkspaceError,
+};
 pub use handle::{AdmittedPrompt, SessionHandle};
 pub use idempotency::IdempotencyKey;
 pub use metadata_index::{FILTER_KEY_BYTES, FILTER_VALUE_BYTES};

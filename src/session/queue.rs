@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::Actor;
+use super::error::{SessionError, ToProblem};
 use super::record::{self, PromptRecord, StoredStatus};
 use super::refusal::Refusal;
 use super::stored::read_record;
@@ -114,7 +115,10 @@ impl Actor {
 
     /// Puts every prompt without an end into the queue, in order, and returns the prompts that fail.
     /// `restore`: prompts that were not sent may run.
-    pub(super) async fn restore_queue(&mut self, restore: bool) -> Result<Vec<(PromptId, Problem)>, Refusal> {
+    pub(super) async fn restore_queue(
+        &mut self,
+        restore: bool,
+    ) -> Result<Vec<(PromptId, Problem)>, SessionError> {
         let open: Vec<_> = self.record.prompt_id.iter().chain(&self.record.queued).copied().collect();
         let mut failed = Vec::new();
         for prompt in open {
@@ -143,7 +147,7 @@ impl Actor {
     async fn restored_blocks(
         &self,
         record: &PromptRecord,
-    ) -> Result<Result<Box<RawValue>, Problem>, Refusal> {
+    ) -> Result<Result<Box<RawValue>, Problem>, SessionError> {
         if record.status != StoredStatus::Queued && !record.unsent {
             return Ok(Err(interrupted()));
         }
@@ -154,7 +158,7 @@ impl Actor {
         if self.is_old(record.created_at) {
             return Ok(Err(expired(self)));
         }
-        let runs = self.log.read(record.first_seq - 1, 1).await.map_err(|error| Refusal::internal(&error))?;
+        let runs = self.log.read(record.first_seq - 1, 1).await?;
         let event = runs.iter().flat_map(Run::events).find(|event| event.seq() == record.first_seq);
         let blocks = event.and_then(|event| event.payload()?.prompt);
         Ok(blocks.map(ToOwned::to_owned).ok_or_else(|| {

@@ -14,10 +14,10 @@ use super::client_methods::ClientMethods;
 use super::context::Context;
 use super::discarded::DiscardCounter;
 use super::entry::ActorEntry;
+use super::error::SessionError;
 use super::event_loop::EventLoop;
 use super::metadata_index::MetadataIndex;
 use super::record::{self, FoldRecord, RequestRecord, SessionRecord, StoredState, TerminalRecord};
-use super::refusal::Refusal;
 use super::restore::Restore;
 use super::stored::{agent_spec, read_record};
 use super::subagents::Subagents;
@@ -119,13 +119,12 @@ impl Actor {
         context: &Context,
         id: SessionId,
         restore: bool,
-    ) -> Result<Option<(Self, ActorEntry)>, Refusal> {
+    ) -> Result<Option<(Self, ActorEntry)>, SessionError> {
         let key = record::session_key(id);
         let Some(record) = read_record::<SessionRecord>(context, Table::Session, key.clone()).await? else {
             return Ok(None);
         };
-        let log =
-            context.log.session(&record.tenant(), id).await.map_err(|error| Refusal::internal(&error))?;
+        let log = context.log.session(&record.tenant(), id).await?;
         let folded = read_record::<FoldRecord>(context, Table::Fold, key).await?;
         let (mut actor, slot) = Self::new(context, log, record);
         actor.stored_index_key = Some(actor.record.index_key());
@@ -143,10 +142,10 @@ impl Actor {
     }
 
     /// Folds the events that were appended after the record was written.
-    async fn fold_from(&mut self, mut seq: u64) -> Result<(), Refusal> {
+    async fn fold_from(&mut self, mut seq: u64) -> Result<(), SessionError> {
         loop {
             let page = self.context.limits.store_page_bytes;
-            let runs = self.log.read(seq, page).await.map_err(|error| Refusal::internal(&error))?;
+            let runs = self.log.read(seq, page).await?;
             let Some(last) = runs.last() else { return Ok(()) };
             seq = last.last_seq;
             for run in &runs {
@@ -162,7 +161,7 @@ impl Actor {
     ///
     /// Another crash can interrupt this between any two commits. The session's record lists each open item
     /// until its end is committed, and items that have an end are skipped.
-    async fn close_open_state(&mut self, restore: bool) -> Result<(), Refusal> {
+    async fn close_open_state(&mut self, restore: bool) -> Result<(), SessionError> {
         let id = self.record.session_id;
         if self.record.unfinished {
             self.erase(&self.record.owner.clone());
@@ -206,7 +205,7 @@ impl Actor {
         self.append(pending.prompt_id, &event, records);
     }
 
-    async fn open_requests(&self) -> Result<Vec<(RequestId, RequestRecord)>, Refusal> {
+    async fn open_requests(&self) -> Result<Vec<(RequestId, RequestRecord)>, SessionError> {
         let mut open = Vec::new();
         for request in self.record.open_requests.iter().copied() {
             let key = record::request_key(self.record.session_id, request);

@@ -1,19 +1,21 @@
-//! The errors of session operations, and the problems that clients receive.
+//! The errors of the session's actor, and the problems that clients receive.
 
 use std::time::Duration;
 
-use crate::acp::client_input_policy::ClientInputError;
+use super::error::{InputError, SessionError, ToProblem};
 use crate::acp::error_code;
 use crate::agent::{AgentExit, AgentFailure, without_secrets};
-use crate::api::{FieldError, Problem, ProblemCode, Resolution, RpcError};
+use crate::api::{Problem, ProblemCode, Resolution, RpcError};
 use crate::pool::{AcquireError, Lease, ShortLeaseError};
 use crate::types::{LimitExceeded, PrincipalLimit, PromptId, RequestId};
 
-/// The error of a session operation. Each operation documents the errors that are specific to it.
+/// The error of a command to the actor, or of a turn.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Refusal {
-    #[error("there is no such session")]
-    NoSuchSession,
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error(transparent)]
+    Input(#[from] InputError),
     #[error("there is no such {0} in this session")]
     NotFound(&'static str),
     #[error("the session is closed; attach opens it again")]
@@ -24,21 +26,6 @@ pub enum Refusal {
     QueueFull(usize),
     #[error("request {id} is already resolved")]
     RequestResolved { id: RequestId, resolution: Resolution, by: Option<String> },
-    #[error("{detail}")]
-    Invalid { pointer: String, detail: String },
-    /// Several fields of a body are invalid. The list is never empty.
-    #[error("{}", .0[0].detail)]
-    InvalidFields(Vec<FieldError>),
-    #[error("{detail}")]
-    ContentUnsupported { pointer: String, detail: String },
-    #[error("{0}")]
-    Forbidden(String),
-    #[error("{0}")]
-    TooLarge(String),
-    #[error("the Idempotency-Key was used with another body")]
-    IdempotencyMismatch,
-    #[error("the first request with this Idempotency-Key is still in flight")]
-    IdempotencyInFlight,
     #[error("the session has changed since the ETag in If-Match")]
     PreconditionFailed,
     #[error("{0}")]
@@ -53,8 +40,6 @@ pub enum Refusal {
     CrashLoop(Duration),
     #[error("the gateway is shutting down")]
     Draining,
-    #[error("the storage is nearly full; only reads are accepted")]
-    StorageFull,
     #[error("{0}")]
     Agent(#[from] AgentFailure),
     /// The agent has the session, or may have it.
@@ -63,44 +48,17 @@ pub enum Refusal {
     /// The resource that a client named does not exist.
     #[error("the agent did not find the resource: {0}")]
     NoSuchResource(crate::jsonrpc::RpcError),
-    /// The cause is in the gateway's log.
-    #[error("internal error")]
-    Internal,
 }
 
 impl Refusal {
-    /// Logs the cause with the id of the request, and hides it from the client.
-    pub(super) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
-        tracing::error!(error, "a session operation failed");
-        Self::Internal
-    }
-
-    /// The error for one invalid field. `pointer` is its JSON pointer in the body.
-    pub(super) fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self::Invalid { pointer: pointer.into(), detail: detail.into() }
-    }
-
-    /// Converts a violation of the input policy. `at` is the JSON pointer of the checked value in the body.
-    pub fn from_policy(gated: &ClientInputError, at: &str) -> Self {
-        let detail = gated.to_string();
-        match gated.pointer() {
-            Some(pointer) => Self::Invalid { pointer: format!("{at}{pointer}"), detail },
-            None => Self::Forbidden(detail),
-        }
-    }
-
-    pub fn code(&self) -> ProblemCode {
+    fn code(&self) -> ProblemCode {
         match self {
-            Self::NoSuchSession | Self::NotFound(_) | Self::NoSuchResource(_) => ProblemCode::NotFound,
+            Self::Session(error) => error.problem().code,
+            Self::Input(error) => error.problem().code,
+            Self::NotFound(_) | Self::NoSuchResource(_) => ProblemCode::NotFound,
             Self::Closed => ProblemCode::SessionClosed,
             Self::TurnRunning(_) => ProblemCode::TurnRunning,
             Self::RequestResolved { .. } => ProblemCode::RequestResolved,
-            Self::Invalid { .. } | Self::InvalidFields(_) => ProblemCode::Invalid,
-            Self::ContentUnsupported { .. } => ProblemCode::ContentUnsupported,
-            Self::Forbidden(_) => ProblemCode::Forbidden,
-            Self::TooLarge(_) => ProblemCode::TooLarge,
-            Self::IdempotencyMismatch => ProblemCode::IdempotencyMismatch,
-            Self::IdempotencyInFlight => ProblemCode::IdempotencyInFlight,
             Self::PreconditionFailed => ProblemCode::PreconditionFailed,
             Self::PoolFull(..) => ProblemCode::PoolFull,
             Self::QueueFull(_) | Self::Limit(LimitExceeded { limit: PrincipalLimit::QueuedPrompts, .. }) => {
@@ -109,27 +67,24 @@ impl Refusal {
             Self::Limit(_) | Self::Quota(_) => ProblemCode::RateLimited,
             Self::CrashLoop(_) => ProblemCode::CrashLoop,
             Self::Draining => ProblemCode::Draining,
-            Self::StorageFull => ProblemCode::StorageFull,
             Self::Agent(failure) => agent_code(failure),
             Self::NotRestored(_) => ProblemCode::AgentError,
-            Self::Internal => ProblemCode::Internal,
         }
     }
+}
 
-    /// The problem for a client, in a response or in an event.
-    pub fn problem(&self) -> Problem {
+impl ToProblem for Refusal {
+    fn problem(&self) -> Problem {
         let mut problem = Problem::new(self.code(), self.to_string());
         match self {
+            Self::Session(error) => return error.problem(),
+            Self::Input(error) => return error.problem(),
             Self::TurnRunning(prompt) => problem.prompt_id = Some(*prompt),
             Self::RequestResolved { id, resolution, by } => {
                 problem.request_id = Some(*id);
                 problem.resolution = Some(*resolution);
                 problem.by.clone_from(by);
             }
-            Self::Invalid { pointer, detail } | Self::ContentUnsupported { pointer, detail } => {
-                problem.errors = vec![FieldError { pointer: pointer.clone(), detail: detail.clone() }];
-            }
-            Self::InvalidFields(errors) => problem.errors.clone_from(errors),
             Self::PoolFull(_, after) | Self::Quota(after) | Self::CrashLoop(after) => {
                 problem.retry_after_seconds = Some(after.as_secs().max(1));
             }
@@ -142,9 +97,16 @@ impl Refusal {
                 problem.retry_after_seconds = Some(5);
             }
             Self::NoSuchResource(error) => problem.acp = Some(acp_error(error)),
-            _ => {}
+            Self::NotFound(_) | Self::Closed | Self::PreconditionFailed => {}
         }
         problem
+    }
+
+    fn limit(&self) -> Option<&LimitExceeded> {
+        match self {
+            Self::Limit(exceeded) => Some(exceeded),
+            _ => None,
+        }
     }
 }
 
@@ -224,10 +186,9 @@ impl From<ShortLeaseError> for Refusal {
 impl From<AcquireError> for Refusal {
     fn from(refused: AcquireError) -> Self {
         match refused {
-            AcquireError::NoSuchAgent => Self::Invalid {
-                pointer: "/agent".to_owned(),
-                detail: "no agent of that name is configured".to_owned(),
-            },
+            AcquireError::NoSuchAgent => {
+                InputError::invalid("/agent", "no agent of that name is configured").into()
+            }
             AcquireError::Limit(exceeded) => Self::Limit(exceeded),
             AcquireError::QueueFull { retry_after, .. }
             | AcquireError::Busy { retry_after }

@@ -1,6 +1,7 @@
 //! The requirements of a session on its agent's process: capabilities of the agent and of the client.
 
 use super::actor::Actor;
+use super::error::InputError;
 use super::refusal::Refusal;
 use crate::acp::{AgentCapabilities, ClientCapabilities, McpServer};
 use crate::agent::{AgentFailure, AgentSpec};
@@ -39,10 +40,9 @@ pub(super) fn check(
     for (at, name) in servers.iter().enumerate() {
         let server = spec.mcp.get(name).filter(|server| !server.is_supported_by(capabilities));
         if let Some(capability) = server.map(McpServer::required_capability) {
-            return Err(Refusal::Invalid {
-                pointer: format!("/mcpServers/{at}"),
-                detail: format!("the agent does not support this kind of MCP server (it lacks {capability})"),
-            });
+            let detail =
+                format!("the agent does not support this kind of MCP server (it lacks {capability})");
+            return Err(InputError::invalid(format!("/mcpServers/{at}"), detail).into());
         }
     }
     if !directories.is_empty() && !capabilities.session.additional_directories {

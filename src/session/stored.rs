@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::context::Context;
+use super::error::SessionError;
 use super::record::{self, SessionRecord};
-use super::refusal::Refusal;
 use crate::agent::AgentSpec;
 use crate::store::Table;
 
@@ -19,7 +19,7 @@ pub(super) async fn read_record<T: serde::de::DeserializeOwned>(
     context: &Context,
     table: Table,
     key: Vec<u8>,
-) -> Result<Option<T>, Refusal> {
-    let stored = context.log.get(table, key).await.map_err(|error| Refusal::internal(&error))?;
-    stored.map(|bytes| record::decode(&bytes).map_err(|error| Refusal::internal(&error))).transpose()
+) -> Result<Option<T>, SessionError> {
+    let stored = context.log.get(table, key).await?;
+    stored.map(|bytes| record::decode(&bytes).map_err(SessionError::from)).transpose()
 }

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::attachment::Attachment;
 use super::background_work::PromptWork;
+use super::error::{InputError, SessionError, ToProblem};
 use super::idempotency::Claim;
 use super::record::{PromptRecord, StoredStatus};
 use super::refusal::{Refusal, prompt_failure};
@@ -13,7 +14,7 @@ use crate::acp::{
     self, ContentError, PromptCapabilities, PromptResult, TraceContext, error_code, stop_reason,
 };
 use crate::agent::AgentFailure;
-use crate::api::{Problem, ProblemCode, Prompt};
+use crate::api::{FieldError, Problem, ProblemCode, Prompt};
 use crate::event::{
     DetachedReason, EncodedEvent, PromptCompleted, PromptFailed, PromptQueued, PromptStarted,
 };
@@ -66,7 +67,7 @@ impl Actor {
             return Err(Refusal::Draining);
         }
         if self.context.log.alarm().is_some() {
-            return Err(Refusal::StorageFull);
+            return Err(SessionError::StorageFull.into());
         }
         self.check_quota()?;
         self.check_crashes()?;
@@ -150,8 +151,10 @@ impl Actor {
         acp::validate_prompt(blocks, known.unwrap_or(unknown)).map_err(|error| {
             let (pointer, detail) = (format!("/prompt{}", error.pointer()), error.to_string());
             match error {
-                ContentError::Unsupported { .. } => Refusal::ContentUnsupported { pointer, detail },
-                _ => Refusal::Invalid { pointer, detail },
+                ContentError::Unsupported { .. } => {
+                    InputError::ContentUnsupported(FieldError { pointer, detail }).into()
+                }
+                _ => InputError::invalid(pointer, detail).into(),
             }
         })
     }

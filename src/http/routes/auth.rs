@@ -17,7 +17,7 @@ use crate::http::error::ApiError;
 use crate::http::extract::{AgentPath, Authorized, CanAdmin, CanRead, JsonBody, NoQuery, Trace};
 use crate::http::state::Gateway;
 use crate::pool::Priority;
-use crate::session::Refusal;
+use crate::session::{InputError, Refusal};
 use crate::types::Principal;
 use crate::types::known_agents::api_key_format;
 
@@ -101,7 +101,7 @@ pub(in crate::http) async fn sign_in(
     let SignIn { method_id, api_key, meta } = body.value;
     if let Some(meta) = &meta {
         check_meta(&spec.settings.allowed_meta_keys, meta)
-            .map_err(|gated| Refusal::from_policy(&gated, ""))?;
+            .map_err(|gated| InputError::from_policy(&gated, ""))?;
     }
     let meta = match api_key {
         Some(key) => Some(meta_with_key(&method_id, &key, meta.as_deref())?),

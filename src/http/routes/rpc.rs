@@ -14,7 +14,7 @@ use crate::http::error::ApiError;
 use crate::http::extract::{AgentPath, Authorized, CanAdmin, JsonBody, NoQuery, Trace, to_one_line};
 use crate::http::state::Gateway;
 use crate::pool::Priority;
-use crate::session::Refusal;
+use crate::session::{InputError, Refusal};
 
 /// Calls a method of the agent by name, outside a session.
 ///
@@ -56,11 +56,11 @@ pub(in crate::http) fn check_call(
     params: Option<Box<RawValue>>,
 ) -> Result<Box<RawValue>, ApiError> {
     check_method(&spec.settings.allowed_rpc_methods, method)
-        .map_err(|gated| Refusal::from_policy(&gated, "/method"))?;
+        .map_err(|gated| InputError::from_policy(&gated, "/method"))?;
     let params = to_one_line(
         params.unwrap_or_else(|| RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")),
     );
     check_params(&spec.settings.allowed_meta_keys, &params)
-        .map_err(|gated| Refusal::from_policy(&gated, "/params"))?;
+        .map_err(|gated| InputError::from_policy(&gated, "/params"))?;
     Ok(params)
 }

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
 
-use crate::api::{TerminalList, TerminalWindow};
+use crate::api::{ProblemCode, TerminalList, TerminalWindow};
 use crate::http::error::ApiError;
 use crate::http::extract::{Authorized, CanApprove, CanRead, NoQuery, Params, SessionPath, TerminalPath};
 use crate::http::state::Gateway;
@@ -49,7 +49,9 @@ pub(in crate::http) async fn get_terminal(
     NoQuery: NoQuery,
 ) -> Result<Json<TerminalWindow>, ApiError> {
     let session = gateway.sessions.open(&by, session).await?;
-    Ok(Json(session.query().terminal(terminal).await?))
+    let window = session.query().terminal(terminal).await?;
+    let missing = || ApiError::new(ProblemCode::NotFound, "there is no such terminal in this session");
+    Ok(Json(window.ok_or_else(missing)?))
 }
 
 /// Kills the command of a terminal and all processes that it started.

@@ -6,10 +6,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 
 use crate::acp::{FileBlock, FileContent, PromptCapabilities, append_blocks, file_uri};
-use crate::api::{AttachAs, Attachment};
+use crate::api::{AttachAs, Attachment, FieldError};
 use crate::session::context::Context;
+use crate::session::error::{InputError, PromptError, SessionError};
 use crate::session::query::SessionQuery;
-use crate::session::refusal::Refusal;
 use crate::workspace::{FileError, RealFile, Workspace, media_type, text};
 
 /// The maximum number of attachments of a prompt.
@@ -21,12 +21,12 @@ pub(super) async fn append_attachments(
     session: SessionQuery<'_>,
     blocks: Box<RawValue>,
     attachments: Vec<Attachment>,
-) -> Result<Box<RawValue>, Refusal> {
+) -> Result<Box<RawValue>, PromptError> {
     if attachments.is_empty() {
         return Ok(blocks);
     }
     if attachments.len() > MAX_ATTACHMENTS {
-        return Err(Refusal::invalid("/attachments", format!("at most {MAX_ATTACHMENTS}")));
+        return Err(InputError::invalid("/attachments", format!("at most {MAX_ATTACHMENTS}")).into());
     }
     let record = session.record().await?;
     let workspace = context.open_workspace(&record).await?;
@@ -46,9 +46,9 @@ pub(super) async fn append_attachments(
             .map(|(at, attachment)| chooser.block(&workspace, at, attachment))
             .collect::<Result<_, _>>()?;
         append_blocks(&blocks, &files)
-            .ok_or_else(|| Refusal::invalid("/prompt", "expected an array of content blocks"))
+            .ok_or_else(|| InputError::invalid("/prompt", "expected an array of content blocks").into())
     };
-    context.shutdown.spawn_blocking(work).await.map_err(|error| Refusal::internal(&error))?
+    context.shutdown.spawn_blocking(work).await.map_err(SessionError::from)?
 }
 
 /// Converts files to content blocks within a size limit.
@@ -66,12 +66,16 @@ impl BlockBuilder {
         workspace: &Workspace,
         at: usize,
         attachment: &Attachment,
-    ) -> Result<Box<RawValue>, Refusal> {
-        let refused = |error: FileError| match error {
-            FileError::OutsideRoots => Refusal::Forbidden(format!("/attachments/{at}/path: {error}")),
-            FileError::TooLarge(_) => too_large(at),
-            FileError::Io(_) | FileError::DiskFull => Refusal::internal(&error),
-            _ => Refusal::invalid(format!("/attachments/{at}/path"), error.to_string()),
+    ) -> Result<Box<RawValue>, PromptError> {
+        let refused = |error: FileError| -> PromptError {
+            match error {
+                FileError::OutsideRoots => {
+                    InputError::Forbidden(format!("/attachments/{at}/path: {error}")).into()
+                }
+                FileError::TooLarge(_) => too_large(at).into(),
+                FileError::Io(_) | FileError::DiskFull => SessionError::internal(&error).into(),
+                _ => InputError::invalid(format!("/attachments/{at}/path"), error.to_string()).into(),
+            }
         };
         let file = workspace.open_real(&attachment.path).map_err(refused)?;
         let name = file.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -104,7 +108,7 @@ impl BlockBuilder {
     }
 
     /// Checks the requested kind against the agent's capabilities and the file's media type.
-    fn check_kind(&self, kind: AttachAs, at: usize, media: Option<&str>) -> Result<(), Refusal> {
+    fn check_kind(&self, kind: AttachAs, at: usize, media: Option<&str>) -> Result<(), InputError> {
         let pointer = format!("/attachments/{at}/as");
         let (taken, what, family) = match kind {
             AttachAs::ResourceLink => return Ok(()),
@@ -113,15 +117,13 @@ impl BlockBuilder {
             AttachAs::Audio => (self.accepts.audio, "audio", "audio/"),
         };
         if !taken {
-            return Err(Refusal::ContentUnsupported {
-                pointer,
-                detail: format!("the agent does not accept {what}"),
-            });
+            let detail = format!("the agent does not accept {what}");
+            return Err(InputError::ContentUnsupported(FieldError { pointer, detail }));
         }
         if media.unwrap_or_default().starts_with(family) {
             Ok(())
         } else {
-            Err(Refusal::invalid(pointer, "the file name has another media type"))
+            Err(InputError::invalid(pointer, "the file name has another media type"))
         }
     }
 
@@ -154,6 +156,6 @@ fn resource(bytes: &[u8], uri: &str, mime_type: Option<&str>) -> Box<RawValue> {
     FileBlock::Resource { resource }.to_raw()
 }
 
-fn too_large(at: usize) -> Refusal {
-    Refusal::TooLarge(format!("/attachments/{at}: the prompt with its attachments is too large"))
+fn too_large(at: usize) -> InputError {
+    InputError::TooLarge(format!("/attachments/{at}: the prompt with its attachments is too large"))
 }

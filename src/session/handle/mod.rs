@@ -20,6 +20,7 @@ use crate::session::context::Context;
 use crate::session::durable;
 use crate::session::entries::ActorEntries;
 use crate::session::entry::ActorEntry;
+use crate::session::error::{AnswerError, CommandError, PatchError, SessionError, WorkspaceError};
 use crate::session::query::SessionQuery;
 use crate::session::record::RequestRecord;
 use crate::session::refusal::Refusal;
@@ -61,7 +62,10 @@ impl SessionHandle {
     }
 
     /// Sends a command to the actor and returns its reply. Loads the session again if its actor has stopped.
-    async fn request<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, Refusal> {
+    async fn request<T, E: From<SessionError>>(
+        &self,
+        command: impl FnOnce(Reply<T, E>) -> Command,
+    ) -> Result<T, E> {
         let (reply, answer) = oneshot::channel();
         let mut commands = self.entry.commands.clone();
         loop {
@@ -72,34 +76,34 @@ impl SessionHandle {
                 }
                 Ok(Err(_)) => commands = self.entries.entry(self.id()).await?.commands.clone(),
                 Err(_) => {
-                    return Err(Refusal::PoolFull("the session is too busy".to_owned(), COMMAND_TIMEOUT));
+                    return Err(SessionError::Busy { retry_after: COMMAND_TIMEOUT }.into());
                 }
             }
         }
         match answer.await {
             Ok(outcome) => outcome,
             // The actor has erased the session or has panicked.
-            Err(_) => self.entries.entry(self.id()).await.and(Err(Refusal::Internal)),
+            Err(_) => self.entries.entry(self.id()).await.and(Err(SessionError::Internal)).map_err(E::from),
         }
     }
 
-    async fn wait_durable(&self, seq: u64) -> Result<(), Refusal> {
+    async fn wait_durable(&self, seq: u64) -> Result<(), SessionError> {
         durable::wait(self.context(), self.log(), seq).await
     }
 
     /// Waits for a commit. Returns false if the disk accepts no commits.
-    async fn wait_durable_or_full(&self, seq: u64) -> Result<bool, Refusal> {
+    async fn wait_durable_or_full(&self, seq: u64) -> Result<bool, SessionError> {
         durable::wait_or_full(self.context(), self.log(), seq).await
     }
 
     /// The current snapshot. While the disk accepts no commits: the snapshot as of the last commit.
-    pub async fn snapshot(&self) -> Result<Session, Refusal> {
+    pub async fn snapshot(&self) -> Result<Session, SessionError> {
         let (session, seq) = self.request(|reply| Command::Snapshot { reply }).await?;
         if self.wait_durable_or_full(seq).await? { Ok(session) } else { self.query().snapshot().await }
     }
 
     /// The open requests of the agent. While the disk accepts no commits: those as of the last commit.
-    pub async fn requests(&self) -> Result<Vec<PendingRequest>, Refusal> {
+    pub async fn requests(&self) -> Result<Vec<PendingRequest>, SessionError> {
         let (requests, seq) = self.request(|reply| Command::Requests { reply }).await?;
         if self.wait_durable_or_full(seq).await? {
             Ok(requests)
@@ -109,22 +113,26 @@ impl SessionHandle {
     }
 
     /// A page of folded turns, newest first, exact at its `lastEventId`.
-    pub async fn transcript(&self, before: Option<PromptId>, limit: usize) -> Result<Transcript, Refusal> {
+    pub async fn transcript(
+        &self,
+        before: Option<PromptId>,
+        limit: usize,
+    ) -> Result<Transcript, SessionError> {
         self.query().transcript(self.snapshot().await?, before, limit).await
     }
 
     /// Opens the session's folders. This also works for a closed session.
-    pub async fn workspace(&self) -> Result<Workspace, Refusal> {
+    pub async fn workspace(&self) -> Result<Workspace, WorkspaceError> {
         self.context().open_workspace(&self.query().record().await?).await
     }
 
-    /// Changes the session if its `ETag` is one of `if_match`. Fails with `PreconditionFailed` or `Invalid`.
+    /// Changes the session if its `ETag` is one of `if_match`.
     pub async fn patch(
         &self,
         by: &Principal,
         patch: SessionPatch,
         if_match: Option<Vec<String>>,
-    ) -> Result<Session, Refusal> {
+    ) -> Result<Session, PatchError> {
         check_title(patch.title.as_ref().and_then(Option::as_deref))?;
         if let Some(Some(metadata)) = &patch.metadata {
             check_metadata(metadata)?;
@@ -136,13 +144,13 @@ impl SessionHandle {
     }
 
     /// Attaches a process to the session. Reopens a closed session.
-    pub async fn attach(&self, trace: Option<TraceContext>) -> Result<Session, Refusal> {
+    pub async fn attach(&self, trace: Option<TraceContext>) -> Result<Session, CommandError> {
         let seq = self.request(|reply| Command::Attach { trace, reply }).await?;
         self.wait_durable(seq).await?;
-        self.snapshot().await
+        Ok(self.snapshot().await?)
     }
 
-    pub async fn close(&self, by: &Principal, trace: Option<TraceContext>) -> Result<Session, Refusal> {
+    pub async fn close(&self, by: &Principal, trace: Option<TraceContext>) -> Result<Session, SessionError> {
         let by = by.clone();
         let seq = self.request(|reply| Command::Close { by, trace, reply }).await?;
         self.wait_durable(seq).await?;
@@ -151,7 +159,7 @@ impl SessionHandle {
 
     /// Erases the session. Returns false if the disk is full: the session is then no longer visible, and its
     /// data is erased when there is space.
-    pub async fn delete(&self, by: &Principal, trace: Option<TraceContext>) -> Result<bool, Refusal> {
+    pub async fn delete(&self, by: &Principal, trace: Option<TraceContext>) -> Result<bool, SessionError> {
         let by = by.clone();
         let seq = self.request(|reply| Command::Delete { by, trace, reply }).await?;
         let durable = self.wait_durable_or_full(seq).await?;
@@ -169,38 +177,48 @@ impl SessionHandle {
         &self,
         prompt: Option<PromptId>,
         trace: Option<TraceContext>,
-    ) -> Result<Vec<PromptId>, Refusal> {
+    ) -> Result<Vec<PromptId>, CommandError> {
         let (cancelled, seq) = self.request(|reply| Command::Cancel { prompt, trace, reply }).await?;
         self.wait_durable_or_full(seq).await?;
         Ok(cancelled)
     }
 
     /// Answers a request of the agent. The first answer wins.
-    pub async fn answer(&self, by: &Principal, request: RequestId, answer: Answer) -> Result<(), Refusal> {
+    pub async fn answer(
+        &self,
+        by: &Principal,
+        request: RequestId,
+        answer: Answer,
+    ) -> Result<(), AnswerError> {
         match self.answer_once(by.clone(), request, answer).await {
-            Ok(seq) => self.wait_durable(seq).await,
-            Err(refusal @ Refusal::RequestResolved { .. }) => {
+            Ok(seq) => Ok(self.wait_durable(seq).await?),
+            Err(error @ AnswerError::Actor(Refusal::RequestResolved { .. })) => {
                 // A crash could still undo the other answer, so it must be durable before the client sees it.
                 self.wait_durable(self.entry.log.appended()).await?;
-                Err(refusal)
+                Err(error)
             }
-            Err(Refusal::NotFound(what)) => {
+            Err(error @ AnswerError::Actor(Refusal::NotFound(_))) => {
                 let stored = self.query().request(request).await?;
                 let Some(RequestRecord { resolution: Some(resolution), by, .. }) = stored else {
-                    return Err(Refusal::NotFound(what));
+                    return Err(error);
                 };
-                Err(Refusal::RequestResolved { id: request, resolution: resolution.into(), by })
+                Err(Refusal::RequestResolved { id: request, resolution: resolution.into(), by }.into())
             }
-            Err(refusal) => Err(refusal),
+            Err(error) => Err(error),
         }
     }
 
-    async fn answer_once(&self, by: Principal, request: RequestId, answer: Answer) -> Result<u64, Refusal> {
+    async fn answer_once(
+        &self,
+        by: Principal,
+        request: RequestId,
+        answer: Answer,
+    ) -> Result<u64, AnswerError> {
         let asked = self.request(|reply| Command::Pending { request, reply }).await?;
         // The agent defines the schema of the answer, so the check may take long.
         let check = self.context().shutdown.spawn_blocking(move || answers::check_answer(&asked, answer));
-        let outcome = check.await.map_err(|error| Refusal::internal(&error))??;
-        self.request(|reply| Command::Answer { by, request, outcome, reply }).await
+        let outcome = check.await.map_err(SessionError::from)??;
+        Ok(self.request(|reply| Command::Answer { by, request, outcome, reply }).await?)
     }
 
     pub async fn set_mode(
@@ -208,7 +226,7 @@ impl SessionHandle {
         by: &Principal,
         mode: String,
         trace: Option<TraceContext>,
-    ) -> Result<Box<RawValue>, Refusal> {
+    ) -> Result<Box<RawValue>, CommandError> {
         self.client_call(by, ClientCall::Mode(mode), trace).await
     }
 
@@ -218,7 +236,7 @@ impl SessionHandle {
         option: String,
         value: Box<RawValue>,
         trace: Option<TraceContext>,
-    ) -> Result<Box<RawValue>, Refusal> {
+    ) -> Result<Box<RawValue>, CommandError> {
         self.client_call(by, ClientCall::Config { option, value }, trace).await
     }
 
@@ -228,7 +246,7 @@ impl SessionHandle {
         by: &Principal,
         part: CancelTarget,
         trace: Option<TraceContext>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CommandError> {
         self.client_call(by, ClientCall::Cancel(part), trace).await.map(drop)
     }
 
@@ -240,7 +258,7 @@ impl SessionHandle {
         params: Option<Box<RawValue>>,
         notify: bool,
         trace: Option<TraceContext>,
-    ) -> Result<Box<RawValue>, Refusal> {
+    ) -> Result<Box<RawValue>, CommandError> {
         let params = params.unwrap_or_else(|| acp::null_to_empty(RawValue::NULL));
         self.client_call(by, ClientCall::Rpc { method, params, notify }, trace).await
     }
@@ -251,7 +269,7 @@ impl SessionHandle {
         by: &Principal,
         client_call: ClientCall,
         trace: Option<TraceContext>,
-    ) -> Result<Box<RawValue>, Refusal> {
+    ) -> Result<Box<RawValue>, CommandError> {
         let by = by.clone();
         let (now, seq) = self.request(|reply| Command::Call { by, call: client_call, trace, reply }).await?;
         self.wait_durable(seq).await?;
@@ -259,13 +277,13 @@ impl SessionHandle {
     }
 
     /// Kills the command of a terminal. Does nothing if the command has ended.
-    pub async fn kill_terminal(&self, terminal: TerminalId) -> Result<(), Refusal> {
+    pub async fn kill_terminal(&self, terminal: TerminalId) -> Result<(), CommandError> {
         let seq = self.request(|reply| Command::KillTerminal { terminal, reply }).await?;
-        self.wait_durable(seq).await
+        Ok(self.wait_durable(seq).await?)
     }
 
     /// The tail of the stderr of the session's process. Empty if no process is attached.
-    pub async fn stderr(&self) -> Result<String, Refusal> {
+    pub async fn stderr(&self) -> Result<String, SessionError> {
         self.request(|reply| Command::Stderr { reply }).await
     }
 }

@@ -9,6 +9,7 @@ use tracing::Instrument;
 use super::{SessionHandle, attachments};
 use crate::api::Prompt;
 use crate::session::command::{Command, PromptRequest};
+use crate::session::error::{CommandError, PromptError, SessionError};
 use crate::session::refusal::Refusal;
 use crate::types::{Principal, PromptId};
 
@@ -26,14 +27,22 @@ pub struct AdmittedPrompt {
 impl SessionHandle {
     /// Begins or queues a turn. The operation continues if the caller is dropped, because its idempotency key
     /// must not be released before the turn is durable.
-    pub async fn prompt(&self, by: &Principal, request: PromptRequest) -> Result<AdmittedPrompt, Refusal> {
+    pub async fn prompt(
+        &self,
+        by: &Principal,
+        request: PromptRequest,
+    ) -> Result<AdmittedPrompt, PromptError> {
         let (handle, by) = (self.clone(), by.clone());
         let begun = async move { handle.prompt_once(&by, request).await }.in_current_span();
         let context = self.context();
-        context.shutdown.spawn_isolated(begun).await.map_err(|error| Refusal::internal(&error))?
+        context.shutdown.spawn_isolated(begun).await.map_err(SessionError::from)?
     }
 
-    async fn prompt_once(&self, by: &Principal, request: PromptRequest) -> Result<AdmittedPrompt, Refusal> {
+    async fn prompt_once(
+        &self,
+        by: &Principal,
+        request: PromptRequest,
+    ) -> Result<AdmittedPrompt, PromptError> {
         let context = self.context();
         let claimed = context.idempotency.claim(by, request.key.as_ref()).await?;
         if let Some(prompt) = claimed.previous.and_then(|previous| previous.prompt) {
@@ -54,7 +63,11 @@ impl SessionHandle {
     }
 
     /// Waits until the turn ends. `None` if it does not end within `limit`.
-    pub async fn wait_ended(&self, prompt: PromptId, limit: Duration) -> Result<Option<Prompt>, Refusal> {
+    pub async fn wait_ended(
+        &self,
+        prompt: PromptId,
+        limit: Duration,
+    ) -> Result<Option<Prompt>, CommandError> {
         let deadline = Instant::now() + limit;
         let mut entry = Arc::clone(&self.entry);
         loop {

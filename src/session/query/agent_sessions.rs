@@ -4,6 +4,7 @@ use crate::acp::{self, InitializeResult, RawObject, SessionListing, TraceContext
 use crate::agent::{AgentFailure, AgentSpec};
 use crate::api::{AgentSession, AgentSessionList};
 use crate::session::context::Context;
+use crate::session::error::{AgentSessionsError, SessionError};
 use crate::session::record::agent_session_prefix;
 use crate::session::refusal::Refusal;
 use crate::store::Table;
@@ -20,11 +21,11 @@ pub(in crate::session) async fn find_by_agent_session(
     by: &Principal,
     agent: &AgentName,
     agent_session_id: &str,
-) -> Result<Option<SessionId>, Refusal> {
+) -> Result<Option<SessionId>, SessionError> {
     let prefix = agent_session_prefix(&by.tenant, agent, agent_session_id);
     let length = prefix.len() + ID_BYTES;
     let found = context.log.scan(Table::AgentSession, prefix, None, MAX_HOLDERS).await;
-    let found = found.map_err(|error| Refusal::internal(&error))?;
+    let found = found?;
     // A longer id with the same prefix has longer keys.
     let mut holders = found.iter().filter(|(key, _)| key.len() == length);
     Ok(holders.next_back().and_then(|(key, _)| session_id_from_key(key)))
@@ -37,24 +38,31 @@ pub(in crate::session) async fn list(
     spec: &AgentSpec,
     (cwd, cursor): (Option<String>, Option<&str>),
     trace: Option<&TraceContext>,
-) -> Result<AgentSessionList, Refusal> {
+) -> Result<AgentSessionList, AgentSessionsError> {
     let cwd = match cwd {
         Some(cwd) => {
             let workspaces = context.workspaces.clone();
             let real = context.shutdown.spawn_blocking(move || workspaces.resolve("cwd", &cwd)).await;
-            let real = real.map_err(|error| Refusal::internal(&error))??;
+            let real = real.map_err(SessionError::from)??;
             Some(real.to_string_lossy().into_owned())
         }
         None => None,
     };
     let supported = |initialized: &InitializeResult| initialized.capabilities.session.list;
-    let mut visit = context.pool.short_lease_for(method::SESSION_LIST, spec, by, supported).await?;
+    let mut visit = context
+        .pool
+        .short_lease_for(method::SESSION_LIST, spec, by, supported)
+        .await
+        .map_err(Refusal::from)?;
     let params = acp::list_sessions(cwd.as_deref(), cursor, trace);
-    let result = visit.call(method::SESSION_LIST, &params, context.limits.call_timeout).await?;
+    let result = visit
+        .call(method::SESSION_LIST, &params, context.limits.call_timeout)
+        .await
+        .map_err(Refusal::from)?;
     visit.release_untouched();
     let Some(listing) = SessionListing::parse(&result) else {
         let detail = "invalid result of session/list: not a list of sessions".to_owned();
-        return Err(AgentFailure::Start { detail }.into());
+        return Err(Refusal::Agent(AgentFailure::Start { detail }).into());
     };
     let inside =
         exist_below_roots(context, listing.sessions.iter().map(|listed| listed.cwd.to_string()).collect())
@@ -78,13 +86,13 @@ pub(in crate::session) async fn list(
 }
 
 /// Whether each folder exists and is below a workspace root.
-async fn exist_below_roots(context: &Context, folders: Vec<String>) -> Result<Vec<bool>, Refusal> {
+async fn exist_below_roots(context: &Context, folders: Vec<String>) -> Result<Vec<bool>, SessionError> {
     let workspaces = context.workspaces.clone();
     let look = move || {
         let inside = |folder: &String| folder.starts_with('/') && workspaces.resolve("", folder).is_ok();
         folders.iter().map(inside).collect()
     };
-    context.shutdown.spawn_blocking(look).await.map_err(|error| Refusal::internal(&error))
+    context.shutdown.spawn_blocking(look).await.map_err(SessionError::from)
 }
 
 /// The session id at the end of a key.

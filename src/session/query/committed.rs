@@ -2,8 +2,8 @@
 
 use super::SessionQuery;
 use crate::api::{PendingRequest, Session};
+use crate::session::error::SessionError;
 use crate::session::record::{self, FoldRecord, RequestRecord, SessionRecord};
-use crate::session::refusal::Refusal;
 use crate::session::snapshot::build_snapshot;
 use crate::session::stored::read_record;
 use crate::store::{Run, Table};
@@ -12,7 +12,7 @@ use crate::types::RequestId;
 
 impl SessionQuery<'_> {
     /// The last committed snapshot of the session.
-    pub(in crate::session) async fn snapshot(self) -> Result<Session, Refusal> {
+    pub(in crate::session) async fn snapshot(self) -> Result<Session, SessionError> {
         let record = self.record().await?;
         let folded =
             read_record::<FoldRecord>(self.context, Table::Fold, record::session_key(self.id())).await?;
@@ -34,7 +34,7 @@ impl SessionQuery<'_> {
     }
 
     /// The requests of the agent that were open at the last commit.
-    async fn open_requests(self, record: &SessionRecord) -> Result<Vec<PendingRequest>, Refusal> {
+    async fn open_requests(self, record: &SessionRecord) -> Result<Vec<PendingRequest>, SessionError> {
         let mut open = Vec::new();
         for request in &record.open_requests {
             let stored = self.request(*request).await?;
@@ -49,7 +49,7 @@ impl SessionQuery<'_> {
     pub(in crate::session) async fn request(
         self,
         request: RequestId,
-    ) -> Result<Option<RequestRecord>, Refusal> {
+    ) -> Result<Option<RequestRecord>, SessionError> {
         read_record(self.context, Table::Request, record::request_key(self.id(), request)).await
     }
 }

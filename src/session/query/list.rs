@@ -8,8 +8,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::metadata::{self, MetadataFilter};
 use crate::api::{SessionList, SessionState, SessionSummary};
 use crate::session::context::Context;
+use crate::session::error::{InputError, ListError, SessionError};
 use crate::session::record::{self, SessionRecord, SessionRecordView, index_prefix, session_key};
-use crate::session::refusal::Refusal;
 use crate::store::Table;
 use crate::types::{AgentName, EventId, Principal, SessionId};
 
@@ -35,7 +35,7 @@ pub(in crate::session) async fn list(
     context: &Context,
     by: &Principal,
     query: &ListQuery,
-) -> Result<SessionList, Refusal> {
+) -> Result<SessionList, ListError> {
     let last_event_id = context.log.position();
     let prefix = index_prefix(&by.tenant);
     let after = match &query.cursor {
@@ -62,17 +62,15 @@ async fn list_candidates(
     query: &ListQuery,
     candidates: &BTreeSet<SessionId>,
     after: Option<Vec<u8>>,
-) -> Result<ListPage, Refusal> {
+) -> Result<ListPage, SessionError> {
     let keys = candidates.iter().map(|id| session_key(*id)).collect();
-    let stored =
-        context.log.get_all(Table::Session, keys).await.map_err(|error| Refusal::internal(&error))?;
+    let stored = context.log.get_all(Table::Session, keys).await?;
     let mut fitting = BTreeMap::new();
     // A session that was deleted meanwhile has no record.
     for value in stored.iter().flatten() {
-        let looked: SessionRecordView<'_> =
-            record::decode(value).map_err(|error| Refusal::internal(&error))?;
+        let looked: SessionRecordView<'_> = record::decode(value)?;
         if query.matches(&looked) {
-            let record: SessionRecord = record::decode(value).map_err(|error| Refusal::internal(&error))?;
+            let record: SessionRecord = record::decode(value)?;
             fitting.insert(record.index_key(), record);
         }
     }
@@ -88,23 +86,22 @@ async fn scan_index(
     query: &ListQuery,
     prefix: Vec<u8>,
     mut after: Option<Vec<u8>>,
-) -> Result<ListPage, Refusal> {
+) -> Result<ListPage, SessionError> {
     let (mut records, mut looked_at) = (Vec::new(), 0);
     // One record more than requested shows whether there is another page.
     let size = if query.has_filter() { PAGE } else { PAGE.min(query.limit + 1) };
     loop {
         let page = context.log.scan(Table::SessionIndex, prefix.clone(), after.clone(), size).await;
-        let page = page.map_err(|error| Refusal::internal(&error))?;
+        let page = page?;
         let last = page.len() < size;
         looked_at += page.len();
         for (key, value) in page {
             if records.len() == query.limit {
                 return Ok(ListPage { records, next: after });
             }
-            let looked: SessionRecordView<'_> =
-                record::decode(&value).map_err(|error| Refusal::internal(&error))?;
+            let looked: SessionRecordView<'_> = record::decode(&value)?;
             if query.matches(&looked) {
-                records.push(record::decode(&value).map_err(|error| Refusal::internal(&error))?);
+                records.push(record::decode(&value)?);
             }
             after = Some(key);
         }
@@ -118,9 +115,9 @@ fn encode(key: Vec<u8>) -> String {
     URL_SAFE_NO_PAD.encode(key)
 }
 
-fn decode(cursor: &str, prefix: &[u8]) -> Result<Vec<u8>, Refusal> {
+fn decode(cursor: &str, prefix: &[u8]) -> Result<Vec<u8>, InputError> {
     let key = URL_SAFE_NO_PAD.decode(cursor).ok().filter(|key| key.starts_with(prefix));
-    key.ok_or_else(|| Refusal::invalid("cursor", "not a cursor of this list"))
+    key.ok_or_else(|| InputError::invalid("cursor", "not a cursor of this list"))
 }
 
 impl ListQuery {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use crate::session::context::Context;
+use crate::session::error::SessionError;
 use crate::session::metadata_index::{prefix, text};
-use crate::session::refusal::Refusal;
 use crate::store::Table;
 use crate::types::{SessionId, Tenant};
 
@@ -25,13 +25,13 @@ pub(super) async fn candidates(
     context: &Context,
     tenant: &Tenant,
     filter: &MetadataFilter,
-) -> Result<Option<BTreeSet<SessionId>>, Refusal> {
+) -> Result<Option<BTreeSet<SessionId>>, SessionError> {
     let mut found: Option<BTreeSet<SessionId>> = None;
     for (key, value) in filter {
         let prefix = prefix(tenant, key, value);
         let length = prefix.len();
         let rows = context.log.scan(Table::SessionMetadata, prefix, None, MAX_SELECTIVE_ENTRIES + 1).await;
-        let rows = rows.map_err(|error| Refusal::internal(&error))?;
+        let rows = rows?;
         if rows.len() > MAX_SELECTIVE_ENTRIES {
             continue;
         }

@@ -12,8 +12,8 @@ mod terminals;
 
 use super::context::Context;
 use super::durable;
+use super::error::SessionError;
 use super::record::{self, SessionRecord};
-use super::refusal::Refusal;
 use super::stored::read_record;
 use crate::eventlog::SessionLog;
 use crate::store::{Run, Table};
@@ -39,18 +39,18 @@ impl<'a> SessionQuery<'a> {
         self.log.session()
     }
 
-    pub(super) async fn record(self) -> Result<SessionRecord, Refusal> {
+    pub(super) async fn record(self) -> Result<SessionRecord, SessionError> {
         let record = read_record(self.context, Table::Session, record::session_key(self.id())).await?;
-        record.ok_or(Refusal::NoSuchSession)
+        record.ok_or(SessionError::NoSuchSession)
     }
 
     /// A page of the log after `seq`.
-    async fn read(self, seq: u64) -> Result<Vec<Run>, Refusal> {
+    async fn read(self, seq: u64) -> Result<Vec<Run>, SessionError> {
         let runs = self.log.read(seq, self.context.limits.store_page_bytes).await;
-        runs.map_err(|error| Refusal::internal(&error))
+        runs.map_err(SessionError::from)
     }
 
-    async fn wait_durable(self, seq: u64) -> Result<(), Refusal> {
+    async fn wait_durable(self, seq: u64) -> Result<(), SessionError> {
         durable::wait(self.context, self.log, seq).await
     }
 }

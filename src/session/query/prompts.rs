@@ -2,8 +2,8 @@
 
 use super::SessionQuery;
 use crate::api::{Prompt, PromptList, Session, Transcript};
+use crate::session::error::SessionError;
 use crate::session::record::{self, PromptRecord};
-use crate::session::refusal::Refusal;
 use crate::session::stored::read_record;
 use crate::store::{Run, Table};
 use crate::transcript::TurnFold;
@@ -28,7 +28,7 @@ struct FoldedTurn {
 
 impl SessionQuery<'_> {
     /// A page of turns, newest first, before the turn `before`. It ends early if it needs many log reads.
-    pub async fn prompts(self, before: Option<PromptId>, limit: usize) -> Result<PromptList, Refusal> {
+    pub async fn prompts(self, before: Option<PromptId>, limit: usize) -> Result<PromptList, SessionError> {
         let (mut prompts, mut next_cursor) = (Vec::new(), None);
         let (mut read, enough) = (0, 4 * self.context.limits.max_page_bytes);
         for number in self.turns_before(before).await? {
@@ -50,7 +50,7 @@ impl SessionQuery<'_> {
     async fn turns_before(
         self,
         before: Option<PromptId>,
-    ) -> Result<impl Iterator<Item = u32> + use<>, Refusal> {
+    ) -> Result<impl Iterator<Item = u32> + use<>, SessionError> {
         let last = self.record().await?.last_prompt;
         let newest = before.map_or(last, |before| before.number().saturating_sub(1).min(last));
         Ok((1..=newest).rev())
@@ -59,19 +59,19 @@ impl SessionQuery<'_> {
     pub(in crate::session) async fn prompt_record(
         self,
         prompt: PromptId,
-    ) -> Result<Option<PromptRecord>, Refusal> {
+    ) -> Result<Option<PromptRecord>, SessionError> {
         read_record(self.context, Table::Prompt, record::prompt_key(self.id(), prompt)).await
     }
 
     /// The current state of a turn. `None` if there is no such turn.
-    pub async fn prompt_state(self, prompt: PromptId) -> Result<Option<Prompt>, Refusal> {
+    pub async fn prompt_state(self, prompt: PromptId) -> Result<Option<Prompt>, SessionError> {
         let committed = self.log.committed();
         let Some(record) = self.prompt_record(prompt).await? else { return Ok(None) };
         Ok(Some(self.prompt_with_text(&record, committed).await?.0))
     }
 
     /// The position of a turn in the log, read from its record alone. `None` if there is no such turn.
-    pub async fn prompt_range(self, prompt: PromptId) -> Result<Option<PromptRange>, Refusal> {
+    pub async fn prompt_range(self, prompt: PromptId) -> Result<Option<PromptRange>, SessionError> {
         let record = self.prompt_record(prompt).await?;
         Ok(record.map(|PromptRecord { first_seq, last_seq, .. }| PromptRange { first_seq, last_seq }))
     }
@@ -82,7 +82,7 @@ impl SessionQuery<'_> {
         self,
         record: &PromptRecord,
         committed: u64,
-    ) -> Result<(Prompt, usize), Refusal> {
+    ) -> Result<(Prompt, usize), SessionError> {
         let last = record.last_seq.unwrap_or(committed);
         self.wait_durable(last).await?;
         let FoldedTurn { turn, seq, read_bytes: read } = self.fold_turn(record, last).await?;
@@ -92,7 +92,7 @@ impl SessionQuery<'_> {
     }
 
     /// Folds the events of a turn up to `last`.
-    async fn fold_turn(self, record: &PromptRecord, last: u64) -> Result<FoldedTurn, Refusal> {
+    async fn fold_turn(self, record: &PromptRecord, last: u64) -> Result<FoldedTurn, SessionError> {
         let (mut turn, mut seq, mut read) = (TurnFold::new(), record.first_seq - 1, 0);
         while seq < last {
             let runs = self.read(seq).await?;
@@ -120,7 +120,7 @@ impl SessionQuery<'_> {
         session: Session,
         before: Option<PromptId>,
         limit: usize,
-    ) -> Result<Transcript, Refusal> {
+    ) -> Result<Transcript, SessionError> {
         let last = session.last_event_id.seq;
         let (mut turns, mut next_cursor) = (Vec::new(), None);
         let mut oldest = None;

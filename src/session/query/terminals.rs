@@ -2,8 +2,8 @@
 
 use super::SessionQuery;
 use crate::api::{Terminal, TerminalList, TerminalWindow};
+use crate::session::error::SessionError;
 use crate::session::record::{self, TerminalRecord};
-use crate::session::refusal::Refusal;
 use crate::session::stored::read_record;
 use crate::store::Table;
 use crate::transcript::OutputFold;
@@ -11,7 +11,11 @@ use crate::types::TerminalId;
 
 impl SessionQuery<'_> {
     /// A page of terminals, newest first. `before` is the last terminal of the previous page.
-    pub async fn terminals(self, before: Option<TerminalId>, limit: usize) -> Result<TerminalList, Refusal> {
+    pub async fn terminals(
+        self,
+        before: Option<TerminalId>,
+        limit: usize,
+    ) -> Result<TerminalList, SessionError> {
         let last = self.record().await?.last_terminal;
         let newest = before.map_or(last, |before| before.number().saturating_sub(1).min(last));
         let (mut terminals, mut next_cursor) = (Vec::new(), None);
@@ -27,14 +31,14 @@ impl SessionQuery<'_> {
         Ok(TerminalList { terminals, next_cursor })
     }
 
-    async fn terminal_record(self, terminal: TerminalId) -> Result<Option<TerminalRecord>, Refusal> {
+    async fn terminal_record(self, terminal: TerminalId) -> Result<Option<TerminalRecord>, SessionError> {
         read_record(self.context, Table::Terminal, record::terminal_key(self.id(), terminal)).await
     }
 
-    /// A terminal with the tail of its output, as stored in the log.
-    pub async fn terminal(self, terminal: TerminalId) -> Result<TerminalWindow, Refusal> {
+    /// A terminal with the tail of its output, as stored in the log. `None` if there is no such terminal.
+    pub async fn terminal(self, terminal: TerminalId) -> Result<Option<TerminalWindow>, SessionError> {
         let committed = self.log.committed();
-        let record = self.terminal_record(terminal).await?.ok_or(Refusal::NotFound("terminal"))?;
+        let Some(record) = self.terminal_record(terminal).await? else { return Ok(None) };
         let last = record.last_seq.unwrap_or(committed);
         self.wait_durable(last).await?;
         let mut window = OutputFold::new(terminal, self.context.limits.default_terminal_bytes);
@@ -51,12 +55,12 @@ impl SessionQuery<'_> {
         }
         let OutputFold { output, offset, .. } = window;
         let last_event_id = self.log.id(last.max(record.first_seq));
-        Ok(TerminalWindow {
+        Ok(Some(TerminalWindow {
             terminal: record.shown.into(),
             output,
             offset,
             truncated: offset > 0,
             last_event_id,
-        })
+        }))
     }
 }

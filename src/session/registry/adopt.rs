@@ -4,6 +4,7 @@ use crate::acp::TraceContext;
 use crate::agent::{AgentFailure, AgentSpec};
 use crate::api::CreateSession;
 use crate::session::context::Context;
+use crate::session::error::{AgentSessionsError, CreateError, InputError};
 use crate::session::query::agent_sessions;
 use crate::session::refusal::Refusal;
 use crate::types::{AgentName, KeyedCounts, KeyedGuard, Principal, Scope, Tenant};
@@ -26,12 +27,12 @@ pub(super) async fn begin_adoption(
     by: &Principal,
     agent: &AgentName,
     id: &str,
-) -> Result<AdoptionGuard, Refusal> {
-    let in_use = |detail: &str| Refusal::invalid("/agentSessionId", detail);
+) -> Result<AdoptionGuard, CreateError> {
+    let in_use = |detail: &str| InputError::invalid("/agentSessionId", detail);
     let guard = adoptions.acquire((by.tenant.clone(), agent.clone(), id.to_owned()), 1);
     let guard = guard.ok_or_else(|| in_use("another request is adopting this session"))?;
     match agent_sessions::find_by_agent_session(context, by, agent, id).await? {
-        Some(ours) => Err(in_use(&format!("session {ours} already uses this session of the agent"))),
+        Some(ours) => Err(in_use(&format!("session {ours} already uses this session of the agent")).into()),
         None => Ok(guard),
     }
 }
@@ -40,14 +41,14 @@ pub(super) async fn begin_adoption(
 pub(super) fn adopted_session<'a>(
     by: &Principal,
     request: &'a CreateSession,
-) -> Result<Option<&'a str>, Refusal> {
+) -> Result<Option<&'a str>, InputError> {
     let Some(id) = request.agent_session_id.as_deref() else { return Ok(None) };
     if !by.scopes.contains(Scope::Admin) {
         let detail = "adopting a session of the agent requires the scope admin";
-        return Err(Refusal::Forbidden(detail.to_owned()));
+        return Err(InputError::Forbidden(detail.to_owned()));
     }
     if id.is_empty() || id.len() > AGENT_SESSION_ID_BYTES {
-        return Err(Refusal::invalid("/agentSessionId", "expected an id of 1 to 1024 bytes"));
+        return Err(InputError::invalid("/agentSessionId", "expected an id of 1 to 1024 bytes"));
     }
     Ok(Some(id))
 }
@@ -59,16 +60,16 @@ pub(super) async fn find_listed_folder(
     spec: &AgentSpec,
     id: &str,
     trace: Option<&TraceContext>,
-) -> Result<String, Refusal> {
+) -> Result<String, CreateError> {
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_LIST_PAGES {
         let page = agent_sessions::list(context, by, spec, (None, cursor.as_deref()), trace).await;
-        let page = page.map_err(|refusal| match refusal {
-            Refusal::Agent(AgentFailure::Unsupported { .. }) => Refusal::invalid(
-                "/cwd",
-                "required, because the agent cannot report the working folder of its sessions",
-            ),
-            refusal => refusal,
+        let page = page.map_err(|error| match error {
+            AgentSessionsError::Agent(Refusal::Agent(AgentFailure::Unsupported { .. })) => {
+                let detail = "required, because the agent cannot report the working folder of its sessions";
+                InputError::invalid("/cwd", detail).into()
+            }
+            error => CreateError::List(error),
         })?;
         let folder = page.sessions.iter().find(|listed| listed.agent_session_id == id);
         let folder = folder.and_then(|listed| listed.members.iter().find(|(name, _)| name == "cwd"));
@@ -80,5 +81,6 @@ pub(super) async fn find_listed_folder(
             break;
         }
     }
-    Err(Refusal::invalid("/agentSessionId", "the agent lists no such session below the workspace roots"))
+    Err(InputError::invalid("/agentSessionId", "the agent lists no such session below the workspace roots")
+        .into())
 }

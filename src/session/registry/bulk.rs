@@ -5,8 +5,8 @@ use tracing::Instrument;
 use super::SessionRegistry;
 use crate::acp::TraceContext;
 use crate::api::{BulkResult, BulkResults};
+use crate::session::error::{ListError, SessionError, ToProblem};
 use crate::session::query::ListQuery;
-use crate::session::refusal::Refusal;
 use crate::types::{Principal, SessionId};
 
 /// The number of sessions that are closed or deleted concurrently.
@@ -29,7 +29,7 @@ impl SessionRegistry {
         action: BulkAction,
         query: &ListQuery,
         trace: Option<TraceContext>,
-    ) -> Result<BulkResults, Refusal> {
+    ) -> Result<BulkResults, ListError> {
         let page = self.list(by, query).await?;
         let mut results = Vec::with_capacity(page.sessions.len());
         for batch in page.sessions.chunks(CONCURRENCY) {
@@ -41,9 +41,11 @@ impl SessionRegistry {
             let running: Vec<_> =
                 batch.iter().map(|session| (session.session_id, one(session.session_id))).collect();
             for (session_id, ended) in running {
-                let ended = ended.await.map_err(|error| Refusal::internal(&error)).flatten();
-                let problem = ended.as_ref().err().map(Refusal::problem);
-                let status = ended.unwrap_or_else(|refusal| refusal.code().status());
+                let ended = ended.await.map_err(SessionError::from).flatten();
+                let (status, problem) = match ended {
+                    Ok(status) => (status, None),
+                    Err(error) => (error.problem().status, Some(error.problem())),
+                };
                 results.push(BulkResult { session_id, status, problem });
             }
         }
@@ -56,10 +58,10 @@ impl SessionRegistry {
         action: BulkAction,
         id: SessionId,
         trace: Option<TraceContext>,
-    ) -> Result<u16, Refusal> {
+    ) -> Result<u16, SessionError> {
         let session = match (self.open(by, id).await, action) {
             // Another client has deleted the session.
-            (Err(Refusal::NoSuchSession), BulkAction::Delete) => return Ok(204),
+            (Err(SessionError::NoSuchSession), BulkAction::Delete) => return Ok(204),
             (session, _) => session?,
         };
         match action {

@@ -12,6 +12,7 @@ use crate::api::{CreateSession, Session};
 use crate::pool::AcquireError;
 use crate::session::actor::Actor;
 use crate::session::command::{Command, CreateWaiter};
+use crate::session::error::{CreateError, SessionError};
 use crate::session::idempotency::{Claim, IdempotencyKey};
 use crate::session::origin::Origin;
 use crate::session::record::SessionRecord;
@@ -42,7 +43,7 @@ impl SessionRegistry {
         request: CreateSession,
         key: Option<IdempotencyKey>,
         trace: Option<TraceContext>,
-    ) -> Result<Created, Refusal> {
+    ) -> Result<Created, CreateError> {
         let (registry, owner) = (self.clone(), by.clone());
         let create = async move |claim| registry.create_new(&owner, request, trace, claim).await;
         self.create_once(by, key, create).await
@@ -55,9 +56,9 @@ impl SessionRegistry {
         by: &Principal,
         key: Option<IdempotencyKey>,
         create: impl FnOnce(Option<Claim>) -> F + Send + 'static,
-    ) -> Result<Created, Refusal>
+    ) -> Result<Created, CreateError>
     where
-        F: Future<Output = Result<Session, Refusal>> + Send,
+        F: Future<Output = Result<Session, CreateError>> + Send,
     {
         let (registry, by) = (self.clone(), by.clone());
         let created = async move {
@@ -66,8 +67,8 @@ impl SessionRegistry {
                 match registry.open(&by, previous.session).await {
                     Ok(session) => return Ok(Created { session: session.snapshot().await?, replayed: true }),
                     // That session was deleted since, so the client gets a new one.
-                    Err(Refusal::NoSuchSession) => {}
-                    Err(refusal) => return Err(refusal),
+                    Err(SessionError::NoSuchSession) => {}
+                    Err(error) => return Err(error.into()),
                 }
             }
             let session = create(claimed.claim).await?;
@@ -75,7 +76,7 @@ impl SessionRegistry {
             Ok(Created { session, replayed: false })
         };
         let created = self.context().shutdown.spawn_isolated(created.in_current_span());
-        created.await.map_err(|error| Refusal::internal(&error))?
+        created.await.map_err(SessionError::from)?
     }
 
     async fn create_new(
@@ -84,13 +85,13 @@ impl SessionRegistry {
         mut request: CreateSession,
         trace: Option<TraceContext>,
         claim: Option<Claim>,
-    ) -> Result<Session, Refusal> {
+    ) -> Result<Session, CreateError> {
         let context = self.context();
         if context.log.alarm().is_some() {
-            return Err(Refusal::StorageFull);
+            return Err(SessionError::StorageFull.into());
         }
         let spec = context.catalogue.agent(&request.agent);
-        let Some(spec) = spec else { return Err(AcquireError::NoSuchAgent.into()) };
+        let Some(spec) = spec else { return Err(Refusal::from(AcquireError::NoSuchAgent).into()) };
         let id = context.ids.session();
         let adopted = adopt::adopted_session(by, &request)?.map(str::to_owned);
         let adoption = match &adopted {
@@ -116,10 +117,10 @@ impl SessionRegistry {
         by: &Principal,
         record: SessionRecord,
         CreateOptions { origin, claim, trace }: CreateOptions,
-    ) -> Result<Session, Refusal> {
+    ) -> Result<Session, CreateError> {
         let context = self.context();
         let (id, own_folder) = (record.session_id, record.own_folder && origin == Origin::New);
-        let log = context.log.session(&by.tenant, id).await.map_err(|error| Refusal::internal(&error))?;
+        let log = context.log.session(&by.tenant, id).await.map_err(SessionError::from)?;
         let (mut actor, entry) = Actor::new(context, log, record);
         // The agent may rename a fork, because no user chose the inherited title for it.
         match origin {
@@ -138,9 +139,9 @@ impl SessionRegistry {
         // Other clients can find the session only after its creation succeeded.
         entry.visible.store(false, Ordering::Release);
         let entry = self.entries.install(actor, entry);
-        match created.await.unwrap_or(Err(Refusal::Internal)) {
+        match created.await.unwrap_or(Err(SessionError::Internal.into())) {
             Ok((session, seq)) => {
-                entry.log.wait(seq).await.map_err(|error| Refusal::internal(&error))?;
+                entry.log.wait(seq).await.map_err(SessionError::from)?;
                 entry.visible.store(true, Ordering::Release);
                 Ok(session)
             }
@@ -155,7 +156,7 @@ impl SessionRegistry {
                         tracing::warn!(session = %id, "could not remove the folder of a session that could not be created");
                     }
                 }
-                Err(refusal)
+                Err(refusal.into())
             }
         }
     }

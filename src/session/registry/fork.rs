@@ -10,6 +10,7 @@ use crate::agent::AgentFailure;
 use crate::api::Session;
 use crate::jsonrpc::RpcError;
 use crate::session::command::ClientCall;
+use crate::session::error::CreateError;
 use crate::session::handle::SessionHandle;
 use crate::session::idempotency::{Claim, IdempotencyKey};
 use crate::session::origin::{Origin, can_fork};
@@ -25,7 +26,7 @@ impl SessionRegistry {
         parent: &SessionHandle,
         key: Option<IdempotencyKey>,
         trace: Option<TraceContext>,
-    ) -> Result<Created, Refusal> {
+    ) -> Result<Created, CreateError> {
         let (registry, owner, parent) = (self.clone(), by.clone(), parent.clone());
         let create = async move |claim| registry.create_fork(&owner, &parent, trace, claim).await;
         self.create_once(by, key, create).await
@@ -37,7 +38,7 @@ impl SessionRegistry {
         parent: &SessionHandle,
         trace: Option<TraceContext>,
         claim: Option<Claim>,
-    ) -> Result<Session, Refusal> {
+    ) -> Result<Session, CreateError> {
         let context = self.context();
         // The parent's actor checks the capabilities again.
         let agent = parent.query().record().await?.agent;

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 use crate::eventlog::Records;
 use crate::session::context::Context;
 use crate::session::entries::ActorEntries;
+use crate::session::error::SessionError;
 use crate::session::handle::SessionHandle;
 use crate::session::record::{self, IdempotencyRecord};
-use crate::session::refusal::Refusal;
 use crate::store::Table;
 use crate::types::{Principal, Scopes};
 
@@ -42,7 +42,7 @@ pub(super) async fn run(entries: ActorEntries) {
 async fn erase_expired_sessions(entries: &ActorEntries) {
     let log = &entries.context().log;
     for (tenant, id) in log.expired(BATCH) {
-        if matches!(entries.entry(id).await, Err(Refusal::NoSuchSession)) {
+        if matches!(entries.entry(id).await, Err(SessionError::NoSuchSession)) {
             // The log of a deleted session contains only its last event.
             if matches!(log.get(Table::Tombstone, id.as_bytes().to_vec()).await, Ok(None)) {
                 tracing::warn!(session = %id, "an expired log belongs to no session; erasing it");
@@ -62,11 +62,11 @@ async fn erase_expired_sessions(entries: &ActorEntries) {
     }
 }
 
-async fn delete_expired_keys(context: &Context) -> Result<(), Refusal> {
+async fn delete_expired_keys(context: &Context) -> Result<(), SessionError> {
     let mut after: Option<Vec<u8>> = None;
     loop {
         let page = context.log.scan(Table::Idempotency, Vec::new(), after.take(), BATCH).await;
-        let page = page.map_err(|error| Refusal::internal(&error))?;
+        let page = page?;
         let Some((last, _)) = page.last() else { return Ok(()) };
         after = Some(last.clone());
         let now = context.log.expiry().earliest_now();
@@ -79,7 +79,7 @@ async fn delete_expired_keys(context: &Context) -> Result<(), Refusal> {
             }
         }
         if !records.is_empty() {
-            context.log.write(records).await.map_err(|error| Refusal::internal(&error))?;
+            context.log.write(records).await?;
         }
     }
 }

@@ -19,10 +19,10 @@ use crate::agent::AgentSpec;
 use crate::api::{AgentSessionList, SessionList};
 use crate::session::context::Context;
 use crate::session::entries::ActorEntries;
+use crate::session::error::{AgentSessionsError, ListError, SessionError};
 use crate::session::handle::SessionHandle;
 use crate::session::metadata_index;
 use crate::session::query::{ListQuery, agent_sessions, list};
-use crate::session::refusal::Refusal;
 use crate::store::Table;
 use crate::types::{Principal, SessionId};
 
@@ -40,7 +40,7 @@ pub struct SessionRegistry {
 
 impl SessionRegistry {
     /// Starts the registry after it has closed every session that a crash left open.
-    pub async fn start(context: Context) -> Result<Self, Refusal> {
+    pub async fn start(context: Context) -> Result<Self, SessionError> {
         metadata_index::build(&context).await?;
         let entries = ActorEntries::new(context);
         load_open_sessions(&entries).await?;
@@ -52,13 +52,13 @@ impl SessionRegistry {
         self.entries.context()
     }
 
-    pub async fn open(&self, by: &Principal, id: SessionId) -> Result<SessionHandle, Refusal> {
+    pub async fn open(&self, by: &Principal, id: SessionId) -> Result<SessionHandle, SessionError> {
         let entry = self.entries.find(&by.tenant, id).await?;
         Ok(SessionHandle::new(self.entries.clone(), entry))
     }
 
     /// A page of the tenant's sessions, newest first.
-    pub async fn list(&self, by: &Principal, query: &ListQuery) -> Result<SessionList, Refusal> {
+    pub async fn list(&self, by: &Principal, query: &ListQuery) -> Result<SessionList, ListError> {
         list::list(self.context(), by, query).await
     }
 
@@ -69,23 +69,23 @@ impl SessionRegistry {
         spec: &AgentSpec,
         page: (Option<String>, Option<&str>),
         trace: Option<&TraceContext>,
-    ) -> Result<AgentSessionList, Refusal> {
+    ) -> Result<AgentSessionList, AgentSessionsError> {
         agent_sessions::list(self.context(), by, spec, page, trace).await
     }
 }
 
 /// Loads every session that was open when the gateway stopped. Loading a session closes its turns.
-async fn load_open_sessions(entries: &ActorEntries) -> Result<(), Refusal> {
+async fn load_open_sessions(entries: &ActorEntries) -> Result<(), SessionError> {
     let context = entries.context();
     let mut after: Option<Vec<u8>> = None;
     loop {
         let page = context.log.scan(Table::Open, Vec::new(), after.take(), PAGE_SESSIONS).await;
-        let page = page.map_err(|error| Refusal::internal(&error))?;
+        let page = page?;
         let mut loaded = Vec::new();
         for (key, _) in &page {
             let Ok(id) = uuid::Uuid::from_slice(key) else { continue };
-            let loader = entries.clone();
-            let load = async move { loader.entry(SessionId::from_uuid(id)).await };
+            let actors = entries.clone();
+            let load = async move { actors.entry(SessionId::from_uuid(id)).await };
             // A session that cannot be loaded must not keep the other sessions from starting.
             match context.shutdown.spawn_isolated(load).await {
                 Ok(Ok(entry)) => loaded.push(entry),
@@ -100,7 +100,7 @@ async fn load_open_sessions(entries: &ActorEntries) -> Result<(), Refusal> {
         // The first reader after a crash finds an end for every turn, unless the disk is full.
         for entry in loaded {
             let durable = entry.log.wait_or_full(entry.log.appended()).await;
-            durable.map_err(|error| Refusal::internal(&error))?;
+            durable?;
         }
         match page.last() {
             Some((key, _)) => after = Some(key.clone()),

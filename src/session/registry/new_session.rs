@@ -6,8 +6,8 @@ use crate::acp::{self, client_input_policy};
 use crate::agent::AgentSpec;
 use crate::api::{self, CreateSession, McpServer};
 use crate::session::context::Context;
+use crate::session::error::{CreateError, InputError, SessionError};
 use crate::session::record::{SessionRecord, StoredState};
-use crate::session::refusal::Refusal;
 use crate::session::requirements;
 use crate::session::validation::{check_metadata, check_title};
 use crate::types::{OnTimeout, Principal, SessionId};
@@ -24,7 +24,7 @@ pub(super) async fn record(
     id: SessionId,
     request: CreateSession,
     spec: &AgentSpec,
-) -> Result<SessionRecord, Refusal> {
+) -> Result<SessionRecord, CreateError> {
     check_request(&request, spec)?;
     let metadata = request.metadata.unwrap_or_default();
     let mcp_servers = mcp_servers(spec, &request.mcp_servers)?;
@@ -45,9 +45,9 @@ pub(super) async fn record(
         };
         let directories: Vec<String> =
             directories.iter().enumerate().map(existing).collect::<Result<_, _>>()?;
-        Ok::<_, Refusal>((workspaces.folder(id, cwd.as_deref())?, directories))
+        Ok::<_, CreateError>((workspaces.folder(id, cwd.as_deref())?, directories))
     });
-    let (folder, additional_directories) = folders.await.map_err(|error| Refusal::internal(&error))??;
+    let (folder, additional_directories) = folders.await.map_err(SessionError::from)??;
     let now = context.ids.now();
     Ok(SessionRecord {
         session_id: id,
@@ -87,7 +87,7 @@ pub(super) async fn record(
 }
 
 /// Checks the members of a request that need neither a process nor a file.
-fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), Refusal> {
+fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), InputError> {
     check_title(request.title.as_deref())?;
     if let Some(metadata) = &request.metadata {
         check_metadata(metadata)?;
@@ -100,36 +100,37 @@ fn check_request(request: &CreateSession, spec: &AgentSpec) -> Result<(), Refusa
     check_count("/mcpServers", request.mcp_servers.len())?;
     if let Some(meta) = &request.meta {
         client_input_policy::check_meta(&spec.settings.allowed_meta_keys, meta)
-            .map_err(|gated| Refusal::from_policy(&gated, ""))?;
+            .map_err(|gated| InputError::from_policy(&gated, ""))?;
     }
     Ok(())
 }
 
 /// Clients name MCP servers. They never supply a command or a URL.
-fn mcp_servers(spec: &AgentSpec, wanted: &[McpServer]) -> Result<Vec<String>, Refusal> {
+fn mcp_servers(spec: &AgentSpec, wanted: &[McpServer]) -> Result<Vec<String>, InputError> {
     let server = |(at, server): (usize, &McpServer)| match server {
         McpServer::Name(name) if spec.mcp.contains_key(name) => Ok(name.clone()),
         McpServer::Name(_) => {
-            Err(Refusal::invalid(format!("/mcpServers/{at}"), "no MCP server of that name is configured"))
+            Err(InputError::invalid(format!("/mcpServers/{at}"), "no MCP server of that name is configured"))
         }
-        McpServer::Inline(_) => Err(Refusal::Forbidden(
+        McpServer::Inline(_) => Err(InputError::Forbidden(
             "clients cannot define MCP servers; name one of the configuration ([mcp.<name>])".to_owned(),
         )),
     };
     wanted.iter().enumerate().map(server).collect()
 }
 
-fn check_count(pointer: &str, count: usize) -> Result<(), Refusal> {
-    if count > MAX_LIST_LEN { Err(Refusal::invalid(pointer, "at most 64")) } else { Ok(()) }
+fn check_count(pointer: &str, count: usize) -> Result<(), InputError> {
+    if count > MAX_LIST_LEN { Err(InputError::invalid(pointer, "at most 64")) } else { Ok(()) }
 }
 
-fn check_paths<'a>(paths: impl Iterator<Item = (&'static str, &'a String)>) -> Result<(), Refusal> {
+fn check_paths<'a>(paths: impl Iterator<Item = (&'static str, &'a String)>) -> Result<(), InputError> {
     let mut long = paths.filter(|(_, path)| path.len() > PATH_BYTES);
-    long.next().map_or(Ok(()), |(pointer, _)| Err(Refusal::invalid(pointer, "a path of at most 4096 bytes")))
+    long.next()
+        .map_or(Ok(()), |(pointer, _)| Err(InputError::invalid(pointer, "a path of at most 4096 bytes")))
 }
 
 /// A client can only narrow the agent's policy.
-fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result<(), Refusal> {
+fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result<(), InputError> {
     let Some(policy) = policy else { return Ok(()) };
     let entry = &spec.settings;
     for (pointer, wanted, permitted) in [
@@ -137,20 +138,20 @@ fn check_policy(policy: Option<&api::SessionPolicy>, spec: &AgentSpec) -> Result
         ("/policy/terminals", policy.terminals, entry.terminals),
     ] {
         if wanted.is_some_and(|wanted| wanted > permitted) {
-            return Err(Refusal::invalid(pointer, "a session can only narrow the setting of the agent"));
+            return Err(InputError::invalid(pointer, "a session can only narrow the setting of the agent"));
         }
     }
     let Some(permissions) = &policy.permissions else { return Ok(()) };
     let waits = permissions.on_timeout == Some(OnTimeout::Wait);
     if waits && entry.permissions.on_timeout == OnTimeout::Reject {
-        return Err(Refusal::invalid(
+        return Err(InputError::invalid(
             "/policy/permissions/onTimeout",
             "the agent's entry rejects unanswered requests",
         ));
     }
     let listed = |kind: &String| entry.permissions.allow.contains(kind);
     if !permissions.allow.iter().flatten().all(listed) {
-        return Err(Refusal::invalid(
+        return Err(InputError::invalid(
             "/policy/permissions/allow",
             "the agent's entry does not allow all of these",
         ));
