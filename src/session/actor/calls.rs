@@ -117,7 +117,7 @@ impl Actor {
             config_options: self.journal.fold().config_options.as_deref(),
             setup: self.setup(&servers),
         };
-        target.encode(call)
+        target.encode(&call.call, call.trace.as_ref())
     }
 
     pub(super) fn call_answered(&mut self, id: CallId, outcome: Result<Box<RawValue>, RpcError>) {

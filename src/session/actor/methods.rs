@@ -104,7 +104,7 @@ impl Actor {
             return self.refuse(incoming, error_code::INVALID_PARAMS, "expected a terminalId");
         };
         match self.client_methods.terminals.serve(&named, request) {
-            Some(work) => self.serve(incoming, work),
+            Some(work) => self.serve(incoming, async { WorkOutput::Answer(work.await) }),
             None => self.link.answer(incoming, &Err(acp::resource_not_found(&named))),
         }
     }
@@ -128,11 +128,12 @@ impl Actor {
         self.serve_to_completion(incoming, async move {
             let cwd = match folders.resolve(&asked, &shutdown).await {
                 Ok(cwd) => cwd,
-                Err(output) => return output,
+                Err(error) => return WorkOutput::Terminal(Box::new(Err(error))),
             };
             let shown = cwd.to_string_lossy().into_owned();
             let spec = workspace::terminal_spec(&asked, cwd);
-            NewTerminal::output(workspace::start_terminal(&terminals, spec).await, asked, shown)
+            let started = workspace::start_terminal(&terminals, spec).await;
+            WorkOutput::Terminal(Box::new(NewTerminal::new(started, asked, shown)))
         });
     }
 

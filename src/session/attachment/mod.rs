@@ -10,6 +10,7 @@
 mod discarded;
 mod replay;
 mod restore;
+mod setup;
 mod sign_in;
 mod subagents;
 
@@ -22,14 +23,17 @@ use serde_json::value::RawValue;
 use tokio::time::{Duration, Instant};
 
 pub(super) use self::discarded::DiscardCounter;
+pub(super) use self::replay::History;
 use self::replay::Replay;
 use self::restore::Restoring;
 pub(super) use self::restore::{LostContext, Refused, RestoreStep, Retry, Setup};
+pub(super) use self::setup::AttachMethod;
+use self::setup::PreAttachBuffer;
 pub(super) use self::sign_in::LoadSignIn;
 pub(super) use self::subagents::SessionOwner;
 use self::subagents::Subagents;
-use crate::acp::{self, AcpVersion, update};
-use crate::api::event::AttachedBy;
+use crate::acp::update;
+use crate::api::event::LostReason;
 use crate::jsonrpc::{CallId, RpcError};
 use crate::types::Limits;
 
@@ -97,24 +101,6 @@ struct SettingUp {
     buffer: PreAttachBuffer,
 }
 
-/// Buffers the updates that arrive before the agent's session id is known.
-#[derive(Debug, Default)]
-struct PreAttachBuffer {
-    updates: VecDeque<Box<RawValue>>,
-    bytes: usize,
-    discarded: DiscardCounter,
-}
-
-/// The method that attaches the session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AttachMethod {
-    New,
-    Resume,
-    Load,
-    /// A new agent session without the conversation, because the former one cannot be restored.
-    Fresh,
-}
-
 /// The agent's response to the setup.
 #[derive(Debug)]
 pub(super) struct SetupResponse {
@@ -152,17 +138,6 @@ pub(super) enum Overdue {
     },
     Release,
     Idle,
-}
-
-/// The treatment of an update of the session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum History {
-    /// The update is not part of a replay.
-    Live,
-    /// The update is history that is new to the log.
-    New,
-    /// The log already contains this history.
-    Known,
 }
 
 impl Attachment {
@@ -375,6 +350,59 @@ impl Attachment {
         })
     }
 
+    // Restore.
+
+    /// Counts a failed attempt to restore the session, and schedules the next one. `timeout`: how long attempts may take
+    /// together.
+    pub(super) fn retry_restore(
+        &mut self,
+        error: RpcError,
+        in_use: bool,
+        timeout: Duration,
+        now: Instant,
+    ) -> Retry {
+        let (restoring, retry) = Restoring::next(self.restoring.as_ref(), error, in_use, timeout, now);
+        self.restoring = Some(restoring);
+        retry
+    }
+
+    /// Whether another process used the session at the last attempt to restore it.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.restoring.as_ref().is_some_and(|restoring| restoring.in_use)
+    }
+
+    /// The next setup begins a new agent session without the conversation.
+    pub(super) fn lose_context(&mut self, reason: LostReason, detail: Option<String>) {
+        self.lost_context = Some(LostContext { reason, detail });
+    }
+
+    /// Why the attached session does not have the conversation.
+    pub(super) fn take_lost_context(&mut self, method: AttachMethod) -> Option<LostContext> {
+        self.lost_context.take().filter(|_| method == AttachMethod::Fresh)
+    }
+
+    /// Handles the first response to a prompt after a restore. `rejected`: the agent does not know the session. Returns
+    /// whether the restore has to be doubted.
+    pub(super) fn prompt_answered(&mut self, rejected: bool) -> bool {
+        self.unproven &= rejected;
+        self.unproven
+    }
+
+    /// The progress of the sign-in that the process needs to load the session.
+    pub(super) fn load_sign_in(&self) -> LoadSignIn {
+        self.load_sign_in
+    }
+
+    /// Handles the response to a step of the sign-in. Returns the agent's error to the load if the step failed.
+    pub(super) fn sign_in_answered(&mut self, succeeded: bool) -> Option<RpcError> {
+        match std::mem::replace(&mut self.state, State::Attached) {
+            State::SigningIn { refusal, .. } if !succeeded => return Some(refusal),
+            State::SigningIn { .. } => self.load_sign_in = self.load_sign_in.next(),
+            other => self.state = other,
+        }
+        None
+    }
+
     // Processes that died while they were idle.
 
     /// Whether the session needs its process, and has neither received an update nor sent a prompt on it.
@@ -464,44 +492,7 @@ impl Attachment {
 
     /// Accepts updates of the child session that a `subagent_update` announces. Returns false if there are too many, or if
     /// its id is too long.
-    pub(super) fn announce_subagent(&mut self, update: &RawValue) -> bool {
-        acp::update::subagent_of(update).is_none_or(|id| self.subagents.add(&id))
-    }
-}
-
-impl PreAttachBuffer {
-    /// Appends an update. Discards the oldest updates above the limits.
-    fn push(&mut self, params: Box<RawValue>, limits: &Limits) {
-        self.bytes += params.get().len();
-        self.updates.push_back(params);
-        while self.updates.len() > limits.max_pre_attach_updates || self.bytes > limits.max_batch_bytes {
-            let Some(oldest) = self.updates.pop_front() else { return };
-            self.bytes -= oldest.get().len();
-            if let Some(discarded) = self.discarded.increment() {
-                tracing::warn!(
-                    discarded,
-                    "discarded an update that arrived before its session was known; the buffer is full"
-                );
-            }
-        }
-    }
-}
-
-impl AttachMethod {
-    pub(super) const fn attached_by(self) -> AttachedBy {
-        match self {
-            Self::New => AttachedBy::New,
-            Self::Resume => AttachedBy::Resume,
-            Self::Load => AttachedBy::Load,
-            Self::Fresh => AttachedBy::Fresh,
-        }
-    }
-
-    pub(super) const fn method(self, version: AcpVersion) -> &'static str {
-        match self {
-            Self::New | Self::Fresh => acp::method::SESSION_NEW,
-            Self::Resume => acp::method::SESSION_RESUME,
-            Self::Load => version.replay_method(),
-        }
+    pub(super) fn announce_subagent(&mut self, announced: &RawValue) -> bool {
+        update::subagent_of(announced).is_none_or(|id| self.subagents.add(&id))
     }
 }

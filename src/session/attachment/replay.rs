@@ -4,8 +4,18 @@
 
 use tokio::time::Instant;
 
-use super::History;
 use crate::types::Limits;
+
+/// The treatment of an update of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::session) enum History {
+    /// The update is not part of a replay.
+    Live,
+    /// The update is history that is new to the log.
+    New,
+    /// The log already contains this history.
+    Known,
+}
 
 /// A replay whose response has arrived.
 #[derive(Debug)]

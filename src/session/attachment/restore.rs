@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{AttachMethod, Attachment};
+use super::setup::AttachMethod;
 use crate::acp::{AgentCapabilities, RestoreFailure};
 use crate::api::event::LostReason;
 use crate::jsonrpc::RpcError;
@@ -20,7 +20,7 @@ pub(super) struct Restoring {
     pub(super) deadline: Instant,
     attempts: u32,
     /// Whether another process uses the session.
-    in_use: bool,
+    pub(super) in_use: bool,
     pub(super) error: RpcError,
 }
 
@@ -131,54 +131,26 @@ pub(in crate::session) struct Retry {
 }
 
 impl Restoring {
-    /// The time until the next attempt.
-    fn backoff(&self) -> Duration {
-        let doubled = RESTORE_BACKOFF_MIN * 2_u32.saturating_pow(self.attempts.saturating_sub(1).min(16));
-        doubled.min(RESTORE_BACKOFF_MAX)
-    }
-}
-
-impl Attachment {
-    /// Counts a failed attempt to restore the session, and schedules the next one. `timeout`: how long attempts may take
-    /// together.
-    pub(in crate::session) fn retry_restore(
-        &mut self,
+    /// Counts another failed attempt. `timeout`: how long attempts may take together.
+    pub(super) fn next(
+        former: Option<&Self>,
         error: RpcError,
         in_use: bool,
         timeout: Duration,
         now: Instant,
-    ) -> Retry {
-        let (deadline, attempts) = match &self.restoring {
-            Some(former) => (former.deadline, former.attempts),
-            None => (now + timeout, 0),
-        };
-        let restoring = Restoring { deadline, attempts: attempts + 1, in_use, error };
+    ) -> (Self, Retry) {
+        let (deadline, attempts) =
+            former.map_or((now + timeout, 0), |former| (former.deadline, former.attempts));
+        let restoring = Self { deadline, attempts: attempts + 1, in_use, error };
         let at = now + restoring.backoff();
         let exhausted = at >= deadline || (!in_use && restoring.attempts >= RESTORE_ATTEMPTS);
         let is_healthy = in_use || restoring.attempts < 2;
-        self.restoring = Some(restoring);
-        Retry { is_healthy, at: (!exhausted).then_some(at) }
+        (restoring, Retry { is_healthy, at: (!exhausted).then_some(at) })
     }
 
-    /// Whether another process used the session at the last attempt to restore it.
-    pub(in crate::session) fn is_in_use(&self) -> bool {
-        self.restoring.as_ref().is_some_and(|restoring| restoring.in_use)
-    }
-
-    /// The next setup begins a new agent session without the conversation.
-    pub(in crate::session) fn lose_context(&mut self, reason: LostReason, detail: Option<String>) {
-        self.lost_context = Some(LostContext { reason, detail });
-    }
-
-    /// Why the attached session does not have the conversation.
-    pub(in crate::session) fn take_lost_context(&mut self, method: AttachMethod) -> Option<LostContext> {
-        self.lost_context.take().filter(|_| method == AttachMethod::Fresh)
-    }
-
-    /// Handles the first response to a prompt after a restore. `rejected`: the agent does not know the session. Returns
-    /// whether the restore has to be doubted.
-    pub(in crate::session) fn prompt_answered(&mut self, rejected: bool) -> bool {
-        self.unproven &= rejected;
-        self.unproven
+    /// The time until the next attempt.
+    fn backoff(&self) -> Duration {
+        let doubled = RESTORE_BACKOFF_MIN * 2_u32.saturating_pow(self.attempts.saturating_sub(1).min(16));
+        doubled.min(RESTORE_BACKOFF_MAX)
     }
 }

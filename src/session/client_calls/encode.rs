@@ -2,9 +2,8 @@
 
 use serde_json::value::RawValue;
 
-use super::PendingCall;
 use crate::acp::client_input_policy::{self, ClientInputError};
-use crate::acp::{self, AcpVersion, AgentCapabilities, ConfigValue, SessionSetup};
+use crate::acp::{self, AcpVersion, AgentCapabilities, ConfigValue, SessionSetup, TraceContext};
 use crate::agent::{AgentFailure, AgentSpec};
 use crate::session::command::ClientCall;
 use crate::session::creation::cannot_adopt;
@@ -66,10 +65,14 @@ pub(in crate::session) struct CallTarget<'a> {
 
 impl CallTarget<'_> {
     /// Encodes a checked call for the agent.
-    pub(in crate::session) fn encode(&self, pending: &PendingCall) -> Result<OutgoingCall, Refusal> {
-        let (id, version, trace) = (self.id, self.version, pending.trace.as_ref());
-        let mut method = pending.call.method().to_owned();
-        let params = match &pending.call {
+    pub(in crate::session) fn encode(
+        &self,
+        call: &ClientCall,
+        trace: Option<&TraceContext>,
+    ) -> Result<OutgoingCall, Refusal> {
+        let (id, version) = (self.id, self.version);
+        let mut method = call.method().to_owned();
+        let params = match call {
             ClientCall::Mode(mode) if version.has_modes() => acp::set_mode(id, mode, trace),
             ClientCall::Mode(mode) => {
                 let option = self.config_options.and_then(acp::mode_option);

@@ -9,8 +9,7 @@ use std::path::PathBuf;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 
-use super::WorkOutput;
-use crate::acp::{self, CreateTerminal, error_code};
+use crate::acp::{self, CreateTerminal, Outcome, error_code};
 use crate::api::{self, TerminalExit};
 use crate::session::record::TerminalRecord;
 use crate::shutdown::Shutdown;
@@ -144,7 +143,7 @@ impl Terminals {
         &mut self,
         id: &str,
         request: TerminalRequest,
-    ) -> Option<impl Future<Output = WorkOutput> + Send + use<>> {
+    ) -> Option<impl Future<Output = Outcome> + Send + use<>> {
         let id: TerminalId = id.parse().ok()?;
         let open = self.open.get_mut(&id).filter(|open| !open.released)?;
         let (exit, scrollback) = (open.exit.subscribe(), open.terminal.scrollback());
@@ -158,7 +157,7 @@ impl Terminals {
             }
         }
         Some(async move {
-            WorkOutput::Answer(Ok(match request {
+            Ok(match request {
                 TerminalRequest::Output => output(&scrollback, exit.borrow().as_ref()),
                 TerminalRequest::WaitForExit => {
                     let exit = wait_exit(exit).await;
@@ -168,7 +167,7 @@ impl Terminals {
                     wait_exit(exit).await;
                     acp::terminal_empty_result()
                 }
-            }))
+            })
         })
     }
 
@@ -236,12 +235,12 @@ pub(in crate::session) struct Folders {
 }
 
 impl Folders {
-    /// The folder in which the command runs. Fails with the output for the agent.
+    /// The folder in which the command runs. Fails with the error for the agent.
     pub(in crate::session) async fn resolve(
         self,
         asked: &CreateTerminal,
         shutdown: &Shutdown,
-    ) -> Result<PathBuf, WorkOutput> {
+    ) -> Result<PathBuf, Box<RawValue>> {
         let (wanted, Self { workspaces, cwd, additional }) = (asked.cwd.clone(), self);
         let find = move || match wanted {
             Some(wanted) => workspaces.open(&cwd, &additional)?.real_directory(&wanted),
@@ -249,32 +248,28 @@ impl Folders {
         };
         match shutdown.spawn_blocking(find).await {
             Ok(Ok(cwd)) => Ok(cwd),
-            Ok(Err(error)) => Err(failed(error_code::INVALID_PARAMS, &format!("cwd: {error}"))),
-            Err(_) => Err(failed(error_code::INTERNAL, "the work was aborted")),
+            Ok(Err(error)) => Err(acp::error(error_code::INVALID_PARAMS, &format!("cwd: {error}"))),
+            Err(_) => Err(acp::error(error_code::INTERNAL, "the work was aborted")),
         }
     }
 }
 
 impl NewTerminal {
-    /// The output of the work for `terminal/create` after the start of its command.
-    pub(in crate::session) fn output(
+    /// The terminal after the start of its command, or the error for the agent.
+    pub(in crate::session) fn new(
         started: Result<StartedTerminal, StartError>,
         asked: CreateTerminal,
         cwd: String,
-    ) -> WorkOutput {
+    ) -> Result<Self, Box<RawValue>> {
         match started {
-            Ok(started) => WorkOutput::Terminal(Box::new(Ok(Self { started, asked, cwd }))),
-            Err(StartError::InvalidSpec(detail)) => failed(error_code::INVALID_PARAMS, &detail),
+            Ok(started) => Ok(Self { started, asked, cwd }),
+            Err(StartError::InvalidSpec(detail)) => Err(acp::error(error_code::INVALID_PARAMS, &detail)),
             Err(error @ StartError::Failed(_)) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "could not start a terminal");
-                failed(error_code::INTERNAL, &error.to_string())
+                Err(acp::error(error_code::INTERNAL, &error.to_string()))
             }
         }
     }
-}
-
-fn failed(code: i64, detail: &str) -> WorkOutput {
-    WorkOutput::Terminal(Box::new(Err(acp::error(code, detail))))
 }
 
 fn output(scrollback: &Scrollback, exit: Option<&TerminalExit>) -> Box<RawValue> {

@@ -3,6 +3,7 @@
 //! A turn runs from a prompt to exactly one end (ACP, Prompt Turn). This part decides; it does not write the log and does
 //! not talk to the agent. Each method changes the state and returns the effect that the actor applies.
 
+mod effect;
 mod turn;
 mod work;
 
@@ -15,6 +16,9 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
 
+pub(super) use self::effect::{
+    Admission, Answered, CancelEffect, Completion, EndedTurn, NotAdmitted, Overdue, TurnClock,
+};
 pub(super) use self::turn::Queued;
 use self::turn::{Cancel, Turn};
 use self::work::{PromptWork, ReportedWork};
@@ -36,88 +40,6 @@ pub(super) struct Turns {
     retry_at: Option<Instant>,
     /// Notifies waiters of the sequence number of the last end of a turn.
     ends: watch::Sender<u64>,
-}
-
-/// The place of a new prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Admission {
-    /// It runs now.
-    Run,
-    /// It waits at this position of the queue, counted from 1.
-    Queue { position: usize },
-}
-
-/// Why a prompt is not admitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NotAdmitted {
-    Behind(PromptId),
-    QueueFull,
-}
-
-/// The effect of the agent's response to `session/prompt`.
-#[derive(Debug)]
-pub(super) enum Answered {
-    /// The end of the turn follows in a `state_update`.
-    Acknowledged,
-    Completed(Completion),
-    /// The agent confirms the cancel with an error.
-    Cancelled,
-    /// The agent does not have the restored session.
-    SessionRejected(RpcError),
-    Failed(RpcError),
-    /// The agent's result does not match ACP.
-    Invalid(RpcError),
-}
-
-/// The data of a completed turn.
-#[derive(Debug)]
-pub(super) struct Completion {
-    pub(super) stop_reason: String,
-    /// The agent's result, or the `state_update` that ended the work.
-    pub(super) result: Box<RawValue>,
-    pub(super) usage: Option<Box<RawValue>>,
-}
-
-/// A turn that was taken to be ended.
-#[derive(Debug)]
-pub(super) struct EndedTurn {
-    pub(super) record: PromptRecord,
-    /// Whether the process is being stopped because the agent ignored the cancel.
-    pub(super) stopping: bool,
-}
-
-/// The effect of a cancel on the running turn.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum CancelEffect {
-    /// The prompt was not sent to the agent, so the turn ends at once.
-    Complete,
-    /// The agent must be asked to cancel.
-    Send(PromptId),
-    /// The agent was asked before, or nothing runs.
-    None,
-}
-
-/// The effect of a deadline of the running turn.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Overdue {
-    /// The agent is silent, or a drain ends the turn.
-    Cancel,
-    /// The agent is idle, so the cancelled turn is complete.
-    Complete,
-    /// The agent ignores the cancel: begin to stop its process.
-    StopProcess,
-    /// The stop of the process takes too long.
-    AbandonProcess,
-}
-
-/// The circumstances of a turn that its deadline depends on.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TurnClock {
-    /// How long the agent may be silent.
-    pub(super) idle_timeout: Duration,
-    /// Whether the agent waits for the gateway or a client. Its silence does not count then.
-    pub(super) agent_waits: bool,
-    pub(super) drain_at: Option<Instant>,
 }
 
 impl Turns {
@@ -524,17 +446,5 @@ impl Turns {
     /// Whether the agent acknowledged the prompt and is idle. ACP then requires no reaction to a cancel.
     fn is_prompt_idle(&self) -> bool {
         !self.work.busy && self.running.as_ref().is_some_and(|turn| turn.work.acknowledged)
-    }
-}
-
-impl Completion {
-    /// The end of a turn that was cancelled.
-    pub(super) fn cancelled() -> Self {
-        let result = format!(r#"{{"stopReason":"{}"}}"#, stop_reason::CANCELLED);
-        Self {
-            stop_reason: stop_reason::CANCELLED.to_owned(),
-            result: RawValue::from_string(result).expect("valid JSON"),
-            usage: None,
-        }
     }
 }
