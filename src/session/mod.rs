@@ -44,7 +44,6 @@ mod requirements;
 mod adopt;
 mod gc;
 mod client_calls;
-mod encode;
 
 pub use bulk::BulkAction;
 pub use command::{Answer, PromptRequest};

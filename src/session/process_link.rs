@@ -9,8 +9,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use super::context::{Context, LiveGuard};
 use super::refusal::Refusal;
-use crate::acp::{self, AcpVersion, ClientCapabilities, InitializeResult, Outcome};
-use crate::agent::{AgentFailure, AgentSpec, Batch, Process};
+use crate::acp::{self, ClientCapabilities, InitializeResult, Outcome};
+use crate::agent::{AcpV1, AgentFailure, AgentSpec, Batch, Dialect, Process};
 use crate::jsonrpc::CallId;
 use crate::pool::{AcquireError, Lease, LeaseActivity, PendingLease, RequestedSession};
 use crate::types::{AgentName, Principal};
@@ -88,8 +88,8 @@ impl ProcessLink {
         self.process().map(|process| &process.initialized)
     }
 
-    pub(super) fn version(&self) -> AcpVersion {
-        self.initialized().map_or(AcpVersion::V1, |initialized| initialized.acp_version)
+    pub(super) fn dialect(&self) -> &dyn Dialect {
+        self.process().map_or(&AcpV1, Process::dialect)
     }
 
     /// Enters the pool's queue, and counts the session as live.

@@ -9,14 +9,13 @@ use tokio::time::Instant;
 use super::{Actor, send_reply};
 use crate::acp::{self, McpServer, SessionSetup};
 use crate::agent::{AgentFailure, Process};
-use crate::api::SessionState;
-use crate::api::event::{AttachedBy, Context as AttachedContext, LostReason, SessionAttached};
+use crate::event::{AttachedBy, Context as AttachedContext, EncodedEvent, LostReason, SessionAttached};
 use crate::jsonrpc::RpcError;
 use crate::pool::{Disposition, Lease, RequestedSession};
 use crate::session::attachment::{AttachMethod, LostContext, Setup, SetupResponse};
 use crate::session::client_calls::AttachWaiter;
 use crate::session::creation::{CreateWaiter, Origin, cannot_adopt};
-use crate::session::encode::EncodedEvent;
+use crate::session::record::StoredState;
 use crate::session::refusal::Refusal;
 use crate::session::requirements;
 use crate::types::limits::{FOLDED_MEMBER_BYTES, LOAD_DEFERRAL_MAX};
@@ -143,13 +142,13 @@ impl Actor {
 
     /// Asks the agent to create or restore the session. `resume` is the error of a preceding resume.
     pub(super) fn set_up(&mut self, method: AttachMethod, resume: Option<RpcError>) {
-        let (record, version) = (self.journal.record(), self.link.version());
+        let (record, dialect) = (self.journal.record(), self.link.dialect());
         let servers = self.mcp_servers();
         let setup = self.setup(&servers);
         let trace = self.turns.trace().or_else(|| self.client_calls.trace());
         let params = match (&record.agent_session_id, method) {
             (Some(id), AttachMethod::Resume) => acp::resume_session(id, setup, trace),
-            (Some(id), AttachMethod::Load) => acp::replay_session(version, id, setup, trace),
+            (Some(id), AttachMethod::Load) => acp::replay_session(dialect.version(), id, setup, trace),
             _ => acp::new_session(setup, trace),
         };
         let limits = &self.context.limits;
@@ -157,7 +156,7 @@ impl Actor {
             AttachMethod::Load => limits.session_load_timeout,
             _ => limits.session_new_timeout,
         };
-        if let Some(call) = self.link.call(method.method(version), &params) {
+        if let Some(call) = self.link.call(method.method(dialect), &params) {
             self.attachment.set_up(method, resume, call, Instant::now() + timeout);
         }
     }
@@ -176,7 +175,7 @@ impl Actor {
     /// The MCP servers of the session in the agent's version of ACP, as far as they are still configured.
     pub(super) fn mcp_servers(&self) -> Vec<McpServer> {
         let Some(process) = self.link.process() else { return Vec::new() };
-        let version = process.initialized.acp_version;
+        let version = process.dialect().version();
         let named = self.journal.record().mcp_servers.iter().filter_map(|name| process.spec.mcp.get(name));
         named.map(|server| server.clone().for_version(version)).collect()
     }
@@ -232,8 +231,8 @@ impl Actor {
         self.journal.update(|record| {
             record.attached = true;
             record.prompt_capabilities = prompt;
-            if record.state == SessionState::Closed {
-                record.state = SessionState::Idle;
+            if record.is_closed() {
+                record.state = StoredState::Idle;
             }
             record.models = models;
             record.unfinished = false;

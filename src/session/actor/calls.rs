@@ -8,11 +8,10 @@ use tokio::time::Instant;
 use super::{Actor, send_reply};
 use crate::acp::{self, AcpVersion, CancelTarget, TraceContext};
 use crate::agent::AgentFailure;
-use crate::api::event::SessionChanged;
+use crate::event::{EncodedEvent, SessionChanged};
 use crate::jsonrpc::{CallId, RpcError};
 use crate::session::client_calls::{CallRules, CallTarget, OutgoingCall, PendingCall};
 use crate::session::command::{ClientCall, Reply};
-use crate::session::encode::EncodedEvent;
 use crate::session::refusal::{Refusal, agent_failure};
 use crate::types::Principal;
 
@@ -57,9 +56,9 @@ impl Actor {
 
     /// Whether the agent reported that this part can be cancelled now.
     fn check_cancellable(&self, part: &CancelTarget) -> Result<(), Refusal> {
-        let has_targets = match self.link.initialized() {
-            Some(initialized) => initialized.acp_version.has_cancel_targets(),
-            None => AcpVersion::from_number(self.link.spec().protocol) == Some(AcpVersion::V2),
+        let has_targets = match self.link.process() {
+            Some(process) => process.dialect().has_cancel_targets(),
+            None => AcpVersion::from_number(self.link.spec().settings.protocol) == Some(AcpVersion::V2),
         };
         if !has_targets {
             let method = part.cancel_method().to_owned();
@@ -112,7 +111,7 @@ impl Actor {
         let servers = self.mcp_servers();
         let target = CallTarget {
             id,
-            version: initialized.acp_version,
+            dialect: self.link.dialect(),
             capabilities: &initialized.capabilities,
             config_options: self.journal.fold().config_options.as_deref(),
             setup: self.setup(&servers),
@@ -140,7 +139,7 @@ impl Actor {
         }
         let mut event = SessionChanged { by: &call.by.id, ..SessionChanged::default() };
         match &call.call {
-            ClientCall::Mode(mode) if self.link.version().has_modes() => event.current_mode_id = Some(mode),
+            ClientCall::Mode(mode) if self.link.dialect().has_modes() => event.current_mode_id = Some(mode),
             ClientCall::Mode(_) | ClientCall::Config { .. } => {
                 event.config_options = acp::config_options_of(result);
             }

@@ -2,10 +2,10 @@
 
 use super::{Actor, send_reply};
 use crate::acp::TraceContext;
-use crate::api::SessionState;
-use crate::api::event::{DetachedReason, SessionClosed};
+use crate::event::{DetachedReason, SessionClosed};
 use crate::pool::Disposition;
 use crate::session::agent_requests::EndedBy;
+use crate::session::record::StoredState;
 use crate::session::refusal::Refusal;
 use crate::session::turns::Completion;
 use crate::session::upstream_delete;
@@ -20,7 +20,7 @@ impl Actor {
         self.end_all(trace);
         let event = &SessionClosed { by: &by.id };
         let mut seq =
-            self.journal.append_with(None, event, |_, change| change.record.state = SessionState::Closed);
+            self.journal.append_with(None, event, |_, change| change.record.state = StoredState::Closed);
         if self.journal.record().attached {
             self.append_detached(DetachedReason::Closed);
             seq = self.journal.appended();

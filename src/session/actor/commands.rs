@@ -4,10 +4,9 @@ use tokio::time::Instant;
 
 use super::{Actor, send_reply};
 use crate::api::SessionPatch;
-use crate::api::event::SessionChanged;
+use crate::event::{EncodedEvent, SessionChanged};
 use crate::session::client_calls::AttachWaiter;
 use crate::session::command::Command;
-use crate::session::encode::EncodedEvent;
 use crate::session::metadata;
 use crate::session::refusal::Refusal;
 use crate::session::stored::agent_spec;

@@ -6,12 +6,10 @@ use tokio::time::Instant;
 use super::Actor;
 use crate::acp;
 use crate::agent::{Batch, Inbound};
-use crate::api::event::{AgentInvalidOutput, EventMembers as _, Extension, SessionUpdate};
-use crate::event::{Event, Members};
+use crate::event::{AgentInvalidOutput, EncodedEvent, Extension, SessionUpdate};
 use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::Disposition;
 use crate::session::attachment::{CallOf, History, SessionOwner};
-use crate::session::encode::EncodedEvent;
 use crate::types::PromptId;
 
 /// Counts lines that are not valid messages.
@@ -68,8 +66,7 @@ impl Actor {
         });
         let events = lines.map(|line| {
             let meta = line.meta.clone().map(|meta| &block[meta]);
-            let pieces = SessionUpdate::encode_parts(&block[line.update.clone()], meta, late);
-            Event { kind: SessionUpdate::TYPE, prompt, members: Members::pieces(pieces) }
+            SessionUpdate::chunk(prompt, &block[line.update.clone()], meta, late)
         });
         let count = self.journal.append_updates(events, now);
         if count > 0 {

@@ -8,14 +8,14 @@ use tokio::time::Instant;
 
 use super::Actor;
 use crate::acp::{self, RequestKind, error_code, method};
-use crate::api::TerminalExit;
-use crate::api::event::{TerminalCreated, TerminalExited, TerminalOutput};
+use crate::event::{TerminalCreated, TerminalExited, TerminalOutput};
 use crate::jsonrpc::IncomingId;
 use crate::session::client_methods::files::{FileAccess, work_aborted};
 use crate::session::client_methods::terminals::{
     EndedTerminal, Folders, NewTerminal, OutputLimits, TerminalRequest,
 };
 use crate::session::client_methods::{Completion, FilePermits, WorkOutput};
+use crate::session::record::StoredExit;
 use crate::session::refusal::Refusal;
 use crate::types::{PromptId, TerminalId};
 use crate::workspace::{self, OutputEvent, TerminalEvent};
@@ -118,7 +118,9 @@ impl Actor {
             return self.refuse_terminal(incoming);
         }
         let Some(process) = self.link.process() else { return };
-        let terminals = process.terminals().clone();
+        let Some(terminals) = process.terminals().cloned() else {
+            return self.refuse_method(incoming, method::TERMINAL_CREATE);
+        };
         let folders = Folders {
             workspaces: self.context.workspaces.clone(),
             cwd: PathBuf::from(&self.journal.record().cwd),
@@ -188,7 +190,7 @@ impl Actor {
                 self.journal.append(self.if_sent(prompt), &event);
             }
             OutputEvent::Exited(exit) => {
-                let exit = TerminalExit { exit_code: exit.code, signal: exit.signal };
+                let exit = StoredExit { exit_code: exit.code, signal: exit.signal };
                 if let Some(ended) = self.client_methods.terminals.ended(id, exit) {
                     self.terminal_ended(ended);
                 }

@@ -5,9 +5,10 @@
 //! after its event is durable.
 //!
 //! Reading order: this file (the loop), `commands` (inputs of clients), `inbound` (inputs of the agent), `turn` and `queue`
-//! (prompts), `attach`, `restore`, `release` and `process_end` (the process), `requests`, `questions` and `methods` (requests of the
-//! agent), `calls` (calls of clients), `close` (the end of a session), `recovery` (the start from stored records).
+//! (prompts), `attach`, `restore`, `release` and `process_end` (the process), `requests`, `answers`, `questions` and `methods` (requests of
+//! the agent), `calls` (calls of clients), `close` (the end of a session), `recovery` (the start from stored records).
 
+mod answers;
 mod attach;
 mod calls;
 mod close;
@@ -39,7 +40,7 @@ use super::refusal::Refusal;
 use super::turns::{TurnClock, Turns};
 use crate::acp::ClientCapabilities;
 use crate::api::Session;
-use crate::api::event::DetachedReason;
+use crate::event::DetachedReason;
 use crate::eventlog::DiskSpace;
 use crate::pool::{CrashBackoff, Disposition, LeaseActivity};
 use crate::types::ServedBy;
@@ -223,14 +224,14 @@ impl Actor {
         if self.is_busy() {
             return None;
         }
-        let pool = &self.link.spec().pool;
+        let pool = &self.link.spec().settings.pool;
         let restores = self.link.initialized().is_none_or(|known| known.capabilities.can_restore());
         Some(if restores { pool.idle_timeout } else { pool.no_load_idle_timeout })
     }
 
     fn turn_clock(&self) -> TurnClock {
         TurnClock {
-            idle_timeout: self.link.spec().limits.turn_idle_timeout,
+            idle_timeout: self.link.spec().settings.turn_idle_timeout,
             agent_waits: self.agent_waits(),
             drain_at: self.lifecycle.drain_at,
         }
@@ -321,13 +322,13 @@ impl Actor {
 
     /// The server of the agent's files: the setting of the agent, restricted by the policy of the client.
     fn files_served_by(&self) -> ServedBy {
-        let (allowed, policy) = (self.link.spec().files, &self.journal.record().policy);
+        let (allowed, policy) = (self.link.spec().settings.files, &self.journal.record().policy);
         policy.files.map_or(allowed, |wanted| wanted.min(allowed))
     }
 
     /// The server of the agent's terminals: the setting of the agent, restricted by the policy of the client.
     fn terminals_served_by(&self) -> ServedBy {
-        let (allowed, policy) = (self.link.spec().terminals, &self.journal.record().policy);
+        let (allowed, policy) = (self.link.spec().settings.terminals, &self.journal.record().policy);
         policy.terminals.map_or(allowed, |wanted| wanted.min(allowed))
     }
 

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::Actor;
 use crate::agent::{AgentExit, AgentFailure};
-use crate::api::event::{AgentExited, DetachedReason};
+use crate::event::{AgentExited, DetachedReason};
 use crate::pool::Disposition;
 use crate::session::refusal::Refusal;
 

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use super::Actor;
 use crate::acp::{self, ElicitationMode, RequestKind, error_code};
 use crate::api::Resolution;
-use crate::api::event::ElicitationCompleted;
+use crate::event::ElicitationCompleted;
 use crate::jsonrpc::IncomingId;
 use crate::session::agent_requests::{OfferedRequest, policy};
 use crate::session::client_methods::{CheckedElicitation, WorkOutput};

@@ -11,12 +11,11 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::Actor;
-use crate::api::event::PromptStarted;
-use crate::api::{Problem, ProblemCode, PromptStatus};
+use crate::api::{Problem, ProblemCode};
+use crate::event::{EncodedEvent, PromptStarted};
 use crate::eventlog::Records;
-use crate::session::encode::EncodedEvent;
 use crate::session::journal::Change;
-use crate::session::record::{self, PromptRecord, SessionRecord};
+use crate::session::record::{self, PromptRecord, SessionRecord, StoredStatus};
 use crate::session::refusal::Refusal;
 use crate::session::stored::read_record;
 use crate::session::turns::{Queued, Turns};
@@ -69,7 +68,7 @@ impl Actor {
             self.journal.update(|record| record.begin_prompt(prompt));
             return self.turns.begin(queued, u64::MAX, now);
         }
-        queued.record.status = PromptStatus::Running;
+        queued.record.status = StoredStatus::Running;
         let by = &queued.record.by;
         let event = EncodedEvent::from(&PromptStarted { prompt: None, by, idempotency_key: None });
         let seq =
@@ -140,7 +139,7 @@ impl Actor {
         &self,
         record: &PromptRecord,
     ) -> Result<Result<Box<RawValue>, Problem>, Refusal> {
-        if record.status != PromptStatus::Queued && !record.unsent {
+        if record.status != StoredStatus::Queued && !record.unsent {
             return Ok(Err(interrupted()));
         }
         if !self.context.may_prompt.allows(&self.journal.record().tenant(), &record.by) {

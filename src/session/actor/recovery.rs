@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Actor, Lifecycle};
 use crate::acp::RequestKind;
-use crate::api::event::{DetachedReason, RequestResolved, TerminalExited};
-use crate::api::{Resolution, SessionState, TerminalExit};
+use crate::api::Resolution;
+use crate::event::{DetachedReason, RequestResolved, TerminalExited};
 use crate::eventlog::SessionLog;
 use crate::pool::CrashBackoff;
 use crate::session::agent_requests::AgentRequests;
@@ -22,7 +22,9 @@ use crate::session::entry::ActorEntry;
 use crate::session::event_loop::EventLoop;
 use crate::session::journal::Journal;
 use crate::session::process_link::ProcessLink;
-use crate::session::record::{self, FoldRecord, RequestRecord, SessionRecord, TerminalRecord};
+use crate::session::record::{
+    self, FoldRecord, RequestRecord, SessionRecord, StoredExit, StoredState, TerminalRecord,
+};
 use crate::session::refusal::Refusal;
 use crate::session::stored::{agent_spec, read_record};
 use crate::session::turns::Turns;
@@ -135,7 +137,7 @@ impl Actor {
             return Ok(());
         }
         let failed = self.restore_queue(restore).await?;
-        if record.state == SessionState::Waiting {
+        if record.state == StoredState::Waiting {
             for request in record.open_requests {
                 let key = record::request_key(id, request);
                 match read_record::<RequestRecord>(&self.context, Table::Request, key).await? {
@@ -161,9 +163,9 @@ impl Actor {
     }
 
     /// Expires a request, because its process is gone.
-    fn expire_lost_request(&mut self, id: RequestId, mut record: RequestRecord) {
-        let Some(pending) = record.pending.take() else { return };
-        record.resolution = Some(Resolution::Expired);
+    fn expire_lost_request(&mut self, id: RequestId, record: RequestRecord) {
+        let Some(pending) = record.pending else { return };
+        let record = RequestRecord::resolved(Resolution::Expired, record.by);
         let outcome = RequestKind::from_method(&pending.method).cancelled_reply();
         let event = RequestResolved {
             request_id: id,
@@ -179,7 +181,7 @@ impl Actor {
     /// Closes a terminal that a crash left open. Its exit status is unknown.
     fn close_lost_terminal(&mut self, mut record: TerminalRecord) {
         let terminal_id = record.shown.terminal_id;
-        record.shown.exit_status = Some(TerminalExit { exit_code: None, signal: None });
+        record.shown.exit_status = Some(StoredExit { exit_code: None, signal: None });
         let event = TerminalExited { terminal_id, exit_code: None, signal: None };
         self.journal.append_with(None, &event, |seq, change| {
             record.last_seq = Some(seq);

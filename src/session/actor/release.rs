@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::{Actor, send_reply};
 use crate::acp::{self, TraceContext};
 use crate::agent::AgentFailure;
-use crate::api::event::{DetachedReason, SessionDetached};
+use crate::event::{DetachedReason, SessionDetached};
 use crate::jsonrpc::RpcError;
 use crate::pool::{Disposition, Lease};
 use crate::session::agent_requests::EndedBy;
@@ -55,7 +55,7 @@ impl Actor {
             }
             Some(Overdue::Setup { method, call }) => {
                 self.link.cancel_call(call);
-                let method = method.method(self.link.version()).to_owned();
+                let method = method.method(self.link.dialect()).to_owned();
                 self.setup_failed(AgentFailure::Timeout { method });
             }
             Some(Overdue::SignIn { call, refusal }) => {

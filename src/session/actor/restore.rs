@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::Actor;
 use crate::acp::{self, SessionSetup, auth};
 use crate::agent::AgentFailure;
-use crate::api::event::LostReason;
+use crate::event::LostReason;
 use crate::jsonrpc::RpcError;
 use crate::pool::{Disposition, Lease};
 use crate::session::agent_requests::EndedBy;
@@ -107,7 +107,7 @@ impl Actor {
                 (acp::method::SESSION_NEW, acp::new_session(setup, None), limits.session_new_timeout)
             }
             LoadSignIn::KeyChecked => {
-                (self.link.version().login_method(), auth::authenticate(sign_in, None), limits.call_timeout)
+                (self.link.dialect().login_method(), auth::authenticate(sign_in, None), limits.call_timeout)
             }
             LoadSignIn::SignedIn => return self.setup_rejected(refusal),
         };

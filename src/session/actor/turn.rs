@@ -6,14 +6,15 @@ use tokio::time::Instant;
 use super::Actor;
 use crate::acp::{self, ContentError, PromptCapabilities, TraceContext};
 use crate::agent::AgentFailure;
-use crate::api::event::{DetachedReason, PromptCompleted, PromptFailed, PromptQueued, PromptStarted};
-use crate::api::{Problem, ProblemCode, Prompt, PromptStatus};
+use crate::api::{Problem, ProblemCode, Prompt};
+use crate::event::{
+    DetachedReason, EncodedEvent, PromptCompleted, PromptFailed, PromptQueued, PromptStarted,
+};
 use crate::jsonrpc::RpcError;
 use crate::pool::{Disposition, Lease};
 use crate::session::agent_requests::EndedBy;
-use crate::session::encode::EncodedEvent;
 use crate::session::idempotency::Claim;
-use crate::session::record::PromptRecord;
+use crate::session::record::{PromptRecord, StoredStatus};
 use crate::session::refusal::{Refusal, prompt_failure};
 use crate::session::turns::{
     Admission, Answered, CancelEffect, Completion, EndedTurn, NotAdmitted, Overdue, Queued,
@@ -34,8 +35,8 @@ impl Actor {
         let mut record = PromptRecord {
             prompt_id,
             status: match admission {
-                Admission::Run => PromptStatus::Running,
-                Admission::Queue { .. } => PromptStatus::Queued,
+                Admission::Run => StoredStatus::Running,
+                Admission::Queue { .. } => StoredStatus::Queued,
             },
             by: by.id.to_string(),
             created_at: self.context.ids.now(),
@@ -135,7 +136,7 @@ impl Actor {
     pub(super) fn prompt_answered(&mut self, outcome: Result<Box<RawValue>, RpcError>) {
         let rejected = outcome.as_ref().err().is_some_and(|error| self.is_session_rejected(error));
         let unproven = self.attachment.prompt_answered(rejected);
-        let ends_turn = self.link.version().answer_ends_turn();
+        let ends_turn = self.link.dialect().answer_ends_turn();
         if let Some(answered) = self.turns.answered(outcome, unproven, ends_turn) {
             self.apply_answer(answered);
         }
@@ -179,7 +180,7 @@ impl Actor {
         let usage_raw = usage.as_deref();
         let event = PromptCompleted { stop_reason: &stop_reason, result: &result, usage: usage_raw };
         let event = EncodedEvent::from(&event);
-        record.status = PromptStatus::Completed;
+        record.status = StoredStatus::Completed;
         (record.stop_reason, record.usage) = (Some(stop_reason), usage);
         self.append_turn_end(record, event);
     }
@@ -229,8 +230,8 @@ impl Actor {
     /// Appends `prompt.failed`, the only end of the turn.
     pub(super) fn append_failed(&mut self, mut record: PromptRecord, problem: Problem) {
         let event = EncodedEvent::from(&PromptFailed { problem: &problem });
-        record.status = PromptStatus::Failed;
-        record.error = Some(problem);
+        record.status = StoredStatus::Failed;
+        record.error = Some((&problem).into());
         self.append_turn_end(record, event);
     }
 
@@ -322,7 +323,7 @@ impl Actor {
     pub(super) fn track_work(&mut self, kind: &str, update: &RawValue) -> bool {
         let now = Instant::now();
         self.turns.note_update(now);
-        if self.link.version() != acp::AcpVersion::V2 {
+        if self.link.dialect().answer_ends_turn() {
             return false;
         }
         let changed = self.turns.track_work(kind, update, now);
@@ -335,7 +336,7 @@ impl Actor {
 
     /// Until when background work keeps the process without an update.
     pub(super) fn background_deadline(&self) -> Option<Instant> {
-        let timeout = self.link.spec().limits.turn_idle_timeout;
+        let timeout = self.link.spec().settings.turn_idle_timeout;
         self.turns.background_deadline(timeout).filter(|_| self.attachment.is_attached())
     }
 

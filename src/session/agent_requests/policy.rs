@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use super::Wait;
-use crate::agent::{AgentSpec, OnTimeout};
-use crate::api::{self, SessionPolicy};
+use super::open::Wait;
+use crate::agent::AgentSpec;
+use crate::session::record::{StoredOnTimeout, StoredPolicy};
+use crate::types::OnTimeout;
 
 /// How long a question waits for an answer.
-pub(in crate::session) fn answer_wait(spec: &AgentSpec, policy: &SessionPolicy) -> Wait {
-    let entry = &spec.permissions;
+pub(in crate::session) fn answer_wait(spec: &AgentSpec, policy: &StoredPolicy) -> Wait {
+    let entry = &spec.settings.permissions;
     let narrowed = policy.permissions.as_ref();
     let on_timeout = match narrowed.and_then(|policy| policy.on_timeout) {
-        Some(api::OnTimeout::Reject) => OnTimeout::Reject,
-        Some(api::OnTimeout::Wait) | None => entry.on_timeout,
+        Some(StoredOnTimeout::Reject) => OnTimeout::Reject,
+        Some(StoredOnTimeout::Wait) | None => entry.on_timeout,
     };
     let timeout = narrowed.and_then(|policy| policy.timeout_seconds).map(Duration::from_secs);
     match on_timeout {
@@ -24,9 +25,9 @@ pub(in crate::session) fn answer_wait(spec: &AgentSpec, policy: &SessionPolicy) 
 }
 
 /// Whether the policy allows this kind of tool without a question.
-pub(in crate::session) fn allows(spec: &AgentSpec, policy: &SessionPolicy, kind: Option<&str>) -> bool {
+pub(in crate::session) fn allows(spec: &AgentSpec, policy: &StoredPolicy, kind: Option<&str>) -> bool {
     let narrowed = policy.permissions.as_ref();
     let listed = |list: &[String]| kind.is_some_and(|kind| list.iter().any(|allowed| allowed == kind));
     let narrow = narrowed.and_then(|policy| policy.allow.as_deref());
-    listed(&spec.permissions.allow) && narrow.is_none_or(listed)
+    listed(&spec.settings.permissions.allow) && narrow.is_none_or(listed)
 }

@@ -33,7 +33,7 @@ pub(super) use self::sign_in::LoadSignIn;
 pub(super) use self::subagents::SessionOwner;
 use self::subagents::Subagents;
 use crate::acp::update;
-use crate::api::event::LostReason;
+use crate::event::LostReason;
 use crate::jsonrpc::{CallId, RpcError};
 use crate::types::Limits;
 

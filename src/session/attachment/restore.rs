@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::setup::AttachMethod;
 use crate::acp::{AgentCapabilities, RestoreFailure};
-use crate::api::event::LostReason;
+use crate::event::LostReason;
 use crate::jsonrpc::RpcError;
 use crate::types::limits::{RESTORE_ATTEMPTS, RESTORE_BACKOFF_MAX, RESTORE_BACKOFF_MIN};
 

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use serde_json::value::RawValue;
 
 use super::discarded::DiscardCounter;
-use crate::acp::{self, AcpVersion};
-use crate::api::event::AttachedBy;
+use crate::acp;
+use crate::agent::Dialect;
+use crate::event::AttachedBy;
 use crate::types::Limits;
 
 /// Buffers the updates that arrive before the agent's session id is known.
@@ -55,11 +56,11 @@ impl AttachMethod {
         }
     }
 
-    pub(in crate::session) const fn method(self, version: AcpVersion) -> &'static str {
+    pub(in crate::session) fn method(self, dialect: &dyn Dialect) -> &'static str {
         match self {
             Self::New | Self::Fresh => acp::method::SESSION_NEW,
             Self::Resume => acp::method::SESSION_RESUME,
-            Self::Load => version.replay_method(),
+            Self::Load => dialect.replay_method(),
         }
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::value::RawValue;
 
 use crate::acp::client_input_policy::{self, ClientInputError};
-use crate::acp::{self, AcpVersion, AgentCapabilities, ConfigValue, SessionSetup, TraceContext};
-use crate::agent::{AgentFailure, AgentSpec};
+use crate::acp::{self, AgentCapabilities, ConfigValue, SessionSetup, TraceContext};
+use crate::agent::{AgentFailure, AgentSpec, Dialect};
 use crate::session::command::ClientCall;
 use crate::session::creation::cannot_adopt;
 use crate::session::refusal::Refusal;
@@ -43,9 +43,10 @@ impl CallRules<'_> {
         let rejected = |error: ClientInputError| Refusal::from_policy(&error, "/params");
         // Agents that report `models` accept this method, so it needs no permission of the operator.
         if !(method == acp::method::SESSION_SET_MODEL && self.accepts_models) {
-            client_input_policy::check_method(&self.spec.allowed_rpc_methods, method).map_err(rejected)?;
+            client_input_policy::check_method(&self.spec.settings.allowed_rpc_methods, method)
+                .map_err(rejected)?;
         }
-        client_input_policy::check_params(&self.spec.allowed_meta_keys, params).map_err(rejected)?;
+        client_input_policy::check_params(&self.spec.settings.allowed_meta_keys, params).map_err(rejected)?;
         let named = acp::session_id_of(params).map_err(|_| wrong_session())?;
         let ours = self.session.to_string();
         if named.is_none_or(|id| *id == *ours) { Ok(()) } else { Err(wrong_session()) }
@@ -56,7 +57,7 @@ impl CallRules<'_> {
 pub(in crate::session) struct CallTarget<'a> {
     /// The agent's id of the session.
     pub(in crate::session) id: &'a str,
-    pub(in crate::session) version: AcpVersion,
+    pub(in crate::session) dialect: &'a dyn Dialect,
     pub(in crate::session) capabilities: &'a AgentCapabilities,
     pub(in crate::session) config_options: Option<&'a RawValue>,
     /// The setup of the session, which a fork repeats.
@@ -70,19 +71,19 @@ impl CallTarget<'_> {
         call: &ClientCall,
         trace: Option<&TraceContext>,
     ) -> Result<OutgoingCall, Refusal> {
-        let (id, version) = (self.id, self.version);
+        let (id, dialect) = (self.id, self.dialect);
         let mut method = call.method().to_owned();
         let params = match call {
-            ClientCall::Mode(mode) if version.has_modes() => acp::set_mode(id, mode, trace),
+            ClientCall::Mode(mode) if dialect.has_modes() => acp::set_mode(id, mode, trace),
             ClientCall::Mode(mode) => {
                 let option = self.config_options.and_then(acp::mode_option);
                 let option = option.ok_or_else(|| unsupported(&method))?;
                 acp::method::SESSION_SET_CONFIG_OPTION.clone_into(&mut method);
-                acp::set_config_option(version, id, &option, &ConfigValue::Id(mode.into()), trace)
+                acp::set_config_option(dialect.version(), id, &option, &ConfigValue::Id(mode.into()), trace)
             }
             ClientCall::Config { option, value } => {
                 let value = ConfigValue::parse(value).map_err(|_| Refusal::Internal)?;
-                acp::set_config_option(version, id, option, &value, trace)
+                acp::set_config_option(dialect.version(), id, option, &value, trace)
             }
             ClientCall::Cancel(part) => acp::cancel_target(id, part, trace),
             ClientCall::Fork => {

@@ -10,8 +10,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 
 use crate::acp::{self, CreateTerminal, Outcome, error_code};
-use crate::api::{self, TerminalExit};
-use crate::session::record::TerminalRecord;
+use crate::session::record::{StoredExit, StoredTerminal, TerminalRecord};
 use crate::shutdown::Shutdown;
 use crate::types::{PromptId, TerminalId, Timestamp};
 use crate::workspace::{
@@ -34,7 +33,7 @@ struct OpenTerminal {
     terminal: workspace::Terminal,
     record: TerminalRecord,
     /// Notifies the requests that wait for the exit.
-    exit: watch::Sender<Option<TerminalExit>>,
+    exit: watch::Sender<Option<StoredExit>>,
     /// Whether the agent has released the terminal. It is removed when its command ends.
     released: bool,
 }
@@ -63,7 +62,7 @@ pub(in crate::session) struct OutputLimits {
 pub(in crate::session) struct EndedTerminal {
     /// Its `last_seq` is that of the event that reports the end.
     pub(in crate::session) record: TerminalRecord,
-    pub(in crate::session) exit: TerminalExit,
+    pub(in crate::session) exit: StoredExit,
 }
 
 /// A request of the agent for one of its terminals.
@@ -111,7 +110,7 @@ impl Terminals {
         let scrollback = Scrollback::new(bytes, limits.budget);
         let (terminal, follower) = started.follow(id, scrollback, limits.max_logged, self.events.clone());
         let CreateTerminal { command, args, .. } = asked;
-        let shown = api::Terminal {
+        let shown = StoredTerminal {
             terminal_id: id,
             prompt_id: prompt,
             command,
@@ -165,7 +164,7 @@ impl Terminals {
                 }
                 TerminalRequest::Kill | TerminalRequest::Release => {
                     wait_exit(exit).await;
-                    acp::terminal_empty_result()
+                    acp::empty_result()
                 }
             })
         })
@@ -177,7 +176,7 @@ impl Terminals {
     }
 
     /// Ends a terminal and notifies the requests that wait for it.
-    pub(in crate::session) fn ended(&mut self, id: TerminalId, exit: TerminalExit) -> Option<EndedTerminal> {
+    pub(in crate::session) fn ended(&mut self, id: TerminalId, exit: StoredExit) -> Option<EndedTerminal> {
         let open = self.open.get_mut(&id).filter(|open| open.is_running())?;
         open.record.shown.exit_status = Some(exit.clone());
         let record = open.record.clone();
@@ -196,7 +195,7 @@ impl Terminals {
             self.open.clear();
             return None;
         };
-        self.ended(id, TerminalExit { exit_code: None, signal: Some(KILL_SIGNAL.to_owned()) })
+        self.ended(id, StoredExit { exit_code: None, signal: Some(KILL_SIGNAL.to_owned()) })
     }
 
     /// Kills a command. The agent keeps its terminal.
@@ -272,13 +271,13 @@ impl NewTerminal {
     }
 }
 
-fn output(scrollback: &Scrollback, exit: Option<&TerminalExit>) -> Box<RawValue> {
+fn output(scrollback: &Scrollback, exit: Option<&StoredExit>) -> Box<RawValue> {
     let (text, truncated) = scrollback.snapshot();
     acp::terminal_output_result(&text, truncated, exit.map(|exit| (exit.exit_code, exit.signal.as_deref())))
 }
 
 /// Waits for the exit of a terminal. The actor always reports it.
-async fn wait_exit(mut exit: watch::Receiver<Option<TerminalExit>>) -> TerminalExit {
+async fn wait_exit(mut exit: watch::Receiver<Option<StoredExit>>) -> StoredExit {
     let exit = exit.wait_for(Option::is_some).await.ok().and_then(|exit| exit.clone());
-    exit.unwrap_or(TerminalExit { exit_code: None, signal: None })
+    exit.unwrap_or(StoredExit { exit_code: None, signal: None })
 }

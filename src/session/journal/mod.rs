@@ -16,13 +16,11 @@ use self::quota::Quota;
 pub(super) use self::quota::Quotas;
 use super::committed::build_snapshot;
 use super::creation::Origin;
-use super::encode::EncodedEvent;
 use super::idempotency::Claim;
 use super::metadata::MetadataIndex;
 use super::record::{self, FoldRecord, SessionRecord, put_open};
-use crate::api::event::{SessionCreated, SessionDeleted};
 use crate::api::{PendingRequest, Session, SessionState};
-use crate::event::{Event, Members};
+use crate::event::{EncodedEvent, Event, SessionCreated, SessionDeleted};
 use crate::eventlog::{Records, SessionLog};
 use crate::store::{Delete, Run, Table};
 use crate::transcript::SessionFold;
@@ -152,7 +150,7 @@ impl Journal {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.record.state == SessionState::Closed
+        self.record.is_closed()
     }
 
     /// The number of the next prompt, request and terminal.
@@ -180,7 +178,7 @@ impl Journal {
 
     fn state(&self) -> SessionState {
         let record = &self.record;
-        if record.state == SessionState::Closed {
+        if record.is_closed() {
             SessionState::Closed
         } else if !record.open_requests.is_empty() {
             SessionState::Waiting
@@ -266,9 +264,7 @@ impl Journal {
 
     /// Appends `session.changed` and folds it.
     pub(super) fn append_changed(&mut self, event: EncodedEvent) -> u64 {
-        let object = [b"{", &event.members[..], b"}"].concat();
-        let object: &RawValue = serde_json::from_slice(&object).expect("valid JSON");
-        self.fold_changed |= self.fold.changed(object);
+        self.fold_changed |= self.fold.changed(event.object());
         self.append_with(None, event, |_, _| {})
     }
 
@@ -330,8 +326,7 @@ impl Journal {
             gone(Table::Terminal, record::terminal_key(id, TerminalId::new(number)));
         }
         put_open(id, false, &mut records);
-        let EncodedEvent { kind, members } = EncodedEvent::from(&SessionDeleted { by });
-        let seq = self.log.erase(&Event { kind, prompt: None, members: Members::whole(&members) }, records);
+        let seq = self.log.erase(&EncodedEvent::from(&SessionDeleted { by }).in_turn(None), records);
         self.erased = true;
         seq
     }
@@ -349,7 +344,7 @@ impl Journal {
     /// Adds the session's records as of the event `seq`.
     fn save(&mut self, seq: u64, records: &mut Records) {
         self.unsaved_events = 0;
-        self.record.state = self.state();
+        self.record.state = self.state().into();
         self.record.updated_at = self.ids.now();
         self.record.title = self.fold.title().map(str::to_owned);
         self.record.seq = seq;
@@ -365,9 +360,9 @@ impl Journal {
     }
 
     fn write(&mut self, prompt: Option<PromptId>, event: &EncodedEvent, records: Records) -> u64 {
-        let EncodedEvent { kind, members } = event;
-        self.quota.count(1, members.len(), Instant::now());
+        let event = event.in_turn(prompt);
+        self.quota.count(1, event.members.len(), Instant::now());
         self.unsaved_events += 1;
-        self.log.append(&Event { kind, prompt, members: Members::whole(members) }, records)
+        self.log.append(&event, records)
     }
 }
