@@ -14,7 +14,7 @@ use crate::types::{Principal, RequestId};
 
 impl Actor {
     /// Offers a request to clients. If too many requests are open, rejects it and returns `None`.
-    pub(super) fn offer_request(&mut self, offer: OfferedRequest<'_>) -> Option<RequestId> {
+    pub(in crate::session) fn offer_request(&mut self, offer: OfferedRequest<'_>) -> Option<RequestId> {
         if self.agent_requests.len() >= self.context.limits.max_pending_requests {
             self.refuse(offer.incoming, error_code::INTERNAL, "too many requests wait for an answer");
             return None;
@@ -35,7 +35,12 @@ impl Actor {
     }
 
     /// Resolves a request with a checked answer. The agent receives the answer when it is durable.
-    pub(super) fn answer(&mut self, by: &Principal, id: RequestId, outcome: Outcome) -> Result<u64, Refusal> {
+    pub(in crate::session) fn answer(
+        &mut self,
+        by: &Principal,
+        id: RequestId,
+        outcome: Outcome,
+    ) -> Result<u64, Refusal> {
         self.agent_requests.get(id, self.journal.record().last_request)?;
         let resolving = self.agent_requests.resolve(id, Resolution::Answered, Some(&by.id), outcome);
         Ok(match resolving {
@@ -45,7 +50,7 @@ impl Actor {
     }
 
     /// Appends the resolution of a request, and answers the agent at once or after the commit.
-    pub(super) fn resolve(&mut self, resolving: Resolving) -> u64 {
+    pub(in crate::session) fn resolve(&mut self, resolving: Resolving) -> u64 {
         let Resolving { id, request, incoming, resolution, by, outcome, at_once } = resolving;
         let event = EncodedEvent::from(&RequestResolved {
             request_id: id,
@@ -69,14 +74,14 @@ impl Actor {
     }
 
     /// Ends the open requests to which `by` applies.
-    pub(super) fn end_requests(&mut self, by: EndedBy) {
+    pub(in crate::session) fn end_requests(&mut self, by: EndedBy) {
         while let Some(resolving) = self.agent_requests.end_next(by) {
             self.resolve(resolving);
         }
     }
 
     /// Sends the answers that have become durable.
-    pub(super) fn send_answers(&mut self) {
+    pub(in crate::session) fn send_answers(&mut self) {
         let committed = self.journal.committed();
         while let Some((incoming, outcome)) = self.agent_requests.durable_answer(committed) {
             self.link.answer(incoming, &outcome);
@@ -84,7 +89,7 @@ impl Actor {
     }
 
     /// Expires requests that no client answered in time. The agent receives a rejection.
-    pub(super) fn expire_requests(&mut self, now: Instant) {
+    pub(in crate::session) fn expire_requests(&mut self, now: Instant) {
         if self.agent_requests.deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
@@ -96,7 +101,7 @@ impl Actor {
     }
 
     /// Handles `$/cancel_request` of the agent.
-    pub(super) fn cancelled_by_agent(&mut self, params: &RawValue) {
+    pub(in crate::session) fn cancelled_by_agent(&mut self, params: &RawValue) {
         let Ok(raw_id) = acp::parse_cancel_request(params) else { return };
         let Some(incoming) = self.link.process().and_then(|process| process.connection.find(raw_id)) else {
             return;
