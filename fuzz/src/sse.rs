@@ -3,7 +3,7 @@
 use acp_gateway::api::event::TYPES;
 use acp_gateway::event::{Event, Framer, Members};
 use acp_gateway::eventlog::Run;
-use acp_gateway::http::wire::Encoder;
+use acp_gateway::stream::Encoder;
 use acp_gateway::types::{Epoch, PromptId, SessionId, Tenant, Timestamp};
 use bytes::BytesMut;
 use serde_json::value::RawValue;

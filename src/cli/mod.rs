@@ -31,7 +31,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use source::ConfigSource;
 
 use crate::config::{Environment, Flags, LocalConfig};
-use crate::{config, demo_agent, http, process};
+use crate::{config, demo_agent, process, surface};
 
 /// Runs ACP agents and lets web apps use them over HTTP.
 #[derive(Debug, Parser)]
@@ -173,7 +173,7 @@ fn error_chain(failure: &dyn Error) -> String {
 }
 
 fn openapi() -> Result<(), Failure> {
-    Ok(output::write_line(http::document_json().trim_end())?)
+    Ok(output::write_line(surface::rest::document_json().trim_end())?)
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {

@@ -50,7 +50,7 @@ pub use ids::{PromptId, RequestId, SessionId, TerminalId};
 pub use known_agents::KnownAgent;
 pub use limits::Limits;
 pub use network::Network;
-pub use principal::{Principal, Scope, Scopes, Tenant};
+pub use principal::{Principal, PrincipalKey, Scope, Scopes, Tenant};
 pub use principal_limits::{
     EffectiveLimits, KeyLimits, LimitChange, LimitExceeded, PrincipalLimit, PrincipalLimits,
 };

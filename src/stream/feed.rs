@@ -1,0 +1,231 @@
+//! The events of a source that a client selected, and the end of a turn.
+
+use bytes::{Bytes, BytesMut};
+
+use super::event_types::EventTypes;
+use super::frame::{ControlFrame, Encoder};
+use super::source::{Next, Reset, Source};
+use crate::api::event::{self, EndFrame, EndReason, PositionFrame, Ready, ResetReason as ApiReason};
+use crate::event::EventRef;
+use crate::eventlog::{ReadError, ResetReason, Run, TailCursor};
+use crate::session::SessionHandle;
+use crate::types::{Epoch, Ids, PromptId};
+
+/// The filter for one turn of a session.
+#[derive(Debug, Clone)]
+pub(crate) struct TurnFilter {
+    pub(crate) prompt: PromptId,
+    /// The last event of the turn, if the turn had ended when the stream began.
+    pub(crate) last_seq: Option<u64>,
+}
+
+/// The selection of a client and its position.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    pub(crate) source: Source,
+    pub(crate) types: EventTypes,
+    pub(crate) turn: Option<TurnFilter>,
+    /// The cursor that the client has: of the last event that it received, or of its start position.
+    pub(crate) client_cursor: u64,
+    /// The stream began at the tail. Then `ready` has an id, because it may be the first id that the client
+    /// receives.
+    pub(crate) from_tail: bool,
+    pub(crate) epoch: Epoch,
+    pub(crate) ids: Ids,
+}
+
+/// A part of a feed.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// Events. With `end`, they complete the feed.
+    Events {
+        run: Run,
+        end: Option<End>,
+    },
+    Control(ControlFrame<'static>),
+    /// The end of the replay. With `end`, it completes the feed.
+    Ready {
+        frame: ControlFrame<'static>,
+        end: Option<End>,
+    },
+    End(End),
+}
+
+/// The end of a complete feed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct End {
+    pub(super) reason: EndReason,
+    /// The cursor of the last event. `None` uses the cursor of the source, which may be ahead of that event.
+    cursor: Option<u64>,
+}
+
+impl End {
+    pub(super) const fn new(reason: EndReason) -> Self {
+        Self { reason, cursor: None }
+    }
+}
+
+impl Feed {
+    /// The next pieces. A reset of several sessions yields one piece for each.
+    pub(crate) async fn next(&mut self) -> Result<Vec<Piece>, ReadError> {
+        let next = self.source.next().await?;
+        Ok(match self.piece(next) {
+            Ok(piece) => vec![piece],
+            Err(reset) => self.reset_frames(reset).await,
+        })
+    }
+
+    /// Converts an item to a piece. A reset is returned as the error, because it has to be awaited and may
+    /// become several pieces.
+    pub(super) fn piece(&self, next: Next) -> Result<Piece, Reset> {
+        Ok(match next {
+            Next::Run(run) => {
+                let last = self.turn_end(&run);
+                let run = last.and_then(|seq| run.through(seq)).unwrap_or(run);
+                Piece::Events { run, end: last.map(|_| End { reason: EndReason::TurnEnded, cursor: last }) }
+            }
+            Next::Ready { cursor } => {
+                let ended =
+                    self.turn.as_ref().and_then(|turn| turn.last_seq).is_some_and(|seq| seq <= cursor);
+                Piece::Ready {
+                    frame: self.ready_frame(cursor),
+                    end: ended.then_some(End::new(EndReason::TurnEnded)),
+                }
+            }
+            Next::Reset(reset) => return Err(reset),
+            Next::End => Piece::End(End::new(EndReason::SessionDeleted)),
+        })
+    }
+
+    /// The sequence number of the event in this run that ends the turn.
+    fn turn_end(&self, run: &Run) -> Option<u64> {
+        let turn = self.turn.as_ref()?;
+        let ends = |event: &EventRef<'_>| {
+            matches!(event.kind(), "prompt.completed" | "prompt.failed") && event.is_of(turn.prompt)
+        };
+        run.events().find(ends).map(|event| event.seq())
+    }
+
+    fn ready_frame(&self, cursor: u64) -> ControlFrame<'static> {
+        let id = self.source.id(&self.epoch, cursor);
+        let own = ControlFrame::new(&Ready { last_event_id: &id }, self.ids.now());
+        ControlFrame { id: self.from_tail.then_some(id), ..own }
+    }
+
+    /// The `reset` frames with a snapshot, one for each affected session that the client named. If the client
+    /// named none, there is a single frame without a snapshot.
+    pub(super) async fn reset_frames(
+        &self,
+        Reset { reason, before, session: session_id }: Reset,
+    ) -> Vec<Piece> {
+        let mut resets = Vec::new();
+        let sessions = self.source.sessions().iter();
+        for session in sessions.filter(|session| session_id.is_none_or(|id| session.id() == id)) {
+            resets.extend(self.reset_frame(session, reason).await);
+        }
+        if resets.is_empty() {
+            let own = ControlFrame::new(
+                &event::Reset { reason: api_reason(reason), session: None },
+                self.ids.now(),
+            );
+            resets.push(ControlFrame { session: session_id, ..own });
+        }
+        // Only the last frame has an id. A client that disconnects earlier receives all frames again.
+        if let Some(last) = resets.last_mut() {
+            last.id = Some(self.source.id(&self.epoch, before));
+        }
+        resets.into_iter().map(Piece::Control).collect()
+    }
+
+    /// Returns `None` if the session no longer exists. The end of the session follows.
+    async fn reset_frame(
+        &self,
+        session: &SessionHandle,
+        reason: ResetReason,
+    ) -> Option<ControlFrame<'static>> {
+        let snapshot = session.snapshot().await.ok()?;
+        let own = ControlFrame::new(
+            &event::Reset { reason: api_reason(reason), session: Some(&snapshot) },
+            self.ids.now(),
+        );
+        Some(ControlFrame { session: Some(session.id()), ..own })
+    }
+
+    /// Whether the feed selects every event.
+    fn passes_all(&self) -> bool {
+        self.types == EventTypes::All && self.turn.is_none()
+    }
+
+    pub(crate) fn is_selected(&self, event: &EventRef<'_>) -> bool {
+        self.types.contains(event.kind()) && self.turn.as_ref().is_none_or(|turn| event.is_of(turn.prompt))
+    }
+
+    /// Whether the encoder uses the stored bytes of the selected events.
+    fn uses_stored_frames(&self, encoder: Encoder) -> bool {
+        self.source.has_stored_ids() && encoder == (Encoder::Sse { named: true })
+    }
+
+    /// The cursor for direct delivery, if the client receives the stored bytes of all events.
+    pub(super) fn tail_cursor(&self, encoder: Encoder) -> Option<TailCursor> {
+        if self.uses_stored_frames(encoder) && self.passes_all() { self.source.tail_cursor() } else { None }
+    }
+
+    /// Continues after the events that direct delivery has written.
+    pub(super) fn resume(&mut self, from: &TailCursor) {
+        if from.cursor() > self.source.cursor() {
+            self.source.resume(from);
+            self.client_cursor = from.cursor();
+        }
+    }
+
+    /// Encodes a run for the client. In the common case, this shares the stored bytes without a copy.
+    pub(super) fn write(&mut self, run: &Run, encoder: Encoder) -> Bytes {
+        let stored = self.uses_stored_frames(encoder);
+        if stored && self.passes_all() {
+            self.client_cursor = run.last_seq;
+            return run.frames.clone();
+        }
+        let mut out = BytesMut::with_capacity(if self.passes_all() { run.frames.len() } else { 0 });
+        let mut held = self.client_cursor;
+        for event in run.events().filter(|event| self.is_selected(event)) {
+            held = self.source.cursor_of(run, event.seq());
+            if stored {
+                out.extend_from_slice(event.frame());
+            } else {
+                encoder.encode_into(
+                    &mut out,
+                    Some(&self.source.id(&self.epoch, held)),
+                    event.kind(),
+                    event.json(),
+                );
+            }
+        }
+        self.client_cursor = held;
+        out.freeze()
+    }
+
+    /// The frame that advances the cursor of the client to that of the source. `None` if the client already
+    /// has it.
+    pub(super) fn position_frame(&mut self) -> Option<ControlFrame<'static>> {
+        let cursor = self.source.cursor();
+        let moved = std::mem::replace(&mut self.client_cursor, cursor) != cursor;
+        let own = |id| ControlFrame { id: Some(id), ..ControlFrame::new(&PositionFrame {}, self.ids.now()) };
+        moved.then(|| own(self.source.id(&self.epoch, cursor)))
+    }
+
+    /// The last frame of a complete stream. A client that reconnects with its id receives 204.
+    pub(super) fn end_frame(&self, End { reason, cursor }: End) -> ControlFrame<'static> {
+        let id = self.source.id(&self.epoch, cursor.unwrap_or_else(|| self.source.cursor()));
+        let own = ControlFrame::new(&EndFrame { reason, last_event_id: &id }, self.ids.now());
+        ControlFrame { id: Some(id), ..own }
+    }
+}
+
+const fn api_reason(reason: ResetReason) -> ApiReason {
+    match reason {
+        ResetReason::Pruned => ApiReason::Pruned,
+        ResetReason::UnknownCursor => ApiReason::UnknownCursor,
+        ResetReason::NewEpoch => ApiReason::NewEpoch,
+        ResetReason::Damaged => ApiReason::Damaged,
+    }
+}

@@ -1,0 +1,135 @@
+//! Control frames, which are not in the log, and the encoders for all frames.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::api::Problem;
+use crate::api::event::{EventMembers, ProblemFrame};
+use crate::event;
+use crate::types::{Ids, SessionId, Timestamp};
+
+pub(crate) const SSE: &str = "text/event-stream";
+pub(crate) const NDJSON: &str = "application/x-ndjson";
+
+/// The encoding of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoder {
+    /// SSE, with or without the `event:` field. Without it, a single `onmessage` handler receives all events.
+    Sse { named: bool },
+    /// One JSON object per line.
+    Ndjson,
+}
+
+/// A frame that the gateway creates and that is not in the log.
+#[derive(Debug)]
+pub(crate) struct ControlFrame<'a> {
+    /// The cursor of the client after this frame.
+    pub(super) id: Option<String>,
+    pub(super) session: Option<SessionId>,
+    pub(super) time: Timestamp,
+    pub(super) kind: &'a str,
+    pub(super) members: Vec<u8>,
+}
+
+impl ControlFrame<'_> {
+    pub(super) fn new<E: EventMembers>(event: &E, time: Timestamp) -> Self {
+        Self { id: None, session: None, time, kind: E::TYPE, members: event.members() }
+    }
+
+    /// The frame as one line of JSON. Its members have the order of logged events.
+    pub(crate) fn data(&self) -> Vec<u8> {
+        let mut data = Vec::with_capacity(self.members.len() + 160);
+        data.push(b'{');
+        if let Some(id) = &self.id {
+            data.extend_from_slice(format!("\"id\":\"{id}\",").as_bytes());
+        }
+        data.extend_from_slice(format!("\"type\":\"{}\"", self.kind).as_bytes());
+        if let Some(session) = self.session {
+            data.extend_from_slice(format!(",\"sessionId\":\"{session}\"").as_bytes());
+        }
+        data.extend_from_slice(format!(",\"time\":\"{}\"", self.time).as_bytes());
+        if !self.members.is_empty() {
+            data.push(b',');
+            data.extend_from_slice(&self.members);
+        }
+        data.push(b'}');
+        data
+    }
+
+    pub(super) fn encode(&self, encoder: Encoder) -> Bytes {
+        let data = self.data();
+        let mut out = BytesMut::with_capacity(data.len() + 96);
+        encoder.encode_into(&mut out, self.id.as_deref(), self.kind, &data);
+        out.freeze()
+    }
+}
+
+impl Encoder {
+    pub(crate) const fn media_type(self) -> &'static str {
+        match self {
+            Self::Sse { .. } => SSE,
+            Self::Ndjson => NDJSON,
+        }
+    }
+
+    /// Encodes one event. The gateway creates `id` and `kind`, and `data` is a single line. Therefore, no
+    /// content can end the frame early.
+    pub fn encode_into(self, out: &mut BytesMut, id: Option<&str>, kind: &str, data: &[u8]) {
+        if let Self::Sse { named } = self {
+            event::write_block(out, id, named.then_some(kind), data);
+        } else {
+            out.put_slice(data);
+            out.put_u8(b'\n');
+        }
+    }
+
+    /// The delay before a client reconnects. The line belongs to the block that the next frame completes,
+    /// because some clients deliver a block without data as an empty event.
+    pub fn encode_retry(self, milliseconds: u64) -> Bytes {
+        match self {
+            Self::Sse { .. } => format!("retry: {milliseconds}\n").into(),
+            Self::Ndjson => Bytes::new(),
+        }
+    }
+
+    /// Bytes that keep an idle connection open. They complete neither a block nor a line: SSE receives a
+    /// comment line, and NDJSON a space before the next object.
+    pub const fn keep_alive(self) -> &'static [u8] {
+        match self {
+            Self::Sse { .. } => b":\n",
+            Self::Ndjson => b" ",
+        }
+    }
+}
+
+/// A random reconnect delay in milliseconds. It spreads clients whose streams end at the same moment.
+pub(super) fn spread_retry(ids: &Ids, from: u64, width: u16) -> u64 {
+    let [low, high, ..] = ids.secret();
+    from + u64::from(u16::from_le_bytes([low, high]) % width)
+}
+
+/// The bytes of a stream that consists of a `problem` frame.
+pub(crate) fn problem_stream(problem: &Problem, encoder: Encoder, ids: &Ids) -> Vec<u8> {
+    let retry = spread_retry(ids, problem.retry_after_seconds.unwrap_or(1) * 1000, 1000);
+    let mut out = encoder.encode_retry(retry).to_vec();
+    out.extend_from_slice(&ControlFrame::new(&ProblemFrame { problem }, ids.now()).encode(encoder));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::event::Ready;
+
+    #[test]
+    fn control_frames_have_an_id_only_when_they_move_the_cursor() {
+        let mut ready = ControlFrame::new(&Ready { last_event_id: "k3-42" }, Timestamp::from_millis(0));
+        let data = r#"{"type":"ready","time":"1970-01-01T00:00:00.000Z","lastEventId":"k3-42"}"#;
+        let named = Encoder::Sse { named: true };
+        assert_eq!(ready.encode(named), format!("event: ready\ndata: {data}\n\n"));
+        assert_eq!(ready.encode(Encoder::Sse { named: false }), format!("data: {data}\n\n"));
+        assert_eq!(ready.encode(Encoder::Ndjson), format!("{data}\n"));
+        ready.id = Some("k3-42".to_owned());
+        let data = data.replacen('{', r#"{"id":"k3-42","#, 1);
+        assert_eq!(ready.encode(named), format!("id: k3-42\nevent: ready\ndata: {data}\n\n"));
+    }
+}

@@ -1,0 +1,346 @@
+//! The loop that writes a feed to a client. It ends with the feed, with the key of the client, or with the
+//! gateway.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Poll, ready};
+
+use bytes::Bytes;
+use http::HeaderValue;
+use tokio::task::coop::poll_proceed;
+
+use super::feed::{End, Feed, Piece};
+use super::frame::{ControlFrame, Encoder, spread_retry};
+use super::keep_alive::KeepAlive;
+use super::open_streams::StreamGuard;
+use super::parked::Parked;
+use super::sink::{Disconnected, StreamSink};
+use super::source::{Next, Reset};
+use crate::api::Problem;
+use crate::api::event::{EndReason, ProblemFrame, ShutdownFrame};
+use crate::auth::Admission;
+use crate::eventlog::{NotReady, Notifier, ReadError};
+use crate::telemetry::ErrorChain;
+use crate::types::Timestamp;
+
+/// The state of one stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    feed: Feed,
+    encoder: Encoder,
+    /// Continues after the replay.
+    follow: bool,
+    /// Keeps a ticket valid, and reports whether the key is valid.
+    admission: Arc<Admission>,
+    keep_alive: KeepAlive,
+    /// The id of a request that has ended. Errors of the stream are logged under it.
+    request_id: Option<HeaderValue>,
+    _stream_guard: StreamGuard,
+}
+
+/// The number of runs that one step reads before it yields to other tasks.
+const MAX_READS_PER_STEP: usize = 16;
+
+/// The action after the flush of a step.
+enum Step {
+    /// Read again: there may be more events.
+    Continue,
+    ReadStore,
+    Reset(Reset),
+    Wait,
+    /// The stream is complete.
+    End,
+}
+
+enum Wakeup<T> {
+    Source(T),
+    /// The keep-alive timer is due, or a signal arrived.
+    KeepAlive,
+    Disconnected,
+}
+
+impl Stream {
+    pub(crate) fn new(
+        feed: Feed,
+        encoder: Encoder,
+        follow: bool,
+        admission: Arc<Admission>,
+        keep_alive: KeepAlive,
+        stream_guard: StreamGuard,
+    ) -> Self {
+        Self { feed, encoder, follow, admission, keep_alive, request_id: None, _stream_guard: stream_guard }
+    }
+
+    pub(crate) fn encoder(&self) -> Encoder {
+        self.encoder
+    }
+
+    /// Whether the stream continues after the replay.
+    pub(crate) fn follows(&self) -> bool {
+        self.follow
+    }
+
+    /// Sets the request id for the errors of the stream.
+    pub(crate) fn set_request_id(&mut self, id: Option<&HeaderValue>) {
+        self.request_id = id.cloned();
+    }
+
+    /// Writes the stream until its end. The optional notifier reports new commits.
+    ///
+    /// `self` is boxed, because a future contains its by-value arguments twice, and each stream has such a
+    /// future. Rarely awaited futures are boxed too. Therefore, the state of a waiting stream is small.
+    pub(crate) async fn run<W: StreamSink>(
+        mut self: Box<Self>,
+        mut sink: W,
+        notifier: Option<Arc<Notifier>>,
+    ) {
+        if let Some(notifier) = &notifier {
+            self.feed.source.subscribe_via(notifier, sink.direct_sink());
+        }
+        drop(notifier);
+        self.keep_alive.data_sent();
+        // A stream that begins during a drain receives another delay with its `shutdown` frame.
+        if !self.keep_alive.shutdown().is_draining() {
+            self.send(self.encoder.encode_retry(spread_retry(&self.feed.ids, 1000, 1000)), &mut sink);
+        }
+        let mut read = None;
+        loop {
+            let step = self.step(read.take(), &mut sink);
+            let ended = matches!(step, Step::End);
+            if ended {
+                sink.end();
+            }
+            if self.flush(&mut sink).await.is_err() {
+                return;
+            }
+            if ended {
+                // The next request of the connection may be a stream. Therefore, this stream is dropped
+                // first, with its direct sink and its count.
+                drop(self);
+                return sink.finish();
+            }
+            let Self { feed, keep_alive, encoder, .. } = &mut *self;
+            let gone = match step {
+                Step::Wait => {
+                    if let Some(place) = feed.tail_cursor(*encoder) {
+                        sink.park(Parked { tail_cursor: place, keep_alive: keep_alive.park() });
+                    }
+                    let wake = wait_for_wakeup(keep_alive, &mut sink, pin!(feed.source.changed())).await;
+                    if let Some(Parked { tail_cursor: place, keep_alive: parked_keep_alive }) = sink.unpark()
+                    {
+                        feed.resume(&place);
+                        keep_alive.resume(&parked_keep_alive);
+                    }
+                    matches!(wake, Wakeup::Disconnected) || self.flush(&mut sink).await.is_err()
+                }
+                Step::ReadStore => {
+                    match wait_for_wakeup(keep_alive, &mut sink, Box::pin(feed.source.next())).await {
+                        Wakeup::Source(next) => {
+                            read = Some(next);
+                            false
+                        }
+                        wake => matches!(wake, Wakeup::Disconnected),
+                    }
+                }
+                // A reset runs to its end, because its frames would otherwise be lost.
+                Step::Reset(reset) => {
+                    for piece in Box::pin(feed.reset_frames(reset)).await {
+                        self.push_piece(piece, &mut sink);
+                    }
+                    false
+                }
+                // A stream with many events yields. Then concurrent readers read the same bytes at about the
+                // same time.
+                Step::Continue | Step::End => {
+                    tokio::task::yield_now().await;
+                    false
+                }
+            };
+            if gone {
+                return;
+            }
+        }
+    }
+
+    /// Queues the available events: first those from the store, then those at the tail.
+    fn step<W: StreamSink>(&mut self, mut read: Option<Result<Next, ReadError>>, wire: &mut W) -> Step {
+        if self.keep_alive.take_signal() && self.ends_by_signal(wire) {
+            return Step::End;
+        }
+        // Events for other clients wake this stream too, possibly without a pause. Therefore, each step
+        // checks the timer.
+        if self.keep_alive.is_due() {
+            // The cursor of the source is ahead of events that were read and not written. They must be
+            // written first.
+            self.send_keep_alive(read.is_none(), wire);
+        }
+        for _ in 0..MAX_READS_PER_STEP {
+            if read.is_none() && wire.is_full() {
+                break;
+            }
+            let next = match read.take() {
+                Some(Ok(next)) => next,
+                Some(Err(error)) => {
+                    self.log_failure(&error);
+                    self.send_problem(&Problem::internal(), wire);
+                    return Step::End;
+                }
+                None => match self.feed.source.try_next() {
+                    Ok(next) => next,
+                    Err(NotReady::ReadStore) => return Step::ReadStore,
+                    Err(NotReady::AtTail) => return Step::Wait,
+                },
+            };
+            match self.feed.piece(next) {
+                Ok(piece) => {
+                    if self.push_piece(piece, wire) {
+                        return Step::End;
+                    }
+                }
+                Err(reset) => return Step::Reset(reset),
+            }
+        }
+        Step::Continue
+    }
+
+    /// Writes the reason if a signal ends the stream. Returns whether it does.
+    fn ends_by_signal<W: StreamSink>(&mut self, wire: &mut W) -> bool {
+        if self.keep_alive.shutdown().is_draining() {
+            let retry_ms = spread_retry(&self.feed.ids, 1000, 3000);
+            self.send(self.encoder.encode_retry(retry_ms), wire);
+            self.send(ControlFrame::new(&ShutdownFrame { retry_ms }, self.now()).encode(self.encoder), wire);
+            return true;
+        }
+        let holds = self.admission.is_key_valid();
+        if !holds {
+            self.send_problem(&Problem::key_ended(), wire);
+        }
+        !holds
+    }
+
+    fn send<W: StreamSink>(&mut self, chunk: Bytes, wire: &mut W) {
+        if !chunk.is_empty() {
+            wire.push(chunk);
+            self.keep_alive.data_sent();
+        }
+    }
+
+    /// Flushes everything. Disconnects a client that does not read for `write_stall`, unless its connection
+    /// does so.
+    async fn flush<W: StreamSink>(&mut self, wire: &mut W) -> Result<(), Disconnected> {
+        let mut waited = false;
+        let flushed = poll_fn(|context| {
+            if let Poll::Ready(flushed) = wire.poll_flush(context) {
+                return Poll::Ready(flushed);
+            }
+            match wire.took_progress() {
+                None => self.keep_alive.disarm(),
+                Some(delivery) if delivery || !waited => self.keep_alive.write_progressed(),
+                Some(_) => {}
+            }
+            waited = true;
+            self.keep_alive.register_waker(context);
+            let left = self.keep_alive.is_due() || self.keep_alive.shutdown().is_aborted();
+            if left { Poll::Ready(Err(Disconnected)) } else { Poll::Pending }
+        })
+        .await;
+        if waited {
+            self.keep_alive.data_sent();
+        }
+        flushed
+    }
+
+    /// Queues a piece. Returns whether the stream is complete.
+    fn push_piece<W: StreamSink>(&mut self, piece: Piece, wire: &mut W) -> bool {
+        match piece {
+            Piece::Events { run, end } => {
+                let written = self.feed.write(&run, self.encoder);
+                self.send(written, wire);
+                self.push_end(end, wire)
+            }
+            Piece::Control(own) => {
+                self.send(own.encode(self.encoder), wire);
+                false
+            }
+            Piece::Ready { frame: own, end } => {
+                self.send(own.encode(self.encoder), wire);
+                let caught_up = (!self.follow).then_some(End::new(EndReason::CaughtUp));
+                self.push_end(end.or(caught_up), wire)
+            }
+            Piece::End(end) => self.push_end(Some(end), wire),
+        }
+    }
+
+    /// Queues the last frame if the stream is complete. Returns whether it is complete.
+    fn push_end<W: StreamSink>(&mut self, end: Option<End>, wire: &mut W) -> bool {
+        if let Some(end) = end {
+            self.send(self.feed.end_frame(end).encode(self.encoder), wire);
+        }
+        end.is_some()
+    }
+
+    /// Writes after a silent interval. A client with filters receives its position in the log, and other
+    /// clients receive a comment.
+    fn send_keep_alive<W: StreamSink>(&mut self, advance_cursor: bool, wire: &mut W) {
+        let position = if advance_cursor { self.feed.position_frame() } else { None };
+        let written = position.map(|own| own.encode(self.encoder));
+        self.send(written.unwrap_or(Bytes::from_static(self.encoder.keep_alive())), wire);
+    }
+
+    /// Logs an error under the id of the request that began the stream.
+    fn log_failure(&self, error: &ReadError) {
+        let id = self.request_id.as_ref().and_then(|id| id.to_str().ok());
+        let _span = id.map(|id| tracing::error_span!("request", id).entered());
+        tracing::error!(error = %ErrorChain(error), "a request failed with an internal error");
+    }
+
+    fn send_problem<W: StreamSink>(&mut self, problem: &Problem, wire: &mut W) {
+        let frame = ControlFrame::new(&ProblemFrame { problem }, self.now());
+        self.send(frame.encode(self.encoder), wire);
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.feed.ids.now()
+    }
+}
+
+/// Waits for the source, for the keep-alive timer, or for a disconnect. Dropping the source future loses no
+/// event.
+async fn wait_for_wakeup<W: StreamSink, F: Future + Unpin>(
+    keep_alive: &KeepAlive,
+    wire: &mut W,
+    mut news: F,
+) -> Wakeup<F::Output> {
+    poll_fn(|context| {
+        // A source that is always ready must yield to other tasks now and then.
+        let turn = ready!(poll_proceed(context));
+        if let Poll::Ready(news) = Pin::new(&mut news).poll(context) {
+            turn.made_progress();
+            return Poll::Ready(Wakeup::Source(news));
+        }
+        keep_alive.register_waker(context);
+        if keep_alive.is_due() || keep_alive.is_signalled() {
+            return Poll::Ready(Wakeup::KeepAlive);
+        }
+        wire.poll_disconnected(context).map(|()| Wakeup::Disconnected)
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::socket::SocketSink;
+    use super::*;
+
+    fn size_of_returned<A, B, C, F>(_: fn(A, B, C) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn stream_state_is_small() {
+        let (task, stream) = (size_of_returned(Stream::run::<SocketSink>), size_of::<Stream>());
+        assert!(task <= 704, "the task has {task} bytes");
+        assert!(stream <= 448, "the stream has {stream} bytes");
+    }
+}

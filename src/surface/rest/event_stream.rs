@@ -1,0 +1,34 @@
+//! Responses of the `/events` routes that are streams.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+
+use crate::api::Problem;
+use crate::auth::Admission;
+use crate::server::{event_response, stream_response};
+use crate::stream::{Encoder, Feed, Stream, StreamGuard, problem_stream};
+use crate::surface::Gateway;
+use crate::types::Ids;
+
+/// The response that streams the feed. During a drain, it is also a stream, with a `shutdown` frame only. A
+/// status would stop an `EventSource` from reconnecting.
+pub(super) fn respond(
+    gateway: &Gateway,
+    admission: &Arc<Admission>,
+    guard: StreamGuard,
+    feed: Feed,
+    encoder: Encoder,
+    follow: bool,
+) -> Response {
+    let keep_alive = gateway.keep_alive_ticker().register();
+    stream_response(Stream::new(feed, encoder, follow, Arc::clone(admission), keep_alive, guard))
+}
+
+/// Reports a temporary problem as a stream with a `problem` frame. A status would stop an `EventSource` from
+/// reconnecting.
+pub(super) fn problem_response(problem: &Problem, ids: &Ids) -> Response {
+    let encoder = Encoder::Sse { named: true };
+    event_response(encoder.media_type(), Body::from(problem_stream(problem, encoder, ids)))
+}
