@@ -20,4 +20,4 @@ pub use connection::{Batch, Connection, Inbound};
 pub use failure::{AgentExit, AgentFailure, without_secrets};
 pub use process::{FailedStart, Launcher, Process};
 pub use sign_in::{SignInCommand, Terminal};
-pub use spec::{AgentLimits, AgentSpec, Home, Known, OnTimeout, Permissions, PoolSpec};
+pub use spec::{AgentSpec, Home, Known};

@@ -117,7 +117,7 @@ impl Launcher {
         let older = || {
             lock_or_abort(self.v1_only.lock()).get(&spec.name).is_some_and(|older| Arc::ptr_eq(older, spec))
         };
-        AcpVersion::from_number(spec.protocol) == Some(AcpVersion::V2) && !older()
+        AcpVersion::from_number(spec.settings.protocol) == Some(AcpVersion::V2) && !older()
     }
 
     /// Spawns and initializes the agent within `start_timeout`.
@@ -136,15 +136,15 @@ impl Launcher {
         let (connection, batches) = Connection::start(
             stdout,
             child.stdin(),
-            (spec.limits.max_line_bytes, &spec.secrets),
+            (spec.settings.max_line_bytes, &spec.secrets),
             &self.limits,
             &self.shutdown,
         );
         let mut starting = Starting { connection, batches, child };
         // The entry decides this for all its processes, so it is not part of the session's capabilities.
-        let said = ClientCapabilities { terminal_auth: spec.terminal_auth, ..offer };
+        let said = ClientCapabilities { terminal_auth: spec.settings.terminal_auth, ..offer };
         let handshake = self.initialize((dialect, said), &starting.connection, &mut starting.batches);
-        let outcome = tokio::time::timeout(spec.limits.start_timeout, handshake).await;
+        let outcome = tokio::time::timeout(spec.settings.start_timeout, handshake).await;
         let failure = match outcome {
             Ok(Ok(initialized)) => {
                 let tree = starting.child.tree();
@@ -155,7 +155,7 @@ impl Launcher {
             Ok(Err(Some(failure))) => failure,
             Ok(Err(None)) => AgentFailure::Exited(starting.exit().await),
             Err(_) => {
-                AgentFailure::StartTimeout { agent: spec.name.clone(), timeout: spec.limits.start_timeout }
+                AgentFailure::StartTimeout { agent: spec.name.clone(), timeout: spec.settings.start_timeout }
             }
         };
         Err(FailedStart::of(failure, starting.child))

@@ -101,7 +101,7 @@ impl Pool {
             let mut state = self.state();
             let agent = state.agents.get_mut(&spec.name).ok_or(AcquireError::NoSuchAgent)?;
             // An offer is valid only for its entry.
-            if !spec.terminal_auth || !Arc::ptr_eq(&agent.spec, spec) {
+            if !spec.settings.terminal_auth || !Arc::ptr_eq(&agent.spec, spec) {
                 return Ok(None);
             }
             match agent.sign_ins.get_mut(tenant) {

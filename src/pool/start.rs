@@ -116,7 +116,7 @@ impl Pool {
             tracing::info!(agent = %spec.name, %failure, "retrying a failed start alone: another start ran in the same HOME");
             home.release();
             let alone =
-                tokio::time::timeout(spec.limits.start_timeout, self.homes().acquire(spec, true)).await;
+                tokio::time::timeout(spec.settings.start_timeout, self.homes().acquire(spec, true)).await;
             if let Ok(Ok(alone)) = alone {
                 home = alone;
                 if let Err(failed) = outcome {

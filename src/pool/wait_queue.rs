@@ -230,7 +230,7 @@ impl Pool {
         let state = self.state();
         let agent = state.agents.get(agent).filter(|agent| agent.configured)?;
         let figures = PoolStats {
-            max_size: agent.spec.pool.max_size,
+            max_size: agent.spec.settings.pool.max_size,
             live: agent.live,
             starting: agent.starting,
             min_idle: agent.min_idle(Instant::now()),
@@ -238,9 +238,9 @@ impl Pool {
             idle: agent.idle.len(),
             queued: agent.queue.len(),
             keeps_sessions_locked: agent.keeps_sessions_locked,
-            idle_timeout: agent.spec.pool.idle_timeout,
-            no_load_idle_timeout: agent.spec.pool.no_load_idle_timeout,
-            no_load_reclaim_timeout: agent.spec.pool.no_load_reclaim_timeout,
+            idle_timeout: agent.spec.settings.pool.idle_timeout,
+            no_load_idle_timeout: agent.spec.settings.pool.no_load_idle_timeout,
+            no_load_reclaim_timeout: agent.spec.settings.pool.no_load_reclaim_timeout,
         };
         Some((figures, agent.initialized.clone()))
     }

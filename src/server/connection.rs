@@ -196,7 +196,7 @@ pub(super) async fn serve_connection(
                 if !send_backlog.is_empty() {
                     activity.response_in_progress();
                 }
-                match activity.next_check(limits, permit.is_crowded()) {
+                match activity.next_check(limits, permit.is_crowded(limits)) {
                     Some(next) => (next_check, asked) = (next, false),
                     // The first step is a graceful shutdown, so that a request on its way is not lost.
                     None if !asked => {

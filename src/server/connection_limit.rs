@@ -1,28 +1,18 @@
 //! The limits of open connections.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
-use crate::shutdown::lock_or_abort;
-use crate::types::{Limits, Network};
+use crate::types::{KeyedCounts, KeyedGuard, Limits, Network};
 
-/// The number of open connections, in total and per address.
-#[derive(Debug, Clone)]
-pub(super) struct Connections(Arc<ConnectionCounts>);
-
+/// The open connections, in total and per address.
 #[derive(Debug)]
-struct ConnectionCounts {
-    max: usize,
-    max_per_address: usize,
+pub(super) struct Connections {
+    limits: Arc<Limits>,
+    /// The trusted proxies. Many clients share such an address, so it has no limit of its own.
     proxies: Vec<Network>,
-    open: Mutex<OpenConnections>,
-}
-
-#[derive(Debug, Default)]
-struct OpenConnections {
-    all: usize,
-    by_address: HashMap<IpAddr, usize>,
+    all: KeyedCounts<()>,
+    by_address: KeyedCounts<IpAddr>,
 }
 
 /// Counts a connection while any clone exists. A connection that became a WebSocket outlives the task that
@@ -30,71 +20,40 @@ struct OpenConnections {
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionPermit(Arc<ConnectionGuard>);
 
-impl ConnectionPermit {
-    /// Whether more than half of a connection limit is in use.
-    pub(super) fn is_crowded(&self) -> bool {
-        let ConnectionGuard { connections, address } = &*self.0;
-        let ConnectionCounts { max, max_per_address, .. } = *connections.0;
-        let open = connections.open();
-        let beside = address.and_then(|address| open.by_address.get(&address)).copied().unwrap_or(0);
-        open.all > max / 2 || beside > max_per_address / 2
-    }
-}
-
-/// One counted connection. Dropping it releases the count.
+/// One counted connection. Dropping it releases the counts.
 #[derive(Debug)]
 struct ConnectionGuard {
-    connections: Connections,
+    all: KeyedGuard<()>,
     /// `None` for a trusted proxy.
-    address: Option<IpAddr>,
+    by_address: Option<KeyedGuard<IpAddr>>,
+}
+
+impl ConnectionPermit {
+    /// Whether more than half of a connection limit is in use.
+    pub(super) fn is_crowded(&self, limits: &Limits) -> bool {
+        let ConnectionGuard { all, by_address } = &*self.0;
+        let of_address = by_address.as_ref().map_or(0, KeyedGuard::count);
+        all.count() > limits.max_connections / 2 || of_address > limits.max_connections_per_address / 2
+    }
 }
 
 impl Connections {
-    pub(super) fn new(limits: &Limits, proxies: Vec<Network>) -> Self {
-        Self(Arc::new(ConnectionCounts {
-            max: limits.max_connections,
-            max_per_address: limits.max_connections_per_address,
-            proxies,
-            open: Mutex::default(),
-        }))
-    }
-
-    fn open(&self) -> MutexGuard<'_, OpenConnections> {
-        lock_or_abort(self.0.open.lock())
+    pub(super) fn new(limits: &Arc<Limits>, proxies: Vec<Network>) -> Self {
+        let limits = Arc::clone(limits);
+        Self { limits, proxies, all: KeyedCounts::default(), by_address: KeyedCounts::default() }
     }
 
     /// Counts a connection. `None` if a limit is reached.
     pub(super) fn acquire(&self, address: IpAddr) -> Option<ConnectionPermit> {
+        let Self { limits, proxies, all, by_address } = self;
         let address = address.to_canonical();
-        let address = (!self.0.proxies.iter().any(|proxy| proxy.contains(address))).then_some(address);
-        let mut open = self.open();
-        if open.all >= self.0.max {
-            return None;
-        }
-        if let Some(address) = address {
-            let count = open.by_address.entry(address).or_default();
-            if *count >= self.0.max_per_address {
-                return None;
-            }
-            *count += 1;
-        }
-        open.all += 1;
-        drop(open);
-        Some(ConnectionPermit(Arc::new(ConnectionGuard { connections: self.clone(), address })))
-    }
-}
-
-impl Drop for ConnectionGuard {
-    fn drop(&mut self) {
-        let mut open = self.connections.open();
-        open.all -= 1;
-        let Some(address) = self.address else { return };
-        if let Some(count) = open.by_address.get_mut(&address) {
-            *count -= 1;
-            if *count == 0 {
-                open.by_address.remove(&address);
-            }
-        }
+        let all = all.acquire((), limits.max_connections)?;
+        let by_address = if proxies.iter().any(|proxy| proxy.contains(address)) {
+            None
+        } else {
+            Some(by_address.acquire(address, limits.max_connections_per_address)?)
+        };
+        Some(ConnectionPermit(Arc::new(ConnectionGuard { all, by_address })))
     }
 }
 
@@ -105,7 +64,7 @@ mod tests {
     #[test]
     fn connections_are_limited_in_total_and_per_address_except_proxies() {
         let limits = Limits { max_connections: 4, max_connections_per_address: 2, ..Limits::default() };
-        let connections = Connections::new(&limits, vec!["10.0.0.0/8".parse().unwrap()]);
+        let connections = Connections::new(&Arc::new(limits), vec!["10.0.0.0/8".parse().unwrap()]);
         let take = |address: &str| connections.acquire(address.parse().unwrap());
         let first = take("192.0.2.1").unwrap();
         let _second = take("::ffff:192.0.2.1").unwrap();
@@ -114,6 +73,6 @@ mod tests {
         assert!(take("192.0.2.2").is_none(), "the total limit is reached");
         drop(first);
         assert!(take("192.0.2.1").is_some());
-        assert_eq!(connections.open().all, 3);
+        assert_eq!(connections.all.count(&()), 3);
     }
 }

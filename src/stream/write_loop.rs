@@ -11,15 +11,15 @@ use http::HeaderValue;
 use tokio::task::coop::poll_proceed;
 
 use super::feed::{End, Feed, Piece};
-use super::frame::{ControlFrame, Encoder, spread_retry};
+use super::frame::{Encoder, spread_retry};
 use super::keep_alive::KeepAlive;
 use super::open_streams::StreamGuard;
 use super::parked::Parked;
 use super::sink::{Disconnected, StreamSink};
 use super::source::{Next, Reset};
 use crate::api::Problem;
-use crate::api::event::{EndReason, ProblemFrame, ShutdownFrame};
 use crate::auth::Admission;
+use crate::event::{ControlFrame, EndReason, ProblemFrame, ShutdownFrame};
 use crate::eventlog::{NotReady, Notifier, ReadError};
 use crate::telemetry::ErrorChain;
 use crate::types::Timestamp;
@@ -209,7 +209,8 @@ impl Stream {
         if self.keep_alive.shutdown().is_draining() {
             let retry_ms = spread_retry(&self.feed.ids, 1000, 3000);
             self.send(self.encoder.encode_retry(retry_ms), wire);
-            self.send(ControlFrame::new(&ShutdownFrame { retry_ms }, self.now()).encode(self.encoder), wire);
+            let frame = ControlFrame::new(&ShutdownFrame { retry_ms }, self.now());
+            self.send(self.encoder.encode_control(&frame), wire);
             return true;
         }
         let holds = self.admission.is_key_valid();
@@ -260,11 +261,11 @@ impl Stream {
                 self.push_end(end, wire)
             }
             Piece::Control(own) => {
-                self.send(own.encode(self.encoder), wire);
+                self.send(self.encoder.encode_control(&own), wire);
                 false
             }
             Piece::Ready { frame: own, end } => {
-                self.send(own.encode(self.encoder), wire);
+                self.send(self.encoder.encode_control(&own), wire);
                 let caught_up = (!self.follow).then_some(End::new(EndReason::CaughtUp));
                 self.push_end(end.or(caught_up), wire)
             }
@@ -275,7 +276,7 @@ impl Stream {
     /// Queues the last frame if the stream is complete. Returns whether it is complete.
     fn push_end<W: StreamSink>(&mut self, end: Option<End>, wire: &mut W) -> bool {
         if let Some(end) = end {
-            self.send(self.feed.end_frame(end).encode(self.encoder), wire);
+            self.send(self.encoder.encode_control(&self.feed.end_frame(end)), wire);
         }
         end.is_some()
     }
@@ -284,7 +285,7 @@ impl Stream {
     /// clients receive a comment.
     fn send_keep_alive<W: StreamSink>(&mut self, advance_cursor: bool, wire: &mut W) {
         let position = if advance_cursor { self.feed.position_frame() } else { None };
-        let written = position.map(|own| own.encode(self.encoder));
+        let written = position.map(|own| self.encoder.encode_control(&own));
         self.send(written.unwrap_or(Bytes::from_static(self.encoder.keep_alive())), wire);
     }
 
@@ -297,7 +298,7 @@ impl Stream {
 
     fn send_problem<W: StreamSink>(&mut self, problem: &Problem, wire: &mut W) {
         let frame = ControlFrame::new(&ProblemFrame { problem }, self.now());
-        self.send(frame.encode(self.encoder), wire);
+        self.send(self.encoder.encode_control(&frame), wire);
     }
 
     pub(crate) fn now(&self) -> Timestamp {

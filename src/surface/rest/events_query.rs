@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::error::ApiError;
 use super::extract::{LastEventId, Params};
 use super::negotiate::Representation;
-use crate::eventlog::ResetReason;
+use crate::event::ResetReason;
 use crate::stream::{Encoder, EventTypes};
 use crate::types::{Epoch, EventId, Position};
 

@@ -17,8 +17,8 @@ use utoipa::openapi::{ComponentsBuilder, Header, HeaderBuilder, OpenApi, Ref, Re
 use utoipa::{PartialSchema, ToSchema};
 
 use super::routes::api_router;
-use crate::api::event::SessionEvent;
 use crate::api::{Problem, ProblemCode};
+use crate::event::SessionEvent;
 use crate::surface::embedded::etag;
 
 mod about;

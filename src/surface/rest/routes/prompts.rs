@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 
 use super::events;
 use super::sessions::IDEMPOTENCY_REPLAYED;
-use crate::api::event::SessionEvent;
 use crate::api::{Cancelled, CreatePrompt, Problem, Prompt, PromptList};
+use crate::event::SessionEvent;
 use crate::session::{AdmittedPrompt, PromptRequest, SessionHandle};
 use crate::surface::Gateway;
 use crate::surface::rest::error::ApiError;
