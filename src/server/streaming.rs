@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use tracing::Instrument;
 
 use crate::shutdown::lock_or_abort;
-use crate::stream::{BodySink, NDJSON, SSE, Stream, body_from};
+use crate::stream::{Ndjson, Sse, Stream, body_from};
 
 /// A response extension with the stream that writes the body. After the stream is removed, the body of the
 /// response itself stays empty.
@@ -23,14 +23,14 @@ impl StreamingBody {
 
 /// The response that a stream writes. A stream that continues after the replay can hijack the connection.
 pub(crate) fn stream_response(stream: Stream) -> Response {
-    let (media_type, follows) = (stream.encoder().media_type(), stream.follows());
+    let (media_type, follows) = (stream.media_type(), stream.follows());
     let streaming = StreamingBody(Arc::new(Mutex::new(Some(Box::new(stream)))));
     let body_stream = streaming.clone();
     // The body is written after the span of the request ends, so the span is attached to the future.
     let body = |sender| {
         async move {
             if let Some(stream) = body_stream.take() {
-                stream.run(BodySink::new(sender), None).await;
+                stream.run(sender, None).await;
             }
         }
         .in_current_span()
@@ -55,5 +55,7 @@ pub(crate) fn event_response(media_type: &'static str, body: Body) -> Response {
 
 /// Whether a response with these headers is a stream of events.
 pub(super) fn is_stream(headers: &HeaderMap) -> bool {
-    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == SSE || kind == NDJSON)
+    headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind == Sse::MEDIA_TYPE || kind == Ndjson::MEDIA_TYPE)
 }

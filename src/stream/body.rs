@@ -1,8 +1,9 @@
-//! Response bodies that a future writes, with one allocation per stream and without a task or a queue.
+//! Response bodies that a future writes, with one allocation per stream and without a task.
 //!
 //! The future sends a chunk with [`ChunkSender::send`], which waits until the connection accepts the chunk.
 //! If the client disconnects, the future is dropped.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -12,43 +13,50 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
+use super::sink::{Disconnected, StreamSink};
 use crate::shutdown::lock_or_abort;
 
-/// Holds the one chunk that the connection has not accepted yet.
+/// The chunks that the connection has not accepted yet.
 #[derive(Debug, Clone, Default)]
-struct ChunkSlot(Arc<Mutex<Option<Bytes>>>);
+struct Chunks(Arc<Mutex<VecDeque<Bytes>>>);
 
-impl ChunkSlot {
-    fn lock(&self) -> MutexGuard<'_, Option<Bytes>> {
+impl Chunks {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Bytes>> {
         lock_or_abort(self.0.lock())
     }
 }
 
 /// The writing end of a body.
 #[derive(Debug)]
-pub(crate) struct ChunkSender(ChunkSlot);
+pub(crate) struct ChunkSender(Chunks);
 
 impl ChunkSender {
     /// Sends a chunk, and waits until the connection accepts it.
     pub(crate) async fn send(&mut self, chunk: Bytes) {
-        self.put(chunk);
-        poll_fn(|_| self.poll_empty()).await;
+        self.push(chunk);
+        // The connection polls the future again when it asks for the next chunk. Therefore no waker is needed.
+        poll_fn(|_| if self.is_full() { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+}
+
+impl StreamSink for ChunkSender {
+    fn push(&mut self, chunk: Bytes) {
+        if !chunk.is_empty() {
+            self.0.lock().push_back(chunk);
+        }
     }
 
-    /// Stores a chunk without waiting. The slot must be empty.
-    pub(crate) fn put(&mut self, chunk: Bytes) {
-        *self.0.lock() = Some(chunk).filter(|chunk| !chunk.is_empty());
+    fn is_full(&self) -> bool {
+        !self.0.lock().is_empty()
     }
 
-    /// Ready when the slot is empty. The body polls the future again when the connection asks for the next
-    /// chunk. Therefore no waker is needed.
-    pub(crate) fn poll_empty(&self) -> Poll<()> {
-        if self.0.lock().is_some() { Poll::Pending } else { Poll::Ready(()) }
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
+        if self.is_full() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 }
 
 pub(crate) struct FutureBody {
-    slot: ChunkSlot,
+    chunks: Chunks,
     /// `None` after the future has completed.
     future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
@@ -58,9 +66,9 @@ pub(crate) fn body_from<F>(write: impl FnOnce(ChunkSender) -> F) -> FutureBody
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let slot = ChunkSlot::default();
-    let future = write(ChunkSender(slot.clone()));
-    FutureBody { slot, future: Some(Box::pin(future)) }
+    let chunks = Chunks::default();
+    let future = write(ChunkSender(chunks.clone()));
+    FutureBody { chunks, future: Some(Box::pin(future)) }
 }
 
 impl Body for FutureBody {
@@ -76,7 +84,7 @@ impl Body for FutureBody {
         {
             self.future = None;
         }
-        let chunk = self.slot.lock().take();
+        let chunk = self.chunks.lock().pop_front();
         match chunk {
             Some(chunk) => Poll::Ready(Some(Ok(Frame::data(chunk)))),
             None if self.future.is_none() => Poll::Ready(None),
@@ -85,7 +93,7 @@ impl Body for FutureBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.future.is_none() && self.slot.lock().is_none()
+        self.future.is_none() && self.chunks.lock().is_empty()
     }
 }
 

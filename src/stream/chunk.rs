@@ -10,6 +10,10 @@ use crate::shutdown::lock_or_abort;
 /// The number of pieces that one write takes. Further pieces of the chunk follow with the next write.
 pub(super) const MAX_PIECES: usize = 16;
 
+/// The limit of the gathered bytes of a chunk. A client that does not read keeps this much of the log in
+/// memory.
+const MAX_GATHERED_BYTES: usize = 64 << 10;
+
 /// A chunk of up to this size is encoded as one piece. Up to this size, the number of slices costs more than
 /// copying the bytes.
 const SMALL_CHUNK_BYTES: usize = 4 << 10;
@@ -94,6 +98,12 @@ impl ChunkWriter {
     /// The number of gathered bytes, and the number of pieces.
     pub(super) fn gathered(&self) -> (usize, usize) {
         (self.pieces.iter().map(Bytes::len).sum(), self.pieces.len())
+    }
+
+    /// Whether the chunk must be written before pieces are added.
+    pub(super) fn is_full(&self) -> bool {
+        let (bytes, pieces) = self.gathered();
+        bytes >= MAX_GATHERED_BYTES || pieces >= MAX_PIECES
     }
 
     /// Encodes the gathered pieces as a chunk, unless one is already encoded. `last` also ends the body.

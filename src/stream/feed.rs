@@ -2,13 +2,13 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::encoder::Encoder;
 use super::event_types::EventTypes;
-use super::frame::Encoder;
-use super::source::{Next, Reset, Source};
+use super::source::Source;
 use crate::event::{self, ControlFrame, EndFrame, EndReason, EventRef, PositionFrame, Ready, ResetReason};
-use crate::eventlog::{ReadError, Run, TailCursor};
+use crate::eventlog::{Item, ReadError, Run, TailCursor};
 use crate::session::SessionHandle;
-use crate::types::{Epoch, Ids, PromptId};
+use crate::types::{Epoch, Ids, PromptId, SessionId};
 
 /// The filter for one turn of a session.
 #[derive(Debug, Clone)]
@@ -50,6 +50,15 @@ pub(crate) enum Piece {
     End(End),
 }
 
+/// Events before a reset are void for the client.
+#[derive(Debug)]
+pub(super) struct Reset {
+    reason: ResetReason,
+    before: u64,
+    /// The affected session. `None` affects all sessions.
+    session: Option<SessionId>,
+}
+
 /// The end of a complete feed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct End {
@@ -67,8 +76,8 @@ impl End {
 impl Feed {
     /// The next pieces. A reset of several sessions yields one piece for each.
     pub(crate) async fn next(&mut self) -> Result<Vec<Piece>, ReadError> {
-        let next = self.source.next().await?;
-        Ok(match self.piece(next) {
+        let item = self.source.reader.next().await?;
+        Ok(match self.piece(item) {
             Ok(piece) => vec![piece],
             Err(reset) => self.reset_frames(reset).await,
         })
@@ -76,14 +85,14 @@ impl Feed {
 
     /// Converts an item to a piece. A reset is returned as the error, because it has to be awaited and may
     /// become several pieces.
-    pub(super) fn piece(&self, next: Next) -> Result<Piece, Reset> {
-        Ok(match next {
-            Next::Run(run) => {
+    pub(super) fn piece(&self, item: Item) -> Result<Piece, Reset> {
+        Ok(match item {
+            Item::Run(run) => {
                 let last = self.turn_end(&run);
                 let run = last.and_then(|seq| run.through(seq)).unwrap_or(run);
                 Piece::Events { run, end: last.map(|_| End { reason: EndReason::TurnEnded, cursor: last }) }
             }
-            Next::Ready { cursor } => {
+            Item::Ready { cursor } => {
                 let ended =
                     self.turn.as_ref().and_then(|turn| turn.last_seq).is_some_and(|seq| seq <= cursor);
                 Piece::Ready {
@@ -91,8 +100,8 @@ impl Feed {
                     end: ended.then_some(End::new(EndReason::TurnEnded)),
                 }
             }
-            Next::Reset(reset) => return Err(reset),
-            Next::End => Piece::End(End::new(EndReason::SessionDeleted)),
+            Item::Reset { reason, before, session } => return Err(Reset { reason, before, session }),
+            Item::End => Piece::End(End::new(EndReason::SessionDeleted)),
         })
     }
 
@@ -148,46 +157,42 @@ impl Feed {
     }
 
     /// Whether the encoder uses the stored bytes of the selected events.
-    fn uses_stored_frames(&self, encoder: Encoder) -> bool {
-        self.source.has_stored_ids() && encoder == (Encoder::Sse { named: true })
+    fn uses_stored_frames(&self, encoder: &dyn Encoder) -> bool {
+        self.source.has_stored_ids() && encoder.uses_stored_frames()
     }
 
     /// The cursor for direct delivery, if the client receives the stored bytes of all events.
-    pub(super) fn tail_cursor(&self, encoder: Encoder) -> Option<TailCursor> {
-        if self.uses_stored_frames(encoder) && self.passes_all() { self.source.tail_cursor() } else { None }
+    pub(super) fn tail_cursor(&self, encoder: &dyn Encoder) -> Option<TailCursor> {
+        let passes_through = self.uses_stored_frames(encoder) && self.passes_all();
+        if passes_through { self.source.reader.tail_cursor() } else { None }
     }
 
     /// Continues after the events that direct delivery has written.
     pub(super) fn resume(&mut self, from: &TailCursor) {
         if from.cursor() > self.source.cursor() {
-            self.source.resume(from);
+            self.source.reader.resume_from(from);
             self.client_cursor = from.cursor();
         }
     }
 
     /// Encodes a run for the client. In the common case, this shares the stored bytes without a copy.
-    pub(super) fn write(&mut self, run: &Run, encoder: Encoder) -> Bytes {
+    pub(super) fn write(&mut self, run: &Run, encoder: &mut dyn Encoder) -> Bytes {
         let stored = self.uses_stored_frames(encoder);
         if stored && self.passes_all() {
             self.client_cursor = run.last_seq;
             return run.frames.clone();
         }
         let mut out = BytesMut::with_capacity(if self.passes_all() { run.frames.len() } else { 0 });
-        let mut held = self.client_cursor;
+        let mut client_cursor = self.client_cursor;
         for event in run.events().filter(|event| self.is_selected(event)) {
-            held = self.source.cursor_of(run, event.seq());
+            client_cursor = self.source.cursor_of(run, event.seq());
             if stored {
                 out.extend_from_slice(event.frame());
             } else {
-                encoder.encode_into(
-                    &mut out,
-                    Some(&self.source.id(&self.epoch, held)),
-                    event.kind(),
-                    event.json(),
-                );
+                encoder.event(&mut out, &self.source.id(&self.epoch, client_cursor), &event);
             }
         }
-        self.client_cursor = held;
+        self.client_cursor = client_cursor;
         out.freeze()
     }
 

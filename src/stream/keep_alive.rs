@@ -1,9 +1,6 @@
 //! A shared clock for all streams. It wakes a stream after a silent interval, and all streams when the
 //! gateway stops or a key ends.
 //!
-//! Direct writes do not reset the timer until the task of the stream runs. The clock wakes that task at most
-//! once per `keep_alive` interval for this.
-//!
 //! Separate timers and waits would be most of the cost of ten thousand idle streams. Here, each stream has an
 //! entry with a due tick and a waker. One task checks all entries at each tick, and it runs while streams
 //! exist.
@@ -54,6 +51,7 @@ struct Registry {
 struct Entry {
     /// The tick at which the stream is woken. [`NEVER`] disarms the timer, and [`REMOVED`] removes the entry.
     due: AtomicU64,
+    seen_signals: AtomicU32,
     waker: Mutex<Option<Waker>>,
 }
 
@@ -95,21 +93,25 @@ impl KeepAliveTicker {
 
     /// Registers a stream. The stream must check for signals at once, because earlier signals do not wake it.
     pub(crate) fn register(&self) -> KeepAlive {
-        let slot = Arc::new(Entry { due: AtomicU64::new(NEVER), waker: Mutex::default() });
-        let mut keep_alives = self.lock();
-        keep_alives.entries.push(Arc::clone(&slot));
-        keep_alives.registered += 1;
+        let seen_signals = self.0.signals.load(Ordering::Acquire).wrapping_sub(1);
+        let entry = Arc::new(Entry {
+            due: AtomicU64::new(NEVER),
+            seen_signals: AtomicU32::new(seen_signals),
+            waker: Mutex::default(),
+        });
+        let mut registry = self.lock();
+        registry.entries.push(Arc::clone(&entry));
+        registry.registered += 1;
         // The stagger spreads streams that an event woke together over several ticks. It also allows for a
         // late tick.
-        let stagger = Ticks(1 + keep_alives.registered % (self.0.keep_alive.0 / 4).max(1));
-        if !std::mem::replace(&mut keep_alives.is_running, true) {
+        let stagger = Ticks(1 + registry.registered % (self.0.keep_alive.0 / 4).max(1));
+        if !std::mem::replace(&mut registry.is_running, true) {
             self.0.update_now();
-            let pulse = self.clone();
-            drop(self.0.shutdown.spawn_critical(async move { pulse.run().await }));
+            let ticker = self.clone();
+            drop(self.0.shutdown.spawn_critical(async move { ticker.run().await }));
         }
-        drop(keep_alives);
-        let seen = self.0.signals.load(Ordering::Acquire).wrapping_sub(1);
-        KeepAlive { ticker: self.clone(), entry: slot, seen_signals: seen, stagger }
+        drop(registry);
+        KeepAlive(Timer { ticker: self.clone(), entry, stagger })
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
@@ -147,27 +149,26 @@ impl KeepAliveTicker {
 
     fn signal_all(&self) {
         self.0.signals.fetch_add(1, Ordering::Release);
-        self.lock().entries.iter().for_each(|slot| slot.wake());
+        self.lock().entries.iter().for_each(|entry| entry.wake());
     }
 
     /// Wakes the due streams. Returns false if no stream is registered.
     fn tick(&self) -> bool {
         let now = self.0.update_now();
-        let mut keep_alives = self.lock();
-        keep_alives.entries.retain(|slot| {
-            let due = slot.due.load(Ordering::Acquire);
+        let mut registry = self.lock();
+        registry.entries.retain(|entry| {
+            let due = entry.due.load(Ordering::Acquire);
             if due <= now {
-                slot.wake();
+                entry.wake();
             }
             due != REMOVED
         });
-        if keep_alives.entries.capacity() > 64
-            && keep_alives.entries.len() < keep_alives.entries.capacity() / 4
-        {
-            keep_alives.entries.shrink_to_fit();
+        let (used, capacity) = (registry.entries.len(), registry.entries.capacity());
+        if capacity > 64 && used < capacity / 4 {
+            registry.entries.shrink_to_fit();
         }
-        keep_alives.is_running = !keep_alives.entries.is_empty();
-        keep_alives.is_running
+        registry.is_running = used > 0;
+        registry.is_running
     }
 }
 
@@ -180,115 +181,94 @@ impl Inner {
     }
 }
 
-/// The keep-alive timer of one stream.
+/// The keep-alive timer of one stream. Dropping it removes the timer.
 #[derive(Debug)]
-pub(crate) struct KeepAlive {
+pub(crate) struct KeepAlive(Timer);
+
+/// A handle to the timer of a stream. Direct delivery has one while the task of the stream waits.
+#[derive(Debug, Clone)]
+pub(super) struct Timer {
     ticker: KeepAliveTicker,
     entry: Arc<Entry>,
-    seen_signals: u32,
     stagger: Ticks,
 }
 
-impl KeepAlive {
+impl Timer {
     /// Records that data was sent. The next keep-alive is due after `keep_alive` at the latest.
-    pub(crate) fn data_sent(&self) {
-        self.due_in(self.keep_alive_ticks());
+    pub(super) fn data_sent(&self) {
+        self.due_in(self.ticker.0.keep_alive.0.saturating_sub(self.stagger.0).max(1));
     }
 
-    fn keep_alive_ticks(&self) -> u64 {
-        self.ticker.0.keep_alive.0.saturating_sub(self.stagger.0).max(1)
+    fn due_in(&self, ticks: u64) {
+        self.entry.due.store(self.ticker.0.now.load(Ordering::Relaxed) + ticks, Ordering::Release);
+    }
+
+    /// Whether a signal arrived since the last [`take_signal`](KeepAlive::take_signal).
+    pub(super) fn is_signalled(&self) -> bool {
+        self.ticker.0.signals.load(Ordering::Acquire) != self.entry.seen_signals.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_armed(&self) -> bool {
+        self.entry.due.load(Ordering::Acquire) < NEVER
+    }
+}
+
+impl KeepAlive {
+    pub(super) fn timer(&self) -> &Timer {
+        &self.0
+    }
+
+    /// See [`Timer::data_sent`].
+    pub(super) fn data_sent(&self) {
+        self.0.data_sent();
     }
 
     /// Records that the peer accepted bytes of a pending write. Without further progress, the timer is due
     /// after `write_stall`.
-    pub(crate) fn write_progressed(&self) {
-        self.due_in(self.ticker.0.write_stall.0);
+    pub(super) fn write_progressed(&self) {
+        self.0.due_in(self.0.ticker.0.write_stall.0);
     }
 
     /// Disarms the timer, for a stream whose HTTP connection detects stalls.
-    pub(crate) fn disarm(&self) {
-        self.entry.due.store(NEVER, Ordering::Release);
+    pub(super) fn disarm(&self) {
+        self.0.entry.due.store(NEVER, Ordering::Release);
     }
 
-    fn due_in(&self, ticks: u64) {
-        self.due_after(self.ticker.0.now.load(Ordering::Relaxed), ticks);
+    pub(super) fn is_due(&self) -> bool {
+        self.0.ticker.0.now.load(Ordering::Relaxed) >= self.0.entry.due.load(Ordering::Relaxed)
     }
 
-    fn due_after(&self, now: u64, ticks: u64) {
-        self.entry.due.store(now + ticks, Ordering::Release);
+    /// See [`Timer::is_signalled`].
+    pub(super) fn is_signalled(&self) -> bool {
+        self.0.is_signalled()
     }
 
-    pub(crate) fn is_due(&self) -> bool {
-        self.ticker.0.now.load(Ordering::Relaxed) >= self.entry.due.load(Ordering::Relaxed)
-    }
-
-    /// Whether a signal arrived since the last [`take_signal`](Self::take_signal).
-    pub(crate) fn is_signalled(&self) -> bool {
-        self.ticker.0.signals.load(Ordering::Acquire) != self.seen_signals
+    /// Returns whether a signal arrived since the last call, and clears it.
+    pub(super) fn take_signal(&mut self) -> bool {
+        let signals = self.0.ticker.0.signals.load(Ordering::Acquire);
+        self.0.entry.seen_signals.swap(signals, Ordering::Relaxed) != signals
     }
 
     /// The stop of the gateway.
     pub(super) fn shutdown(&self) -> &Shutdown {
-        &self.ticker.0.shutdown
-    }
-
-    /// Returns the part of the timer that direct delivery uses while the task of the stream waits.
-    pub(super) fn park(&self) -> ParkedKeepAlive {
-        ParkedKeepAlive { ticker: self.ticker.clone(), seen_signals: self.seen_signals, last_sent: None }
-    }
-
-    /// Restarts the timer from the last direct write.
-    pub(super) fn resume(&self, from: &ParkedKeepAlive) {
-        if let Some(Ticks(told)) = from.last_sent {
-            self.due_after(told, self.keep_alive_ticks());
-        }
-    }
-
-    /// Returns whether a signal arrived since the last call, and clears it.
-    pub(crate) fn take_signal(&mut self) -> bool {
-        let signals = self.ticker.0.signals.load(Ordering::Acquire);
-        std::mem::replace(&mut self.seen_signals, signals) != signals
+        &self.0.ticker.0.shutdown
     }
 
     /// Registers the waker of the task for the due tick and for signals. The caller must then check for both
     /// again.
-    pub(crate) fn register_waker(&self, context: &Context<'_>) {
-        let mut waker = lock_or_abort(self.entry.waker.lock());
+    pub(super) fn register_waker(&self, context: &Context<'_>) {
+        let mut waker = lock_or_abort(self.0.entry.waker.lock());
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
         }
     }
 }
 
-/// Replaces the timer of a stream during direct delivery, and records the last direct write.
-#[derive(Debug)]
-pub(super) struct ParkedKeepAlive {
-    ticker: KeepAliveTicker,
-    seen_signals: u32,
-    last_sent: Option<Ticks>,
-}
-
-impl ParkedKeepAlive {
-    /// See [`KeepAlive::is_signalled`].
-    pub(super) fn is_signalled(&self) -> bool {
-        self.ticker.0.signals.load(Ordering::Acquire) != self.seen_signals
-    }
-
-    /// See [`KeepAlive::data_sent`].
-    pub(super) fn data_sent(&mut self) {
-        self.last_sent = Some(Ticks(self.ticker.0.now.load(Ordering::Relaxed)));
-    }
-
-    #[cfg(test)]
-    pub(super) fn has_sent(&self) -> bool {
-        self.last_sent.is_some()
-    }
-}
-
 impl Drop for KeepAlive {
     fn drop(&mut self) {
-        self.entry.due.store(REMOVED, Ordering::Release);
-        drop(lock_or_abort(self.entry.waker.lock()).take());
+        self.0.entry.due.store(REMOVED, Ordering::Release);
+        drop(lock_or_abort(self.0.entry.waker.lock()).take());
     }
 }
 
@@ -316,7 +296,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn silent_streams_wake_before_keep_alive_and_at_different_ticks() {
         let (shutdown, (_keys, endings)) = (Shutdown::new(), watch::channel(0));
-        let pulse = ticker(&shutdown, endings);
+        let clock = ticker(&shutdown, endings);
         let began = Instant::now();
         let wait = |mut keep_alive: KeepAlive| async move {
             assert!(keep_alive.take_signal(), "a new stream has a signal");
@@ -324,7 +304,7 @@ mod tests {
             due_or_signalled(&keep_alive).await;
             began.elapsed()
         };
-        let keep_alives: Vec<_> = (0..20).map(|_| wait(pulse.register())).collect();
+        let keep_alives: Vec<_> = (0..20).map(|_| wait(clock.register())).collect();
         let mut times = futures_util::future::join_all(keep_alives).await;
         times.sort();
         let (first, last) = (times[0], times[19]);
@@ -337,8 +317,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stall_ends_after_its_timeout_and_progress_postpones_it() {
         let (shutdown, (_keys, endings)) = (Shutdown::new(), watch::channel(0));
-        let pulse = ticker(&shutdown, endings);
-        let mut keep_alive = pulse.register();
+        let clock = ticker(&shutdown, endings);
+        let mut keep_alive = clock.register();
         keep_alive.take_signal();
         keep_alive.write_progressed();
         tokio::time::sleep(Duration::from_secs(20)).await;
@@ -353,34 +333,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn data_sent_while_parked_postpones_the_keep_alive() {
         let (shutdown, (keys, endings)) = (Shutdown::new(), watch::channel(0));
-        let pulse = ticker(&shutdown, endings);
-        let mut keep_alive = pulse.register();
+        let ticker = ticker(&shutdown, endings);
+        let mut keep_alive = ticker.register();
         keep_alive.take_signal();
         keep_alive.data_sent();
-        let silent = keep_alive.park();
-        let mut parked_keep_alive = keep_alive.park();
+        let timer = keep_alive.timer().clone();
         tokio::time::sleep(Duration::from_secs(8)).await;
-        parked_keep_alive.data_sent();
-        let said = Instant::now();
+        timer.data_sent();
+        let sent = Instant::now();
         due_or_signalled(&keep_alive).await;
-        keep_alive.resume(&silent);
-        assert!(keep_alive.is_due(), "no data was sent");
-        keep_alive.resume(&parked_keep_alive);
-        assert!(!keep_alive.is_due());
-        due_or_signalled(&keep_alive).await;
-        assert!((Duration::from_secs(10)..=Duration::from_secs(15)).contains(&said.elapsed()));
-        assert!(!parked_keep_alive.is_signalled());
+        assert!((Duration::from_secs(10)..=Duration::from_secs(15)).contains(&sent.elapsed()));
+        assert!(!timer.is_signalled());
         assert_eq!(keys.send_replace(1), 0);
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
-        assert!(parked_keep_alive.is_signalled());
+        assert!(timer.is_signalled());
     }
 
     #[tokio::test(start_paused = true)]
     async fn all_streams_are_signalled_and_the_task_ends_with_the_last() {
         let (shutdown, (keys, endings)) = (Shutdown::new(), watch::channel(0));
-        let pulse = ticker(&shutdown, endings);
-        let mut keep_alives = [pulse.register(), pulse.register()];
+        let clock = ticker(&shutdown, endings);
+        let mut keep_alives = [clock.register(), clock.register()];
         let key_ends = || assert_eq!(keys.send_replace(1), 0);
         for cause in [&key_ends as &dyn Fn(), &|| shutdown.start_drain(), &|| shutdown.abort()] {
             for keep_alive in &mut keep_alives {
@@ -397,6 +371,6 @@ mod tests {
         assert!(!left.await.expect("the wait is bounded"), "the task runs while streams exist");
         drop(keep_alives);
         assert!(shutdown.wait_for_tasks(Duration::from_secs(5)).await);
-        assert_eq!(pulse.lock().entries.len(), 0);
+        assert_eq!(clock.lock().entries.len(), 0);
     }
 }

@@ -9,36 +9,37 @@
 //!
 //! Read in this order:
 //! 1. `event_types`, `source`, `feed`: the events that a client selects.
-//! 2. `frame`, `chunk`: their encoding.
-//! 3. `write_loop`, `parked`, `keep_alive`: the task of a stream, its waiting state and its timer.
-//! 4. `sink`, `socket`, `body_sink`, `body`: the writers of a socket and of a response body.
+//! 2. `encoder`, `sse`, `ndjson`: their encoding.
+//! 3. `parked`, `write_loop`, `keep_alive`: the states of a stream, its task and its timer.
+//! 4. `sink`, `socket`, `chunk`, `body`: the writers of a socket and of a response body.
 //! 5. `workers`, `open_streams`: the threads that write sockets, and the limit of a principal.
 
 mod body;
-mod body_sink;
 mod chunk;
+mod encoder;
 mod event_types;
 mod feed;
-mod frame;
 mod keep_alive;
+mod ndjson;
 mod open_streams;
 mod parked;
 mod sink;
 mod socket;
 mod source;
+mod sse;
 mod workers;
 mod write_loop;
 
 pub(crate) use body::body_from;
-pub(crate) use body_sink::BodySink;
+pub use encoder::Encoder;
 pub use event_types::EventTypes;
 pub(crate) use feed::{Feed, Piece, TurnFilter};
-pub use frame::Encoder;
-pub(crate) use frame::{NDJSON, SSE, problem_stream};
 pub(crate) use keep_alive::KeepAliveTicker;
+pub use ndjson::Ndjson;
 pub(crate) use open_streams::{StreamGuard, Streams};
 pub(crate) use socket::SocketOwner;
 pub(crate) use source::Source;
+pub use sse::Sse;
 pub use workers::StreamWorkers;
 pub(crate) use workers::{SocketStream, register_with};
-pub(crate) use write_loop::Stream;
+pub(crate) use write_loop::{Stream, retry_delay};

@@ -20,8 +20,6 @@ use super::sink::{Disconnected, StreamSink};
 use crate::eventlog::{Delivery, DirectSink, NotReady};
 use crate::shutdown::lock_or_abort;
 
-/// The limit of the bytes for one write. A client that does not read keeps this much of the log in memory.
-const MAX_GATHERED_BYTES: usize = 64 << 10;
 /// The limit of the bytes that a client may send before its stream is complete. They belong to its next
 /// requests.
 const MAX_EARLY_BYTES: usize = 64 << 10;
@@ -102,25 +100,19 @@ impl SharedSocket {
 
 impl DirectSink for SharedSocket {
     fn try_deliver(&self) -> Delivery {
-        let Outgoing { parked, writer: chunk } = &mut *self.lock();
+        let Outgoing { parked, writer } = &mut *self.lock();
         // Unfinished chunks and signals belong to the task of the stream, which may not know of them yet.
-        let Some(Parked { tail_cursor: place, keep_alive: parked_keep_alive }) =
-            parked.as_mut().filter(|parked| !chunk.is_started() && !parked.keep_alive.is_signalled())
+        let Some(parked) =
+            parked.as_mut().filter(|parked| !writer.is_started() && !parked.timer.is_signalled())
         else {
             return Delivery::WakeTask;
         };
-        let mut not_ready = None;
-        while !is_full(chunk) && not_ready.is_none() {
-            match place.try_next() {
-                Ok(run) => chunk.push(run.frames),
-                Err(reason) => not_ready = Some(reason),
-            }
-        }
-        chunk.start(false, &self.chunk_cache);
-        let (any, written) = self.write(chunk);
+        let not_ready = parked.fill(writer);
+        writer.start(false, &self.chunk_cache);
+        let (any, written) = self.write(writer);
         // The task flushes the rest, but the data counts as sent now.
-        if any || chunk.is_started() {
-            parked_keep_alive.data_sent();
+        if any || writer.is_started() {
+            parked.timer.data_sent();
         }
         match (written, not_ready) {
             // The task flushes the rest, reads the store, or ends the stream.
@@ -129,11 +121,6 @@ impl DirectSink for SharedSocket {
             (Ok(()), None) => Delivery::More,
         }
     }
-}
-
-fn is_full(chunk: &ChunkWriter) -> bool {
-    let (bytes, pieces) = chunk.gathered();
-    bytes >= MAX_GATHERED_BYTES || pieces >= MAX_PIECES
 }
 
 /// Sends with `send` or `sendmsg`: `write` on a socket passes through the general file path of the kernel.
@@ -151,7 +138,7 @@ impl StreamSink for SocketSink {
     }
 
     fn is_full(&self) -> bool {
-        is_full(&self.shared.lock().writer)
+        self.shared.lock().writer.is_full()
     }
 
     fn end(&mut self) {
@@ -159,19 +146,19 @@ impl StreamSink for SocketSink {
     }
 
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
-        let Self { shared: peer, ended, progressed, .. } = self;
-        let chunk = &mut peer.lock().writer;
-        chunk.start(*ended, &peer.chunk_cache);
+        let Self { shared, ended, progressed, .. } = self;
+        let chunk = &mut shared.lock().writer;
+        chunk.start(*ended, &shared.chunk_cache);
         while !chunk.finish_if_written() {
-            let written = peer.stream.try_io(Interest::WRITABLE, || {
-                let (any, written) = peer.write(chunk);
+            let written = shared.stream.try_io(Interest::WRITABLE, || {
+                let (any, written) = shared.write(chunk);
                 *progressed |= any;
                 written
             });
             match written {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(peer.stream.poll_write_ready(context)).map_err(|_| Disconnected)?;
+                    ready!(shared.stream.poll_write_ready(context)).map_err(|_| Disconnected)?;
                 }
                 Err(_) => return Poll::Ready(Err(Disconnected)),
             }
@@ -285,10 +272,8 @@ mod tests {
     }
 
     fn parked(reader: &Reader, keep_alive: &KeepAlive) -> Parked {
-        Parked {
-            tail_cursor: reader.tail_cursor().expect("a reader of one session"),
-            keep_alive: keep_alive.park(),
-        }
+        let cursor = reader.tail_cursor().expect("the reader has one session");
+        Parked { cursor, timer: keep_alive.timer().clone() }
     }
 
     #[tokio::test]
@@ -313,8 +298,8 @@ mod tests {
             (Delivery::WakeTask, left),
             "nothing is added"
         );
-        let Parked { tail_cursor, .. } = peer.lock().parked.take().expect("the stream is parked");
-        assert_eq!(tail_cursor.cursor(), events);
+        let Parked { cursor, .. } = peer.lock().parked.take().expect("the stream is parked");
+        assert_eq!(cursor.cursor(), events);
         assert_eq!(peer.try_deliver(), Delivery::WakeTask, "the stream is no longer parked");
 
         let (mut expected, mut came) = (Vec::new(), Vec::new());
@@ -339,13 +324,13 @@ mod tests {
         while send(&peer.stream, &[IoSlice::new(&[b' '; 4096])]).is_ok() {}
         peer.lock().parked = Some(parked(&reader, &keep_alive));
         assert_eq!(peer.try_deliver(), Delivery::CaughtUp, "there are no events");
-        assert!(!peer.lock().parked.take().expect("the stream is parked").keep_alive.has_sent());
+        assert!(!peer.lock().parked.take().expect("the stream is parked").timer.is_armed());
         peer.lock().parked = Some(parked(&reader, &keep_alive));
         append_event(&session).await;
         assert_eq!(peer.try_deliver(), Delivery::WakeTask);
         assert!(
             peer.lock().writer.is_started()
-                && peer.lock().parked.take().expect("the stream is parked").keep_alive.has_sent()
+                && peer.lock().parked.take().expect("the stream is parked").timer.is_armed()
         );
         drop(other);
         log.close().await;
@@ -364,7 +349,7 @@ mod tests {
         .await;
         append_event(&session).await;
         assert_eq!(peer.try_deliver(), Delivery::WakeTask);
-        assert_eq!(peer.lock().parked.take().map(|parked| parked.tail_cursor.cursor()), Some(0));
+        assert_eq!(peer.lock().parked.take().map(|parked| parked.cursor.cursor()), Some(0));
         drop(peer);
         assert_eq!(in_time(other.readable()).await.and_then(|()| other.try_read(&mut [0; 9])).ok(), Some(0));
         log.close().await;

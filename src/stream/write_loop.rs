@@ -6,29 +6,28 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
 use tokio::task::coop::poll_proceed;
 
-use super::feed::{End, Feed, Piece};
-use super::frame::{Encoder, spread_retry};
+use super::encoder::Encoder;
+use super::feed::{End, Feed, Piece, Reset};
 use super::keep_alive::KeepAlive;
 use super::open_streams::StreamGuard;
 use super::parked::Parked;
 use super::sink::{Disconnected, StreamSink};
-use super::source::{Next, Reset};
 use crate::api::Problem;
 use crate::auth::Admission;
 use crate::event::{ControlFrame, EndReason, ProblemFrame, ShutdownFrame};
-use crate::eventlog::{NotReady, Notifier, ReadError};
+use crate::eventlog::{Item, NotReady, Notifier, ReadError};
 use crate::telemetry::ErrorChain;
-use crate::types::Timestamp;
+use crate::types::{Ids, Timestamp};
 
 /// The state of one stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
     feed: Feed,
-    encoder: Encoder,
+    encoder: Box<dyn Encoder>,
     /// Continues after the replay.
     follow: bool,
     /// Keeps a ticket valid, and reports whether the key is valid.
@@ -63,7 +62,7 @@ enum Wakeup<T> {
 impl Stream {
     pub(crate) fn new(
         feed: Feed,
-        encoder: Encoder,
+        encoder: Box<dyn Encoder>,
         follow: bool,
         admission: Arc<Admission>,
         keep_alive: KeepAlive,
@@ -72,8 +71,8 @@ impl Stream {
         Self { feed, encoder, follow, admission, keep_alive, request_id: None, _stream_guard: stream_guard }
     }
 
-    pub(crate) fn encoder(&self) -> Encoder {
-        self.encoder
+    pub(crate) fn media_type(&self) -> &'static str {
+        self.encoder.media_type()
     }
 
     /// Whether the stream continues after the replay.
@@ -96,13 +95,13 @@ impl Stream {
         notifier: Option<Arc<Notifier>>,
     ) {
         if let Some(notifier) = &notifier {
-            self.feed.source.subscribe_via(notifier, sink.direct_sink());
+            self.feed.source.reader.subscribe_via(notifier, sink.direct_sink());
         }
         drop(notifier);
         self.keep_alive.data_sent();
         // A stream that begins during a drain receives another delay with its `shutdown` frame.
         if !self.keep_alive.shutdown().is_draining() {
-            self.send(self.encoder.encode_retry(spread_retry(&self.feed.ids, 1000, 1000)), &mut sink);
+            self.send_retry(retry_delay(&self.feed.ids, 1000, 1000), &mut sink);
         }
         let mut read = None;
         loop {
@@ -123,19 +122,18 @@ impl Stream {
             let Self { feed, keep_alive, encoder, .. } = &mut *self;
             let gone = match step {
                 Step::Wait => {
-                    if let Some(place) = feed.tail_cursor(*encoder) {
-                        sink.park(Parked { tail_cursor: place, keep_alive: keep_alive.park() });
+                    if let Some(parked) = Parked::new(feed, &**encoder, keep_alive) {
+                        sink.park(parked);
                     }
-                    let wake = wait_for_wakeup(keep_alive, &mut sink, pin!(feed.source.changed())).await;
-                    if let Some(Parked { tail_cursor: place, keep_alive: parked_keep_alive }) = sink.unpark()
-                    {
-                        feed.resume(&place);
-                        keep_alive.resume(&parked_keep_alive);
+                    let reader = &mut feed.source.reader;
+                    let wake = wait_for_wakeup(keep_alive, &mut sink, pin!(reader.changed())).await;
+                    if let Some(parked) = sink.unpark() {
+                        parked.resume(feed);
                     }
                     matches!(wake, Wakeup::Disconnected) || self.flush(&mut sink).await.is_err()
                 }
                 Step::ReadStore => {
-                    match wait_for_wakeup(keep_alive, &mut sink, Box::pin(feed.source.next())).await {
+                    match wait_for_wakeup(keep_alive, &mut sink, Box::pin(feed.source.reader.next())).await {
                         Wakeup::Source(next) => {
                             read = Some(next);
                             false
@@ -164,8 +162,8 @@ impl Stream {
     }
 
     /// Queues the available events: first those from the store, then those at the tail.
-    fn step<W: StreamSink>(&mut self, mut read: Option<Result<Next, ReadError>>, wire: &mut W) -> Step {
-        if self.keep_alive.take_signal() && self.ends_by_signal(wire) {
+    fn step<W: StreamSink>(&mut self, mut read: Option<Result<Item, ReadError>>, sink: &mut W) -> Step {
+        if self.keep_alive.take_signal() && self.ends_by_signal(sink) {
             return Step::End;
         }
         // Events for other clients wake this stream too, possibly without a pause. Therefore, each step
@@ -173,20 +171,20 @@ impl Stream {
         if self.keep_alive.is_due() {
             // The cursor of the source is ahead of events that were read and not written. They must be
             // written first.
-            self.send_keep_alive(read.is_none(), wire);
+            self.send_keep_alive(read.is_none(), sink);
         }
         for _ in 0..MAX_READS_PER_STEP {
-            if read.is_none() && wire.is_full() {
+            if read.is_none() && sink.is_full() {
                 break;
             }
             let next = match read.take() {
                 Some(Ok(next)) => next,
                 Some(Err(error)) => {
                     self.log_failure(&error);
-                    self.send_problem(&Problem::internal(), wire);
+                    self.send_problem(&Problem::internal(), sink);
                     return Step::End;
                 }
-                None => match self.feed.source.try_next() {
+                None => match self.feed.source.reader.try_next() {
                     Ok(next) => next,
                     Err(NotReady::ReadStore) => return Step::ReadStore,
                     Err(NotReady::AtTail) => return Step::Wait,
@@ -194,7 +192,7 @@ impl Stream {
             };
             match self.feed.piece(next) {
                 Ok(piece) => {
-                    if self.push_piece(piece, wire) {
+                    if self.push_piece(piece, sink) {
                         return Step::End;
                     }
                 }
@@ -205,45 +203,56 @@ impl Stream {
     }
 
     /// Writes the reason if a signal ends the stream. Returns whether it does.
-    fn ends_by_signal<W: StreamSink>(&mut self, wire: &mut W) -> bool {
+    fn ends_by_signal<W: StreamSink>(&mut self, sink: &mut W) -> bool {
         if self.keep_alive.shutdown().is_draining() {
-            let retry_ms = spread_retry(&self.feed.ids, 1000, 3000);
-            self.send(self.encoder.encode_retry(retry_ms), wire);
-            let frame = ControlFrame::new(&ShutdownFrame { retry_ms }, self.now());
-            self.send(self.encoder.encode_control(&frame), wire);
+            let retry_ms = retry_delay(&self.feed.ids, 1000, 3000);
+            self.send_retry(retry_ms, sink);
+            self.send_control(&ControlFrame::new(&ShutdownFrame { retry_ms }, self.now()), sink);
             return true;
         }
         let holds = self.admission.is_key_valid();
         if !holds {
-            self.send_problem(&Problem::key_ended(), wire);
+            self.send_problem(&Problem::key_ended(), sink);
         }
         !holds
     }
 
-    fn send<W: StreamSink>(&mut self, chunk: Bytes, wire: &mut W) {
+    fn send<W: StreamSink>(&mut self, chunk: Bytes, sink: &mut W) {
         if !chunk.is_empty() {
-            wire.push(chunk);
+            sink.push(chunk);
             self.keep_alive.data_sent();
         }
     }
 
+    fn send_control<W: StreamSink>(&mut self, frame: &ControlFrame, sink: &mut W) {
+        let mut out = BytesMut::new();
+        self.encoder.control(&mut out, frame);
+        self.send(out.freeze(), sink);
+    }
+
+    fn send_retry<W: StreamSink>(&mut self, milliseconds: u64, sink: &mut W) {
+        let mut out = BytesMut::new();
+        self.encoder.retry(&mut out, milliseconds);
+        self.send(out.freeze(), sink);
+    }
+
     /// Flushes everything. Disconnects a client that does not read for `write_stall`, unless its connection
     /// does so.
-    async fn flush<W: StreamSink>(&mut self, wire: &mut W) -> Result<(), Disconnected> {
+    async fn flush<W: StreamSink>(&mut self, sink: &mut W) -> Result<(), Disconnected> {
         let mut waited = false;
         let flushed = poll_fn(|context| {
-            if let Poll::Ready(flushed) = wire.poll_flush(context) {
+            if let Poll::Ready(flushed) = sink.poll_flush(context) {
                 return Poll::Ready(flushed);
             }
-            match wire.took_progress() {
+            match sink.took_progress() {
                 None => self.keep_alive.disarm(),
-                Some(delivery) if delivery || !waited => self.keep_alive.write_progressed(),
+                Some(progressed) if progressed || !waited => self.keep_alive.write_progressed(),
                 Some(_) => {}
             }
             waited = true;
             self.keep_alive.register_waker(context);
-            let left = self.keep_alive.is_due() || self.keep_alive.shutdown().is_aborted();
-            if left { Poll::Ready(Err(Disconnected)) } else { Poll::Pending }
+            let stalled = self.keep_alive.is_due() || self.keep_alive.shutdown().is_aborted();
+            if stalled { Poll::Ready(Err(Disconnected)) } else { Poll::Pending }
         })
         .await;
         if waited {
@@ -253,40 +262,41 @@ impl Stream {
     }
 
     /// Queues a piece. Returns whether the stream is complete.
-    fn push_piece<W: StreamSink>(&mut self, piece: Piece, wire: &mut W) -> bool {
+    fn push_piece<W: StreamSink>(&mut self, piece: Piece, sink: &mut W) -> bool {
         match piece {
             Piece::Events { run, end } => {
-                let written = self.feed.write(&run, self.encoder);
-                self.send(written, wire);
-                self.push_end(end, wire)
+                let written = self.feed.write(&run, &mut *self.encoder);
+                self.send(written, sink);
+                self.push_end(end, sink)
             }
-            Piece::Control(own) => {
-                self.send(self.encoder.encode_control(&own), wire);
+            Piece::Control(frame) => {
+                self.send_control(&frame, sink);
                 false
             }
-            Piece::Ready { frame: own, end } => {
-                self.send(self.encoder.encode_control(&own), wire);
+            Piece::Ready { frame, end } => {
+                self.send_control(&frame, sink);
                 let caught_up = (!self.follow).then_some(End::new(EndReason::CaughtUp));
-                self.push_end(end.or(caught_up), wire)
+                self.push_end(end.or(caught_up), sink)
             }
-            Piece::End(end) => self.push_end(Some(end), wire),
+            Piece::End(end) => self.push_end(Some(end), sink),
         }
     }
 
     /// Queues the last frame if the stream is complete. Returns whether it is complete.
-    fn push_end<W: StreamSink>(&mut self, end: Option<End>, wire: &mut W) -> bool {
+    fn push_end<W: StreamSink>(&mut self, end: Option<End>, sink: &mut W) -> bool {
         if let Some(end) = end {
-            self.send(self.encoder.encode_control(&self.feed.end_frame(end)), wire);
+            self.send_control(&self.feed.end_frame(end), sink);
         }
         end.is_some()
     }
 
     /// Writes after a silent interval. A client with filters receives its position in the log, and other
     /// clients receive a comment.
-    fn send_keep_alive<W: StreamSink>(&mut self, advance_cursor: bool, wire: &mut W) {
-        let position = if advance_cursor { self.feed.position_frame() } else { None };
-        let written = position.map(|own| self.encoder.encode_control(&own));
-        self.send(written.unwrap_or(Bytes::from_static(self.encoder.keep_alive())), wire);
+    fn send_keep_alive<W: StreamSink>(&mut self, advance_cursor: bool, sink: &mut W) {
+        match if advance_cursor { self.feed.position_frame() } else { None } {
+            Some(position) => self.send_control(&position, sink),
+            None => self.send(Bytes::from_static(self.encoder.keep_alive()), sink),
+        }
     }
 
     /// Logs an error under the id of the request that began the stream.
@@ -296,9 +306,8 @@ impl Stream {
         tracing::error!(error = %ErrorChain(error), "a request failed with an internal error");
     }
 
-    fn send_problem<W: StreamSink>(&mut self, problem: &Problem, wire: &mut W) {
-        let frame = ControlFrame::new(&ProblemFrame { problem }, self.now());
-        self.send(self.encoder.encode_control(&frame), wire);
+    fn send_problem<W: StreamSink>(&mut self, problem: &Problem, sink: &mut W) {
+        self.send_control(&ControlFrame::new(&ProblemFrame { problem }, self.now()), sink);
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -306,25 +315,31 @@ impl Stream {
     }
 }
 
+/// A random reconnect delay in milliseconds. It spreads clients whose streams end at the same moment.
+pub(crate) fn retry_delay(ids: &Ids, from: u64, width: u16) -> u64 {
+    let [low, high, ..] = ids.secret();
+    from + u64::from(u16::from_le_bytes([low, high]) % width)
+}
+
 /// Waits for the source, for the keep-alive timer, or for a disconnect. Dropping the source future loses no
 /// event.
 async fn wait_for_wakeup<W: StreamSink, F: Future + Unpin>(
     keep_alive: &KeepAlive,
-    wire: &mut W,
-    mut news: F,
+    sink: &mut W,
+    mut change: F,
 ) -> Wakeup<F::Output> {
     poll_fn(|context| {
         // A source that is always ready must yield to other tasks now and then.
         let turn = ready!(poll_proceed(context));
-        if let Poll::Ready(news) = Pin::new(&mut news).poll(context) {
+        if let Poll::Ready(change) = Pin::new(&mut change).poll(context) {
             turn.made_progress();
-            return Poll::Ready(Wakeup::Source(news));
+            return Poll::Ready(Wakeup::Source(change));
         }
         keep_alive.register_waker(context);
         if keep_alive.is_due() || keep_alive.is_signalled() {
             return Poll::Ready(Wakeup::KeepAlive);
         }
-        wire.poll_disconnected(context).map(|()| Wakeup::Disconnected)
+        sink.poll_disconnected(context).map(|()| Wakeup::Disconnected)
     })
     .await
 }

@@ -7,7 +7,7 @@ use super::error::ApiError;
 use super::extract::{LastEventId, Params};
 use super::negotiate::Representation;
 use crate::event::ResetReason;
-use crate::stream::{Encoder, EventTypes};
+use crate::stream::{Encoder, EventTypes, Ndjson, Sse};
 use crate::types::{Epoch, EventId, Position};
 
 /// A cursor of a client: in one session, or in the whole log.
@@ -103,10 +103,10 @@ impl EventsQuery {
     }
 
     /// The encoder of a stream. `None` for a page.
-    pub fn encoder(&self, form: Representation) -> Option<Encoder> {
+    pub fn encoder(&self, form: Representation) -> Option<Box<dyn Encoder>> {
         match form {
-            Representation::EventStream => Some(Encoder::Sse { named: self.named }),
-            Representation::Ndjson => Some(Encoder::Ndjson),
+            Representation::EventStream => Some(Box::new(Sse { named: self.named })),
+            Representation::Ndjson => Some(Box::new(Ndjson)),
             Representation::Json | Representation::Markdown => None,
         }
     }

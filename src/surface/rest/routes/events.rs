@@ -11,7 +11,7 @@ use crate::auth::Admission;
 use crate::event::{EventPage, ResetReason, SessionEvent};
 use crate::eventlog::{GlobalScope, Start};
 use crate::session::{AdmittedPrompt, SessionHandle};
-use crate::stream::{Encoder, EventTypes, Feed, Source, StreamGuard, TurnFilter};
+use crate::stream::{EventTypes, Feed, Source, Sse, StreamGuard, TurnFilter};
 use crate::surface::Gateway;
 use crate::surface::rest::error::ApiError;
 use crate::surface::rest::event_page::page_response;
@@ -151,7 +151,7 @@ async fn respond_session(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let reader = session.log().reader(reader_start(query.cursor));
-    let feed = build_feed(gateway, Source::Session { reader, session }, &query);
+    let feed = build_feed(gateway, Source::session(reader, session), &query);
     stream_or_page(gateway, by, feed, &query, form, wait).await
 }
 
@@ -254,7 +254,7 @@ async fn respond_turn(
         other => other,
     };
     let reader = session.log().reader(reader_start(query.cursor));
-    let source = Source::Session { reader, session };
+    let source = Source::session(reader, session);
     let turn = Some(TurnFilter { prompt, last_seq: turn.last_seq });
     let feed = Feed { turn, ..build_feed(gateway, source, &query) };
     stream_or_page(gateway, by, feed, &query, form, wait).await
@@ -271,14 +271,14 @@ pub(super) fn stream_new_turn(
     let reader = session.log().reader(Start::After(admitted.first_seq - 1));
     let feed = Feed {
         client_cursor: reader.cursor(),
-        source: Source::Session { reader, session },
+        source: Source::session(reader, session),
         types: EventTypes::All,
         turn: Some(TurnFilter { prompt: admitted.prompt.prompt_id, last_seq: admitted.last_seq }),
         from_tail: false,
         epoch: gateway.epoch(),
         ids: gateway.ids.clone(),
     };
-    respond(gateway, admission, counted, feed, Encoder::Sse { named: true }, true)
+    respond(gateway, admission, counted, feed, Box::new(Sse { named: true }), true)
 }
 
 /// Reads the events of many sessions in commit order, page by page.
@@ -381,7 +381,7 @@ async fn respond_all(
     let scope =
         GlobalScope { tenant: by.tenant.clone(), sessions: (!chosen.is_empty()).then_some(sessions_from) };
     let reader = log.global_reader(scope, start).await?;
-    let feed = build_feed(gateway, Source::All { reader, sessions }, &query);
+    let feed = build_feed(gateway, Source::merged(reader, sessions), &query);
     stream_or_page(gateway, by, feed, &query, form, wait).await
 }
 
