@@ -104,7 +104,7 @@ impl EventLog {
             published: Published::new(store.tail().last_pos),
             store: StoreReader::new(store, shutdown.clone(), limits.max_store_readers),
             growth: Growth::default(),
-            readers: ReaderRegistry::default(),
+            readers: reader_registry::ReaderRegistry::default(),
             sessions: LoadedSessions::default(),
             limits,
         });

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::homes::HomePermit;
+use super::scheduler::Pool;
 use super::session_history::SessionHistory;
 use super::state::IdleProcess;
-use super::wait_queue::Pool;
 use crate::acp::ClientCapabilities;
 use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process};
 use crate::types::{AgentName, Tenant};

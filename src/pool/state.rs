@@ -7,11 +7,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::auth::SignInState;
 use super::crashes::CrashBackoff;
-use super::lease::Lease;
+use super::grant::{Grant, LeaseInfo};
 use super::session_history::SessionHistory;
-use super::sign_in::SignInSlot;
+use super::sign_in_state::{SignInSlot, SignInState};
 use crate::acp::auth::AuthState;
 use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, AgentSpec, Process};
@@ -31,11 +30,26 @@ pub(super) struct Waiter {
     pub(super) principal: Principal,
     /// The capabilities that the session offers to the agent.
     pub(super) client_capabilities: ClientCapabilities,
-    /// The pool may recall the lease of an idle session for this waiter.
-    pub(super) may_reclaim: bool,
+    pub(super) priority: Priority,
     /// `None` for a new session or a call without a session.
     pub(super) requested: Option<RequestedSession>,
-    pub(super) reply: oneshot::Sender<Result<Lease, AgentFailure>>,
+    pub(super) reply: oneshot::Sender<Result<Grant, AgentFailure>>,
+}
+
+/// Whether a request may reclaim the process of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Priority {
+    /// Uses only a process that no session holds.
+    NoReclaim,
+    /// Recalls the lease of the session that has been idle the longest, as for another session.
+    Reclaim,
+}
+
+impl Waiter {
+    /// Whether the pool may recall the lease of an idle session for this waiter.
+    fn may_reclaim(&self) -> bool {
+        self.priority == Priority::Reclaim
+    }
 }
 
 /// A process that waits for a session.
@@ -161,6 +175,25 @@ impl AgentState {
         self.signed_in.get(tenant).map_or(0, |signed_in| signed_in.generation)
     }
 
+    /// Registers the lease `id` of the process for a principal.
+    pub(super) fn grant(&mut self, id: u64, idle_process: IdleProcess, principal: Principal) -> Grant {
+        let IdleProcess { process, tenant, used_by, generation, history, .. } = idle_process;
+        let recall = Arc::new(Notify::new());
+        let leased = ActiveLease {
+            idle_since: None,
+            recall: Arc::clone(&recall),
+            releasing: false,
+            tenant,
+            generation,
+            spec: Arc::clone(&process.spec),
+            history,
+            can_load: process.initialized.capabilities.can_restore(),
+        };
+        self.leases.insert(id, leased);
+        let agent = process.spec.name.clone();
+        Grant { process, lease: LeaseInfo { id, agent, principal, recall, used_by, generation } }
+    }
+
     /// Replaces the configuration entry and resets all that was learned about the former one.
     pub(super) fn replace_spec(&mut self, spec: Arc<AgentSpec>) {
         (self.spec, self.configured) = (spec, true);
@@ -221,7 +254,7 @@ impl AgentState {
 
     /// Recalls the idle leases whose processes lock the sessions of blocked waiters.
     fn recall_holders(&mut self) {
-        let blocked = self.queue.iter().filter(|waiter| waiter.may_reclaim && self.is_blocked(waiter));
+        let blocked = self.queue.iter().filter(|waiter| waiter.may_reclaim() && self.is_blocked(waiter));
         let wanted: Vec<_> = blocked.filter_map(|waiter| waiter.requested.clone()).collect();
         for leased in
             self.leases.values_mut().filter(|leased| !leased.releasing && leased.idle_since.is_some())
@@ -271,7 +304,7 @@ impl AgentState {
         self.recall_holders();
         let unblocked: Vec<&Waiter> = self.queue.iter().filter(|waiter| !self.is_blocked(waiter)).collect();
         let wanted = unblocked.len();
-        let pressing = unblocked.iter().filter(|waiter| waiter.may_reclaim).count();
+        let pressing = unblocked.iter().filter(|waiter| waiter.may_reclaim()).count();
         let starting = self.starting + self.checking.len();
         if wanted > starting {
             if self.live < self.spec.settings.pool.max_size {

@@ -10,6 +10,7 @@ use super::actor::Actor;
 use super::attachment::Attachment;
 use super::refusal::{Refusal, prompt_failure};
 use crate::acp::{self, AcpVersion, CancelTarget, WorkEnd, WorkState, error_code, stop_reason, update};
+use crate::agent::{AcpV1, Dialect};
 use crate::eventlog::Records;
 use crate::jsonrpc::RpcError;
 use crate::pool::Lease;
@@ -49,8 +50,8 @@ pub(super) struct PromptWork {
 }
 
 impl Actor {
-    pub(super) fn dialect(&self) -> AcpVersion {
-        self.event_loop.lease.as_ref().map_or(AcpVersion::V1, |lease| lease.process().initialized.acp_version)
+    pub(super) fn dialect(&self) -> &dyn Dialect {
+        self.event_loop.lease.as_ref().map_or(&AcpV1, |lease| lease.process().dialect())
     }
 
     /// Whether the agent works without a turn.
@@ -69,7 +70,7 @@ impl Actor {
     /// with the returned records, and then call [`Actor::complete_if_work_ended`].
     pub(super) fn track_work(&mut self, kind: &str, raw: &RawValue) -> Records {
         self.background_work.note_update(Instant::now());
-        if self.dialect() != AcpVersion::V2 {
+        if self.dialect().answer_ends_turn() {
             return Records::default();
         }
         self.track_cancellable(kind, raw);

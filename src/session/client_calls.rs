@@ -62,11 +62,11 @@ impl Actor {
                 let option = self.fold.config_options.as_deref().and_then(acp::mode_option);
                 let option = option.ok_or_else(|| unsupported(&method))?;
                 acp::method::SESSION_SET_CONFIG_OPTION.clone_into(&mut method);
-                acp::set_config_option(dialect, id, &option, &ConfigValue::Id(mode.into()), trace)
+                acp::set_config_option(dialect.version(), id, &option, &ConfigValue::Id(mode.into()), trace)
             }
             ClientCall::Config { option, value } => {
                 let value = ConfigValue::parse(value).expect("checked above");
-                acp::set_config_option(dialect, id, option, &value, trace)
+                acp::set_config_option(dialect.version(), id, option, &value, trace)
             }
             ClientCall::Cancel(part) => acp::cancel_target(id, part, trace),
             ClientCall::Fork => {

@@ -119,7 +119,7 @@ pub(in crate::http) async fn sign_in(
     if let AuthMethod::Terminal(terminal) = find_method(initialized, &method_id)? {
         return offer_terminal_sign_in(&gateway, &spec, &by, terminal);
     }
-    let login = initialized.acp_version.login_method();
+    let login = visit.dialect().login_method();
     let sign_in_params = auth::authenticate(&method_id, meta.as_deref());
     let params = with_trace(&sign_in_params, trace.as_ref());
     visit.call(login, &params, gateway.limits.sign_in_timeout).await.map_err(Refusal::from)?;
@@ -185,7 +185,7 @@ pub(in crate::http) async fn sign_out(
     let spec = gateway.catalogue.agent(&name).ok_or_else(ApiError::not_found)?;
     let visit = gateway.pool.short_lease_for("logout", &spec, &by, InitializeResult::can_log_out).await;
     let mut visit = visit.map_err(Refusal::from)?;
-    let logout = visit.initialized().acp_version.logout_method();
+    let logout = visit.dialect().logout_method();
     let empty = RawValue::from_string("{}".to_owned()).map_err(ApiError::internal)?;
     let params = with_trace(&empty, trace.as_ref());
     visit.call(logout, &params, gateway.limits.call_timeout).await.map_err(Refusal::from)?;

@@ -6,10 +6,10 @@ use super::request::{RequestRecord, StoredRequest, StoredResolution};
 use super::session::{StoredOnTimeout, StoredPermissions, StoredPolicy, StoredState};
 use super::terminal::{StoredExit, StoredTerminal};
 use crate::api::{
-    FieldError, OnTimeout, PendingRequest, PermissionPolicy, Problem, ProblemCode, Prompt, PromptStatus,
+    FieldError, PendingRequest, PermissionPolicy, Problem, ProblemCode, Prompt, PromptStatus,
     Resolution, RpcError, SessionPolicy, SessionState, Terminal, TerminalExit,
 };
-use crate::types::{EventId, SessionId};
+use crate::types::{EventId, OnTimeout, SessionId};
 
 /// Converts between two enums with the same variants.
 macro_rules! convert {
