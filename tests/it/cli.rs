@@ -116,7 +116,7 @@ fn check_prints_what_holds_and_hides_secrets() {
 fn check_reports_commands_that_are_not_on_path() {
     let data = folder();
     let file = data.path().join("gateway.toml");
-    let text = "[agents.a]\ncommand = \"no-such-agent\"\n[mcp.b]\ncommand = \"no-such-server\"\n[mcp.c]\ncommand = \"sh\"\n";
+    let text = "[agents.a]\ncommand = \"no-such-agent\"\n[mcp.b]\ncommand = \"no-such-server\"\n[mcp.c]\ncommand = \"/bin/sh\"\n";
     fs::write(&file, text).unwrap();
     let output = run(data.path(), &["check", "--config", file.to_str().unwrap()]);
     assert!(output.status.success(), "{}", stderr(&output));
