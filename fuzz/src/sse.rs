@@ -105,7 +105,7 @@ fn shaped(run: &Run, sent: &[Sent], cuts: &[u8], shape: Encoder) {
     for frame in run.events() {
         out.extend_from_slice(shape.keep_alive());
         let id = format!("k3-{}", frame.seq());
-        shape.encode_into(&mut out, Some(&id), frame.kind(), frame.json());
+        shape.encode_into(&mut out, Some(&id), frame.kind(), frame.raw_json());
         out.extend_from_slice(shape.keep_alive());
         shape.encode_into(&mut out, Some(&id), "position", POSITION.as_bytes());
     }
@@ -120,7 +120,7 @@ fn lines(run: &Run, sent: &[Sent]) {
     let mut out = BytesMut::new();
     for frame in run.events() {
         out.extend_from_slice(Encoder::Ndjson.keep_alive());
-        Encoder::Ndjson.encode_into(&mut out, None, frame.kind(), frame.json());
+        Encoder::Ndjson.encode_into(&mut out, None, frame.kind(), frame.raw_json());
     }
     let text = std::str::from_utf8(&out).expect("it is text");
     assert_eq!(text.lines().count(), sent.len());

@@ -2,6 +2,7 @@
 //!
 //! `ARCHITECTURE.md` shows the same table to people; a test here keeps the two equal.
 
+mod event_bytes;
 mod lexer;
 mod rules;
 
@@ -52,6 +53,16 @@ fn modules_import_only_what_the_table_lists() {
         })
         .collect();
     assert!(broken.is_empty(), "the layers are broken:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn only_the_module_event_knows_the_bytes_of_events() {
+    let read_bytes = |file: &PathBuf| {
+        let found = event_bytes::violations(file, &read(file)).into_iter();
+        found.map(|(line, what)| format!("{}:{line}: {what}", file.display())).collect::<Vec<_>>()
+    };
+    let broken: Vec<String> = rust_files("src").iter().flat_map(read_bytes).collect();
+    assert!(broken.is_empty(), "other modules know the bytes of events:\n{}", broken.join("\n"));
 }
 
 #[test]

@@ -177,13 +177,13 @@ impl Feed {
         for event in run.events().filter(|event| self.is_selected(event)) {
             held = self.source.cursor_of(run, event.seq());
             if stored {
-                out.extend_from_slice(event.frame());
+                out.extend_from_slice(event.raw_frame());
             } else {
                 encoder.encode_into(
                     &mut out,
                     Some(&self.source.id(&self.epoch, held)),
                     event.kind(),
-                    event.json(),
+                    event.raw_json(),
                 );
             }
         }
