@@ -17,6 +17,8 @@ mod members;
 mod payload;
 mod prompt;
 mod request;
+#[cfg(test)]
+mod round_trip;
 mod schema;
 mod session;
 mod table;
