@@ -29,7 +29,7 @@ pub use agent::{Agent, AgentList, PoolFigures};
 pub use agent_session::{AgentSession, AgentSessionList};
 pub use auth::{AgentAuth, ApiKey, SignIn, SignInTerminal};
 pub use file::{FileContent, FileEntry, FileKind, FileList};
-pub use gateway::{GatewayInfo, GatewayLimits, PrincipalInfo};
+pub use gateway::{GatewayInfo, GatewayLimits, PerKeyLimits, PerSessionLimits, PrincipalInfo};
 pub use problem::{FieldError, Problem, ProblemCode};
 pub use prompt::{AttachAs, Attachment, Cancelled, CreatePrompt, Prompt, PromptList, PromptStatus};
 pub use request::{
@@ -38,7 +38,7 @@ pub use request::{
 };
 pub use rpc::{RpcCall, RpcError, RpcResult};
 pub use session::{
-    BulkResult, BulkResults, OnTimeout, PermissionPolicy, Session, SessionList, SessionPolicy, SessionState,
+    BulkResult, BulkResults, PermissionPolicy, Session, SessionList, SessionPolicy, SessionState,
     SessionSummary,
 };
 pub use session_input::{CreateSession, McpServer, SessionPatch};

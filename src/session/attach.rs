@@ -133,7 +133,7 @@ impl Actor {
         let trace = self.attach_trace();
         let params = match (&self.record.agent_session_id, by) {
             (Some(id), AttachMethod::Resume) => acp::resume_session(id, setup, trace),
-            (Some(id), AttachMethod::Load) => acp::replay_session(self.dialect(), id, setup, trace),
+            (Some(id), AttachMethod::Load) => acp::replay_session(self.dialect().version(), id, setup, trace),
             _ => acp::new_session(setup, trace),
         };
         let limits = &self.context.limits;
@@ -167,9 +167,9 @@ impl Actor {
     pub(super) fn mcp_servers(&self) -> Vec<McpServer> {
         let Some(lease) = &self.event_loop.lease else { return Vec::new() };
         let process = lease.process();
-        let dialect = process.initialized.acp_version;
+        let version = process.dialect().version();
         let named = self.record.mcp_servers.iter().filter_map(|name| process.spec.mcp.get(name));
-        named.map(|server| server.clone().for_version(dialect)).collect()
+        named.map(|server| server.clone().for_version(version)).collect()
     }
 
     /// The trace context of the request that made the session acquire a process.

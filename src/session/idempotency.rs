@@ -3,18 +3,14 @@
 //! The record is written in the commit of the event that the request caused, so a crash leaves both or
 //! neither.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
-
 use sha2::{Digest, Sha256};
 
 use super::context::Context;
 use super::record::{self, IdempotencyRecord};
 use super::refusal::Refusal;
 use crate::eventlog::Records;
-use crate::shutdown::lock_or_abort;
 use crate::store::Table;
-use crate::types::{Principal, PromptId, SessionId, Timestamp};
+use crate::types::{KeyedCounts, KeyedGuard, Principal, PromptId, SessionId, Timestamp};
 
 /// A client's key, with the route and the SHA-256 of the body.
 #[derive(Debug, Clone)]
@@ -43,25 +39,11 @@ impl Claim {
 }
 
 /// The keys whose first request is in flight.
-#[derive(Debug, Clone, Default)]
-pub(super) struct InFlight(Arc<Mutex<HashSet<Vec<u8>>>>);
-
-/// Marks a key as in flight until it is dropped.
-#[derive(Debug)]
-pub(super) struct InFlightGuard {
-    in_flight: InFlight,
-    record_key: Vec<u8>,
-}
-
-impl Drop for InFlightGuard {
-    fn drop(&mut self) {
-        lock_or_abort(self.in_flight.0.lock()).remove(&self.record_key);
-    }
-}
+pub(super) type InFlight = KeyedCounts<Vec<u8>>;
 
 /// A claimed key.
 pub(super) struct Claimed {
-    pub(super) flight: InFlightGuard,
+    pub(super) flight: KeyedGuard<Vec<u8>>,
     pub(super) claim: Claim,
     /// The result of an earlier request with the same key.
     pub(super) previous: Option<IdempotencyRecord>,
@@ -78,11 +60,7 @@ pub(super) async fn claim(
         hash.update(part);
     }
     let record_key = hash.finalize().to_vec();
-    let in_flight = context.in_flight.clone();
-    if !lock_or_abort(in_flight.0.lock()).insert(record_key.clone()) {
-        return Err(Refusal::IdempotencyInFlight);
-    }
-    let flight = InFlightGuard { in_flight, record_key: record_key.clone() };
+    let flight = context.in_flight.acquire(record_key.clone(), 1).ok_or(Refusal::IdempotencyInFlight)?;
     let stored = context
         .log
         .get(Table::Idempotency, record_key.clone())

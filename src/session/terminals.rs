@@ -112,7 +112,7 @@ impl Actor {
                 }
                 self.serve(incoming, async move {
                     wait_exit(exit).await;
-                    WorkOutput::Answer(Ok(acp::terminal_empty_result()))
+                    WorkOutput::Answer(Ok(acp::empty_result()))
                 });
             }
             _ => self.send_answer(incoming, &Err(acp::method_not_found(method))),
@@ -128,7 +128,10 @@ impl Actor {
             return self.refuse_terminal(incoming);
         }
         let Some(lease) = &self.event_loop.lease else { return };
-        let terminals = lease.process().terminals().clone();
+        let Some(terminals) = lease.process().terminals().cloned() else {
+            let error = acp::method_not_found(acp::method::TERMINAL_CREATE);
+            return self.send_answer(incoming, &Err(error));
+        };
         let (workspaces, session) = (self.context.workspaces.clone(), PathBuf::from(&self.record.cwd));
         let additional: Vec<PathBuf> = self.record.additional_directories.iter().map(PathBuf::from).collect();
         let shutdown = self.context.shutdown.clone();

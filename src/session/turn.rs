@@ -274,7 +274,7 @@ impl Actor {
     pub(super) fn end_failed(&mut self, mut record: PromptRecord, problem: Problem) {
         record.status = StoredStatus::Failed;
         let event = EncodedEvent::from(&PromptFailed { problem: &problem });
-        record.error = Some((&problem).into());
+        record.error = Some(problem.into());
         self.append_turn_end(record, event);
     }
 
@@ -380,7 +380,7 @@ impl Actor {
                 drain.into_iter().chain([at + limits.cancel_timeout]).min()
             }
             None if turn.call.is_some() && !self.agent_is_waiting() => {
-                Some(turn.last_activity + self.spec.limits.turn_idle_timeout)
+                Some(turn.last_activity + self.spec.settings.turn_idle_timeout)
             }
             None => self.drain_at,
         }

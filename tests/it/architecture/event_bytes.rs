@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use super::lexer::{Kind, Token, tokens};
 use super::rules::Violation;
+use super::tokens::{Kind, tokens, without_tests};
 
 /// The modules that forward the bytes of an event without change.
 const FORWARDERS: [&str; 2] = ["src/http/stream", "src/stream"];
@@ -22,7 +22,7 @@ pub(crate) fn violations(file: &Path, source: &str) -> Vec<Violation> {
         return Vec::new();
     }
     let forwards = FORWARDERS.iter().any(|folder| file.starts_with(folder));
-    let tokens = without_tests(tokens(source));
+    let tokens = without_tests(&tokens(source));
     let word = |at: usize| match tokens.get(at).map(|token| &token.kind) {
         Some(Kind::Word(word)) => word.as_str(),
         _ => "",
@@ -31,7 +31,7 @@ pub(crate) fn violations(file: &Path, source: &str) -> Vec<Violation> {
     let mut found = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
         let broken = match &token.kind {
-            Kind::Text(text) if FORMAT.iter().any(|part| text.replace('"', "").starts_with(part)) => {
+            Kind::Text(text) if FORMAT.iter().any(|part| text.replace(['\\', '"'], "").starts_with(part)) => {
                 Some(format!("`{text}` belongs to the format of events, which only `event` writes"))
             }
             Kind::Word(name) if RAW.contains(&name.as_str()) && !forwards => {
@@ -48,18 +48,6 @@ pub(crate) fn violations(file: &Path, source: &str) -> Vec<Violation> {
     found
 }
 
-/// The tokens without modules named `tests`.
-fn without_tests(tokens: Vec<Token>) -> Vec<Token> {
-    let word = |token: &Token, name: &str| matches!(&token.kind, Kind::Word(word) if word == name);
-    let begins = tokens.windows(3).position(|three| {
-        word(&three[0], "mod") && word(&three[1], "tests") && three[2].kind == Kind::Punct('{')
-    });
-    match begins {
-        Some(at) => tokens.into_iter().take(at).collect(),
-        None => tokens,
-    }
-}
-
 #[cfg(test)]
 fn judged(file: &str, source: &str) -> Vec<String> {
     violations(Path::new(file), source).into_iter().map(|(line, what)| format!("{line}: {what}")).collect()
@@ -68,7 +56,7 @@ fn judged(file: &str, source: &str) -> Vec<String> {
 #[test]
 fn reads_and_writes_of_event_bytes_are_found() {
     let source = "fn f(e: EventRef) { e.raw_json();\n run.frames[0]; run.frames.len(); \n run.frames.starts_with(b\"x\");\n\
-        let line = \"data: {}\"; let head = b\"{\\\"id\\\":\"; }\nmod tests { fn g() { e.raw_frame(); \"id: \" } }";
+        let line = \"data: {}\"; let head = b\"{\\\"id\\\":\"; }\n#[cfg(test)] mod tests { fn g() { e.raw_frame(); let id = \"id: \"; } }";
     assert_eq!(
         judged("src/session/turn.rs", source),
         [
@@ -76,7 +64,7 @@ fn reads_and_writes_of_event_bytes_are_found() {
             "2: only `event` reads the bytes of a run",
             "3: only `event` reads the bytes of a run",
             "4: `data: {}` belongs to the format of events, which only `event` writes",
-            "4: `{id:` belongs to the format of events, which only `event` writes",
+            "4: `{\\\"id\\\":` belongs to the format of events, which only `event` writes",
         ]
     );
     assert_eq!(judged("src/http/stream/feed.rs", "fn f() { e.raw_json(); }"), Vec::<String>::new());
