@@ -64,7 +64,7 @@ impl Actor {
 
     /// Appends `session.changed` and updates the fold.
     pub(super) fn append_changed(&mut self, event: EncodedEvent) -> u64 {
-        self.fold_changed |= self.fold.changed(event.object());
+        self.fold_changed |= self.fold.changed(&event.changed_members());
         let records = self.with_session_records(Records::default());
         self.append(None, event, records)
     }

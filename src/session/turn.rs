@@ -274,7 +274,7 @@ impl Actor {
     pub(super) fn end_failed(&mut self, mut record: PromptRecord, problem: Problem) {
         record.status = StoredStatus::Failed;
         let event = EncodedEvent::from(&PromptFailed { problem: &problem });
-        record.error = Some((&problem).into());
+        record.error = Some(problem.into());
         self.append_turn_end(record, event);
     }
 
