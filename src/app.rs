@@ -22,12 +22,11 @@ use crate::shutdown::Shutdown;
 use crate::store::{CheckError, CheckReport, OpenError, SqliteStore};
 use crate::types::{Ids, Limits, Scope};
 
+use catalogue::OWN_PROGRAM;
 pub use reload::Reloader;
 
 /// How long a start waits for the supervisors of an earlier gateway process to end.
 const SWEEP_TIMEOUT: Duration = Duration::from_secs(5);
-/// The executable of this process. A path on disk could belong to another version later.
-const OWN_PROGRAM: &str = "/proc/self/exe";
 /// File descriptors for one agent process: pipes, sockets of the supervisor, the pidfd, and one or two
 /// terminals.
 const FILES_PER_PROCESS: usize = 16;
@@ -50,8 +49,8 @@ pub enum StartError {
     Sessions(#[from] crate::session::Refusal),
     #[error("could not open a workspace root")]
     Workspaces(#[source] std::io::Error),
-    #[error("could not create the agent home {}", path.display())]
-    Home { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Home(#[from] catalogue::HomeError),
     #[error("could not start the threads for streams")]
     StreamWorkers(#[source] std::io::Error),
     #[error("could not use the listener")]
@@ -232,7 +231,7 @@ fn open_files(config: &Config) -> Option<OpenFiles> {
     let raised = OpenFiles::raise();
     let raised =
         raised.inspect_err(|error| tracing::warn!(%error, "could not raise the limit of open files")).ok()?;
-    let processes = config.agents.values().map(|agent| agent.pool.max_size).sum::<usize>();
+    let processes = config.agents.values().map(|agent| agent.settings.pool.max_size).sum::<usize>();
     let connections = config.limits.max_connections;
     let wanted = connections + processes * FILES_PER_PROCESS + BASE_FILES;
     if let Some(limit) = raised.insufficient_for(wanted) {

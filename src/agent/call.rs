@@ -6,7 +6,8 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::{Instant, timeout_at};
 
-use super::connection::{Connection, Inbound};
+use super::batch::Inbound;
+use super::connection::Connection;
 use super::failure::AgentFailure;
 use super::process::Process;
 use crate::acp::{self, method, sign_in};
@@ -47,7 +48,7 @@ impl Process {
     ) -> Result<Box<RawValue>, AgentFailure> {
         let deadline = Instant::now() + limit;
         let connection = self.connection.clone();
-        if method == self.initialized.acp_version.login_method() {
+        if method == self.dialect().login_method() {
             connection.add_secrets(sign_in::secrets_of(params));
         }
         let Ok(call) = connection.call(method, params) else {

@@ -1,23 +1,34 @@
-//! The catalogue of agents, and the connection to one agent process.
+//! The catalogue of agents, and the connection to one agent.
 //!
-//! This module owns the child's pipes, the pairing of requests with responses, and the handshake. It does not know
-//! sessions: the holder of a [`Process`] receives every message in the order in which the agent wrote it.
+//! This module owns the transport to an agent, the pairing of requests with responses, and the handshake. It does
+//! not know sessions: the holder of a [`Process`] receives every message in the order in which the agent sent it.
 //!
-//! Reading order: [`spec`], [`catalogue`], [`process`], [`connection`], [`failure`] with [`next_step`],
-//! [`call`], [`sign_in`].
+//! Reading order: [`spec`], [`catalogue`], [`process`], [`transport`], [`dialect`], [`connection`] with [`reader`],
+//! [`batch`] and [`secrets`], [`handshake`], [`launcher`], [`failure`] with [`next_step`], [`call`], [`sign_in`].
 
+mod batch;
 mod call;
 mod catalogue;
 mod connection;
+mod dialect;
 mod failure;
+mod handshake;
+mod launcher;
 mod next_step;
 mod process;
+mod reader;
+mod secrets;
 mod sign_in;
 mod spec;
+mod transport;
 
+pub use batch::{Batch, Inbound};
 pub use catalogue::{Catalogue, CurrentCatalogue};
-pub use connection::{Batch, Connection, Inbound};
-pub use failure::{AgentExit, AgentFailure, without_secrets};
-pub use process::{FailedStart, Launcher, Process};
+pub use connection::Connection;
+pub use dialect::{AcpV1, Dialect};
+pub use failure::{AgentExit, AgentFailure};
+pub use launcher::Launcher;
+pub use process::{FailedStart, Process};
+pub use secrets::without_secrets;
 pub use sign_in::{SignInCommand, Terminal};
-pub use spec::{AgentLimits, AgentSpec, Home, Known, OnTimeout, Permissions, PoolSpec};
+pub use spec::{AgentSpec, Home, Known};

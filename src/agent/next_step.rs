@@ -1,9 +1,8 @@
 //! The next step for a person when an agent needs a sign-in.
 
-use super::process::Process;
 use super::spec::{AgentSpec, Home};
 use crate::acp::InitializeResult;
-use crate::acp::auth::{AuthMethod, OfferedMethod};
+use crate::acp::auth::OfferedMethod;
 use crate::jsonrpc::plain_line;
 use crate::types::known_agents::api_key_format;
 
@@ -44,31 +43,11 @@ fn variable(spec: &AgentSpec) -> String {
 fn call(spec: &AgentSpec, methods: &[OfferedMethod]) -> Option<String> {
     let by_key = methods.iter().find(|method| api_key_format(&method.id).is_some());
     let by_call = methods.iter().find(|method| !method.terminal);
-    let at_terminal = methods.iter().find(|method| method.terminal && spec.terminal_auth);
+    let at_terminal = methods.iter().find(|method| method.terminal && spec.settings.terminal_auth);
     let id = by_key.or(by_call).or(at_terminal)?.id.as_str();
     let id = serde_json::Value::from(plain_line(id, ID_BYTES));
     let key = if by_key.is_some() { ", \"apiKey\": \"KEY\"" } else { "" };
     Some(format!("send POST /v1/agents/{}/auth with {{\"methodId\": {id}{key}}}", spec.name))
-}
-
-impl Process {
-    /// The method of `authenticate` that reads a key from the environment of the process, for known agents
-    /// that refuse sessions without this call.
-    pub fn sign_in_by_variable(&self) -> Option<&'static str> {
-        self.usable(self.spec.known?.row.env_key_methods)
-    }
-
-    /// The method of `authenticate` for known agents that refuse only `session/load` without this call.
-    pub fn sign_in_by_variable_at_load(&self) -> Option<&'static str> {
-        self.usable(self.spec.known?.row.load_key_method.as_slice())
-    }
-
-    fn usable(&self, methods: &[(&'static str, &'static str)]) -> Option<&'static str> {
-        let usable = |(method, variable): &&(&'static str, &'static str)| {
-            self.spec.has_variable(variable) && self.initialized.auth_method(method) == Ok(AuthMethod::Agent)
-        };
-        methods.iter().find(usable).map(|(method, _)| *method)
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::failure::AgentFailure;
-use super::process::{Launcher, child_spec, with_cause};
+use super::launcher::{Launcher, child_spec, with_cause};
 use super::spec::AgentSpec;
 use crate::acp::auth::TerminalAuth;
 use crate::process::{Exit, PtyChild, PtyReader, PtySize, PtyWriter};

@@ -54,7 +54,7 @@ pub use crate::store::{ReadError, Run};
 pub use alarm::{Alarm, DiskSpace};
 pub use notify::{Delivery, DirectSink, Notifier};
 pub use queue::WriteError;
-pub use reader::{Item, NotReady, Reader, ResetReason, Start, TailCursor};
+pub use reader::{Item, NotReady, Reader, Start, TailCursor};
 pub use records::Records;
 pub use scope::GlobalScope;
 pub use session::{Closed, SessionLog};
@@ -104,7 +104,7 @@ impl EventLog {
             published: Published::new(store.tail().last_pos),
             store: StoreReader::new(store, shutdown.clone(), limits.max_store_readers),
             growth: Growth::default(),
-            readers: Arc::default(),
+            readers: reader_registry::ReaderRegistry::default(),
             sessions: LoadedSessions::default(),
             limits,
         });

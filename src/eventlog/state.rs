@@ -34,7 +34,7 @@ pub(super) struct Shared {
     pub(super) alarms: Arc<Alarms>,
     pub(super) published: Published,
     pub(super) growth: Growth,
-    pub(super) readers: Arc<ReaderRegistry>,
+    pub(super) readers: ReaderRegistry,
     pub(super) sessions: LoadedSessions,
 }
 

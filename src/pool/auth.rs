@@ -9,42 +9,12 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::lease::Lease;
-use super::wait_queue::Pool;
+use super::scheduler::Pool;
+use super::sign_in_state::SignInState;
 use crate::acp::ClientCapabilities;
 use crate::acp::auth::{self, AuthState};
 use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process};
 use crate::types::{AgentName, Tenant};
-
-/// The sign-in state of one tenant at one agent.
-#[derive(Clone, Default)]
-pub(super) struct SignInState {
-    /// The number of the last sign-in or sign-out. Processes of an earlier generation do not have it.
-    pub(super) generation: u64,
-    pub(super) state: AuthState,
-    /// Params of the last successful sign-in, sent to new processes.
-    pub(super) sign_in_params: Option<Box<RawValue>>,
-    /// The agent refused a prompt because the sign-in is missing. That it opens sessions does not prove a sign-in
-    /// then.
-    prompt_refused: bool,
-    /// The pool does not try the key of the environment: it did before, or a client signed in or out.
-    key_tried: bool,
-}
-
-impl SignInState {
-    /// Resets the state because the configuration entry of the agent changed.
-    pub(super) fn reset(&mut self) {
-        self.update(AuthState::default(), None);
-        self.key_tried = false;
-    }
-
-    /// Records a sign-in or sign-out. Only processes that start from now on have the new generation.
-    pub(super) fn update(&mut self, state: AuthState, told: Option<Box<RawValue>>) -> u64 {
-        (self.state, self.sign_in_params) = (state, told);
-        (self.prompt_refused, self.key_tried) = (false, true);
-        self.generation += 1;
-        self.generation
-    }
-}
 
 /// The state of an agent that works without a sign-in.
 fn auth_state_without_sign_in(lease: &Lease) -> AuthState {
@@ -88,7 +58,7 @@ impl Pool {
     ) -> Result<Process, FailedStart> {
         let mut process = self.launcher().launch(spec, offer).await?;
         if let Some(params) = signed_in.sign_in_params {
-            let method = process.initialized.acp_version.login_method();
+            let method = process.dialect().login_method();
             if let Err(failure) = self.send_sign_in(&mut process, method, &params).await {
                 // Sessions report that a sign-in is necessary, if it is. The next process does not repeat the failed
                 // one.
@@ -134,14 +104,14 @@ impl Pool {
     /// Records whether the agent requires a sign-in, as the holder of a lease reports it.
     pub(super) fn record_auth(&self, lease: &Lease, required: bool) {
         let mut state = self.state();
-        let Some(agent) = state.agents.get_mut(&lease.agent) else { return };
+        let Some(agent) = state.agents.get_mut(&lease.grant.agent) else { return };
         // A process of a former entry does not describe the current entry.
         if !Arc::ptr_eq(&agent.spec, &lease.process().spec) {
             return;
         }
-        let tenant = &lease.principal.tenant;
+        let tenant = &lease.grant.principal.tenant;
         // A process that started before the last change does not know the current state.
-        if lease.generation == agent.generation(tenant) {
+        if lease.grant.generation == agent.generation(tenant) {
             let signed_in = agent.signed_in.entry(tenant.clone()).or_default();
             if required || !signed_in.prompt_refused {
                 signed_in.state =
@@ -153,12 +123,12 @@ impl Pool {
     /// Records whether the agent accepts prompts without a sign-in, as the holder of a lease reports it.
     pub(super) fn record_prompt_auth(&self, lease: &Lease, accepted: bool) {
         let mut state = self.state();
-        let agent = state.agents.get_mut(&lease.agent);
+        let agent = state.agents.get_mut(&lease.grant.agent);
         let Some(agent) = agent.filter(|agent| Arc::ptr_eq(&agent.spec, &lease.process().spec)) else {
             return;
         };
-        let tenant = &lease.principal.tenant;
-        if lease.generation != agent.generation(tenant) {
+        let tenant = &lease.grant.principal.tenant;
+        if lease.grant.generation != agent.generation(tenant) {
             return;
         }
         let signed_in = agent.signed_in.entry(tenant.clone()).or_default();
@@ -175,12 +145,12 @@ impl Pool {
         let Some(method) = lease.process().sign_in_by_variable() else { return false };
         {
             let mut state = self.state();
-            let agent = state.agents.get_mut(&lease.agent);
+            let agent = state.agents.get_mut(&lease.grant.agent);
             let Some(agent) = agent.filter(|agent| Arc::ptr_eq(&agent.spec, &lease.process().spec)) else {
                 return false;
             };
-            let signed_in = agent.signed_in.entry(lease.principal.tenant.clone()).or_default();
-            if lease.generation < signed_in.generation {
+            let signed_in = agent.signed_in.entry(lease.grant.principal.tenant.clone()).or_default();
+            if lease.grant.generation < signed_in.generation {
                 return signed_in.sign_in_params.is_some();
             }
             if signed_in.key_tried {
@@ -188,21 +158,21 @@ impl Pool {
             }
             signed_in.update(AuthState::Unknown, Some(auth::authenticate(method, None)));
         }
-        self.recall_and_advance(&lease.agent);
+        self.recall_and_advance(&lease.grant.agent);
         true
     }
 
     /// Records a sign-in or sign-out through the process of this lease. This process already has it.
     pub(super) fn auth_changed(&self, lease: &mut Lease, state: AuthState, told: Option<Box<RawValue>>) {
-        let (agent, tenant) = (lease.agent.clone(), lease.principal.tenant.clone());
+        let (agent, tenant) = (lease.grant.agent.clone(), lease.grant.principal.tenant.clone());
         let Some(generation) = self.update_sign_in(&lease.process().spec, &tenant, state, told) else {
             return;
         };
-        lease.generation = generation;
+        lease.grant.generation = generation;
         if let Some(agent) = self.state().agents.get_mut(&agent)
-            && let Some(leased) = agent.leases.get_mut(&lease.id)
+            && let Some(leased) = agent.leases.get_mut(&lease.grant.id)
         {
-            leased.generation = lease.generation;
+            leased.generation = generation;
         }
         self.recall_and_advance(&agent);
     }

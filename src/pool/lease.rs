@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use super::grant::{Grant, LeaseInfo};
+use super::scheduler::Pool;
 use super::state::IdleProcess;
-use super::wait_queue::Pool;
 use crate::agent::Process;
-use crate::types::{AgentName, Principal};
 
 /// The treatment of a process after the release of its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,28 +37,13 @@ pub enum LeaseActivity {
 pub struct Lease {
     /// `None` only after the release.
     process: Option<Process>,
-    pub(super) id: u64,
-    pub(super) agent: AgentName,
-    pub(super) principal: Principal,
-    pub(super) recall: Arc<Notify>,
-    /// The principal that used the process before.
-    pub(super) used_by: Option<Arc<str>>,
-    /// The generation of the sign-in that the process has.
-    pub(super) generation: u64,
+    pub(super) grant: LeaseInfo,
     pool: Pool,
 }
 
 impl Lease {
-    pub(super) fn new(
-        idle_process: IdleProcess,
-        id: u64,
-        principal: Principal,
-        recall: Arc<Notify>,
-        pool: Pool,
-    ) -> Self {
-        let IdleProcess { process, used_by, generation, .. } = idle_process;
-        let agent = process.spec.name.clone();
-        Self { agent, process: Some(process), id, principal, recall, used_by, generation, pool }
+    pub(super) fn new(Grant { process, lease }: Grant, pool: Pool) -> Self {
+        Self { process: Some(process), grant: lease, pool }
     }
 
     pub fn process(&self) -> &Process {
@@ -71,17 +57,44 @@ impl Lease {
     /// Records that the process holds the agent's session. The agent may keep the session locked until the process
     /// ends.
     pub fn record_session(&self, session: &str) {
-        self.pool.record_session(self, session);
+        if let Some(agent) = self.pool.state().agents.get_mut(&self.grant.agent)
+            && let Some(leased) = agent.leases.get_mut(&self.grant.id)
+        {
+            leased.history.record(session);
+        }
     }
 
-    /// Records that the agent reported the session as in use by another process.
+    /// Records that the agent reported the session as in use by another process. Detects an agent that does not
+    /// unlock on close: a process that released the session still exists and is in use.
     pub fn session_in_use(&self, session: &str) {
-        self.pool.session_in_use(self, session);
+        let mut state = self.pool.state();
+        let Some(agent) = state.agents.get_mut(&self.grant.agent) else { return };
+        let mut leased =
+            agent.leases.iter().filter(|(id, _)| **id != self.grant.id).map(|(_, leased)| &leased.history);
+        let kept = leased.any(|held| held.contains(session))
+            || agent.idle.iter().any(|idle_process| idle_process.history.contains(session));
+        if kept && !agent.keeps_sessions_locked {
+            agent.keeps_sessions_locked = true;
+            tracing::warn!(
+                agent = %self.grant.agent,
+                "the agent keeps a session locked after session/close: its processes are stopped and not reused"
+            );
+        }
     }
 
     /// Reports whether the pool could reclaim the process now.
-    pub fn report_activity(&self, standing: LeaseActivity) {
-        self.pool.record_activity(self, standing);
+    pub fn report_activity(&self, activity: LeaseActivity) {
+        if let Some(agent) = self.pool.state().agents.get_mut(&self.grant.agent)
+            && let Some(leased) = agent.leases.get_mut(&self.grant.id)
+        {
+            leased.idle_since = (activity == LeaseActivity::Idle).then(Instant::now);
+            // A holder that was busy at the last recall gets another one.
+            leased.releasing = activity == LeaseActivity::Releasing;
+            agent.recall_outdated();
+        }
+        if activity == LeaseActivity::Idle {
+            self.pool.advance(&self.grant.agent);
+        }
     }
 
     /// Records whether the agent requires a sign-in.
@@ -107,20 +120,58 @@ impl Lease {
 
     /// Notified when the holder should release the lease at once: it has been idle the longest and others wait.
     pub fn recall_signal(&self) -> Arc<Notify> {
-        Arc::clone(&self.recall)
+        Arc::clone(&self.grant.recall)
     }
 
-    pub fn release(mut self, fate: Disposition) {
-        if let Some(process) = self.process.take() {
-            self.pool.on_released(&self, process, fate);
+    pub fn release(mut self, disposition: Disposition) {
+        self.return_process(disposition);
+    }
+
+    /// Returns the process to the pool, once.
+    fn return_process(&mut self, disposition: Disposition) {
+        let Some(process) = self.process.take() else { return };
+        let LeaseInfo { id, agent: name, principal, used_by, generation, .. } = &self.grant;
+        let used_by = match disposition {
+            Disposition::Untouched => Some(used_by.clone()),
+            Disposition::Reuse => Some(Some(Arc::clone(&principal.id))),
+            Disposition::Stop => None,
+        };
+        let used_by = used_by.filter(|_| !process.has_ended() && !self.pool.shutdown().is_draining());
+        let stop = {
+            let mut state = self.pool.state();
+            let agent = state.agents.get_mut(name).expect("agents stay in the pool");
+            let history = agent.leases.remove(id).map(|leased| leased.history).unwrap_or_default();
+            // The sessions that this process held would be locked for other processes.
+            let used_by = used_by.filter(|_| !agent.keeps_sessions_locked || history.is_empty());
+            if used_by.is_some() && disposition == Disposition::Reuse && !history.is_empty() {
+                agent.checking.insert(*id, history);
+                drop(state);
+                return self.pool.check_for_reuse(&self.grant, process);
+            }
+            if let Some(used_by) = used_by {
+                agent.idle.push(IdleProcess {
+                    process,
+                    tenant: principal.tenant.clone(),
+                    used_by,
+                    generation: *generation,
+                    idle_since: Instant::now(),
+                    history,
+                });
+                None
+            } else {
+                agent.stopping.insert(*id, history);
+                Some(process)
+            }
+        };
+        if let Some(process) = stop {
+            self.pool.stop(name.clone(), process, *id);
         }
+        self.pool.advance(name);
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(process) = self.process.take() {
-            self.pool.on_released(self, process, Disposition::Stop);
-        }
+        self.return_process(Disposition::Stop);
     }
 }

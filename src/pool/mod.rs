@@ -3,24 +3,31 @@
 //! This module owns every agent process that is not leased, the wait queue, and the back-off of agents that crash. It
 //! does not know what a session is: a lease names a principal, and the pool asks its holder to release it.
 //!
-//! Reading order: [`lease`], [`state`] (pure decisions), [`wait_queue`] (the pool itself), [`start`] with
-//! [`homes`] and [`crashes`], [`reuse`] with [`session_history`], [`short_lease`], [`auth`], [`sign_in`].
+//! Reading order: [`state`] (pure decisions) with [`grant`], [`sign_in_state`] and [`session_history`],
+//! [`scheduler`] (the pool itself), [`start`] with [`homes`] and [`crashes`], [`lease`] and [`reuse`],
+//! [`wait_queue`], [`short_lease`], [`auth`], [`sign_in`], [`stats`].
 
 mod auth;
 mod crashes;
-mod session_history;
+mod grant;
 mod homes;
 mod lease;
-mod wait_queue;
 mod reuse;
+mod scheduler;
+mod session_history;
+mod short_lease;
 mod sign_in;
+mod sign_in_state;
 mod start;
 mod state;
-mod short_lease;
+mod stats;
+mod wait_queue;
 
 pub use crashes::CrashBackoff;
 pub use lease::{Disposition, Lease, LeaseActivity};
-pub use short_lease::{Priority, ShortLease, ShortLeaseError};
+pub use scheduler::Pool;
+pub use short_lease::{ShortLease, ShortLeaseError};
 pub use sign_in::SignIn;
-pub use state::RequestedSession;
-pub use wait_queue::{AcquireError, PendingLease, Pool, PoolStats};
+pub use state::{Priority, RequestedSession};
+pub use stats::PoolStats;
+pub use wait_queue::{AcquireError, PendingLease};

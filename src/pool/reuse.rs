@@ -2,16 +2,16 @@
 
 use tokio::time::Instant;
 
-use super::lease::Lease;
+use super::grant::LeaseInfo;
+use super::scheduler::Pool;
 use super::state::IdleProcess;
-use super::wait_queue::Pool;
 use crate::agent::Process;
 use crate::types::limits::{REUSE_GRACE, REUSE_INTERVAL};
 
 impl Pool {
     /// Checks the process of a closed session, and reuses it if no process that the session started still
     /// runs. During the check the process counts as stopping.
-    pub(super) fn check_for_reuse(&self, lease: &Lease, process: Process) {
+    pub(super) fn check_for_reuse(&self, lease: &LeaseInfo, process: Process) {
         let (pool, name, id) = (self.clone(), lease.agent.clone(), lease.id);
         let (tenant, used_by) = (lease.principal.tenant.clone(), Some(lease.principal.id.clone()));
         let generation = lease.generation;
@@ -48,7 +48,7 @@ impl Pool {
     async fn count_leftover_processes(&self, process: &Process) -> usize {
         let end = Instant::now() + REUSE_GRACE;
         loop {
-            let tree = process.tree();
+            let Some(tree) = process.tree() else { return 0 };
             let left = self.shutdown().spawn_blocking(move || tree.new_processes()).await.unwrap_or(1);
             if left == 0 || Instant::now() >= end {
                 return left;

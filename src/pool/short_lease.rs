@@ -6,20 +6,13 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::lease::{Disposition, Lease};
-use super::wait_queue::{AcquireError, PendingLease, Pool, RETRY_AFTER};
+use super::scheduler::Pool;
+use super::state::Priority;
+use super::wait_queue::{AcquireError, PendingLease, RETRY_AFTER};
 use crate::acp::InitializeResult;
 use crate::acp::auth::AuthState;
-use crate::agent::{AgentFailure, AgentSpec};
+use crate::agent::{AgentFailure, AgentSpec, Dialect};
 use crate::types::Principal;
-
-/// Whether a short lease may reclaim the process of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Priority {
-    /// Uses only a process that no session holds.
-    NoReclaim,
-    /// Recalls the lease of the session that has been idle the longest, as for another session.
-    Reclaim,
-}
 
 /// Why a short lease is not available.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -81,7 +74,7 @@ impl Pool {
         spec: &AgentSpec,
     ) -> Result<Lease, ShortLeaseError> {
         let patience = self.limits().short_lease_timeout;
-        let end = Instant::now() + spec.limits.start_timeout + patience;
+        let end = Instant::now() + spec.settings.start_timeout + patience;
         loop {
             let waited = tokio::time::timeout(patience, place.lease()).await;
             if let Ok(lease) = waited {
@@ -102,6 +95,10 @@ impl ShortLease {
 
     pub fn initialized(&self) -> &InitializeResult {
         &self.lease().process().initialized
+    }
+
+    pub fn dialect(&self) -> &dyn Dialect {
+        self.lease().process().dialect()
     }
 
     /// Calls a method. Dropping the call stops the process, because its answer would remain unread.

@@ -1,34 +1,17 @@
 //! Sign-ins in terminals. Each agent and tenant has one slot, which is offered and then opened once.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::scheduler::Pool;
 use super::short_lease::ShortLeaseError;
-use super::wait_queue::{AcquireError, Pool};
+use super::sign_in_state::SignInSlot;
+use super::wait_queue::{AcquireError, RETRY_AFTER};
 use crate::acp::auth::TerminalAuth;
 use crate::agent::{AgentSpec, Terminal};
 use crate::types::{AgentName, Tenant};
-
-/// The state of the sign-in slot of an agent and a tenant.
-#[derive(Debug)]
-pub(super) enum SignInSlot {
-    /// Waits for its connection. A later offer replaces this one.
-    Offered {
-        id: Uuid,
-        method: TerminalAuth,
-        until: Instant,
-    },
-    Open,
-}
-
-impl SignInSlot {
-    fn is_offered(&self, wanted: Uuid) -> bool {
-        matches!(self, Self::Offered { id, until, .. } if *id == wanted && Instant::now() < *until)
-    }
-}
 
 /// A running sign-in. Dropping it ends it.
 #[derive(Debug)]
@@ -53,8 +36,6 @@ impl Drop for SlotGuard {
         }
     }
 }
-
-const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 impl Pool {
     /// Offers a sign-in under this id, unless one is in progress. The method belongs to `spec`: the offer is
@@ -101,7 +82,7 @@ impl Pool {
             let mut state = self.state();
             let agent = state.agents.get_mut(&spec.name).ok_or(AcquireError::NoSuchAgent)?;
             // An offer is valid only for its entry.
-            if !spec.terminal_auth || !Arc::ptr_eq(&agent.spec, spec) {
+            if !spec.settings.terminal_auth || !Arc::ptr_eq(&agent.spec, spec) {
                 return Ok(None);
             }
             match agent.sign_ins.get_mut(tenant) {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::homes::HomePermit;
+use super::scheduler::Pool;
 use super::session_history::SessionHistory;
 use super::state::IdleProcess;
-use super::wait_queue::Pool;
 use crate::acp::ClientCapabilities;
 use crate::agent::{AgentFailure, AgentSpec, FailedStart, Process};
 use crate::types::{AgentName, Tenant};
@@ -116,7 +116,7 @@ impl Pool {
             tracing::info!(agent = %spec.name, %failure, "retrying a failed start alone: another start ran in the same HOME");
             home.release();
             let alone =
-                tokio::time::timeout(spec.limits.start_timeout, self.homes().acquire(spec, true)).await;
+                tokio::time::timeout(spec.settings.start_timeout, self.homes().acquire(spec, true)).await;
             if let Ok(Ok(alone)) = alone {
                 home = alone;
                 if let Err(failed) = outcome {

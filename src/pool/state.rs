@@ -7,11 +7,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::auth::SignInState;
 use super::crashes::CrashBackoff;
-use super::lease::Lease;
+use super::grant::{Grant, LeaseInfo};
 use super::session_history::SessionHistory;
-use super::sign_in::SignInSlot;
+use super::sign_in_state::{SignInSlot, SignInState};
 use crate::acp::auth::AuthState;
 use crate::acp::{ClientCapabilities, InitializeResult};
 use crate::agent::{AgentFailure, AgentSpec, Process};
@@ -31,11 +30,26 @@ pub(super) struct Waiter {
     pub(super) principal: Principal,
     /// The capabilities that the session offers to the agent.
     pub(super) client_capabilities: ClientCapabilities,
-    /// The pool may recall the lease of an idle session for this waiter.
-    pub(super) may_reclaim: bool,
+    pub(super) priority: Priority,
     /// `None` for a new session or a call without a session.
     pub(super) requested: Option<RequestedSession>,
-    pub(super) reply: oneshot::Sender<Result<Lease, AgentFailure>>,
+    pub(super) reply: oneshot::Sender<Result<Grant, AgentFailure>>,
+}
+
+/// Whether a request may reclaim the process of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Priority {
+    /// Uses only a process that no session holds.
+    NoReclaim,
+    /// Recalls the lease of the session that has been idle the longest, as for another session.
+    Reclaim,
+}
+
+impl Waiter {
+    /// Whether the pool may recall the lease of an idle session for this waiter.
+    fn may_reclaim(&self) -> bool {
+        self.priority == Priority::Reclaim
+    }
 }
 
 /// A process that waits for a session.
@@ -80,7 +94,8 @@ pub(super) struct ActiveLease {
 impl ActiveLease {
     /// Whether a full pool may reclaim the process. A session that cannot be loaded keeps it for a longer time.
     fn can_be_reclaimed(&self, now: Instant) -> bool {
-        let keep = if self.can_load { Duration::ZERO } else { self.spec.pool.no_load_reclaim_timeout };
+        let keep =
+            if self.can_load { Duration::ZERO } else { self.spec.settings.pool.no_load_reclaim_timeout };
         !self.releasing && self.idle_since.is_some_and(|since| now >= since + keep)
     }
 
@@ -160,6 +175,25 @@ impl AgentState {
         self.signed_in.get(tenant).map_or(0, |signed_in| signed_in.generation)
     }
 
+    /// Registers the lease `id` of the process for a principal.
+    pub(super) fn grant(&mut self, id: u64, idle_process: IdleProcess, principal: Principal) -> Grant {
+        let IdleProcess { process, tenant, used_by, generation, history, .. } = idle_process;
+        let recall = Arc::new(Notify::new());
+        let leased = ActiveLease {
+            idle_since: None,
+            recall: Arc::clone(&recall),
+            releasing: false,
+            tenant,
+            generation,
+            spec: Arc::clone(&process.spec),
+            history,
+            can_load: process.initialized.capabilities.can_restore(),
+        };
+        self.leases.insert(id, leased);
+        let agent = process.spec.name.clone();
+        Grant { process, lease: LeaseInfo { id, agent, principal, recall, used_by, generation } }
+    }
+
     /// Replaces the configuration entry and resets all that was learned about the former one.
     pub(super) fn replace_spec(&mut self, spec: Arc<AgentSpec>) {
         (self.spec, self.configured) = (spec, true);
@@ -220,7 +254,7 @@ impl AgentState {
 
     /// Recalls the idle leases whose processes lock the sessions of blocked waiters.
     fn recall_holders(&mut self) {
-        let blocked = self.queue.iter().filter(|waiter| waiter.may_reclaim && self.is_blocked(waiter));
+        let blocked = self.queue.iter().filter(|waiter| waiter.may_reclaim() && self.is_blocked(waiter));
         let wanted: Vec<_> = blocked.filter_map(|waiter| waiter.requested.clone()).collect();
         for leased in
             self.leases.values_mut().filter(|leased| !leased.releasing && leased.idle_since.is_some())
@@ -270,10 +304,10 @@ impl AgentState {
         self.recall_holders();
         let unblocked: Vec<&Waiter> = self.queue.iter().filter(|waiter| !self.is_blocked(waiter)).collect();
         let wanted = unblocked.len();
-        let pressing = unblocked.iter().filter(|waiter| waiter.may_reclaim).count();
+        let pressing = unblocked.iter().filter(|waiter| waiter.may_reclaim()).count();
         let starting = self.starting + self.checking.len();
         if wanted > starting {
-            if self.live < self.spec.pool.max_size {
+            if self.live < self.spec.settings.pool.max_size {
                 let next = unblocked[starting];
                 return Step::Start {
                     tenant: next.principal.tenant.clone(),
@@ -292,7 +326,7 @@ impl AgentState {
         let lacking = idle_process < self.min_idle(now);
         let held_back =
             self.crashes.remaining_backoff(now).or(self.prestart_crashes.remaining_backoff(now)).is_some();
-        if lacking && !held_back && self.live < self.spec.pool.max_size {
+        if lacking && !held_back && self.live < self.spec.settings.pool.max_size {
             return Step::Start { tenant: Tenant::default(), offer: self.spec.client_capabilities() };
         }
         self.take_expired(now).map_or(Step::Wait, Step::Stop)
@@ -303,8 +337,8 @@ impl AgentState {
     pub(super) fn min_idle(&self, now: Instant) -> usize {
         let signed_in = self.signed_in.get(&Tenant::default());
         let refuses = signed_in.is_some_and(|signed_in| signed_in.state == AuthState::Unauthenticated);
-        let forgotten = now - self.last_requested_at > self.spec.pool.min_idle_for;
-        if refuses || forgotten { 0 } else { self.spec.pool.min_idle }
+        let forgotten = now - self.last_requested_at > self.spec.settings.pool.min_idle_for;
+        if refuses || forgotten { 0 } else { self.spec.settings.pool.min_idle }
     }
 
     /// The number of idle processes that any principal can use.
@@ -320,7 +354,7 @@ impl AgentState {
 
     /// The next waiter and its idle process. A waiter is skipped only if a starting process will serve it.
     fn next_grant(&self) -> Option<(usize, usize)> {
-        let mut coming = self.starting + self.spec.pool.max_size.saturating_sub(self.live);
+        let mut coming = self.starting + self.spec.settings.pool.max_size.saturating_sub(self.live);
         for (at, waiter) in self.queue.iter().enumerate() {
             if self.is_blocked(waiter) {
                 continue;
@@ -363,7 +397,7 @@ impl AgentState {
     }
 
     fn take_expired(&mut self, now: Instant) -> Option<IdleProcess> {
-        let idle = self.spec.pool.idle_timeout;
+        let idle = self.spec.settings.pool.idle_timeout;
         let surplus = self.unused_idle_count() > self.min_idle(now);
         let over = |idle_process: &IdleProcess| {
             now - idle_process.idle_since > idle && (surplus || !self.is_unused(idle_process))

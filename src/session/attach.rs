@@ -8,14 +8,14 @@ use tokio::time::Instant;
 use super::actor::{Actor, send_reply};
 use super::attachment::{AttachMethod, AttachWaiter, Attachment, PreAttachBuffer};
 use super::background_work::BackgroundWork;
+use super::record::StoredState;
 use super::refusal::{Refusal, agent_failure};
 use super::requirements;
 use super::restore::LostContext;
 use super::sign_in::LoadSignIn;
 use crate::acp::{self, McpServer, SessionSetup, TraceContext};
 use crate::agent::AgentFailure;
-use crate::api::SessionState;
-use crate::api::event::{Context, DetachedReason, SessionAttached, SessionDetached};
+use crate::event::{Context, DetachedReason, SessionAttached, SessionDetached};
 use crate::eventlog::Records;
 use crate::jsonrpc::RpcError;
 use crate::pool::{AcquireError, Disposition, Lease, LeaseActivity};
@@ -68,7 +68,7 @@ impl Actor {
     }
 
     pub(super) fn attach(&mut self, attaching: AttachWaiter) {
-        if matches!(self.attachment, Attachment::Attached) && self.record.state != SessionState::Closed {
+        if matches!(self.attachment, Attachment::Attached) && !self.record.is_closed() {
             return send_reply(attaching.reply, Ok(self.log.appended()));
         }
         match self.check_quota().and_then(|()| self.reserve()) {
@@ -133,7 +133,7 @@ impl Actor {
         let trace = self.attach_trace();
         let params = match (&self.record.agent_session_id, by) {
             (Some(id), AttachMethod::Resume) => acp::resume_session(id, setup, trace),
-            (Some(id), AttachMethod::Load) => acp::replay_session(self.dialect(), id, setup, trace),
+            (Some(id), AttachMethod::Load) => acp::replay_session(self.dialect().version(), id, setup, trace),
             _ => acp::new_session(setup, trace),
         };
         let limits = &self.context.limits;
@@ -167,9 +167,9 @@ impl Actor {
     pub(super) fn mcp_servers(&self) -> Vec<McpServer> {
         let Some(lease) = &self.event_loop.lease else { return Vec::new() };
         let process = lease.process();
-        let dialect = process.initialized.acp_version;
+        let version = process.dialect().version();
         let named = self.record.mcp_servers.iter().filter_map(|name| process.spec.mcp.get(name));
-        named.map(|server| server.clone().for_version(dialect)).collect()
+        named.map(|server| server.clone().for_version(version)).collect()
     }
 
     /// The trace context of the request that made the session acquire a process.
@@ -233,8 +233,8 @@ impl Actor {
         self.record.attached = true;
         let prompt = initialized.prompt_capabilities().filter(|raw| raw.get().len() <= FOLDED_MEMBER_BYTES);
         self.record.prompt_capabilities = prompt;
-        if self.record.state == SessionState::Closed {
-            self.record.state = SessionState::Idle;
+        if self.record.is_closed() {
+            self.record.state = StoredState::Idle;
         }
         self.fold_changed |= self.fold.attached(result);
         self.record.models =

@@ -10,9 +10,9 @@ use super::actor::Actor;
 use super::command::Reply;
 use super::discarded::DiscardCounter;
 use super::refusal::Refusal;
-use crate::acp::{self, AcpVersion, TraceContext};
-use crate::agent::AgentFailure;
-use crate::api::event::{AttachedBy, DetachedReason};
+use crate::acp::{self, TraceContext};
+use crate::agent::{AgentFailure, Dialect};
+use crate::event::{AttachedBy, DetachedReason};
 use crate::jsonrpc::{CallId, RpcError};
 use crate::pool::Disposition;
 use crate::types::Limits;
@@ -110,7 +110,7 @@ impl AttachMethod {
         }
     }
 
-    pub(super) const fn method(self, dialect: AcpVersion) -> &'static str {
+    pub(super) fn method(self, dialect: &dyn Dialect) -> &'static str {
         match self {
             Self::New | Self::Fresh => acp::method::SESSION_NEW,
             Self::Resume => acp::method::SESSION_RESUME,
@@ -122,7 +122,7 @@ impl AttachMethod {
 impl Actor {
     /// How long an idle session keeps its process. It depends on whether the agent can restore it.
     fn idle_timeout(&self) -> Duration {
-        let pool = &self.spec.pool;
+        let pool = &self.spec.settings.pool;
         match &self.event_loop.lease {
             Some(lease) if !lease.process().initialized.capabilities.can_restore() => {
                 pool.no_load_idle_timeout

@@ -10,6 +10,7 @@ use super::actor::Actor;
 use super::attachment::Attachment;
 use super::refusal::{Refusal, prompt_failure};
 use crate::acp::{self, AcpVersion, CancelTarget, WorkEnd, WorkState, error_code, stop_reason, update};
+use crate::agent::{AcpV1, Dialect};
 use crate::eventlog::Records;
 use crate::jsonrpc::RpcError;
 use crate::pool::Lease;
@@ -49,8 +50,8 @@ pub(super) struct PromptWork {
 }
 
 impl Actor {
-    pub(super) fn dialect(&self) -> AcpVersion {
-        self.event_loop.lease.as_ref().map_or(AcpVersion::V1, |lease| lease.process().initialized.acp_version)
+    pub(super) fn dialect(&self) -> &dyn Dialect {
+        self.event_loop.lease.as_ref().map_or(&AcpV1, |lease| lease.process().dialect())
     }
 
     /// Whether the agent works without a turn.
@@ -69,7 +70,7 @@ impl Actor {
     /// with the returned records, and then call [`Actor::complete_if_work_ended`].
     pub(super) fn track_work(&mut self, kind: &str, raw: &RawValue) -> Records {
         self.background_work.note_update(Instant::now());
-        if self.dialect() != AcpVersion::V2 {
+        if self.dialect().answer_ends_turn() {
             return Records::default();
         }
         self.track_cancellable(kind, raw);
@@ -172,7 +173,7 @@ impl Actor {
     /// Until when background work keeps the process without an update.
     pub(super) fn background_deadline(&self) -> Option<Instant> {
         let alone = self.works_in_background() && matches!(self.attachment, Attachment::Attached);
-        alone.then(|| self.background_work.last_update + self.spec.limits.turn_idle_timeout)
+        alone.then(|| self.background_work.last_update + self.spec.settings.turn_idle_timeout)
     }
 
     pub(super) fn check_background_deadlines(&mut self, now: Instant) {
@@ -201,7 +202,7 @@ impl Actor {
     pub(super) fn check_cancellable(&self, part: &CancelTarget) -> Result<(), Refusal> {
         let speaks_v1 = match &self.event_loop.lease {
             Some(_) => !self.dialect().has_cancel_targets(),
-            None => AcpVersion::from_number(self.spec.protocol) != Some(AcpVersion::V2),
+            None => AcpVersion::from_number(self.spec.settings.protocol) != Some(AcpVersion::V2),
         };
         if speaks_v1 {
             let method = part.cancel_method().to_owned();

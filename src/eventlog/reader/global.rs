@@ -9,7 +9,8 @@ use crate::types::SessionId;
 use super::super::scope::{GlobalScope, LowerBound, Scope};
 use super::super::state::Shared;
 use super::super::tails::Found;
-use super::item::{Item, ResetReason, Start};
+use super::item::{Item, Start};
+use crate::event::ResetReason;
 use super::page::{Accepted, Page, PendingPage};
 
 /// A position of this source is a position of the log of all sessions.

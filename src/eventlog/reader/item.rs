@@ -1,6 +1,7 @@
 //! The start of a reader, and the items that it returns.
 
 use crate::store::Run;
+use crate::event::ResetReason;
 use crate::types::SessionId;
 
 /// The position at which a reader starts. A position is a seq of the session, or a position of the log of all
@@ -29,19 +30,6 @@ impl Start {
             Self::Reset(reason) => (0, Some(reason)),
         }
     }
-}
-
-/// Why a reader cannot return every event after its cursor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ResetReason {
-    /// Retention deleted events after the cursor.
-    Pruned,
-    /// The log never issued this cursor.
-    UnknownCursor,
-    /// The cursor belongs to another epoch.
-    NewEpoch,
-    /// Events after the cursor are damaged on disk and are skipped.
-    Damaged,
 }
 
 /// An item that a reader returns.

@@ -14,6 +14,7 @@ mod session;
 
 use std::sync::Arc;
 
+use crate::event::ResetReason;
 use crate::store::{ReadError, Run};
 
 use super::notify::{DirectSink, Notifier, Subscription, Watermark};
@@ -25,7 +26,7 @@ use global::GlobalSource;
 use page::{Accepted, Page, PendingPage};
 use session::SessionSource;
 
-pub use item::{Item, NotReady, ResetReason, Start};
+pub use item::{Item, NotReady, Start};
 pub use session::TailCursor;
 
 /// A cursor in a log. Readers share the bytes of runs and have no queue of their own.
@@ -40,7 +41,15 @@ pub struct Reader {
     reset: Option<ResetReason>,
     /// A read in progress. It survives a dropped `next` future.
     page: Option<PendingPage>,
-    _registration: ReaderRegistration,
+    _registrations: Registrations,
+}
+
+/// The registrations of a reader, one for each session or one for a tenant.
+#[derive(Debug)]
+#[expect(dead_code, reason = "they are dropped, not read")]
+enum Registrations {
+    One(ReaderRegistration),
+    Many(Box<[ReaderRegistration]>),
 }
 
 #[derive(Debug)]
@@ -121,7 +130,7 @@ impl Reader {
         let (cursor, reset) = start.resolve(committed);
         let readers = &state.shared.readers;
         Self {
-            _registration: ReaderRegistration::register(readers, ReaderScope::One(state.id)),
+            _registrations: Registrations::One(readers.register(ReaderScope::Session(state.id))),
             source: Source::Session(SessionSource::new(state)),
             subscription,
             cursor,
@@ -140,9 +149,16 @@ impl Reader {
         let mut subscription = shared.published.last_pos.subscribe();
         let published = subscription.observe();
         let (source, cursor, reset) = GlobalSource::open(shared, scope, start, published).await?;
-        let scope = ReaderScope::Many(Arc::clone(&source.scope));
+        let readers = &source.shared.readers;
+        let registrations = match &source.scope.sessions {
+            Some(sessions) => {
+                let sessions = sessions.keys().map(|id| readers.register(ReaderScope::Session(*id)));
+                Registrations::Many(sessions.collect())
+            }
+            None => Registrations::One(readers.register(ReaderScope::Tenant(source.scope.tenant.clone()))),
+        };
         Ok(Self {
-            _registration: ReaderRegistration::register(&source.shared.readers, scope),
+            _registrations: registrations,
             source: Source::Global(Box::new(source)),
             subscription,
             cursor,

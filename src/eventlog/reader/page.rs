@@ -4,7 +4,8 @@ use tokio::task::JoinHandle;
 
 use crate::store::{ReadError, Run};
 
-use super::item::{Item, ResetReason};
+use super::item::Item;
+use crate::event::ResetReason;
 
 /// Runs of one read, and the last position that the read covered.
 #[derive(Debug)]

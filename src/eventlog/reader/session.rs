@@ -6,7 +6,8 @@ use crate::store::{ReadError, Run};
 
 use super::super::state::State;
 use super::super::tails::Found;
-use super::item::{Item, NotReady, ResetReason};
+use super::item::{Item, NotReady};
+use crate::event::ResetReason;
 use super::page::{Accepted, Page, PendingPage, coalesce};
 
 /// A position of this source is a seq of the session.

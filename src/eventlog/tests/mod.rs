@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::*;
-use crate::event::{Event, Members};
+use crate::event::{Event, Members, ResetReason};
 use crate::store::contract::session as id;
 use crate::store::faulty::{FaultyStore, Outcome};
 use crate::store::{MemoryStore, RecordStore as _, Run};

@@ -7,10 +7,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode};
 
-use crate::api::EventPage;
-use crate::api::event::SessionEvent;
 use crate::auth::Admission;
-use crate::eventlog::{GlobalScope, ResetReason, Start};
+use crate::event::{EventPage, ResetReason, SessionEvent};
+use crate::eventlog::{GlobalScope, Start};
 use crate::http::error::ApiError;
 use crate::http::extract::{Authorized, CanRead, LastEventId, Params, PreferWait, PromptPath, SessionPath};
 use crate::http::limits::StreamGuard;

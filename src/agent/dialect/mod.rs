@@ -1,0 +1,174 @@
+//! Dialects: the translation between the lines of an agent and ACP, and the rules of the agent's protocol.
+//!
+//! One value serves one connection, from `initialize` to its end, so a dialect can keep state. The layers above see
+//! ACP messages and ask the dialect about differences. The views of single fields are in `acp`.
+
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use crate::acp::{AcpVersion, UpdateLine};
+use crate::jsonrpc::{self, CallId, Message};
+
+mod acp_v1;
+mod acp_v2;
+
+pub use acp_v1::AcpV1;
+pub(super) use acp_v2::AcpV2;
+
+/// A message of the gateway to the agent.
+#[derive(Debug)]
+pub enum Outgoing<'a> {
+    Request {
+        id: CallId,
+        method: &'a str,
+        params: &'a RawValue,
+    },
+    Notification {
+        method: &'a str,
+        params: &'a RawValue,
+    },
+    /// The answer to a request of the agent: a result, or an error object.
+    Answer {
+        id: &'a RawValue,
+        outcome: Result<&'a RawValue, &'a RawValue>,
+    },
+}
+
+/// One line of the agent.
+#[derive(Debug)]
+pub struct Line<'a> {
+    /// The lines of one read.
+    pub block: &'a [u8],
+    /// The position of the line in the block, without its end.
+    pub range: Range<usize>,
+    /// Whether the whole block is UTF-8.
+    pub is_utf8: bool,
+    pub max_json_depth: usize,
+}
+
+/// A message of the agent.
+#[derive(Debug)]
+pub enum Decoded {
+    /// A common `session/update`, as parts of the block.
+    Update(UpdateLine),
+    Message(Message),
+    /// The line has no meaning in this dialect.
+    Invalid,
+}
+
+/// The translation for one connection. The provided methods encode and decode JSON-RPC messages of ACP.
+pub trait Dialect: fmt::Debug + Send + Sync {
+    /// The version of ACP of the messages above the dialect.
+    fn version(&self) -> AcpVersion;
+
+    /// Encodes a message as one line with its newline.
+    fn encode(&self, message: Outgoing<'_>) -> Bytes {
+        match message {
+            Outgoing::Request { id, method, params } => jsonrpc::request(id, method, params),
+            Outgoing::Notification { method, params } => jsonrpc::notification(method, params),
+            Outgoing::Answer { id, outcome: Ok(result) } => jsonrpc::result(id, result),
+            Outgoing::Answer { id, outcome: Err(error) } => jsonrpc::error(id, error),
+        }
+    }
+
+    /// Decodes a line and appends its messages.
+    fn decode(&self, line: Line<'_>, messages: &mut Vec<Decoded>) {
+        let Line { block, range, is_utf8, max_json_depth } = line;
+        let update = if is_utf8 { UpdateLine::scan(block, range.clone(), max_json_depth) } else { None };
+        messages.push(match update {
+            Some(update) => Decoded::Update(update),
+            None => match jsonrpc::parse(&block[range.clone()], max_json_depth) {
+                Ok(message) => Decoded::Message(message),
+                Err(error) => {
+                    tracing::debug!(%error, bytes = range.len(), "invalid JSON-RPC line from the agent");
+                    Decoded::Invalid
+                }
+            },
+        });
+    }
+
+    /// The method that signs in with one of `authMethods`. The params are `{methodId}`.
+    fn login_method(&self) -> &'static str;
+
+    /// The method that signs out.
+    fn logout_method(&self) -> &'static str;
+
+    /// The method that restores a session and replays its history.
+    fn replay_method(&self) -> &'static str;
+
+    /// Returns true if sessions have modes. Otherwise, the mode is the option with the category `mode`.
+    fn has_modes(&self) -> bool;
+
+    /// Returns true if the agent may request files and terminals from its client.
+    fn has_client_methods(&self) -> bool;
+
+    /// Returns true if the answer to `session/prompt` ends the turn. Otherwise the answer only confirms that
+    /// the message was inserted, and a `state_update` reports the end of the work.
+    fn answer_ends_turn(&self) -> bool;
+
+    /// Returns true if a single tool call or terminal of the agent can be cancelled.
+    fn has_cancel_targets(&self) -> bool;
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::{v1, v2};
+
+    use super::*;
+    use crate::jsonrpc::PendingTables;
+
+    #[test]
+    fn method_names_match_the_schema() {
+        let (first, second) = (AcpV1, AcpV2);
+        assert_eq!(first.login_method(), v1::AGENT_METHOD_NAMES.authenticate);
+        assert_eq!(first.logout_method(), v1::AGENT_METHOD_NAMES.logout);
+        assert_eq!(first.replay_method(), v1::AGENT_METHOD_NAMES.session_load);
+        assert_eq!(second.login_method(), v2::AGENT_METHOD_NAMES.auth_login);
+        assert_eq!(second.logout_method(), v2::AGENT_METHOD_NAMES.auth_logout);
+        assert_eq!(second.replay_method(), v2::AGENT_METHOD_NAMES.session_resume);
+        assert_eq!((first.version(), second.version()), (AcpVersion::V1, AcpVersion::V2));
+    }
+
+    #[test]
+    fn acp_messages_are_json_rpc_lines() {
+        let raw = |text: &'static str| serde_json::from_str::<&RawValue>(text).unwrap();
+        let id = PendingTables::default().register_call(());
+        let params = raw(r#"{"a":1.10}"#);
+        for (message, line) in [
+            (Outgoing::Request { id, method: "m", params }, r#""id":1,"method":"m","params":{"a":1.10}"#),
+            (Outgoing::Notification { method: "m", params }, r#""method":"m","params":{"a":1.10}"#),
+            (Outgoing::Answer { id: raw("\"x\""), outcome: Ok(params) }, r#""id":"x","result":{"a":1.10}"#),
+            (Outgoing::Answer { id: raw("0"), outcome: Err(params) }, r#""id":0,"error":{"a":1.10}"#),
+        ] {
+            let line = format!("{{\"jsonrpc\":\"2.0\",{line}}}\n");
+            assert_eq!(AcpV1.encode(message), line.as_bytes());
+        }
+    }
+
+    #[test]
+    fn every_line_of_a_block_is_decoded() {
+        let block = concat!(
+            r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"k"}}}"#,
+            "\n",
+            r#"{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{}}"#,
+            "\nnoise\n"
+        );
+        let mut messages = Vec::new();
+        let mut start = 0;
+        for line in block.lines() {
+            let range = start..start + line.len();
+            start = range.end + 1;
+            let line = Line { block: block.as_bytes(), range, is_utf8: true, max_json_depth: 9 };
+            AcpV2.decode(line, &mut messages);
+        }
+        let [Decoded::Update(update), Decoded::Message(Message::Request { .. }), Decoded::Invalid] =
+            &messages[..]
+        else {
+            panic!("{messages:?}");
+        };
+        assert_eq!(&block[update.session_id.clone()], "s");
+    }
+}

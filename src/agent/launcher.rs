@@ -1,0 +1,106 @@
+//! Starts agents as child processes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use super::dialect::{AcpV1, AcpV2, Dialect};
+use super::failure::AgentFailure;
+use super::handshake::Handshake;
+use super::process::{FailedStart, HostAccess, Process};
+use super::spec::AgentSpec;
+use super::transport::stdio;
+use crate::acp::{AcpVersion, ClientCapabilities};
+use crate::process::{ChildSpec, Spawner};
+use crate::shutdown::{Shutdown, lock_or_abort};
+use crate::types::{AgentName, Limits};
+
+/// Starts agents.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    pub(super) spawner: Spawner,
+    limits: Arc<Limits>,
+    shutdown: Shutdown,
+    version: &'static str,
+    /// Entries that request v2 for an agent that supports only v1. The launcher retries v2 when the entry changes.
+    v1_only: Arc<Mutex<HashMap<AgentName, Arc<AgentSpec>>>>,
+}
+
+impl Launcher {
+    pub fn new(spawner: Spawner, limits: Arc<Limits>, shutdown: Shutdown, version: &'static str) -> Self {
+        Self { spawner, limits, shutdown, version, v1_only: Arc::default() }
+    }
+
+    /// A launcher whose program does not exist.
+    #[cfg(test)]
+    pub(crate) fn without_programs(limits: &Arc<Limits>, shutdown: &Shutdown) -> Self {
+        let nowhere = std::path::PathBuf::from("/nonexistent");
+        let spawner = Spawner::new(nowhere.clone(), nowhere, shutdown.clone(), Arc::clone(limits));
+        Self::new(spawner, Arc::clone(limits), shutdown.clone(), "test")
+    }
+
+    /// Starts the agent with the newest version that the agent and its entry support. An agent that supports
+    /// only v1 is started again: it ignored the v2 fields of `initialize`, so it assumes that the client has
+    /// no capabilities.
+    pub async fn launch(
+        &self,
+        spec: &Arc<AgentSpec>,
+        offer: ClientCapabilities,
+    ) -> Result<Process, FailedStart> {
+        if !self.may_speak_v2(spec) {
+            return self.start(spec, offer, Arc::new(AcpV1)).await;
+        }
+        match self.start(spec, offer, Arc::new(AcpV2)).await {
+            Ok(process) if process.initialized.acp_version == AcpVersion::V2 => return Ok(process),
+            Ok(process) => process.stop().await,
+            Err(failed) if failed.refuses_version() => failed.wait_stopped().await,
+            Err(failed) => return Err(failed),
+        }
+        tracing::info!(agent = %spec.name, "the agent supports only version 1 of the protocol");
+        lock_or_abort(self.v1_only.lock()).insert(spec.name.clone(), Arc::clone(spec));
+        self.start(spec, offer, Arc::new(AcpV1)).await
+    }
+
+    fn may_speak_v2(&self, spec: &Arc<AgentSpec>) -> bool {
+        let older = || {
+            lock_or_abort(self.v1_only.lock()).get(&spec.name).is_some_and(|older| Arc::ptr_eq(older, spec))
+        };
+        AcpVersion::from_number(spec.settings.protocol) == Some(AcpVersion::V2) && !older()
+    }
+
+    /// Spawns and initializes the agent.
+    async fn start(
+        &self,
+        spec: &Arc<AgentSpec>,
+        offer: ClientCapabilities,
+        dialect: Arc<dyn Dialect>,
+    ) -> Result<Process, FailedStart> {
+        let spawned = self.spawner.spawn(child_spec(spec)).await;
+        let child = spawned.map_err(|error| AgentFailure::Start { detail: with_cause(&error) })?;
+        let (tree, terminals) = (child.tree(), child.terminals().clone());
+        let handshake = Handshake { spec, offer, dialect, gateway_version: self.version };
+        let mut process = handshake.run(stdio::open(child), &self.limits, &self.shutdown).await?;
+        let noted = tree.clone();
+        let tree = self.shutdown.spawn_blocking(move || noted.with_baseline()).await.unwrap_or(tree);
+        process.host = Some(HostAccess { terminals, tree });
+        Ok(process)
+    }
+}
+
+/// The configured command with its HOME.
+pub(super) fn child_spec(spec: &AgentSpec) -> ChildSpec {
+    let home = spec.home.path();
+    let mut env = spec.env.clone();
+    env.push(("HOME".into(), home.into()));
+    ChildSpec {
+        program: spec.program.clone(),
+        args: spec.args.clone(),
+        env,
+        cwd: home.to_owned(),
+        secrets: spec.secrets.clone(),
+    }
+}
+
+/// An error with its cause: the operator must see that a file is not executable, for example.
+pub(super) fn with_cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+}

@@ -1,0 +1,213 @@
+//! The reader of a connection: splits the agent's bytes into lines and sends them as batches.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::batch::{Batch, Inbound};
+use super::dialect::{Decoded, Dialect, Line};
+use super::secrets::Secrets;
+use crate::jsonrpc::{LineDecoder, Message, PendingTables};
+use crate::shutdown::lock_or_abort;
+use crate::types::Limits;
+
+/// Why the reader stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ReadEnd {
+    EndOfFile,
+    LineTooLong {
+        cap: usize,
+    },
+    TooManyInvalidLines {
+        per_minute: u32,
+    },
+    /// Too many bytes before the first response.
+    StartupOutputTooLarge {
+        cap: usize,
+    },
+}
+
+impl ReadEnd {
+    /// A message for people, if the agent caused the end.
+    pub(super) fn reason(&self) -> Option<String> {
+        match self {
+            Self::EndOfFile => None,
+            Self::LineTooLong { cap } => Some(format!("a line on its stdout was longer than {cap} bytes")),
+            Self::StartupOutputTooLarge { cap } => {
+                Some(format!("it wrote more than {cap} bytes before it answered initialize"))
+            }
+            Self::TooManyInvalidLines { per_minute } => {
+                Some(format!("it wrote more than {per_minute} lines a minute that are not JSON-RPC"))
+            }
+        }
+    }
+}
+
+/// The task that reads one connection.
+pub(super) struct Reader {
+    tables: Arc<Mutex<PendingTables<()>>>,
+    lines: LineDecoder,
+    dialect: Arc<dyn Dialect>,
+    /// The messages of the current line. Reused for every line.
+    decoded: Vec<Decoded>,
+    batches: mpsc::Sender<Batch>,
+    invalid_lines: InvalidLineLimiter,
+    secrets: Secrets,
+    /// Bytes read before the agent's first response, which answers `initialize`. Until then launchers like
+    /// npx may write any lines, up to a limit. Invalid lines do not count during this time.
+    startup_bytes: Option<usize>,
+    limits: Arc<Limits>,
+}
+
+impl Reader {
+    const READ_BYTES: usize = 64 << 10;
+
+    pub(super) fn new(
+        tables: Arc<Mutex<PendingTables<()>>>,
+        batches: mpsc::Sender<Batch>,
+        dialect: Arc<dyn Dialect>,
+        (line_cap, secrets): (usize, Secrets),
+        limits: &Arc<Limits>,
+    ) -> Self {
+        Self {
+            tables,
+            lines: LineDecoder::new(line_cap),
+            dialect,
+            decoded: Vec::new(),
+            batches,
+            invalid_lines: InvalidLineLimiter::new(limits.max_invalid_lines_per_minute),
+            secrets,
+            startup_bytes: Some(0),
+            limits: Arc::clone(limits),
+        }
+    }
+
+    pub(super) async fn run(mut self, mut incoming: impl AsyncRead + Unpin) -> ReadEnd {
+        loop {
+            match incoming.read_buf(self.lines.read_buffer(Self::READ_BYTES)).await {
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            }
+            match self.deliver_lines().await {
+                // A flooding agent must not occupy a worker thread that other tasks need.
+                Ok(true) => tokio::task::yield_now().await,
+                Ok(false) => break,
+                Err(over) => return over,
+            }
+        }
+        if self.lines.partial_len() > 0 {
+            let invalid_line = Inbound::InvalidLine { bytes: self.lines.partial_len() };
+            // The holder of the connection may have dropped the receiver.
+            drop(self.batches.send(Batch { messages: vec![invalid_line], ..Batch::default() }).await);
+        }
+        ReadEnd::EndOfFile
+    }
+
+    /// Sends the complete lines. Returns false if the holder has dropped the receiver.
+    async fn deliver_lines(&mut self) -> Result<bool, ReadEnd> {
+        let block = self.lines.take_block();
+        if let Some(bytes) = &mut self.startup_bytes {
+            *bytes += block.len();
+            if *bytes > self.limits.max_start_output_bytes {
+                return Err(ReadEnd::StartupOutputTooLarge { cap: self.limits.max_start_output_bytes });
+            }
+        }
+        // One check for all lines. If it fails, the parser checks each line.
+        let is_utf8 = std::str::from_utf8(&block).is_ok();
+        let empty = || Batch { block: block.clone(), ..Batch::default() };
+        let mut batch = empty();
+        for line in self.lines.line_ranges(&block).chain(self.lines.check_length().err().map(Err)) {
+            let line = match line {
+                Ok(line) if line.is_empty() => continue,
+                Ok(line) => line,
+                Err(too_long) => {
+                    drop(self.batches.send(batch).await);
+                    return Err(ReadEnd::LineTooLong { cap: too_long.cap });
+                }
+            };
+            batch.bytes += line.len();
+            let (bytes, max_json_depth) = (line.len(), self.limits.max_json_depth);
+            let line = Line { block: &block, range: line, is_utf8, max_json_depth };
+            let mut decoded = std::mem::take(&mut self.decoded);
+            self.dialect.decode(line, &mut decoded);
+            for message in decoded.drain(..) {
+                let message = self.inbound(message, bytes);
+                let invalid = matches!(message, Inbound::InvalidLine { .. });
+                if matches!(message, Inbound::Response { .. }) {
+                    self.startup_bytes = None;
+                }
+                batch.messages.push(message);
+                if invalid && self.startup_bytes.is_none() && !self.invalid_lines.record() {
+                    drop(self.batches.send(batch).await);
+                    return Err(ReadEnd::TooManyInvalidLines {
+                        per_minute: self.limits.max_invalid_lines_per_minute,
+                    });
+                }
+            }
+            self.decoded = decoded;
+            if batch.bytes >= self.limits.max_batch_bytes
+                && !self.send(std::mem::replace(&mut batch, empty())).await
+            {
+                return Ok(false);
+            }
+        }
+        Ok(batch.messages.is_empty() || self.send(batch).await)
+    }
+
+    async fn send(&self, mut batch: Batch) -> bool {
+        // Parsed messages own their bytes. Dropping the block avoids a second copy of a large line in the queue.
+        if !batch.messages.iter().any(|message| matches!(message, Inbound::Update(_))) {
+            batch.block = Bytes::new();
+        }
+        self.batches.send(batch).await.is_ok()
+    }
+
+    /// Matches a message with the open calls and requests. `bytes` is the size of its line.
+    fn inbound(&self, message: Decoded, bytes: usize) -> Inbound {
+        let message = match message {
+            Decoded::Update(update) => return Inbound::Update(update),
+            Decoded::Message(message) => message,
+            Decoded::Invalid => return Inbound::InvalidLine { bytes },
+        };
+        let mut tables = lock_or_abort(self.tables.lock());
+        match message {
+            Message::Notification { method, params } => Inbound::Notification { method, params },
+            Message::Request { id, method, params } => {
+                Inbound::Request { id: tables.register_request(id), method, params }
+            }
+            Message::Response { id, outcome } => match tables.resolve_call(&id) {
+                Some((call, ())) => {
+                    let outcome = outcome.map_err(|error| self.secrets.mask_error(error));
+                    Inbound::Response { call, outcome }
+                }
+                None => Inbound::InvalidLine { bytes },
+            },
+        }
+    }
+}
+
+/// Counts invalid lines per minute.
+struct InvalidLineLimiter {
+    since: Instant,
+    count: u32,
+    max: u32,
+}
+
+impl InvalidLineLimiter {
+    fn new(max: u32) -> Self {
+        Self { since: Instant::now(), count: 0, max }
+    }
+
+    fn record(&mut self) -> bool {
+        let now = Instant::now();
+        if now - self.since > Duration::from_mins(1) {
+            (self.since, self.count) = (now, 0);
+        }
+        self.count += 1;
+        self.count <= self.max
+    }
+}

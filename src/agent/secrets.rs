@@ -1,0 +1,107 @@
+//! The secrets of an agent, which are masked in its errors and its stderr.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::jsonrpc::RpcError;
+use crate::process::masked;
+use crate::shutdown::lock_or_abort;
+
+/// The values that one process received, in its environment or in a sign-in. A cheap handle.
+#[derive(Clone)]
+pub(super) struct Secrets(Arc<Mutex<Vec<String>>>);
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets")
+    }
+}
+
+impl Secrets {
+    pub(super) fn new(secrets: &[String]) -> Self {
+        Self(Arc::new(Mutex::new(secrets.to_vec())))
+    }
+
+    pub(super) fn add(&self, secrets: Vec<String>) {
+        lock_or_abort(self.0.lock()).extend(secrets);
+    }
+
+    pub(super) fn mask(&self, text: &str) -> String {
+        masked(text, &lock_or_abort(self.0.lock()))
+    }
+
+    pub(super) fn mask_error(&self, error: RpcError) -> RpcError {
+        without_secrets(error, &lock_or_abort(self.0.lock()))
+    }
+}
+
+/// Masks the secrets in an error, also in `data`.
+pub fn without_secrets(error: RpcError, secrets: &[String]) -> RpcError {
+    if secrets.is_empty() {
+        return error;
+    }
+    let data = error.data.and_then(|data| masked_json(data, secrets));
+    RpcError { code: error.code, message: masked(&error.message, secrets), data }
+}
+
+/// `None` if a secret cannot be masked without damage to the JSON.
+fn masked_json(data: Box<RawValue>, secrets: &[String]) -> Option<Box<RawValue>> {
+    // A JSON string may contain escapes, so the search needs the decoded values.
+    let Ok(mut value) = serde_json::from_str::<Value>(data.get()) else {
+        // For example, a lone surrogate.
+        let shown = masked(data.get(), secrets);
+        return if shown == data.get() { Some(data) } else { RawValue::from_string(shown).ok() };
+    };
+    if mask_strings(&mut value, secrets) { to_raw_value(&value).ok() } else { Some(data) }
+}
+
+/// Masks secrets in every string and member name. Returns true if there was one.
+fn mask_strings(value: &mut Value, secrets: &[String]) -> bool {
+    match value {
+        Value::String(text) => {
+            let shown = masked(text, secrets);
+            let found = shown != *text;
+            *text = shown;
+            found
+        }
+        Value::Array(items) => {
+            items.iter_mut().fold(false, |found, item| mask_strings(item, secrets) | found)
+        }
+        Value::Object(members) => {
+            let mut found = false;
+            for (name, mut member) in std::mem::take(members) {
+                found |= mask_strings(&mut member, secrets);
+                let shown = masked(&name, secrets);
+                found |= shown != name;
+                members.insert(shown, member);
+            }
+            found
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_replaced_in_every_part_of_an_error() {
+        let secrets = ["hunter2-key".to_owned()];
+        let error = |message: &str, data: &str| {
+            let data = Some(RawValue::from_string(data.to_owned()).unwrap());
+            let error = RpcError { code: -1, message: message.to_owned(), data };
+            let RpcError { message, data, .. } = without_secrets(error, &secrets);
+            (message, data.map(|data| data.get().to_owned()))
+        };
+        let masked = |data: &str| error("no", data).1;
+        assert_eq!(error("bad hunter2-key", "1.10"), ("bad [secret]".to_owned(), Some("1.10".to_owned())));
+        assert_eq!(masked(r#"{"a":["x hunter2-key"]}"#).unwrap(), r#"{"a":["x [secret]"]}"#);
+        assert_eq!(masked(r#"{"\u0068unter2-key":1}"#).unwrap(), r#"{"[secret]":1}"#);
+        assert_eq!(masked(r#"["\ud800 hunter2-key"]"#).unwrap(), r#"["\ud800 [secret]"]"#);
+        assert_eq!(masked(r#"{ "n": 1.10, "s": "\ud800" }"#).unwrap(), r#"{ "n": 1.10, "s": "\ud800" }"#);
+    }
+}

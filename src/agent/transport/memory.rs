@@ -1,0 +1,98 @@
+//! A transport in memory, for tests.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::io::{AsyncWriteExt, DuplexStream};
+use tokio::sync::{mpsc, watch};
+
+use super::{BoxFuture, Channel, Closed, LineWriter, Transport};
+use crate::agent::failure::AgentExit;
+
+/// The number of lines that the writer queues.
+const QUEUED_LINES: usize = 8;
+
+/// The agent's end of the transport. Dropping it ends the agent.
+pub(crate) struct MemoryAgent {
+    received: mpsc::Receiver<Bytes>,
+    output: DuplexStream,
+    closing: watch::Receiver<bool>,
+    _ended: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct MemoryWriter(mpsc::Sender<Bytes>);
+
+#[derive(Debug)]
+struct MemoryTransport {
+    closing: watch::Sender<bool>,
+    ended: watch::Receiver<bool>,
+}
+
+/// Opens a transport. A full queue of lines is closed.
+pub(crate) fn open() -> (Channel<DuplexStream>, MemoryAgent) {
+    let (lines, received) = mpsc::channel(QUEUED_LINES);
+    let (incoming, output) = tokio::io::duplex(1 << 20);
+    let ((closing, is_closing), (end, ended)) = (watch::channel(false), watch::channel(false));
+    let transport = Box::new(MemoryTransport { closing, ended });
+    let channel = Channel { incoming, outgoing: Arc::new(MemoryWriter(lines)), transport };
+    (channel, MemoryAgent { received, output, closing: is_closing, _ended: end })
+}
+
+impl MemoryAgent {
+    /// The next line of the gateway, without its end.
+    pub(crate) async fn next_line(&mut self) -> String {
+        let line = self.received.recv().await.expect("the gateway sends a line");
+        String::from_utf8(line.to_vec()).expect("a line is text").trim_end().to_owned()
+    }
+
+    /// Sends bytes to the gateway.
+    pub(crate) async fn send(&mut self, bytes: &str) {
+        self.output.write_all(bytes.as_bytes()).await.expect("the gateway reads");
+    }
+
+    /// Whether the gateway has begun to close the transport.
+    pub(crate) fn is_closing(&self) -> bool {
+        *self.closing.borrow()
+    }
+
+    /// Answers `initialize`, which is the first line.
+    pub(crate) async fn initialize(&mut self) {
+        assert!(self.next_line().await.contains(r#""id":1,"method":"initialize""#));
+        self.send("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":1}}\n").await;
+    }
+}
+
+impl LineWriter for MemoryWriter {
+    fn send(&self, line: Bytes) -> Result<(), Closed> {
+        self.0.try_send(line).map_err(|_| Closed)
+    }
+
+    fn send_reserved(&self, line: Bytes) -> Result<(), Closed> {
+        self.send(line)
+    }
+}
+
+impl Transport for MemoryTransport {
+    fn begin_close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    fn closed(&self) -> BoxFuture<'_, ()> {
+        let mut ended = self.ended.clone();
+        Box::pin(async move { drop(ended.wait_for(|ended| *ended).await) })
+    }
+
+    fn is_closed(&self) -> bool {
+        self.ended.has_changed().is_err()
+    }
+
+    fn exit(&self) -> BoxFuture<'_, AgentExit> {
+        let exit = AgentExit { stderr_tail: self.diagnostics(), ..AgentExit::default() };
+        Box::pin(std::future::ready(exit))
+    }
+
+    fn diagnostics(&self) -> String {
+        "the key is hunter2-key".to_owned()
+    }
+}

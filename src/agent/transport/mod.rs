@@ -1,0 +1,58 @@
+//! Transports: the channel between the gateway and one agent.
+//!
+//! A transport delivers the bytes of the agent's lines, sends lines, and reports its end. The connection does not
+//! know whether a child process or a network is behind it.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::failure::AgentExit;
+
+#[cfg(test)]
+pub(crate) mod memory;
+pub(super) mod stdio;
+
+/// A boxed future, for the methods of trait objects.
+pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The transport is closed, or the agent reads too slowly.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the agent accepts no more messages")]
+pub struct Closed;
+
+/// The outgoing half of a transport. Never waits.
+pub(super) trait LineWriter: fmt::Debug + Send + Sync {
+    /// Queues a line, which includes its newline.
+    fn send(&self, line: Bytes) -> Result<(), Closed>;
+
+    /// The same for cancels and answers, which may use reserved places in the queue.
+    fn send_reserved(&self, line: Bytes) -> Result<(), Closed>;
+}
+
+/// The owner of a transport. Dropping it closes the transport in the background.
+pub(super) trait Transport: fmt::Debug + Send + Sync {
+    /// Begins to close the transport gracefully. The messages of the agent are still read.
+    fn begin_close(&self);
+
+    /// Completes when the transport is closed, and the agent's process has ended if the transport started it.
+    fn closed(&self) -> BoxFuture<'_, ()>;
+
+    fn is_closed(&self) -> bool;
+
+    /// How the agent ended. Waits a fraction of a second for details. Secrets are not masked.
+    fn exit(&self) -> BoxFuture<'_, AgentExit>;
+
+    /// The last diagnostic output of the agent. Secrets are not masked.
+    fn diagnostics(&self) -> String;
+}
+
+/// An open transport.
+pub(super) struct Channel<R> {
+    /// The bytes of the agent's lines. The end of the file is the end of the connection.
+    pub(super) incoming: R,
+    pub(super) outgoing: Arc<dyn LineWriter>,
+    pub(super) transport: Box<dyn Transport>,
+}
