@@ -115,18 +115,20 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::agent::AgentSpec;
-    use crate::agent::transport::memory;
+    use crate::agent::transport::memory::{self, MemoryAgent};
+    use crate::agent::{AgentSpec, ProcessKey};
+    use crate::types::Tenant;
 
-    fn spec() -> Arc<AgentSpec> {
+    async fn connect() -> (Process, MemoryAgent) {
         let mut spec = AgentSpec::removed("a".parse().unwrap());
         spec.limits.max_line_bytes = 1 << 10;
-        Arc::new(spec)
+        let key = ProcessKey::new(&spec, Tenant::default(), spec.client_capabilities(), Vec::new());
+        memory::connect(&Arc::new(spec), &key).await
     }
 
     #[tokio::test]
     async fn requests_of_the_agent_are_rejected_during_a_call() {
-        let (mut process, mut agent) = memory::connect(spec()).await;
+        let (mut process, mut agent) = connect().await;
         let params = RawValue::from_string("{}".to_owned()).unwrap();
         let answer = async {
             assert_eq!(agent.next_line().await, r#"{"jsonrpc":"2.0","id":2,"method":"m","params":{}}"#);
@@ -151,7 +153,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn late_call_is_cancelled_at_the_agent() {
-        let (mut process, mut agent) = memory::connect(spec()).await;
+        let (mut process, mut agent) = connect().await;
         let params = RawValue::from_string("{}".to_owned()).unwrap();
         let failure = process.call("m", &params, Duration::from_secs(1)).await.unwrap_err();
         assert!(matches!(failure, AgentFailure::Timeout { .. }), "{failure}");

@@ -11,6 +11,7 @@ use super::connection::Connection;
 use super::dialect::Dialect;
 use super::failure::AgentFailure;
 use super::process::{FailedStart, Process, agent_exit};
+use super::process_key::ProcessKey;
 use super::spec::AgentSpec;
 use super::transport::{Channel, Transport};
 use crate::acp::{self, ClientCapabilities, InitializeResult};
@@ -20,7 +21,7 @@ use crate::types::Limits;
 /// The gateway's side of the exchange.
 pub(super) struct Handshake<'a> {
     pub(super) spec: &'a Arc<AgentSpec>,
-    pub(super) offer: ClientCapabilities,
+    pub(super) key: &'a ProcessKey,
     pub(super) dialect: Arc<dyn Dialect>,
     pub(super) gateway_version: &'a str,
 }
@@ -47,7 +48,7 @@ impl Handshake<'_> {
                     connection,
                     batches,
                     initialized: Arc::new(initialized),
-                    client_capabilities: self.offer,
+                    key: self.key.clone(),
                     transport,
                     host: None,
                 });
@@ -67,7 +68,8 @@ impl Handshake<'_> {
         transport: &dyn Transport,
     ) -> Result<InitializeResult, Option<AgentFailure>> {
         // The entry decides this for all its processes, so it is not part of the session's capabilities.
-        let offer = ClientCapabilities { terminal_auth: self.spec.terminal_auth, ..self.offer };
+        let offer =
+            ClientCapabilities { terminal_auth: self.spec.terminal_auth, ..self.key.client_capabilities };
         let version = self.dialect.version();
         let params = acp::initialize(version, self.gateway_version, offer);
         let call = connection.call(acp::method::INITIALIZE, &params).map_err(|_| None)?;
@@ -86,6 +88,7 @@ mod tests {
     use crate::agent::dialect::AcpV1;
     use crate::agent::spec::{AgentLimits, AgentSpec};
     use crate::agent::transport::memory::{self, MemoryAgent};
+    use crate::types::Tenant;
 
     /// Runs the handshake while `play` plays the agent.
     async fn start(play: impl AsyncFnOnce(&mut MemoryAgent)) -> (Result<Process, FailedStart>, MemoryAgent) {
@@ -93,8 +96,9 @@ mod tests {
         let spec = AgentSpec::removed("a".parse().unwrap());
         let limits = AgentLimits { max_line_bytes: 1 << 10, ..spec.limits };
         let spec = Arc::new(AgentSpec { limits, secrets: vec!["hunter2-key".to_owned()], ..spec });
-        let offer = ClientCapabilities::default();
-        let handshake = Handshake { spec: &spec, offer, dialect: Arc::new(AcpV1), gateway_version: "test" };
+        let key = ProcessKey::new(&spec, Tenant::default(), ClientCapabilities::default(), Vec::new());
+        let handshake =
+            Handshake { spec: &spec, key: &key, dialect: Arc::new(AcpV1), gateway_version: "test" };
         let (limits, shutdown) = (Arc::new(Limits::default()), Shutdown::new());
         let (started, ()) = tokio::join!(handshake.run(channel, &limits, &shutdown), play(&mut agent));
         (started, agent)

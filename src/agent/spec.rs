@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acp::{ClientCapabilities, McpServer};
-use crate::types::{AgentName, KnownAgent, ServedBy};
+use crate::types::{AgentName, Isolation, KnownAgent, ServedBy, Tenant};
 
 /// One `[agents.<name>]` entry with its command resolved and its secrets read.
 #[derive(Clone, PartialEq, Eq)]
@@ -26,6 +28,7 @@ pub struct AgentSpec {
     /// entry, because it does not mask the secrets of others.
     pub mcp: Arc<BTreeMap<String, McpServer>>,
     pub home: Home,
+    pub isolation: Isolation,
     /// Serves `fs/*`.
     pub files: ServedBy,
     /// Serves `terminal/*`.
@@ -57,6 +60,7 @@ impl AgentSpec {
             secrets: Vec::new(),
             mcp: Arc::default(),
             home: Home::Dedicated(PathBuf::new()),
+            isolation: Isolation::default(),
             files: ServedBy::Off,
             terminals: ServedBy::Off,
             permissions: Permissions { on_timeout: OnTimeout::Reject, timeout: hour, allow: Vec::new() },
@@ -79,6 +83,22 @@ impl AgentSpec {
     /// Whether the environment of its processes has the variable.
     pub fn has_variable(&self, name: &str) -> bool {
         self.env.iter().any(|(known, _)| known == name)
+    }
+
+    /// The home directory of the processes of a tenant.
+    pub fn home_of(&self, tenant: &Tenant) -> PathBuf {
+        match &self.home {
+            Home::Dedicated(folder) => folder.join(tenant.as_str()).join(self.name.as_str()),
+            Home::User(path) => path.clone(),
+        }
+    }
+
+    /// Creates the home directory of a tenant, unless it is the operator's own. Blocks on the file system.
+    pub fn create_home(&self, tenant: &Tenant) -> std::io::Result<()> {
+        match self.home {
+            Home::Dedicated(_) => DirBuilder::new().mode(0o700).recursive(true).create(self.home_of(tenant)),
+            Home::User(_) => Ok(()),
+        }
     }
 
     /// The client capabilities that the agent gets if the session does not restrict them.
@@ -108,17 +128,10 @@ pub struct Known {
 /// The home directory of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Home {
-    /// `DIR/homes/<tenant>/<agent>`.
+    /// `<folder>/<tenant>/<agent>`.
     Dedicated(PathBuf),
     /// The operator's own home: one trust domain with the gateway.
     User(PathBuf),
-}
-
-impl Home {
-    pub fn path(&self) -> &Path {
-        let (Self::Dedicated(path) | Self::User(path)) = self;
-        path
-    }
 }
 
 /// The treatment of permission requests.

@@ -11,7 +11,7 @@ use crate::acp::{McpServer, McpTransport, NameValue};
 use crate::agent::{self, AgentSpec, Catalogue};
 use crate::config::{self, Config, Launch, Secret};
 use crate::process;
-use crate::types::{AgentName, KnownAgent, Tenant};
+use crate::types::{AgentName, Isolation, KnownAgent, Tenant};
 
 /// Builds the catalogue. Resolves commands and creates the homes of agents.
 pub(super) fn build(config: &Config) -> Result<Catalogue, StartError> {
@@ -53,16 +53,11 @@ fn agent_spec(
             agent::Home::User(home.clone())
         }
         (config::Home::Private, _) | (config::Home::User, None) => {
-            let path = config.data.homes().join(Tenant::default().as_str()).join(name.as_str());
-            let made = std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
-                .recursive(true)
-                .create(&path);
-            made.map_err(|source| StartError::Home { path: path.clone(), source })?;
-            agent::Home::Dedicated(path)
+            agent::Home::Dedicated(config.data.homes())
         }
     };
     env.extend(agent.env.iter().map(|(name, value)| (name.into(), value.expose().into())));
-    Ok(AgentSpec {
+    let spec = AgentSpec {
         name: name.clone(),
         known: known_agent(agent),
         title: name.to_string(),
@@ -72,6 +67,7 @@ fn agent_spec(
         secrets: masked_values(config, agent),
         mcp: Arc::clone(servers),
         home,
+        isolation: Isolation::Off,
         files: agent.files,
         terminals: agent.terminals,
         allowed_meta_keys: agent.meta.clone(),
@@ -99,7 +95,10 @@ fn agent_spec(
             max_line_bytes: agent.limits.max_line_bytes,
             turn_idle_timeout: agent.limits.turn_idle_timeout,
         },
-    })
+    };
+    let tenant = Tenant::default();
+    spec.create_home(&tenant).map_err(|source| StartError::Home { path: spec.home_of(&tenant), source })?;
+    Ok(spec)
 }
 
 fn known_agent(agent: &config::Agent) -> Option<agent::Known> {

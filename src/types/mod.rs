@@ -30,6 +30,7 @@ macro_rules! text_form {
 }
 
 mod expiry;
+mod isolation;
 mod agent_name;
 pub mod clock;
 pub mod cursor;
@@ -47,6 +48,7 @@ pub use clock::{Clock, Entropy, Ids, Timestamp};
 pub use cursor::{Epoch, EventId, Position};
 pub use expiry::Expiry;
 pub use ids::{PromptId, RequestId, SessionId, TerminalId};
+pub use isolation::Isolation;
 pub use known_agents::KnownAgent;
 pub use limits::Limits;
 pub use network::Network;

@@ -11,6 +11,7 @@ use crate::agent::dialect::AcpV1;
 use crate::agent::failure::AgentExit;
 use crate::agent::handshake::Handshake;
 use crate::agent::process::Process;
+use crate::agent::process_key::ProcessKey;
 use crate::agent::spec::AgentSpec;
 use crate::shutdown::Shutdown;
 use crate::types::Limits;
@@ -46,10 +47,9 @@ pub(crate) fn open() -> (Channel<DuplexStream>, MemoryAgent) {
 }
 
 /// Connects to an initialized agent that speaks ACP v1.
-pub(crate) async fn connect(spec: Arc<AgentSpec>) -> (Process, MemoryAgent) {
+pub(crate) async fn connect(spec: &Arc<AgentSpec>, key: &ProcessKey) -> (Process, MemoryAgent) {
     let (channel, mut agent) = open();
-    let offer = spec.client_capabilities();
-    let handshake = Handshake { spec: &spec, offer, dialect: Arc::new(AcpV1), gateway_version: "test" };
+    let handshake = Handshake { spec, key, dialect: Arc::new(AcpV1), gateway_version: "test" };
     let (limits, shutdown) = (Arc::new(Limits::default()), Shutdown::new());
     let (started, ()) = tokio::join!(handshake.run(channel, &limits, &shutdown), agent.initialize());
     (started.expect("the agent is initialized"), agent)
