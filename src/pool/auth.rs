@@ -105,11 +105,9 @@ impl Pool {
         }
         let signed_in = &mut agent.sign_in;
         // A process that started before the last change does not know the current state.
-        if lease.grant.generation == signed_in.generation {
-            if required || !signed_in.prompt_refused {
-                signed_in.state =
-                    if required { AuthState::Unauthenticated } else { auth_state_without_sign_in(lease) };
-            }
+        if lease.grant.generation == signed_in.generation && (required || !signed_in.prompt_refused) {
+            signed_in.state =
+                if required { AuthState::Unauthenticated } else { auth_state_without_sign_in(lease) };
         }
     }
 

@@ -8,6 +8,7 @@ use super::pool_key::PoolKey;
 use super::scheduler::Pool;
 use super::state::AgentState;
 use crate::acp::InitializeResult;
+use crate::agent::AgentSpec;
 use crate::types::{AgentName, Tenant};
 
 /// Statistics of one agent's processes.
@@ -32,14 +33,12 @@ impl Pool {
         tenant: &Tenant,
     ) -> Option<(PoolStats, Option<Arc<InitializeResult>>)> {
         let state = self.state();
-        let unused;
-        let agent = match state.pools.get(&PoolKey::new(agent, tenant)) {
-            Some(pool) => Some(pool).filter(|pool| pool.configured)?,
-            None => {
-                unused = AgentState::new(Arc::clone(state.catalogue.agent(agent)?), tenant.clone());
-                &unused
-            }
-        };
+        let key = PoolKey::new(agent, tenant);
+        // A tenant without a request has no pool yet.
+        let unused = |spec: &Arc<AgentSpec>| AgentState::new(Arc::clone(spec), tenant.clone());
+        let new =
+            if state.pools.contains_key(&key) { None } else { state.catalogue.agent(agent).map(unused) };
+        let agent = state.pools.get(&key).or(new.as_ref()).filter(|pool| pool.configured)?;
         let figures = PoolStats {
             live: agent.live,
             starting: agent.starting,

@@ -37,7 +37,7 @@ struct MemoryTransport {
 }
 
 /// Opens a transport. A full queue of lines is closed.
-pub(crate) fn open() -> (Channel<DuplexStream>, MemoryAgent) {
+pub(in crate::agent) fn open() -> (Channel<DuplexStream>, MemoryAgent) {
     let (lines, received) = mpsc::channel(QUEUED_LINES);
     let (incoming, output) = tokio::io::duplex(1 << 20);
     let ((closing, is_closing), (end, ended)) = (watch::channel(false), watch::channel(false));
